@@ -1,4 +1,4 @@
-"""What all tests share: the broker, how long Hypothesis may look, and from which seed."""
+"""Fixtures and options of all tests: the broker, how long Hypothesis may look, and from which seed."""
 
 import os
 import secrets

@@ -1,1 +1,1 @@
-"""What is measured, against what, and the results. `make bench` runs all of it; `python -m benchmarks --help` parts."""
+"""Measurements, each against others and with its results. `make bench` runs all; `python -m benchmarks` some."""

@@ -1,4 +1,4 @@
-"""What a hostile request costs the others: one connection asks small things, another sends a request of many entries.
+"""The cost of a hostile request to others: one connection asks small things, another sends a request of many entries.
 
 What belongs here: the kinds of request, and the waits of the connection beside them. How it works: the request is made
 beforehand and sent from a thread that only waits, so that what is waited for is the server. A server that one kind
@@ -63,7 +63,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """What one request cost the others: their longest wait in ms, or what became of the server."""
+    """The cost of one request to others: their longest wait in ms, or what became of the server."""
 
     wait_ms: float = 0.0
     ended: str = ""
@@ -106,7 +106,7 @@ def measure(sends: int, console: Console) -> Results:
 
 
 def _costs(server: str, sending: "Sending", sends: int, console: Console) -> dict[str, Cost]:
-    """By what was sent; of several sends the worst; what ends the server is the worst at once."""
+    """The cost of each request: of several sends the worst; what ends the server is the worst at once."""
     found: dict[str, Cost] = {}
     for size, make in SIZES.items():
         for kind in kinds():
@@ -137,7 +137,7 @@ def _figures(costs: Mapping[str, Mapping[str, Cost]]) -> list[Figure]:
 
 
 def _without_figure(server: str, figures: Sequence[Figure]) -> str:
-    """What became of the server where there is no figure."""
+    """The fate of the server where there is no figure."""
     of_server = [figure for figure in figures if server in figure.notes]
     return "; ".join(f"{figure.name.partition(': ')[2]}: {figure.notes[server]}" for figure in of_server)
 
@@ -190,7 +190,7 @@ class Sending:
 
 
 def longest_wait_ms(bootstrap: str, content: bytes) -> tuple[float, bool]:
-    """Of a connection that asks for ApiVersions every 20 ms, while this is sent and answered; and whether it was
+    """The longest wait of a connection that asks for ApiVersions every 20 ms while this is sent; and whether it was
     answered, or refused, in a minute. Raises OSError.
     """
     host, _, port = bootstrap.rpartition(":")

@@ -1,4 +1,4 @@
-"""What a process costs, as the kernel counts it: seconds on a core, and memory. Linux alone tells."""
+"""The cost of a process, as the kernel counts it: seconds on a core, and memory. Linux alone tells."""
 
 import os
 import subprocess

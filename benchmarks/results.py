@@ -1,4 +1,4 @@
-"""What was measured: one figure a line, for each server, beside its goal; as a table, as JSON and as Markdown."""
+"""Results of measurements: one figure a line, for each server, beside its goal; as a table, as JSON and as Markdown."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from tests.brokers import KAFKA_VERSION
 
 KAFKA = "kafka"
 MUSTER = frozenset({"sqlite", "kafka-log", "sidecar"})
-"""Whom the goals are for; what else is measured is there to be compared with."""
+"""The servers that the goals are for; what else is measured is there to be compared with."""
 
 STANDALONE = {KAFKA: f"Kafka {KAFKA_VERSION}", "sqlite": "Muster, SQLite log", "kafka-log": "Muster, Kafka log"}
 SIDECAR = {KAFKA: f"Kafka {KAFKA_VERSION} itself", "sidecar": "through Muster"}

@@ -206,7 +206,7 @@ class _Run:
     # ---- memory --------------------------------------------------------------------------------------
 
     def memory_figures(self) -> list[Figure]:
-        """Of sidecars that do nothing else."""
+        """The figures of sidecars that do nothing else."""
         members, connections = self._load.members, self._load.connections
         with running_sidecar(self._broker, GATHERING) as sidecar:
             empty = resident_bytes(sidecar.pid) / MB

@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 from muster import DISTRIBUTION
 from muster.coordinator.clock import SystemClock
 from muster.coordinator.cluster import Cluster
+from muster.coordinator.group.retention import MINUTE_MS
 from muster.coordinator.load.room import room_of
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.observability.loop_watch import LoopWatch
@@ -30,7 +31,7 @@ from muster.coordinator.runtime.group_context import (
     AskAboutSilence,
     GenerationListener,
     ignore_generations,
-    silence_is_their_own,
+    members_reachable,
 )
 from muster.coordinator.runtime.log_outage import LogOutage
 from muster.coordinator.runtime.owner import Owner
@@ -51,7 +52,7 @@ from muster.events.log.url import InvalidLogUrl, open_log
 
 log = structlog.get_logger(__name__)
 
-TRIM_EVERY_S = 60.0
+TRIM_INTERVAL_S = 60.0
 TRIM_PAUSE_S = 0.2
 """Between two pieces of a trim: appends wait while one is worked on."""
 
@@ -132,7 +133,7 @@ def new_owner(
     clock: SystemClock,
     *,
     on_generation: GenerationListener = ignore_generations,
-    ask_about_silence: AskAboutSilence = silence_is_their_own,
+    ask_about_silence: AskAboutSilence = members_reachable,
     waiting_quota: WaitingQuota,
 ) -> Owner:
     """Make the owner of this process's partitions."""
@@ -144,7 +145,7 @@ def new_owner(
         settings=settings.group_settings(),
         effective_settings=settings.effective_group_settings(),
         clock=clock,
-        retention_clock=RetentionClock(clock),
+        retention_clock=RetentionClock(clock, kept_ms=settings.offsets_retention_minutes * MINUTE_MS),
         log_url=settings.log,
         bootstrap=settings.advertise or (settings.listen if Address(settings.listen).port else "ADDRESS"),
         on_generation=on_generation,
@@ -264,9 +265,9 @@ def _no_garbage_collection() -> Iterator[None]:
 
 async def _trim(event_log: SqliteEventLog, clock: RetentionClock) -> None:
     while True:
-        await asyncio.sleep(TRIM_EVERY_S)
+        await asyncio.sleep(TRIM_INTERVAL_S)
         try:
-            while (trimmed := await event_log.trim(clock.wall_ms())).more:
+            while (trimmed := await event_log.trim(clock.observe())).more:
                 log.debug("trimmed", looked_at=trimmed.looked_at, deleted=trimmed.deleted)
                 await asyncio.sleep(TRIM_PAUSE_S)
         except LogUnavailable as error:

@@ -75,7 +75,6 @@ class NamesThrottle:
         named = self._named.get(kind)
         if named is None:
             named = self._named[kind] = TTLCache(NAMES_MAX, SILENT_FOR_MS, timer=self._monotonic_ms)
-        named.expire()
         has_line = name in named or len(named) < NAMES_MAX
         if has_line:
             named[name] = None

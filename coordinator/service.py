@@ -79,6 +79,25 @@ class Groups(Protocol):
         """Return a snapshot of the durable offsets by (topic, partition), or an error; unknown groups: none (OF1)."""
 
 
+class DelegatingGroups(Groups):
+    """Base of layers in front of groups: delegates everything."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+
+    def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
+        self._groups.submit(command, reply)
+
+    def heartbeat_ticket(self, command: Heartbeat) -> HeartbeatTicket | None:
+        return self._groups.heartbeat_ticket(command)
+
+    def list_groups(self) -> Collection[ListedGroup] | ErrorCode:
+        return self._groups.list_groups()
+
+    def committed_offsets(self, group_id: GroupId) -> Mapping[tuple[str, int], CommittedOffset] | ErrorCode:
+        return self._groups.committed_offsets(group_id)
+
+
 class Service(msgspec.Struct, kw_only=True):
     """All that a handler may use. Times: ms; `new_uuid` returns the text of a random UUID (M1)."""
 

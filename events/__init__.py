@@ -3,7 +3,6 @@
     causes.py             why things happen: a closed enumeration
     events.py, state.py   the facts, and the hard state they build
     tables.py             the collections of a group: many versions that share what has not changed
-    evolve.py             the only way to change state: one event applied to one group
     projector.py          many records folded into the groups of a partition
     ids.py                the names of things, as types
     loading.py            a partition's records read from the first to the last
@@ -12,7 +11,7 @@
     keys.py, records.py   what a log stores, and under which key
     partitioner.py        which partition a group lives in: Kafka's own formula
     steps.py              long work as a generator that can pause between entries
-    avro/, varints.py     events as Avro single objects
+    avro/, varints.py     events as Avro single objects; avro/evolve.py is the only way to change state
     consumer_protocol.py  the one opaque field we look into, for people: subscriptions and assignments
     log/                  where events are kept: memory, SQLite, Kafka; one contract for the three
     kafka/                the way to a Kafka cluster, which knows nothing of logs

@@ -1,5 +1,6 @@
 """Each package says what every one of its files is for."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,19 @@ PACKAGES = sorted(
 @pytest.mark.parametrize("package", PACKAGES, ids=str)
 def test_each_file_is_named(package: Path) -> None:
     """And each folder in it."""
-    opening = (ROOT / package / "__init__.py").read_text(encoding="utf-8").split('"""')[1]
+    opening = _opening(package)
     files = [path.name for path in (ROOT / package).glob("*.py") if path.name != "__init__.py"]
     folders = [f"{path.parent.name}/" for path in (ROOT / package).glob("*/__init__.py")]
     assert [name for name in sorted(files + folders) if name not in opening] == []
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=str)
+def test_each_file_that_is_named_is_there(package: Path) -> None:
+    """In the package, or from the top of the coordinator, the events or the replay."""
+    above = [ROOT / package, *(ROOT / package).parents]
+    named = re.findall(r"[\w/]*\w\.py\b|\b[\w/]+/(?=[\s`,.;:)])", _opening(package))
+    assert [name for name in named if not any((folder / name).exists() for folder in above)] == []
+
+
+def _opening(package: Path) -> str:
+    return (ROOT / package / "__init__.py").read_text(encoding="utf-8").split('"""')[1]

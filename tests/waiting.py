@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 WITHIN_S: Final = 60.0
-LOOK_EVERY_S: Final = 0.02
+POLL_INTERVAL_S: Final = 0.02
 """Where another process is asked."""
-LOOK_WITHIN_S: Final = 0.002
+LOOP_POLL_INTERVAL_S: Final = 0.002
 """Where it is in this one."""
 
 Telling = str | Callable[[], object] | None
@@ -25,9 +25,9 @@ async def until(
     now_s = asyncio.get_running_loop().time
     deadline_s = now_s() + within_s
     while True:
-        holds, every_s = condition(), LOOK_WITHIN_S
+        holds, every_s = condition(), LOOP_POLL_INTERVAL_S
         if isinstance(holds, Awaitable):
-            holds, every_s = await holds, LOOK_EVERY_S
+            holds, every_s = await holds, POLL_INTERVAL_S
         if holds:
             return
         if now_s() >= deadline_s:
@@ -41,7 +41,7 @@ def until_so(condition: Callable[[], Any], what: Telling = None, *, within_s: fl
     while not condition():
         if time.monotonic() >= deadline_s:
             raise TimeoutError(_too_late(what, within_s))
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(POLL_INTERVAL_S)
 
 
 def _too_late(what: Telling, within_s: float) -> str:

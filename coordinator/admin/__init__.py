@@ -138,7 +138,7 @@ class GroupAdmin(GroupRequests):
             for member_id, instance_id in (("", name), (name, None))
         )
         exchange = Exchange(LeaveGroupRequest(group_id=GroupId(group_id), members=members), LeaveGroupResponse)
-        response = await self._link.ask(group_id, exchange, lambda told: (told.error_code, None), changes=True)
+        response = await self._link.ask(group_id, exchange, lambda answer: (answer.error_code, None), changes=True)
         raise_if_refused(group_id, response.error_code, None)
         errors = {(each.member_id, each.group_instance_id): each.error_code for each in response.members}
         if set(errors.values()) == {ErrorCode.unknown_member_id}:

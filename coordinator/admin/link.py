@@ -13,14 +13,15 @@ FindCoordinator, not by Metadata: Musters behind several addresses may all have 
       OutcomeUnknown            the connection was lost while a change was under way
       Refused                   the coordinator refuses the request; `error` is Kafka's
         NotCoordinatedHere      the group has its members upstream
+        NotForGroup             a sidecar that is not for the group (`--groups`)
 
 COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR change nothing, so the same is asked again
 until a limit ends. A change whose answer was lost is never sent twice: it may have been made.
 """
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from kio.schema.describe_cluster.v1.request import DescribeClusterRequest
 from kio.schema.describe_cluster.v1.response import DescribeClusterResponse
@@ -31,18 +32,20 @@ from kio.schema.list_groups.v5.request import ListGroupsRequest
 from kio.schema.list_groups.v5.response import ListGroupsResponse
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
+from muster.coordinator.group.configs import NOT_FOR_GROUP
+from muster.coordinator.upstream.shadow import PROTOCOL_TYPE as SHADOW_PROTOCOL_TYPE
 from muster.events.kafka.addresses import BrokerAddress, read_servers
 from muster.events.kafka.connections import Connections
 from muster.events.kafka.errors import COORDINATOR_MOVED, AnswerLost, LinkError, LinkRefused, TryAgain
 from muster.events.kafka.exchange import Exchange, NotOffered, Unreadable
 from muster.events.kafka.failures import hung_up, is_refusal, said, where_trust_is_set
-from muster.events.kafka.first_answer import first_answer
+from muster.events.kafka.first_answer import Round, first_answer
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 
 R = TypeVar("R")
 
 CLIENT_ID = "muster-admin"
-REQUEST_LIMIT_MS = 10_000
+REQUEST_TIMEOUT_MS = 10_000
 _RIGHTS = {10: "DESCRIBE", 13: "READ", 15: "DESCRIBE", 32: "DESCRIBE_CONFIGS", 44: "ALTER_CONFIGS"}
 """The operation on the group that a request needs, by API key."""
 
@@ -103,10 +106,17 @@ class NotCoordinatedHere(Refused):
         whose = f"is not Muster's: it has its members upstream (type {protocol_type}); {way_out}"
         if is_newer:
             whose = f"is no classic group, but upstream's, of the newer type {protocol_type}: ask the brokers"
-        elif protocol_type == "muster":  # of a shadow (coordinator/upstream/shadow.py)
+        elif protocol_type == SHADOW_PROTOCOL_TYPE:
             whose = "is not this Muster's: another one coordinates it; ask that one"
         AdminError.__init__(self, f"group {group_id} {whose}")
         self.error = ErrorCode.group_id_not_found
+
+
+class NotForGroup(Refused):
+    """See the module; it is found out here, no server says it with an error of its own."""
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(group_id, ErrorCode.invalid_request, NOT_FOR_GROUP)
 
 
 class _NotReadyYet(TryAgain):
@@ -122,17 +132,17 @@ def error_text(error: ErrorCode, message: str | None) -> str:
 class CoordinatorLink:
     """Connections to groups' coordinators, opened when they are needed."""
 
-    def __init__(self, bootstrap: str, *, limit_ms: int, security: KafkaSecurity = NOT_SECURED) -> None:
-        """`limit_ms`: how long a request is retried. Raises InvalidArgument for an address that cannot be parsed."""
+    def __init__(self, bootstrap: str, *, timeout_ms: int, security: KafkaSecurity = NOT_SECURED) -> None:
+        """`timeout_ms`: how long a request is retried. Raises InvalidArgument for an address that cannot be parsed."""
         try:
             self._bootstrap = read_servers(bootstrap)
         except ValueError as error:
             raise InvalidArgument(str(error)) from error
         self._security = security
-        self._limit_ms = limit_ms
-        self._request_limit_ms = min(REQUEST_LIMIT_MS, limit_ms)
+        self._timeout_ms = timeout_ms
+        self._request_timeout_ms = min(REQUEST_TIMEOUT_MS, timeout_ms)
         self._connections = Connections(
-            security, connect_timeout_ms=self._request_limit_ms, explain=self._explained, client_id=CLIENT_ID
+            security, connect_timeout_ms=self._request_timeout_ms, explain=self._explained, client_id=CLIENT_ID
         )
         self._coordinators: dict[str, BrokerAddress] = {}
 
@@ -149,14 +159,14 @@ class CoordinatorLink:
         attempts = AsyncRetrying(
             retry=retry_if_exception_type(TryAgain),
             wait=wait_random_exponential(multiplier=0.05, max=1.0),
-            stop=stop_after_delay(self._limit_ms / 1000),
+            stop=stop_after_delay(self._timeout_ms / 1000),
             reraise=True,
         )
         try:
             return await attempts(self._attempt, group_id, exchange, error_of, changes=changes)
         except TryAgain as error:
             text = (
-                f"no coordinator of group {group_id} within {self._limit_ms / 1000:g} s, asked at {self.asked_at}: "
+                f"no coordinator of group {group_id} within {self._timeout_ms / 1000:g} s, asked at {self.asked_at}: "
                 f"{error}"
             )
             if not isinstance(error, _NotReadyYet):
@@ -174,10 +184,9 @@ class CoordinatorLink:
         where = Exchange(DescribeClusterRequest(include_cluster_authorized_operations=False), DescribeClusterResponse)
         asked = await first_answer(self._bootstrap, lambda address: self._ask_at(address, where), (LinkError,))
         if asked.answer is None:
-            reasons = _all(asked.failed)
-            if all(isinstance(error, LinkRefused) for error in asked.failed):
-                raise type(asked.failed[0])(reasons) from asked.failed[0]
-            raise NoCoordinator(f"nobody answers at {self.asked_at} ({reasons})") from asked.failed[0]
+            if asked.all_failed_as(LinkRefused):
+                raise type(asked.failed[0])(asked.reasons) from asked.failed[0]
+            raise NoCoordinator(f"nobody answers at {self.asked_at} ({asked.reasons})") from asked.failed[0]
         found: dict[str, str] = {}
         for broker in asked.answer[1].brokers:
             address = BrokerAddress(broker.host, broker.port)
@@ -224,16 +233,16 @@ class CoordinatorLink:
         """Make the error for a missing right, with the principal and the operation; brokers do not name them."""
         who = self._security.who
         if message and "authorization failed" not in message.lower():
-            said = f"{message}; it was asked as {who}"
+            text = f"{message}; it was asked as {who}"
         else:
-            said = f"{who} lacks the ACL Allow {_RIGHTS[api_key]} on GROUP {group_id}"
-        return Refused(group_id, ErrorCode.group_authorization_failed, said)
+            text = f"{who} lacks the ACL Allow {_RIGHTS[api_key]} on GROUP {group_id}"
+        return Refused(group_id, ErrorCode.group_authorization_failed, text)
 
     async def _find(self, group_id: str) -> BrokerAddress:
         exchange = Exchange(FindCoordinatorRequest(coordinator_keys=(group_id,)), FindCoordinatorResponse)
         asked = await first_answer(self._bootstrap, lambda address: self._ask_at(address, exchange), (LinkError,))
         if asked.answer is None:
-            raise self._nobody_says(group_id, asked.failed) from asked.failed[0].__cause__
+            raise self._nobody_says(group_id, asked) from asked.failed[0].__cause__
         for silent in asked.silent:
             self._connections.hang_up(silent, lambda _: True)
         (found,) = asked.answer[1].coordinators
@@ -246,28 +255,27 @@ class CoordinatorLink:
         coordinator = self._coordinators[group_id] = BrokerAddress(found.host, found.port)
         return coordinator
 
-    def _nobody_says(self, group_id: str, failed: Sequence[LinkError]) -> LinkError:
-        reasons = _all(failed)
-        if all(isinstance(error, LinkRefused) for error in failed):
-            return type(failed[0])(reasons)
-        if self._connections.was_answered and any(isinstance(error, AnswerLost) for error in failed):
-            return TryAgain(reasons)
-        is_there = any(isinstance(error, LinkRefused) or _is_somebody(error.__cause__) for error in failed)
+    def _nobody_says(self, group_id: str, asked: Round[BrokerAddress, Any, LinkError]) -> LinkError:
+        if asked.all_failed_as(LinkRefused):
+            return type(asked.failed[0])(asked.reasons)
+        if self._connections.was_answered and any(isinstance(error, AnswerLost) for error in asked.failed):
+            return TryAgain(asked.reasons)
+        is_there = any(isinstance(error, LinkRefused) or _is_somebody(error.__cause__) for error in asked.failed)
         return NoCoordinator(
-            f"nobody answers at {self.asked_at} who could say who coordinates group {group_id} ({reasons})"
+            f"nobody answers at {self.asked_at} who could say who coordinates group {group_id} ({asked.reasons})"
             f"{'' if is_there else ': start it (muster serve), or name its address'}"
         )
 
     async def _ask_at(self, address: BrokerAddress, exchange: Exchange[R]) -> R:
         """Send one request once. Raises TryAgain (AnswerLost among it), NoCoordinator, AuthenticationFailed."""
         try:
-            answer: R = await self._connections.ask(address, exchange, lane=0, timeout_ms=self._request_limit_ms)
+            answer: R = await self._connections.ask(address, exchange, lane=0, timeout_ms=self._request_timeout_ms)
         except TryAgain as error:
             if not isinstance(error.__cause__, TimeoutError):
                 raise
             raise type(error)(
-                f"{address} has not answered within {self._request_limit_ms / 1000:g} s: it may be out of reach; or if "
-                "it is a sidecar, its cluster may hang: see its /readyz"
+                f"{address} has not answered within {self._request_timeout_ms / 1000:g} s: it may be out of reach; or "
+                "if it is a sidecar, its cluster may hang: see its /readyz"
             ) from error.__cause__
         return answer
 
@@ -296,11 +304,6 @@ class CoordinatorLink:
     def asked_at(self) -> str:
         """The addresses that were given."""
         return ",".join(map(str, self._bootstrap))
-
-
-def _all(failed: Sequence[LinkError]) -> str:
-    """Join the texts of errors, each once."""
-    return "; ".join(dict.fromkeys(map(str, failed)))
 
 
 def _is_somebody(error: BaseException | None) -> bool:

@@ -10,19 +10,20 @@ the config `members.move`, so any AdminClient can do the same. See docs/moving-g
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import msgspec
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.admin import ConfigEntry, GroupAdmin
-from muster.coordinator.admin.link import AdminError, Refused
+from muster.coordinator.admin.link import AdminError, NotForGroup, Refused
 from muster.coordinator.group.configs import COORDINATOR, COORDINATOR_TIMEOUT, MEMBERS, MOVE, MUSTER, UPSTREAM
 from muster.coordinator.group.outcomes import GroupMove, ListedMember, MoveState
+from muster.coordinator.upstream.shadow import PROTOCOL_TYPE as SHADOW_PROTOCOL_TYPE
 
 POLL_INTERVAL_S = 0.2
 MOVING = "moving"
-SHADOW_PROTOCOL_TYPE = "muster"  # coordinator/upstream/shadow.py
-NOBODYS_GROUP = "muster-release-all"
+ANY_GROUP = "muster-release-all"
 """A group that need not be there: what a user may not do with it, it may not do with groups at large."""
 
 
@@ -43,16 +44,15 @@ class GroupsHere(msgspec.Struct, frozen=True, kw_only=True):
 
 async def coordinator_of(admin: GroupAdmin, group_id: str) -> GroupCoordinator:
     """Return a group's coordinator. Raises NotMuster, AdminError, and Refused for unknown groups."""
-    names = (COORDINATOR, MOVE, MEMBERS)
-    told = {each.name: each.value for each in await admin.describe_group_config(group_id, names)}
-    if COORDINATOR not in told:
+    configs = await _configs(admin, group_id, (COORDINATOR, MOVE, MEMBERS))
+    if COORDINATOR not in configs:
         await admin.check_is_muster(group_id)
-    move = _move(told)
+    move = _move(configs)
     if move is not None and move.state is MoveState.MOVING:
-        return GroupCoordinator(coordinator=MOVING, text=told[COORDINATOR] or "")
-    if told[COORDINATOR] == UPSTREAM:
+        return GroupCoordinator(coordinator=MOVING, text=configs[COORDINATOR] or "")
+    if configs[COORDINATOR] == UPSTREAM:
         return GroupCoordinator(coordinator=UPSTREAM, text="coordinated by the cluster upstream: it was released")
-    if json_list(told.get(MEMBERS)):
+    if _members_of(configs):
         return GroupCoordinator(coordinator=MUSTER, text="coordinated by this Muster")
     described = await admin.describe_group(group_id)
     if not described.members:
@@ -89,14 +89,14 @@ async def groups_of_muster(admin: GroupAdmin) -> GroupsHere:
     here = [group_id for group_id in listed if await _members_here(admin, group_id)]
     sees_all = await _sees_any(admin)
     if not here and sees_all:
-        await _check_is_muster(admin, listed[0] if listed else NOBODYS_GROUP)
+        await _check_is_muster(admin, listed[0] if listed else ANY_GROUP)
     return GroupsHere(group_ids=here, sees_all=sees_all, user=admin.user)
 
 
 async def _sees_any(admin: GroupAdmin) -> bool:
     """Whether the user may describe any group; a list leaves out, without a word, those that it may not describe."""
     try:
-        await admin.describe_group(NOBODYS_GROUP)
+        await admin.describe_group(ANY_GROUP)
     except Refused as refused:
         return refused.error is not ErrorCode.group_authorization_failed
     return True
@@ -104,21 +104,19 @@ async def _sees_any(admin: GroupAdmin) -> bool:
 
 async def _check_is_muster(admin: GroupAdmin, group_id: str) -> None:
     """Raise NotMuster if a Kafka broker answers; a sidecar that is not for the group is Muster, too."""
-    try:
+    with suppress(NotForGroup):
         await admin.check_is_muster(group_id)
-    except Refused as refused:
-        if refused.error is not ErrorCode.invalid_request:
-            raise
 
 
 async def _members_here(admin: GroupAdmin, group_id: str) -> int:
-    (*told,) = await admin.describe_group_config(group_id, (MEMBERS,))
-    return len(json_list(told[0].value)) if told else 0
+    configs = await _configs(admin, group_id, (MEMBERS,))
+    return len(_members_of(configs))
 
 
-def json_list(value: str | None) -> list[object]:
-    """Decode the value of a config that is a JSON list."""
-    return msgspec.json.decode(value or "[]", type=list[object])
+def _members_of(configs: Mapping[str, str | None]) -> list[ListedMember]:
+    """Return who is in the group here; instances that are only expected are not."""
+    listed = msgspec.json.decode(configs.get(MEMBERS) or "[]", type=list[ListedMember])
+    return [each for each in listed if each.member_id]
 
 
 async def count_movers(admin: GroupAdmin, group_id: str, to: str) -> int | None:
@@ -126,8 +124,7 @@ async def count_movers(admin: GroupAdmin, group_id: str, to: str) -> int | None:
 
     Raises AdminError.
     """
-    told = {each.name: each.value for each in await admin.describe_group_config(group_id, (MEMBERS,))}
-    here = len(json_list(told.get(MEMBERS)))
+    here = await _members_here(admin, group_id)
     if to == UPSTREAM or here:
         return here if to == UPSTREAM else 0
     try:
@@ -161,12 +158,12 @@ async def move_group(
     move = await described_move(admin, group_id)
     if move is None or move == before:  # nothing had to move
         return GroupMove(to=to, state=MoveState.DONE, members=0, told=0, back=0, took_ms=0)
-    told = None
+    last_step = None
     while move.state is MoveState.MOVING:
         step = move.told, move.back, move.left
-        if step != told:
+        if step != last_step:
             tell(move)
-        told = step
+        last_step = step
         await asyncio.sleep(POLL_INTERVAL_S)
         again = await described_move(admin, group_id)
         if again is None:
@@ -177,10 +174,13 @@ async def move_group(
 
 async def described_move(admin: GroupAdmin, group_id: str) -> GroupMove | None:
     """Describe the group's move, or its last one; None if there was none. Raises AdminError."""
-    told = {each.name: each.value for each in await admin.describe_group_config(group_id, (COORDINATOR, MOVE))}
-    return _move(told)
+    return _move(await _configs(admin, group_id, (COORDINATOR, MOVE)))
 
 
-def _move(told: Mapping[str, str | None]) -> GroupMove | None:
-    value = told.get(MOVE)
+async def _configs(admin: GroupAdmin, group_id: str, names: tuple[str, ...]) -> Mapping[str, str | None]:
+    return {each.name: each.value for each in await admin.describe_group_config(group_id, names)}
+
+
+def _move(configs: Mapping[str, str | None]) -> GroupMove | None:
+    value = configs.get(MOVE)
     return None if value is None else msgspec.json.decode(value, type=GroupMove)

@@ -23,7 +23,14 @@ from kio.schema.incremental_alter_configs.v1.response import IncrementalAlterCon
 from kio.schema.types import GroupId
 from kio.static.primitive import i8
 
-from muster.coordinator.admin.link import CoordinatorLink, NoCoordinator, NotCoordinatedHere, NotMuster, Refused
+from muster.coordinator.admin.link import (
+    CoordinatorLink,
+    NoCoordinator,
+    NotCoordinatedHere,
+    NotForGroup,
+    NotMuster,
+    Refused,
+)
 from muster.coordinator.group.commands import ConfigChange, ConfigOperation
 from muster.coordinator.group.configs import COORDINATOR, GROUP_CONFIGS, MEMBERS, MUSTER
 from muster.coordinator.group.outcomes import AlterGroupConfigOutcome, ListedMember
@@ -41,7 +48,7 @@ class GroupRequests:
 
     def __init__(self, bootstrap: str, *, limit_ms: int = LIMIT_MS, security: KafkaSecurity = NOT_SECURED) -> None:
         """`bootstrap`: HOST:PORT of a coordinator or broker, or several with commas. Raises InvalidArgument."""
-        self._link = CoordinatorLink(bootstrap, limit_ms=limit_ms, security=security)
+        self._link = CoordinatorLink(bootstrap, timeout_ms=limit_ms, security=security)
 
     @property
     def user(self) -> str:
@@ -59,7 +66,7 @@ class GroupRequests:
     async def _alter(
         self, group_id: str, changes: Iterable[ConfigChange], *, validate_only: bool = False
     ) -> AlterGroupConfigOutcome:
-        """Alter configs. Raises NotMuster and NotCoordinatedHere where that is why it is refused, and AdminError."""
+        """Alter configs. Raises NotMuster, NotCoordinatedHere and NotForGroup where that is why, and AdminError."""
         changes = list(changes)
         outcome = await self._try_alter(group_id, changes, validate_only=validate_only)
         only_deletes = all(each.operation is ConfigOperation.DELETE and each.name in GROUP_CONFIGS for each in changes)
@@ -68,9 +75,10 @@ class GroupRequests:
                 await self.check_is_muster(group_id)
             elif outcome.error is ErrorCode.group_id_not_found:
                 await self.list_members(group_id)
-        except Refused as refused:  # without the right to ask, or of a group that is nowhere, the outcome says it best
-            if isinstance(refused, NotCoordinatedHere) or refused.error is ErrorCode.invalid_request:
-                raise
+        except (NotCoordinatedHere, NotForGroup):
+            raise
+        except Refused:  # without the right to ask, or of a group that is nowhere, the outcome says it best
+            pass
         return outcome
 
     async def _try_alter(
@@ -151,7 +159,7 @@ class GroupRequests:
     # ---- whose the group is --------------------------------------------------------------------------
 
     async def check_is_muster(self, group_id: str) -> None:
-        """Raise NotMuster if a Kafka broker answers, and Refused for a group that a sidecar is not for (`--groups`)."""
+        """Raise NotMuster if a Kafka broker answers, and NotForGroup if a sidecar is not for it."""
         if (await self._describe(group_id, (COORDINATOR,))).configs:
             return
         try:
@@ -160,7 +168,7 @@ class GroupRequests:
             raise NotMuster(self._link.asked_at, perhaps_not_for=group_id) from None
         if is_broker:
             raise NotMuster(self._link.asked_at)
-        raise Refused(group_id, ErrorCode.invalid_request, "this Muster is not for groups of that name (--groups)")
+        raise NotForGroup(group_id)
 
     async def _is_broker(self, group_id: str) -> bool:
         """Whether a config of Muster's is unknown there: a sidecar answers about this one for every group."""

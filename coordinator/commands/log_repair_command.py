@@ -1,7 +1,6 @@
 """`muster log repair`: show the records that stop a partition, ask, and write tombstones (`log_repair.py`)."""
 
 import os
-import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
@@ -15,6 +14,7 @@ from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_gi
 from muster.events.log.base import EventLog, LogMissing
 from muster.events.log.kafka.names import OFFSETS_SUFFIX
 from muster.events.log.url import open_log
+from muster.events.log.wall_clock import wall_clock_ms
 
 COMMAND = "muster log repair"
 
@@ -75,7 +75,7 @@ async def _bury(
             offsets = open_log(url + OFFSETS_SUFFIX, audit_window_ms=0, security=security)
             await opened(offsets, stack)
         for each in found:
-            await bury(log, each, who=writer_name(COMMAND), wall_ms=time.time_ns() // 1_000_000, offsets=offsets)
+            await bury(log, each, who=writer_name(COMMAND), wall_ms=wall_clock_ms(), offsets=offsets)
 
 
 async def _offsets_of(url: str, security: KafkaSecurity, stack: AsyncExitStack) -> EventLog | None:

@@ -1,7 +1,6 @@
 """`muster log upgrade`: say what it does, ask, and raise the format level (`log_upgrade.py`)."""
 
 import os
-import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from importlib.metadata import version
@@ -15,6 +14,7 @@ from muster.coordinator.commands.members.answer import REFUSED, UNUSABLE, confir
 from muster.coordinator.commands.members.view import printable
 from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
 from muster.events.log.url import open_log
+from muster.events.log.wall_clock import wall_clock_ms
 from muster.events.records import FORMAT_LEVEL
 
 COMMAND = "muster log upgrade"
@@ -56,5 +56,4 @@ async def _upgraded(url: str, security: KafkaSecurity, audit_window_ms: int | No
     log = open_log(url, audit_window_ms=audit_window_ms, security=security)
     async with AsyncExitStack() as stack:
         await opened(log, stack)
-        wall_ms = time.time_ns() // 1_000_000
-        await upgrade(log, who=writer_name(COMMAND), version=version(DISTRIBUTION), wall_ms=wall_ms)
+        await upgrade(log, who=writer_name(COMMAND), version=version(DISTRIBUTION), wall_ms=wall_clock_ms())

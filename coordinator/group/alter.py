@@ -41,7 +41,7 @@ from muster.events.causes import Cause
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId
 from muster.events.state import Group, GroupState, Member
 
-INSTANCE_ID_LENGTH_MAX = 249
+REGISTERED_INSTANCE_ID_LENGTH_MAX = 249
 NAME_SHOWN = 100
 _INSTANCE_ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 STATIC, FORCE = "static", "force"
@@ -189,8 +189,8 @@ def _check_registration(turn: Turn, instances: Sequence[str]) -> None:
     group = turn.group
     for instance in instances:
         is_plain = _INSTANCE_ID_CHARACTERS.issuperset(instance) and instance not in {".", ".."}
-        if not is_plain or len(instance) > INSTANCE_ID_LENGTH_MAX:
-            limits = f"1 to {INSTANCE_ID_LENGTH_MAX} of a-z, A-Z, 0-9, '.', '_' and '-'"
+        if not is_plain or len(instance) > REGISTERED_INSTANCE_ID_LENGTH_MAX:
+            limits = f"1 to {REGISTERED_INSTANCE_ID_LENGTH_MAX} of a-z, A-Z, 0-9, '.', '_' and '-'"
             raise ChangeRefused(ErrorCode.invalid_config, f"{REGISTERED}: {instance!r} is no instance id: {limits}")
         if instance in group.instances:
             member = group.members[group.instances[GroupInstanceId(instance)]]

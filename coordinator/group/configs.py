@@ -34,9 +34,9 @@ RETIREMENT_TIMEOUT = "members.retirement.timeout.ms"
 REBALANCE = "members.rebalance"
 COORDINATOR = "members.coordinator"
 COORDINATOR_TIMEOUT = "members.coordinator.timeout.ms"
-"""The timeout of a migration; given in one request with COORDINATOR alone, never stored, and so not in the table."""
+"""The timeout of a move; given in one request with COORDINATOR alone, never stored, and so not in the table."""
 MOVE = "members.move"
-"""Read only, like MEMBERS: the progress of the group's migration to or from the cluster upstream."""
+"""Read only, like MEMBERS: the progress of the group's move to or from the cluster upstream."""
 REPAIR = "members.repair"
 """For quarantined groups alone, never stored: setting it to ANEW repairs the group, describing it tells the damage."""
 ANEW = "anew"
@@ -46,6 +46,8 @@ MEMBERS = "members"
 
 MUSTER, UPSTREAM = "muster", "upstream"
 """The values of COORDINATOR; only UPSTREAM is ever stored."""
+NOT_FOR_GROUP = "this Muster is not for groups of that name (--groups)"
+"""The message of a sidecar that may not own the group."""
 
 
 @unique

@@ -25,7 +25,7 @@ from muster.events.state import Member
 REPLACED_MEMBERS_MAX = 1_000
 """Replaced member ids that a group remembers; the oldest are forgotten."""
 
-DUEL_WITHIN_MS = 600_000
+DUEL_WINDOW_MS = 600_000
 """A process that was last seen longer ago is taken to have ended."""
 
 
@@ -36,7 +36,7 @@ def note_replaced(turn: Turn, replaced: Member, command: JoinGroup) -> None:
     replaced_members = turn.soft.replaced_members
     rivals = [member_id for member_id, rival in replaced_members.items() if rival.group_instance_id == instance]
     seen = [replaced_members.pop(member_id).seen_again_ms for member_id in rivals]
-    if any(last_seen_ms is not None and turn.now_ms - last_seen_ms <= DUEL_WITHIN_MS for last_seen_ms in seen):
+    if any(last_seen_ms is not None and turn.now_ms - last_seen_ms <= DUEL_WINDOW_MS for last_seen_ms in seen):
         why = turn.why
         turn.caused_by(Cause.INSTANCE_DUEL, command.caller, command.proposed_member_id, instance, command.reason)
         turn.note_duel(replaced)

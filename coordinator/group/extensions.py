@@ -8,7 +8,7 @@ import msgspec
 from muster.coordinator.group.configs import registration_timeout_ms, retirement_timeout_ms
 from muster.coordinator.group.held_joins import RETRY_WINDOW_MS
 from muster.coordinator.group.rebalance import MIN_WAIT_MS, rebalance_timeout_ms
-from muster.coordinator.group.soft_state import PHASES, SoftState
+from muster.coordinator.group.soft_state import PHASES, Session, SoftState
 from muster.events.ids import MemberId
 from muster.events.state import Group
 
@@ -39,35 +39,80 @@ def extend_deadlines(soft: SoftState, before: SoftState, took_ms: int) -> None:
     by what was unusual, since the group answered nobody meanwhile.
     """
     unusual_ms = max(0, took_ms - USUAL_APPEND_MS)
+    rearmed = dict(soft.rearmed)
+
+    def extended(key: str, deadline_ms: int, deadline_before_ms: int | None) -> int:
+        extended_ms = deadline_ms + (took_ms if deadline_ms != deadline_before_ms else unusual_ms)
+        if rearmed.get(key) == deadline_ms:
+            rearmed[key] = extended_ms
+        return extended_ms
+
     for phase in PHASES:
         deadline_ms = getattr(soft, phase)
         if deadline_ms is not None:
-            is_new = deadline_ms != getattr(before, phase)
-            setattr(soft, phase, deadline_ms + (took_ms if is_new else unusual_ms))
+            setattr(soft, phase, extended(phase, deadline_ms, getattr(before, phase)))
     for member_id, deadline_ms in soft.member_sync_deadlines.items():
-        is_new = deadline_ms != before.member_sync_deadlines.get(member_id)
-        soft.member_sync_deadlines[member_id] = deadline_ms + (took_ms if is_new else unusual_ms)
+        deadline_before_ms = before.member_sync_deadlines.get(member_id)
+        soft.member_sync_deadlines[member_id] = extended(member_id, deadline_ms, deadline_before_ms)
+    soft.rearmed = rearmed
 
 
-def rearm(group: Group | None, soft: SoftState, now_ms: int) -> int:
+def rearm(group: Group | None, soft: SoftState, now_ms: int, *, late_ms: int | None = None) -> int:
     """Give all sessions and phases their full time from then on, since nobody could be heard before.
 
-    Returns how many sessions there are.
+    `late_ms`: how late we were ourselves, if that is why. Who has had the full time for that before, and was not heard
+    from since, gets no more than was lost, and so do phases that have not ended since: otherwise the dead would stay,
+    and phases last, for as long as we are late again and again.
+    Returns how many sessions have their full time. A session of which a copy has the same is counted once.
     """
-    for session in (*soft.sessions.values(), *soft.pending_members.values()):
-        session.deadline_ms = max(session.deadline_ms, now_ms + session.timeout_ms)
+    in_full = sum(_rearm_session(session, now_ms, late_ms) for session in soft.sessions.values())
+    for pending in soft.pending_members.values():
+        _rearm_session(pending, now_ms, late_ms)
+    _rearm_others(group, soft, now_ms, late_ms)
+    return in_full
+
+
+def _rearm_session(session: Session, now_ms: int, late_ms: int | None) -> bool:
+    """Give more time to one session; returns whether it has its full time."""
+    if late_ms is not None:
+        rearmed_ms, session.rearmed_ms = session.rearmed_ms, now_ms
+        if rearmed_ms == now_ms:
+            return False  # copies of a group share their sessions
+        if rearmed_ms >= session.last_seen_ms:
+            session.deadline_ms += late_ms
+            return False
+    session.deadline_ms = max(session.deadline_ms, now_ms + session.timeout_ms)
+    return True
+
+
+def _rearm_others(group: Group | None, soft: SoftState, now_ms: int, late_ms: int | None) -> None:
+    rearmed: dict[str, int] = {}
+
+    def again(key: str, deadline_ms: int, timeout_ms: int) -> int:
+        had_full_time = late_ms is not None and soft.rearmed.get(key) == deadline_ms
+        rearmed[key] = deadline_ms + (late_ms or 0) if had_full_time else max(deadline_ms, now_ms + timeout_ms)
+        return rearmed[key]
+
     if group is not None:
-        _rearm_phases(group, soft, now_ms)
+        for phase, timeout_ms in _full_times_ms(group, soft).items():
+            deadline_ms = getattr(soft, phase)
+            if deadline_ms is not None:
+                setattr(soft, phase, again(phase, deadline_ms, timeout_ms))
+        for member_id, deadline_ms in soft.member_sync_deadlines.items():
+            timeout_ms = max(group.members[member_id].rebalance_timeout_ms, 0)
+            soft.member_sync_deadlines[member_id] = again(member_id, deadline_ms, timeout_ms)
     for member_id, held in soft.held_joins.items():
         if not held.parked:
-            deadline_ms = max(held.deadline_ms, now_ms + RETRY_WINDOW_MS)
+            deadline_ms = again(member_id, held.deadline_ms, RETRY_WINDOW_MS)
             soft.held_joins[member_id] = msgspec.structs.replace(held, deadline_ms=deadline_ms)
-    return len(soft.sessions)
+    if late_ms is not None:
+        soft.rearmed = rearmed
 
 
-def _rearm_phases(group: Group, soft: SoftState, now_ms: int) -> None:
+def _full_times_ms(group: Group, soft: SoftState) -> dict[str, int]:
+    """The full time of each phase, by its field."""
     rejoin_ms = max(rebalance_timeout_ms(group), MIN_WAIT_MS)
-    full_ms = {
+    return {
         "join_deadline_ms": rejoin_ms if soft.initial_delay is None else soft.initial_delay.delay_ms,
         "sync_deadline_ms": rebalance_timeout_ms(group),
         "registration_deadline_ms": registration_timeout_ms(group.config),
@@ -75,10 +120,3 @@ def _rearm_phases(group: Group, soft: SoftState, now_ms: int) -> None:
         "retirement_deadline_ms": retirement_timeout_ms(group.config),
         "promotion_deadline_ms": group.config.learner_timeout_ms or 0,
     }
-    for phase, timeout_ms in full_ms.items():
-        deadline_ms = getattr(soft, phase)
-        if deadline_ms is not None:
-            setattr(soft, phase, max(deadline_ms, now_ms + timeout_ms))
-    for member_id, deadline_ms in soft.member_sync_deadlines.items():
-        timeout_ms = max(group.members[member_id].rebalance_timeout_ms, 0)
-        soft.member_sync_deadlines[member_id] = max(deadline_ms, now_ms + timeout_ms)

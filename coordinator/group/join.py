@@ -36,7 +36,8 @@ from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
 from muster.events.state import INACTIVE_ROLES, GroupState, HandedOutIdOutcome, Member, MemberRole
 
 PENDING_MEMBERS_MAX: Final = 20_000
-"""In one group. A client that means to join is back at once; one whose id was forgotten is told 25, and asks anew."""
+"""In one group. A client that means to join is back at once; one whose id was forgotten is answered
+UNKNOWN_MEMBER_ID (25), and asks anew."""
 
 METADATA_TOO_LARGE: Final = ErrorCode.unknown_server_error
 """The only use of this error before the group is looked up."""
@@ -63,7 +64,7 @@ def metadata_bytes(command: JoinGroup) -> int:
 
 
 def join_error(turn: Turn, command: JoinGroup) -> ErrorCode:
-    """The error that answers a join at once; NONE if it is parked, answered well or told its id. Changes nothing."""
+    """The error that answers a join at once; NONE if it is parked, answered well or with its id. Changes nothing."""
     member_id = _sender(turn, command)
     if not _has_room(turn, command, member_id):
         return ErrorCode.group_max_size_reached

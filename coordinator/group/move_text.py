@@ -1,5 +1,6 @@
 """The progress of a move in words: what members have done, who is waited for, and for how long at most."""
 
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -7,6 +8,10 @@ if TYPE_CHECKING:  # the commands import this file for their help, too
     from muster.coordinator.group.outcomes import GroupMove, MovingMember
 
 _SHOWN = 5
+LATE_MAY = (
+    "who of them still runs may process its partitions, and its commits are refused, until it joins again: restart "
+    "those that hang"
+)
 
 
 class Named(Protocol):
@@ -27,6 +32,11 @@ def names(members: Iterable[Named]) -> str:
     return f"{shown} and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else shown
 
 
+def already_moving(group_id: str) -> str:
+    """Refuse another move, and name the command that tells of the one under way."""
+    return f"it is moving already: muster members list {shlex.quote(group_id)} says how far"
+
+
 def progress(move: "GroupMove") -> str:
     """Say what the members have done, and who is waited for."""
     waits = waiting(move)
@@ -35,14 +45,19 @@ def progress(move: "GroupMove") -> str:
 
 def done(move: "GroupMove") -> str:
     """Say what the members have done so far, or did until the end."""
-    late = move.members - move.back - move.left - len(move.waits_for)
-    counts = [(move.back, "let go"), (move.left, "left"), (late, "not let go in time")]
+    too_late = move.members - move.back - move.left - len(move.waits_for)
+    counts = [(move.back, "let go"), (move.left, "left"), (too_late, "not let go in time")]
     if move.members == 1:
         return f"its only member has {next((what for count, what in counts if count), 'not let go yet')}"
     if same := [what for count, what in counts if count == move.members and count]:
         return f"all its {move.members} members have {same[0]}"
     said = [f"{count} {'has' if count == 1 else 'have'} {what}" for count, what in counts if count]
     return f"of its {move.members} members {', '.join(said) or 'none has let go yet'}"
+
+
+def late(move: "GroupMove") -> str:
+    """Name who has not let go in time, and say what follows; empty if nobody has."""
+    return f"not let go in time: {names(move.late)}; {LATE_MAY}" if move.late else ""
 
 
 def waiting(move: "GroupMove") -> str:

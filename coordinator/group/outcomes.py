@@ -170,7 +170,7 @@ class MoveState(StrEnum):
 
 
 class MovingMember(msgspec.Struct, frozen=True, kw_only=True):
-    """A member that a migration waits for. `is_told`: it was told to join again, and has not yet. `wait_ms`: it is
+    """A member that a move waits for. `is_told`: it was told to join again, and has not yet. `wait_ms`: it is
     waited for so much longer at most; None if that is not known.
     """
 
@@ -183,10 +183,10 @@ class MovingMember(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupMove(msgspec.Struct, frozen=True, kw_only=True):
-    """The progress of a migration; `to` is a value of members.coordinator.
+    """The progress of a move; `to` is a value of members.coordinator.
 
     Of all `members`, `told` have been told to join again, and `back` have asked to, which is when they have let go of
-    their partitions: they join when all have. `left` have left the group instead.
+    their partitions: they join when all have. `left` have left the group instead; `late` have done neither in time.
     """
 
     to: str
@@ -196,6 +196,7 @@ class GroupMove(msgspec.Struct, frozen=True, kw_only=True):
     back: int
     left: int = 0
     waits_for: tuple[MovingMember, ...] = ()
+    late: tuple[MovingMember, ...] = ()
     took_ms: int
     reason: str | None = None
 
@@ -227,7 +228,7 @@ class GroupDamage(msgspec.Struct, frozen=True, kw_only=True):
 class DescribeGroupConfigOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """`values` has the configs set for this group, by name; the others have their defaults (`configs.py`).
 
-    `move`: the last migration, which the sidecar adds. `damage`: of a quarantined group.
+    `move`: the last move, which the sidecar adds. `damage`: of a quarantined group.
     """
 
     error: ErrorCode = ErrorCode.none

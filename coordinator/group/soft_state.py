@@ -48,6 +48,7 @@ class Session(msgspec.Struct, kw_only=True):
     """The session of a member. `awaits_first_join`: its first join is parked, which may take five minutes (K3).
 
     `heard`: `last_seen_ms` is a sign of life; False: it is the time of a takeover, since when it has given none.
+    `rearmed_ms`: when we were late the last time, and it was given more time for that (see `extensions.py`).
     """
 
     timeout_ms: int
@@ -56,6 +57,7 @@ class Session(msgspec.Struct, kw_only=True):
     longest_silence_ms: int = 0
     awaits_first_join: bool = False
     heard: bool = True
+    rearmed_ms: float = -NEVER
 
     def refresh(self, last_seen_ms: int, *, answered_ms: int | None = None) -> None:
         """Give the member its full time again, because of a request that arrived at `last_seen_ms`.
@@ -205,7 +207,8 @@ class SoftState(msgspec.Struct, kw_only=True):
     that were heard from since, and how many more there were (see `returned.py`).
 
     `subscribed_topics`: as of the end of the last join phase (OD6), with those of members added since; None: unknown,
-    or there was no join phase yet. `census`: None until somebody asks for it (see `census.py`).
+    or there was no join phase yet. `census`: None until somebody asks for it (see `census.py`). `rearmed`: the other
+    deadlines that stand since we were late, by phase or member id (see `extensions.py`); never changed in place.
     """
 
     sessions: Sessions = msgspec.field(default_factory=Sessions)
@@ -232,6 +235,7 @@ class SoftState(msgspec.Struct, kw_only=True):
     refusals: RateLimitWindow = RateLimitWindow()
     duels: RateLimitWindow = RateLimitWindow()
     census: Census | None = None
+    rearmed: Mapping[str, int] = msgspec.field(default_factory=dict)
 
     def copy(self) -> "SoftState":
         """Return a copy that shares the sessions and nothing else; it costs the same for groups of all sizes."""
@@ -260,6 +264,7 @@ class SoftState(msgspec.Struct, kw_only=True):
             refusals=self.refusals,
             duels=self.duels,
             census=None if self.census is None else self.census.copy(),
+            rearmed=self.rearmed,
         )
 
     def next_deadline_ms(self) -> float:

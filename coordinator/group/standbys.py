@@ -92,5 +92,5 @@ def activate_called(turn: Turn, member: Member) -> None:
 
 
 def stable_heartbeat_error(member: Member) -> ErrorCode:
-    """The error that answers a valid heartbeat in Stable: a called standby is told to rejoin."""
+    """The error that answers a valid heartbeat in Stable: a called standby has to rejoin."""
     return ErrorCode.rebalance_in_progress if member.role is MemberRole.CALLED else ErrorCode.none

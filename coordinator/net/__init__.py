@@ -13,6 +13,7 @@ listening.py       Accepting connections within a limit, closing idle ones, and 
                    address or at many.
 memory.py          The limit of the memory that requests and answers of all connections take, and which connection is
                    closed at the limit.
+tls_handshake.py   TLS handshakes with clients, in turns.
 tls_listener.py    Accepting clients that speak TLS: each counts from the accept on, and its handshake has a time limit.
 connection_memory.py  The account of one connection in that memory.
 """

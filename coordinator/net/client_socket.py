@@ -213,7 +213,7 @@ class ClientSocket(asyncio.Protocol):
             self._is_working = False
             if has_failed:  # a bug of ours is this client's alone, as in Kafka (G24)
                 self.abort()
-        if self._connection.went_on() and self._is_let_in:
+        if self._connection.take_progress() and self._is_let_in:
             self.seen_ms = now_ms
         self._send()
         self._close_if_done()

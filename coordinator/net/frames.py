@@ -78,7 +78,7 @@ class Connection:
         self._incoming = Incoming()
         self._taken: bytes | None = None  # the correlation id of the request that is not answered yet
         self._taken_bytes = 0  # of that request
-        self._has_begun = False  # a request, since `went_on` was asked
+        self._has_begun = False  # a request, since the last `take_progress`
         self._was_half_sent = False
 
     @property
@@ -106,8 +106,11 @@ class Connection:
         """Whether so much waits behind what is under way that no more should be read."""
         return self._incoming.waiting_bytes >= self._waiting_bytes_max and self.is_under_way
 
-    def went_on(self) -> bool:
-        """Whether more has come since this was asked last than the rest of a request that has to be whole here."""
+    def take_progress(self) -> bool:
+        """Return whether more has come since the last call than the middle of a request that has to be whole here.
+
+        The beginning of such a request is a sign of life, and so is its end; each piece between them is none.
+        """
         went_on = self._has_begun or not self._was_half_sent
         self._has_begun = False
         self._was_half_sent = self._incoming.waiting_bytes > 0 and not self.is_under_way

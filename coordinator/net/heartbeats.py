@@ -16,10 +16,10 @@ from muster.events.ids import GroupId, MemberId
 MEMBERS_MAX = 64
 """The limit of members in one connection's cache; the oldest entry makes room. A client has one member."""
 
-FRAME_BYTES_MAX = 1_024
+HEARTBEAT_BYTES_MAX = 1_024
 """Longer heartbeats are not cached, so that no client fills the memory with them."""
 
-FRAMES_BYTES_MAX = 16_384
+CACHED_BYTES_MAX = 16_384
 """All of a connection's: it may hold as much uncounted (FREE_BYTES)."""
 
 _KEY_VERSION = Struct(">hh")
@@ -57,9 +57,9 @@ class HeartbeatCache:
         """Cache an accepted heartbeat; `frame` is the request without its length."""
         member = (group_id, member_id)
         self._forget(member)
-        if len(frame) > FRAME_BYTES_MAX:
+        if len(frame) > HEARTBEAT_BYTES_MAX:
             return
-        while len(self._members) >= MEMBERS_MAX or self._bytes + len(frame) > FRAMES_BYTES_MAX:
+        while len(self._members) >= MEMBERS_MAX or self._bytes + len(frame) > CACHED_BYTES_MAX:
             self._forget(next(iter(self._members)))
         _, api_version = _KEY_VERSION.unpack_from(frame)
         rest = frame[HEADER_START_BYTES:]

@@ -18,7 +18,8 @@ from muster.coordinator.load.room import Room
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.net.limits import ConnectionLimits
 from muster.coordinator.net.memory import Memory
-from muster.coordinator.net.tls_listener import Handshake, TlsListener
+from muster.coordinator.net.tls_handshake import Handshake
+from muster.coordinator.net.tls_listener import TlsListener
 from muster.coordinator.observability.metrics import RefusedConnection, ServerMetrics
 from muster.coordinator.service import Cancel
 
@@ -91,6 +92,7 @@ class Listening(Generic[C]):
         self._call_later = call_later
         self._connections: set[C] = set()
         self._handshakes: set[Handshake] = set()
+        self._handshake_turns = Turns()
         self._leaving: dict[C, int] = {}
         """The connections that a sweep closed, or found closing, and when (monotonic ms)."""
         self._listeners: list[asyncio.Server | TlsListener] = []
@@ -132,7 +134,14 @@ class Listening(Generic[C]):
     def _tls_listener(
         self, bound: socket.socket, new_connection: Callable[[], asyncio.Protocol], context: ssl.SSLContext
     ) -> TlsListener:
-        return TlsListener(bound, new_connection, context, admit=self._handshake_begun, ended=self._handshake_ended)
+        return TlsListener(
+            bound,
+            new_connection,
+            context,
+            self._handshake_turns,
+            admit=self._handshake_begun,
+            ended=self._handshake_ended,
+        )
 
     def _listens(self, listener: asyncio.Server | TlsListener) -> None:
         if self._is_stopping:
@@ -196,7 +205,7 @@ class Listening(Generic[C]):
     def _admit(self, client_host: str) -> bool:
         if self._is_stopping:
             return False
-        if self._metrics.connections >= self._connections_max:
+        if self._open >= self._connections_max:
             self._metrics.connections_refused[RefusedConnection.ALL] += 1
             self._log_all_taken(client_host)
             return False
@@ -205,9 +214,13 @@ class Listening(Generic[C]):
             return False
         return True
 
+    @property
+    def _open(self) -> int:
+        return len(self._connections) + len(self._handshakes)
+
     def _update_count(self) -> None:
-        self._metrics.connections = len(self._connections) + len(self._handshakes)
-        if self._metrics.connections < self._connections_max - self._connections_max // 10:
+        self._metrics.connections = self._open
+        if self._open < self._connections_max - self._connections_max // 10:
             self._is_full_told = False
 
     def _log_all_taken(self, refused: str) -> None:

@@ -48,7 +48,7 @@ _TOLD: Final = {
     EvictionOrder.STALLED: "have sent part of a request, or do not read their answers",
     EvictionOrder.AWAITING_ANSWER: "wait for an answer",
 }
-_Claim = tuple[bool, bool, EvictionOrder]
+_Priority = tuple[bool, bool, EvictionOrder]
 
 
 class Holder(Protocol):
@@ -94,13 +94,13 @@ class Memory:
         return self._held_bytes + self._room.written_bytes
 
     def _close_some(self) -> None:
-        """Close those that have the same claim to stay as the first one, until there is room again."""
+        """Close those that have the same priority as the first one, until there is room again."""
         turns = sorted(self._held, key=self._turn)
-        claim, order = self._claim(turns[0]), turns[0].eviction_order
+        priority, order = self._priority(turns[0]), turns[0].eviction_order
         closed: Counter[str] = Counter()
         connections = 0
         for goes in turns:
-            if self._held_bytes <= ROOM_AGAIN * self._bytes_max or self._claim(goes) != claim:
+            if self._held_bytes <= ROOM_AGAIN * self._bytes_max or self._priority(goes) != priority:
                 break
             closed[goes.client_host] += self._let_go(goes)
             self._metrics.connections_closed_for_memory += 1
@@ -116,10 +116,10 @@ class Memory:
             limit_bytes=self._bytes_max,
         )
 
-    def _turn(self, holder: Holder) -> tuple[_Claim, int]:
-        return self._claim(holder), -self._held[holder][0]
+    def _turn(self, holder: Holder) -> tuple[_Priority, int]:
+        return self._priority(holder), -self._held[holder][0]
 
-    def _claim(self, holder: Holder) -> _Claim:
+    def _priority(self, holder: Holder) -> _Priority:
         has_its_share = 2 * self._held_by[self._held[holder][1]] <= self._bytes_max
         order = holder.eviction_order
         return order is not EvictionOrder.UNAUTHENTICATED, has_its_share, order

@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 QUEUED_BYTES_MAX = 4 * 1024 * 1024
-ENDS_WITHIN_S = 2.0
+CLOSE_TIMEOUT_S = 2.0
 """The time for which the process waits for the queue at its end."""
 
 
@@ -136,4 +136,4 @@ def write_lines_beside() -> LogLines | None:
 
 def _end(lines: LogLines) -> None:
     sys.stderr.flush()
-    lines.wait_until_written(ENDS_WITHIN_S)
+    lines.wait_until_written(CLOSE_TIMEOUT_S)

@@ -12,11 +12,12 @@ owner.py               This process as the owner of partitions: its logs, its se
 ownership.py           Takes a partition over: claim it, write the fence record, read up to it, serve.
 partition.py           One owned partition: its groups, requests to them, their deadlines, the sweep.
 quarantine.py          Groups with a record that cannot be read: how they are answered, and their repair.
-retention_clock.py     The wall clock as retention goes by it: a jump ahead is not believed for a day.
+retention_clock.py     The wall clock as retention goes by it: a jump ahead is believed late.
 runtime.py             All partitions of the process: taken over, looked up by group, given up.
 signs_of_life.py       Leaves a note every five seconds that this process lives, and finds the last one of another.
 slow_appends.py        Reports appends that have not been answered for long.
 successor.py           Finds out who has taken a partition over from this process.
+successor_watch.py     Looks whether this process was deposed while it appends nothing.
 sweep.py               The sweep of a partition for expired offsets and groups (EX1, TM4).
 waiting.py             Requests that are not answered yet, and where their answers go.
 waiting_limit.py       The limit of waiting joins and syncs for each principal, or group.

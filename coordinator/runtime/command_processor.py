@@ -135,9 +135,11 @@ class CommandProcessor:
 
     def moment(self) -> Moment:
         """The present moment, for a decision."""
-        wall_ms = self._clock.wall_ms()
+        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
+        # A clock that is behind between two sweeps would go unnoticed, with what is recorded by it.
+        self._retention_clock.compare(now_ms, wall_ms)
         return Moment(
-            now_ms=self._clock.monotonic_ms(),
+            now_ms=now_ms,
             wall_ms=wall_ms,
             owner_epoch=self.epoch,
             incarnation=max(wall_ms, self._incarnation_max + 1),
@@ -157,7 +159,7 @@ class CommandProcessor:
         elif batch is None and context.expiry_due:
             # Nothing of the group is under way, so these are all its offsets.
             context.expiry_due = False
-            offsets, wall_ms = self._committed(context.group_id), self._retention_clock.wall_ms()
+            offsets, wall_ms = self._committed(context.group_id), self._retention_clock.observe()
             self._decide(context, ExpireOffsets(group_id=context.group_id, offsets=offsets, wall_ms=wall_ms))
         elif context.queue and (batch is None or _has_room(context, batch)):
             self._take_next(context)

@@ -36,9 +36,9 @@ In monotonic ms; None: all the time.
 """
 
 
-def silence_is_their_own(_group_id: GroupId, tell: Callable[[int | None], None]) -> None:
+def members_reachable(_group_id: GroupId, heard_since: Callable[[int | None], None]) -> None:
     """Blame members for their silence at once: the default, where they are connected to this process alone."""
-    tell(None)
+    heard_since(None)
 
 
 class CheckDeadlines(Command, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from muster.coordinator.runtime.group_context import (
     AskAboutSilence,
     GenerationListener,
     ignore_generations,
-    silence_is_their_own,
+    members_reachable,
 )
 from muster.coordinator.runtime.retention_clock import RetentionClock
 from muster.coordinator.service import ignore_request_id
@@ -42,7 +42,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The value of --log, for commands that a log line advises, as is `bootstrap`, the address for clients."""
     bootstrap: str = "ADDRESS"
     on_generation: GenerationListener = ignore_generations
-    ask_about_silence: AskAboutSilence = silence_is_their_own
+    ask_about_silence: AskAboutSilence = members_reachable
     superseded: Callable[[int], None] = ignore_request_id
     """Called with the id of a parked request that will not be answered, since the same member has sent it again."""
     strangers: StrangersSeen = msgspec.field(default_factory=StrangersSeen)

@@ -77,9 +77,19 @@ class OwnedPartition:
         event_log = own_log or self._owner.event_log
         return WaitsFor(log=event_log.location, whom=event_log.stored_by(self.partition.number)), waited_s
 
+    @property
+    def writer(self) -> LogWriter:
+        """The writer of this process; a renewal replaces it."""
+        return self._writer
+
+    @property
+    def is_renewing(self) -> bool:
+        """Whether a newer claim of this process's may be on its way into the log."""
+        return self._renewing is not None and not self._renewing.done()
+
     def renew(self) -> None:
         """Renew the claim in the background, before the log forgets it; nothing waits for it."""
-        if self._renewing is None or self._renewing.done():
+        if not self.is_renewing:
             self._renewing = asyncio.create_task(self._renew(), name=f"renew-{self.partition.number}")
             self._renewing.add_done_callback(on_failure(self._lost))
 

@@ -291,21 +291,20 @@ class Partition:
         return len(self._owner.offsets.committed(group_id))
 
     def _machine_paused(self, late_ms: int) -> None:
-        self._slices.run(self._rearm(), lambda sessions: self._rearmed(late_ms, sessions), self._lost)
+        self._slices.run(self._rearm(late_ms), lambda sessions: self._rearmed(late_ms, sessions), self._lost)
 
-    def _rearm(self) -> Steps[int]:
-        sessions = 0
+    def _rearm(self, late_ms: int) -> Steps[int]:
+        in_full = 0
         for context in list(self._contexts.values()):
-            armed = _rearm_context(context, self._clock.monotonic_ms())
-            sessions += armed
-            yield 1 + armed
-        return sessions
+            in_full += _rearm_context(context, self._clock.monotonic_ms(), late_ms)
+            yield 1 + len(context.soft.sessions)
+        return in_full
 
     def _rearmed(self, late_ms: int, sessions: int) -> None:
         if self._closed_with is not None:
             return
         self._deadlines.begin()
-        log.warning("timer late, sessions re-armed", partition=self.number, late_ms=late_ms, sessions=sessions)
+        log.warning("timer late, sessions re-armed in full", partition=self.number, late_ms=late_ms, sessions=sessions)
         paused = CoordinatorPaused(
             partition=self.number,
             owner_epoch=self._processor.epoch,
@@ -319,8 +318,9 @@ class Partition:
         self._outbox.submit(WriteUnit(transition=transition, offsets=(), settled=lambda _: None))
 
 
-def _rearm_context(context: GroupContext, heard_since_ms: int) -> int:
-    """Everybody in the group has the full time from then on, also in what is not durable yet; returns the sessions."""
+def _rearm_context(context: GroupContext, now_ms: int, late_ms: int | None = None) -> int:
+    """Re-arm the group as `rearm` does, also in what is not durable yet; returns the sessions that have full time."""
+    in_full = rearm(context.group, context.soft, now_ms, late_ms=late_ms)
     if context.batch is not None:
-        rearm(context.batch.group, context.batch.soft, heard_since_ms)
-    return rearm(context.group, context.soft, heard_since_ms)
+        rearm(context.batch.group, context.batch.soft, now_ms, late_ms=late_ms)
+    return in_full

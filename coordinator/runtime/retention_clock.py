@@ -1,11 +1,14 @@
-"""The wall clock as retention goes by it, of offsets and of history: one that jumps ahead is not believed for a day.
+"""The wall clock as retention goes by it, of offsets and of history: a jump ahead is believed late.
 
 What expires is deleted for good, and a clock may be put ahead by mistake for a while. So the retention's time runs with
 the monotonic clock, and follows the wall clock: back at once, ahead by up to a minute between two readings, further
-only when the wall clock has stayed ahead for a day. Until then expiry goes on by the former time, which deletes less.
+only when the wall clock has stayed ahead for a day, and for as long as offsets are kept. Until then expiry goes on by
+the former time, which deletes less.
 
-A machine that was suspended looks the same, since its monotonic clock stood still: its offsets expire up to a day late.
-A clock that is ahead when the process starts is believed, as nothing tells otherwise.
+A clock that was put back and is put right again jumps ahead, too. What was committed while it was behind looks older
+than it is, and would expire early if the jump were believed sooner; when it is believed, that has been kept for its
+time. A machine that was suspended looks the same, since its monotonic clock stood still: its offsets expire late.
+A clock that is off when the process starts is believed, as nothing tells otherwise.
 """
 
 import structlog
@@ -18,22 +21,29 @@ JUMP_MS = 60_000
 """How much further than the monotonic clock the wall clock may run between two readings, and be believed at once."""
 
 BELIEVED_AFTER_MS = 24 * 3_600_000
-"""How long the wall clock must stay ahead to be believed."""
+"""How long the wall clock must stay ahead, at least, to be believed."""
 
 
 class RetentionClock:
-    """See the module. It compares the clocks at each reading, so it is to be read at every sweep."""
+    """See the module. It is to be observed at every sweep, and when anything is recorded.
 
-    def __init__(self, clock: Clock) -> None:
+    `kept_ms`: how long offsets are kept.
+    """
+
+    def __init__(self, clock: Clock, *, kept_ms: int = 0) -> None:
         self._clock = clock
+        self._believed_after_ms = max(BELIEVED_AFTER_MS, kept_ms)
         self._lead_ms = clock.wall_ms() - clock.monotonic_ms()
         """The believed difference between the clocks."""
         self._ahead_since_ms: int | None = None
 
-    def wall_ms(self) -> int:
-        """The time by which offsets expire, and by which the audit window of a file ends."""
-        now_ms = self._clock.monotonic_ms()
-        lead_ms = self._clock.wall_ms() - now_ms
+    def observe(self) -> int:
+        """Compare the clocks; return the time by which offsets expire, and by which the audit window of a file ends."""
+        return self.compare(self._clock.monotonic_ms(), self._clock.wall_ms())
+
+    def compare(self, now_ms: int, wall_ms: int) -> int:
+        """Observe with times that were just read; return the same."""
+        lead_ms = wall_ms - now_ms
         ahead_ms = lead_ms - self._lead_ms
         if ahead_ms <= JUMP_MS:
             if self._ahead_since_ms is not None:
@@ -42,12 +52,13 @@ class RetentionClock:
         elif self._ahead_since_ms is None:
             self._ahead_since_ms = now_ms
             log.warning(
-                "the clock has jumped ahead, or the machine was suspended: nothing expires by it for a day",
+                "the clock has jumped ahead, or the machine was suspended: nothing expires by it for a while",
                 ahead_s=ahead_ms // 1000,
+                for_s=self._believed_after_ms // 1000,
             )
-        elif now_ms - self._ahead_since_ms >= BELIEVED_AFTER_MS:
+        elif now_ms - self._ahead_since_ms >= self._believed_after_ms:
             log.warning(
-                "the clock has stayed ahead for a day: offsets and history expire by it from now on",
+                "the clock has stayed ahead: offsets and history expire by it from now on",
                 ahead_s=ahead_ms // 1000,
             )
             self._ahead_since_ms, self._lead_ms = None, lead_ms

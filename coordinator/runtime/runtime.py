@@ -9,8 +9,9 @@ requires.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from functools import partial
+from typing import Any
 
 import structlog
 from kio.schema.errors import ErrorCode
@@ -27,6 +28,7 @@ from muster.coordinator.runtime.owner import Owner
 from muster.coordinator.runtime.ownership import OwnedPartition, take_over
 from muster.coordinator.runtime.signs_of_life import SignsOfLife
 from muster.coordinator.runtime.slow_appends import SlowAppends
+from muster.coordinator.runtime.successor_watch import SuccessorWatch
 from muster.coordinator.service import CommittedOffset, ListedGroup, ReplyTo
 from muster.coordinator.tasks import on_failure
 from muster.events.ids import GroupId
@@ -61,12 +63,13 @@ class Runtime:
         self._renewing: asyncio.Task[None] | None = None
         self._signs = SignsOfLife(owner.event_log, owner.name, owner.clock, serves=lambda: bool(self._owned))
         self._slow = SlowAppends(owner.event_log, lambda: self._owned)
-        self._telling: asyncio.Task[None] | None = None
+        self._successors = SuccessorWatch(owner.event_log, lambda: self._owned, self._lost)
+        self._watching: list[asyncio.Task[None]] = []
         self._read: set[int] = set()
         self._unreadable: dict[int, str] = {}
         """The reason for each partition that is not served, since an owner's record in it cannot be read."""
         self._outage = LogOutage(owner.event_log.location, owner.clock.monotonic_ms)
-        self._naming: asyncio.Task[None] | None = None
+        self._finding_successor: asyncio.Task[None] | None = None
         """Finds out who has deposed this process, for the log and for people."""
         self._lost_now: dict[int, str] = {}
         """The partitions that were lost, and why, until the next log line."""
@@ -105,8 +108,14 @@ class Runtime:
             self._renewing = asyncio.create_task(self._renew(self._log.claim_renewal_ms), name="renew-claims")
             self._renewing.add_done_callback(on_failure(self._give_up))
         self._signs.begin()
-        self._telling = asyncio.create_task(self._slow.watch(), name="slow-appends")
-        self._telling.add_done_callback(on_failure(self._give_up))
+        self._watch(self._slow.watch(), "slow-appends")
+        if self._log.can_be_taken_over:
+            self._watch(self._successors.watch(), "successor-watch")
+
+    def _watch(self, watch: Coroutine[Any, Any, None], name: str) -> None:
+        watching = asyncio.create_task(watch, name=name)
+        watching.add_done_callback(on_failure(self._give_up))
+        self._watching.append(watching)
 
     async def all_owned(self) -> None:
         """Wait until every partition that is retried is owned, or given up."""
@@ -118,7 +127,7 @@ class Runtime:
         self._stopping = True
         await self._signs.stop()
         owned, self._owned = self._owned, {}  # what is lost from here on is not taken over again
-        tasks = [*self._retaking.values(), *filter(None, (self._renewing, self._telling))]
+        tasks = [*self._retaking.values(), *self._watching, *filter(None, (self._renewing,))]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -134,8 +143,8 @@ class Runtime:
                 stopping.cancel()
             if late:
                 log.warning("stopped before everything was said in the event log", partitions=len(late))
-        if self._naming is not None:
-            await asyncio.wait([self._naming])  # it has a timeout of its own
+        if self._finding_successor is not None:
+            await asyncio.wait([self._finding_successor])  # it has a timeout of its own
 
     def figures(self) -> GroupFigures:
         """The figures for the metrics. Thread-safe: each collection is copied before it is iterated."""
@@ -233,9 +242,9 @@ class Runtime:
             self._lost_now[number] = str(error)
             self._retake_later(number, ownership)
         elif isinstance(error, Deposed):
-            if self._naming is None:  # the others are lost to the same one
-                self._naming = asyncio.create_task(ownership.report_successor(error), name="name-successor")
-                self._naming.add_done_callback(on_failure(self._give_up))
+            if self._finding_successor is None:  # the others are lost to the same one
+                self._finding_successor = asyncio.create_task(ownership.report_successor(error), name="name-successor")
+                self._finding_successor.add_done_callback(on_failure(self._give_up))
                 self._give_up(error)
         else:
             log.error("partition lost", partition=number, error=str(error))

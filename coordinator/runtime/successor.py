@@ -21,7 +21,8 @@ async def report_successor(event_log: EventLog, writer: LogWriter, deposed: Depo
     """Name the successor in the error, if it can be found soon, and write the log line about it."""
     try:
         async with asyncio.timeout(READ_TIMEOUT_S):
-            elected = await _first_elected(event_log, writer)
+            start = writer.next_offset
+            elected = None if start is None else await first_elected(event_log, writer, start=start)
     except (TimeoutError, LogError, EventsError) as error:
         log.warning("the log does not tell who has taken it over", log=event_log.location, error=str(error))
     else:
@@ -30,11 +31,14 @@ async def report_successor(event_log: EventLog, writer: LogWriter, deposed: Depo
     log.error("partition lost", partition=deposed.partition, error=str(deposed))
 
 
-async def _first_elected(event_log: EventLog, writer: LogWriter) -> CoordinatorElected | None:
-    """Return the fence record behind the writer's last append; None if that position is not known, or nothing there."""
-    if writer.next_offset is None:
-        return None
-    async for chunk in event_log.read(writer.partition, start=writer.next_offset):
+async def first_elected(
+    event_log: EventLog, writer: LogWriter, *, start: int, end: int | None = None
+) -> CoordinatorElected | None:
+    """Return the first fence record of a newer owner from an offset on; None if there is none.
+
+    Raises LogUnavailable and EventsError.
+    """
+    async for chunk in event_log.read(writer.partition, start=start, end=end):
         for record in chunk:
             if record.stranger or record.value is None:
                 continue

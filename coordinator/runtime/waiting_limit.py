@@ -6,19 +6,17 @@ all clients retry. Members of the group are counted and never refused: theirs ma
 and a group parks but one join and one sync of each. What it must not know: what happens to a request behind it.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 
 import structlog
-from kio.schema.errors import ErrorCode
 
-from muster.coordinator.group.commands import AnyRequest, Heartbeat, JoinGroup, SyncGroup
+from muster.coordinator.group.commands import AnyRequest, JoinGroup, SyncGroup
 from muster.coordinator.group.outcomes import Outcome
 from muster.coordinator.load.quotas import Quota
 from muster.coordinator.not_served import quarantine_reply
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.principals import ANONYMOUS, UNKNOWN_PRINCIPAL
-from muster.coordinator.service import CommittedOffset, Groups, HeartbeatTicket, ListedGroup, ReplyTo
-from muster.events.ids import GroupId
+from muster.coordinator.service import DelegatingGroups, Groups, ReplyTo
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -52,13 +50,13 @@ class WaitingQuota:
             self._quota.release(whose)
 
 
-class WaitingLimit(Groups):
+class WaitingLimit(DelegatingGroups):
     """See the module. The owner of `quota` also releases requests that are superseded."""
 
     def __init__(
         self, groups: Groups, waiting_quota: WaitingQuota, is_member: Callable[[JoinGroup | SyncGroup], bool]
     ) -> None:
-        self._groups = groups
+        super().__init__(groups)
         self._is_member = is_member
         self._quota = waiting_quota
 
@@ -77,15 +75,6 @@ class WaitingLimit(Groups):
             reply(outcome)
 
         self._groups.submit(command, answered)
-
-    def heartbeat_ticket(self, command: Heartbeat) -> HeartbeatTicket | None:
-        return self._groups.heartbeat_ticket(command)
-
-    def list_groups(self) -> Collection[ListedGroup] | ErrorCode:
-        return self._groups.list_groups()
-
-    def committed_offsets(self, group_id: GroupId) -> Mapping[tuple[str, int], CommittedOffset] | ErrorCode:
-        return self._groups.committed_offsets(group_id)
 
 
 def _tell_full(whose: str) -> None:

@@ -109,9 +109,9 @@ def _contradictions(settings: Settings) -> Iterator[str]:
         yield f"{kafka_config} is for an event log in Kafka, and {log} is {settings.log}: leave it out"
     metrics = None if settings.metrics is None else Address(settings.metrics)
     yield from refusals(settings, settings.model_fields_set, Address(settings.listen), metrics)
-    told = "listen" if settings.advertise is None else "advertise"
+    setting = "listen" if settings.advertise is None else "advertise"
     if Address(settings.advertise or settings.listen).is_wildcard:
-        where = f"{name_of(told)} {settings.advertise or settings.listen}"
+        where = f"{name_of(setting)} {settings.advertise or settings.listen}"
         yield f"{where}: clients cannot be told that address; give --advertise HOST:PORT"
 
 

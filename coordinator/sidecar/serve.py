@@ -49,6 +49,7 @@ from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
 from muster.coordinator.sidecar.messages.rewriting import AnswerRewriter
 from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
 from muster.coordinator.sidecar.ownership.movable_groups import MovableGroups
+from muster.coordinator.sidecar.ownership.move_log import log_lost
 from muster.coordinator.sidecar.ownership.moves import Moves
 from muster.coordinator.sidecar.ownership.routing import GroupRouter
 from muster.coordinator.sidecar.ownership.shadow_fence import ShadowFence
@@ -57,6 +58,7 @@ from muster.coordinator.sidecar.relay.intercept import Interceptor, SidecarApi
 from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.coordinator.sidecar.relay.listeners import CannotListen, Listeners
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
+from muster.coordinator.upstream.coordinators import Heard, HeardFrom
 from muster.coordinator.upstream.link import UpstreamLink, UpstreamRefused
 from muster.coordinator.upstream.reachability import Reachability
 from muster.coordinator.upstream.shadows import ShadowName, Shadows, ShadowUnavailable
@@ -87,6 +89,7 @@ class _Sidecar:
         self.metrics = ServerMetrics({})
         self.relayed = RelayMetrics()
         self.readiness = Readiness(self.clock)
+        self.heard = HeardFrom(Heard)
         self.link = UpstreamLink(settings.upstream or "", settings.upstream_security(), give_up=lost)
 
     async def start(self) -> None:
@@ -101,21 +104,19 @@ class _Sidecar:
         reserved = await self._reserved(event_log)
         shadows = Shadows(
             self.link,
-            lost=lambda group_id, reason: self._release(service, group_id, reason),
+            lost=lambda group_id, reason: self._release(service, group_id, reason),  # it is there before any group is
             give_up=self.lost,
         )
         stack.push_async_callback(shadows.close)
         waiting_quota = new_waiting_quota(settings, self.metrics)
         offsets = UpstreamOffsetStore()
-        reachability = Reachability(self.link, give_up=self.lost, monotonic_ms=self.clock.monotonic_ms)
-        stack.push_async_callback(reachability.close)
         owner = new_owner(
             settings,
             event_log,
             offsets,
             self.clock,
             on_generation=shadows.update_generation,
-            ask_about_silence=reachability.ask_about_silence,
+            ask_about_silence=self._reachability().ask_about_silence,
             waiting_quota=waiting_quota,
         )
         runtime = Runtime(owner, give_up=self.lost)
@@ -195,6 +196,13 @@ class _Sidecar:
         if past := throttle.end(upstream):
             log.info("upstream reached", upstream=upstream, seconds=past.seconds, failures=past.times)
 
+    def _reachability(self) -> Reachability:
+        reachability = Reachability(
+            self.link, give_up=self.lost, monotonic_ms=self.clock.monotonic_ms, heard=self.heard
+        )
+        self.stack.push_async_callback(reachability.close)
+        return reachability
+
     def _moves(self, runtime: Runtime, shadows: Shadows) -> Moves:
         moves = Moves(
             self.link,
@@ -261,6 +269,7 @@ class _Sidecar:
             client_context=settings.client_tls(),
             broker_context=settings.upstream_security().relay_context(),
             on_unreachable=self.link.broker_not_reached,
+            heard=self.heard,
         )
         metrics = Address(settings.metrics) if settings.metrics else None
         try:
@@ -287,7 +296,7 @@ class _Sidecar:
 
         def released(outcome: Outcome) -> None:
             assert isinstance(outcome, ReleaseGroupOutcome)
-            log.error("group lost to upstream", group_id=group_id, reason=reason, members=len(outcome.members))
+            log_lost(group_id, reason, outcome)
 
         caller = Caller(
             request_id=service.new_request_id(),

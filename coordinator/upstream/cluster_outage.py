@@ -6,6 +6,7 @@ from typing import Final
 import structlog
 
 from muster.coordinator.log_throttle import LogThrottle
+from muster.events.kafka.errors import OwnShortage
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -36,7 +37,9 @@ class ClusterOutage:
         self._asked_ms = self._monotonic_ms()
 
     def failed(self, error: Exception) -> None:
-        """No broker has answered. The outage began when the question did."""
+        """No broker has answered. The outage began when the question did. A shortage of ours says nothing of them."""
+        if isinstance(error, OwnShortage):
+            return
         if not self._error:
             self._began_ms = self._asked_ms
         self._error = str(error).removeprefix(NOBODY_ANSWERS)

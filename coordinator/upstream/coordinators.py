@@ -3,15 +3,28 @@
 What belongs here: what was learned from answers and failures. What it must not know: how brokers are asked.
 """
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
 from cachetools import LRUCache
 
 from muster.events.ids import is_remembered
+from muster.events.kafka.errors import OwnShortage, TryAgain
 
 GROUPS_KEPT: Final = 100_000
 """Bounded, since clients may name any number of groups, as is the length of the ids that are kept."""
+
+
+class Heard(msgspec.Struct):
+    """How often bytes have come from a broker on clients' connections, which proves that it hears them."""
+
+    times: int = 0
+
+
+HeardFrom = defaultdict[int | None, Heard]
+"""Keyed by node id; None: from any broker."""
 
 
 class Coordinators:
@@ -34,6 +47,12 @@ class Coordinators:
 
     def forget(self, group_id: str) -> None:
         self._nodes.pop(group_id, None)
+
+    def failed(self, group_id: str, error: TryAgain) -> None:
+        """Note that the group's coordinator could not be asked, unless that was for want of something of ours."""
+        if not isinstance(error, OwnShortage):
+            self.was_away(group_id)
+        self.forget(group_id)
 
     def was_away(self, group_id: str) -> None:
         """Note that the group's coordinator did not answer, or was loading the group."""

@@ -29,7 +29,7 @@ from muster.coordinator.upstream.coordinators import Coordinators
 from muster.coordinator.upstream.security import UpstreamSecurity
 from muster.events.kafka.addresses import BrokerAddress, read_servers
 from muster.events.kafka.connections import OtherCluster, ignore
-from muster.events.kafka.errors import COORDINATOR_MOVED, AnswerLost, LinkError, LinkRefused, TryAgain
+from muster.events.kafka.errors import COORDINATOR_MOVED, AnswerLost, LinkError, LinkRefused, OwnShortage, TryAgain
 from muster.events.kafka.exchange import Exchange, NotOffered
 from muster.events.kafka.failures import hung_up, is_refusal, refusal, said, tls_failure, where_trust_is_set
 from muster.events.kafka.link import ClusterLink, Versions
@@ -236,18 +236,16 @@ class UpstreamLink(ClusterLink):
     ) -> R:
         """Ask the group's coordinator; answers that it has moved, or loads, are retried.
 
-        So is a request that had no effect, within `retry_ms`; with 0 there is one attempt. A request that may have had
-        an effect is never sent twice. Raises as `ask` does, UpstreamRefused too when the coordinator
-        may not be looked up.
+        So is a request that had no effect, within `retry_ms`; with 0 there is one attempt. One that may have had one is
+        never sent twice. Raises as `ask` does; UpstreamRefused, too, when the coordinator may not be looked up.
         """
 
         async def attempt() -> R:
             try:
                 node_id = await self.coordinator(group_id)
                 answer = await self.ask(node_id, request, response, lane=lane, timeout_ms=timeout_ms, sent=sent)
-            except TryAgain:
-                self._coordinators.was_away(group_id)
-                self.forget_coordinator(group_id)
+            except TryAgain as failed:
+                self._coordinators.failed(group_id, failed)
                 raise
             if (error := error_of(answer)) in COORDINATOR_MOVED:
                 if error is not ErrorCode.not_coordinator:
@@ -300,7 +298,7 @@ class UpstreamLink(ClusterLink):
                 what = f"who coordinates group {each.key}: {each.error_code.name.upper()}"
                 retriable = each.error_code.retriable
                 found[str(each.key)] = TryAgain(what) if retriable else UpstreamRefused(what, each.error_code)
-        return {group_id: TryAgain(f"who coordinates group {group_id} is not told") for group_id in unknown} | found
+        return found
 
     def broker_not_reached(self, node_id: int | None) -> None:
         """Note that a client's connection to this broker could not be opened; None: to no bootstrap broker."""
@@ -316,6 +314,8 @@ class UpstreamLink(ClusterLink):
         """Send a read-only request to any broker. Raises TryAgain, or UpstreamRefused if every broker refuses."""
         try:
             return await super().ask_any(request)
+        except OwnShortage:
+            raise
         except TryAgain as error:
             raise TryAgain(f"{NOBODY_ANSWERS}{error}") from error
 

@@ -7,7 +7,9 @@ A client's connection has a connection to the broker behind it, and what it may 
 hangs, is gone or reads its own log of the group, nothing of a member arrives, however alive it is; Kafka's next
 coordinator gives everybody a full session. So a session ends when the broker answers at once, and was not seen to be
 away since the session began. If it does not answer, it is asked again and again, and the sessions begin anew when it
-does. Each broker is asked about many groups at a time, and one that is away once a second, however many its groups are.
+does. One that answers clients meanwhile hears them; and a connection for which we have run out of ports or files
+ourselves says nothing of it. Each broker is asked about many groups at a time, and one that is away once a second,
+however many its groups are.
 """
 
 import asyncio
@@ -24,15 +26,16 @@ from kio.schema.types import GroupId as KafkaGroupId
 
 from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.tasks import on_failure
+from muster.coordinator.upstream.coordinators import Heard, HeardFrom
 from muster.coordinator.upstream.link import BrokerNotTrusted, UpstreamLink, UpstreamRefused
 from muster.events.ids import GroupId
-from muster.events.kafka.errors import COORDINATOR_MOVED, LinkError
+from muster.events.kafka.errors import COORDINATOR_MOVED, LinkError, OwnShortage
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
-ANSWERS_WITHIN_MS: Final = 2_000
+ANSWER_TIMEOUT_MS: Final = 2_000
 """A broker that takes longer did not hear the members either."""
-OPENS_WITHIN_MS: Final = 500
+CONNECT_TIMEOUT_MS: Final = 500
 AGAIN_AFTER_MS: Final = 1_000
 GROUPS_AT_ONCE: Final = 200
 WAIT: Final = "members cannot be heard, sessions wait: the group's coordinator in the cluster does not answer"
@@ -42,7 +45,7 @@ _LANE: Final = "reachability"
 
 
 class _Answers(msgspec.Struct, frozen=True):
-    """The coordinator answers, so it hears the members; or we may not ask, which says nothing of them."""
+    """The coordinator answers, so it hears the members; or we may not ask, or cannot, which says nothing of them."""
 
 
 class _Elsewhere(msgspec.Struct, frozen=True):
@@ -63,13 +66,13 @@ _Verdicts = Mapping[GroupId, _Answers | _Elsewhere | _Away]
 class _Waiting(msgspec.Struct):
     """A group whose members' silence is to be explained."""
 
-    tell: Callable[[int | None], None]
-    spell: "_Spell | None" = None
-    """The outage in which its coordinator was found, if any."""
+    heard_since: Callable[[int | None], None]
+    outage: "_Outage | None" = None
+    """The outage of its coordinator, if there is one."""
     has_moved: bool = False
 
 
-class _Spell(msgspec.Struct, eq=False):
+class _Outage(msgspec.Struct, eq=False):
     """One broker is away, or nobody tells which one coordinates."""
 
     node_id: int | None
@@ -83,18 +86,24 @@ _Groups = dict[GroupId, _Waiting]
 
 
 class Reachability:
-    """See the module. `give_up` is told of a bug of ours."""
+    """See the module. `give_up` is told of a bug of ours; `heard` counts what brokers send to clients."""
 
     def __init__(
-        self, link: UpstreamLink, *, give_up: Callable[[Exception], None], monotonic_ms: Callable[[], int]
+        self,
+        link: UpstreamLink,
+        *,
+        give_up: Callable[[Exception], None],
+        monotonic_ms: Callable[[], int],
+        heard: HeardFrom | None = None,
     ) -> None:
         self._link = link
+        self._heard = HeardFrom(Heard) if heard is None else heard
         self._give_up = give_up
         self._monotonic_ms = monotonic_ms
         self._throttle = LogThrottle(monotonic_ms)
         self._asking: set[asyncio.Task[None]] = set()
         self._waiting: _Groups = {}
-        self._spells: dict[int | None, _Spell] = {}
+        self._outages: dict[int | None, _Outage] = {}
         self._by_broker: dict[int | None, _Groups] = {}
         """The same, by the node id of the broker that is asked; None: it is being looked up."""
 
@@ -105,16 +114,16 @@ class Reachability:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
 
-    def ask_about_silence(self, group_id: GroupId, tell: Callable[[int | None], None]) -> None:
+    def ask_about_silence(self, group_id: GroupId, heard_since: Callable[[int | None], None]) -> None:
         """Tell, when the group's coordinator answers, since when members could be heard; None: all the time.
 
         In monotonic ms. Of two who ask the later is told.
         """
         waiting = self._waiting.get(group_id)
         if waiting is not None:
-            waiting.tell = tell
+            waiting.heard_since = heard_since
             return
-        waiting = self._waiting[group_id] = _Waiting(tell)
+        waiting = self._waiting[group_id] = _Waiting(heard_since)
         self._place(group_id, waiting, self._link.known_coordinator(group_id))
 
     def _place(self, group_id: GroupId, waiting: _Waiting, node_id: int | None) -> None:
@@ -155,30 +164,30 @@ class Reachability:
 
     def _explain(self, group_id: GroupId, waiting: _Waiting) -> None:
         del self._waiting[group_id]
-        spell = waiting.spell
-        if spell is None:
-            waiting.tell(self._link.coordinator_last_away_ms(group_id))
+        outage = waiting.outage
+        if outage is None:
+            waiting.heard_since(self._link.coordinator_last_away_ms(group_id))
             return
-        spell.back += 1
-        self._end_wait(spell)
-        waiting.tell(self._monotonic_ms())
+        outage.back += 1
+        self._end_wait(outage)
+        waiting.heard_since(self._monotonic_ms())
 
     def _found_away(self, node_id: int | None, waiting: _Waiting) -> None:
-        before = waiting.spell
+        before = waiting.outage
         if before is not None and before.node_id == node_id:
             return
-        waiting.spell = self._spells.setdefault(node_id, _Spell(node_id))
-        waiting.spell.away += 1
+        waiting.outage = self._outages.setdefault(node_id, _Outage(node_id))
+        waiting.outage.away += 1
         if before is not None:
             self._end_wait(before)  # its groups wait for another one
 
-    def _end_wait(self, spell: _Spell) -> None:
-        spell.away -= 1
-        if spell.away == 0:
-            del self._spells[spell.node_id]
-            past = self._throttle.end(spell.node_id)
-            if past and spell.back:
-                log.info(BEGIN_ANEW, groups=spell.back, seconds=past.seconds)
+    def _end_wait(self, outage: _Outage) -> None:
+        outage.away -= 1
+        if outage.away == 0:
+            del self._outages[outage.node_id]
+            past = self._throttle.end(outage.node_id)
+            if past and outage.back:
+                log.info(BEGIN_ANEW, groups=outage.back, seconds=past.seconds)
 
     def _say_that_they_wait(self, node_id: int | None, groups: _Groups, reason: str) -> None:
         unsaid = self._throttle.due(node_id)
@@ -198,14 +207,15 @@ class Reachability:
 
     async def _ask_broker(self, node_id: int, asked: list[GroupId], groups: _Groups) -> _Verdicts:
         """Whether the broker answers requests of each group; of one that is away it is asked who has followed it."""
+        heard_times = self._heard[node_id].times
         try:
             return await self._describe(node_id, asked)
         except TimeoutError:
-            verdict: _Answers | _Away = _Away(f"broker {node_id} did not answer within {ANSWERS_WITHIN_MS} ms")
+            verdict: _Answers | _Away = _Away(f"broker {node_id} did not answer within {ANSWER_TIMEOUT_MS} ms")
         except LinkError as error:
             verdict = _verdict(error)
-        if isinstance(verdict, _Answers):
-            return dict.fromkeys(asked, verdict)
+        if isinstance(verdict, _Answers) or self._heard[node_id].times > heard_times:
+            return dict.fromkeys(asked, _Answers())
         for waiting in groups.values():  # who is silent to some is silent to all
             self._found_away(node_id, waiting)
         for group_id in asked:
@@ -219,9 +229,9 @@ class Reachability:
     async def _describe(self, node_id: int, asked: list[GroupId]) -> _Verdicts:
         """Describe the groups at this broker. Raises LinkError, TimeoutError."""
         request = DescribeGroupsRequest(groups=tuple(map(KafkaGroupId, asked)), include_authorized_operations=False)
-        async with asyncio.timeout((OPENS_WITHIN_MS + ANSWERS_WITHIN_MS) / 1000):
+        async with asyncio.timeout((CONNECT_TIMEOUT_MS + ANSWER_TIMEOUT_MS) / 1000):
             answer = await self._link.ask(  # its own limit closes a connection that has fallen silent
-                node_id, request, DescribeGroupsResponse, lane=_LANE, timeout_ms=ANSWERS_WITHIN_MS
+                node_id, request, DescribeGroupsResponse, lane=_LANE, timeout_ms=ANSWER_TIMEOUT_MS
             )
         errors = {str(each.group_id): each.error_code for each in answer.groups}
         return {
@@ -242,4 +252,4 @@ class Reachability:
 def _verdict(error: LinkError) -> _Answers | _Away:
     """Clients are relayed by the same trust in certificates, but with rights of their own."""
     may_not_ask = isinstance(error, UpstreamRefused) and not isinstance(error, BrokerNotTrusted)
-    return _Answers() if may_not_ask else _Away(str(error))
+    return _Answers() if may_not_ask or isinstance(error, OwnShortage) else _Away(str(error))

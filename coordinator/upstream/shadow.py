@@ -233,7 +233,7 @@ _NO_EFFECT: Final = frozenset(
 )
 _REASONS: Final = {
     ErrorCode.group_id_not_found: "upstream the group is of another type",
-    ErrorCode.fenced_instance_id: "another process has taken the group's shadow upstream",
+    ErrorCode.fenced_instance_id: "another muster serve with this event log has taken the group's shadow",
     ErrorCode.group_authorization_failed: "Muster's own principal lacks the ACL Allow READ on this GROUP upstream",
     ErrorCode.group_max_size_reached: "upstream's group.max.size leaves no place for the shadow",
     ErrorCode.invalid_session_timeout: "upstream takes no session timeout that a shadow can live with",

@@ -63,7 +63,7 @@ PARKED_TIMEOUT_MS: Final = 30_000
 SESSION_MIN_MS: Final = 60_000
 PAUSE_MAX_S: Final = 2.0
 WARN_AFTER: Final = 5
-WARN_EVERY_S: Final = 10.0
+WARN_INTERVAL_S: Final = 10.0
 _PAUSE_S: Final = 0.02
 _DOUBLINGS_MAX: Final = 10
 """Limit of the exponent: an outage may last for thousands of attempts, and 2**1024 fits into no float."""
@@ -72,7 +72,12 @@ Answer = tuple[ErrorCode, Any]
 
 
 class ShadowHandle:
-    """One group's shadow, its tasks, and those who wait for a change of it. Only the driver changes its state."""
+    """One group's shadow, its tasks, and those who wait for a change of it.
+
+    The driver writes what has come of its requests (`is_retake`, `is_join_sent`, `last_error`) and clears
+    `is_heartbeat_due`, which `Shadows` sets, as all the other fields. Both replace `shadow` by one that is made of the
+    present one, without an await between: the driver after answers, `Shadows` when something else is wanted of it.
+    """
 
     def __init__(self, group_id: GroupId, shadow: Shadow, *, is_retake: bool = False) -> None:
         self.group_id = group_id
@@ -167,10 +172,10 @@ class ShadowDriver:
         return None
 
     def _warn(self, handle: ShadowHandle) -> None:
-        """Log one waiting shadow, at most every WARN_EVERY_S, when there may be thousands."""
+        """Log one waiting shadow, at most every WARN_INTERVAL_S, when there may be thousands."""
         now_s = asyncio.get_running_loop().time()
         if now_s >= self._warn_from_s:
-            self._warn_from_s = now_s + WARN_EVERY_S
+            self._warn_from_s = now_s + WARN_INTERVAL_S
             log.warning("shadows wait for the upstream cluster", for_example=handle.group_id, why=handle.last_error)
 
     async def _perform(self, handle: ShadowHandle, action: Action) -> ErrorCode:

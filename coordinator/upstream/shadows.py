@@ -14,7 +14,7 @@ from typing import Final
 from zlib import crc32
 
 from muster.coordinator.tasks import on_failure
-from muster.coordinator.upstream.group_probe import KeptUpstream, groups_with_shadow, probe_group
+from muster.coordinator.upstream.group_probe import KeptUpstream, Vacant, groups_with_shadow, probe_group
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import (
     NAME_NOT_KNOWN_YET,
@@ -41,7 +41,7 @@ OnLost = Callable[[GroupId, str], None]
 
 SESSION_TIMEOUT_MS: Final = 1_800_000
 """Kafka's default of group.max.session.timeout.ms."""
-HEARTBEAT_EVERY_MS: Final = 180_000
+HEARTBEAT_INTERVAL_MS: Final = 180_000
 WAIT_TIMEOUT_MS: Final = 20_000
 
 
@@ -63,7 +63,7 @@ class Shadows:
         lost: OnLost,
         give_up: Callable[[Exception], None],
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
-        heartbeat_every_ms: int = HEARTBEAT_EVERY_MS,
+        heartbeat_interval_ms: int = HEARTBEAT_INTERVAL_MS,
         wait_timeout_ms: int = WAIT_TIMEOUT_MS,
     ) -> None:
         self.name = name
@@ -71,7 +71,7 @@ class Shadows:
         self._lost = lost
         self._give_up = give_up
         self._driver = ShadowDriver(link, name, session_timeout_ms=session_timeout_ms)
-        self._heartbeat_every_ms = heartbeat_every_ms
+        self._heartbeat_interval_ms = heartbeat_interval_ms
         self._wait_timeout_ms = wait_timeout_ms
         self._handles: dict[GroupId, ShadowHandle] = {}
         self._taking: dict[GroupId, asyncio.Task[KeptUpstream | None]] = {}
@@ -116,11 +116,14 @@ class Shadows:
 
     async def probe(self, group_id: GroupId) -> KeptUpstream | None:
         """Ask upstream whether the group is vacant; if not, return why. Raises ShadowUnavailable."""
+        verdict = await self._probe(group_id)
+        return verdict if isinstance(verdict, KeptUpstream) else None
+
+    async def _probe(self, group_id: GroupId) -> Vacant | KeptUpstream:
         try:
-            verdict = await probe_group(self._link, group_id, self.name)
+            return await probe_group(self._link, group_id, self.name)
         except LinkError as error:
             raise ShadowUnavailable(f"upstream does not tell whose group {group_id} is: {error}") from error
-        return verdict if isinstance(verdict, KeptUpstream) else None
 
     def is_leaving(self, group_id: GroupId) -> bool:
         """Whether our shadow is on its way out."""
@@ -154,10 +157,7 @@ class Shadows:
 
     async def _take(self, group_id: GroupId) -> KeptUpstream | None:
         if group_id not in self._handles:
-            try:
-                verdict = await probe_group(self._link, group_id, self.name)
-            except LinkError as error:
-                raise ShadowUnavailable(f"upstream does not tell whose group {group_id} is: {error}") from error
+            verdict = await self._probe(group_id)
             if isinstance(verdict, KeptUpstream):
                 return verdict
             self._refused.discard(group_id)
@@ -293,7 +293,7 @@ class Shadows:
         elif handle.shadow.wanted is None and not handle.withdrawals:
             self._end(handle, "nobody is left in it")
         elif handle.shadow.should_be_in:
-            every_ms = min(self._heartbeat_every_ms, self._driver.session_timeout_ms // 5)
+            every_ms = min(self._heartbeat_interval_ms, self._driver.session_timeout_ms // 5)
             after_s = every_ms / 1000 * _fraction(handle.group_id)
             handle.timer = asyncio.get_running_loop().call_later(after_s, self._beat, handle)
         handle.notify()

@@ -73,8 +73,8 @@ def encode_group(resource: Body, outcome: DescribeGroupConfigOutcome, body: Body
     """Encode the result for one group."""
     included = Included(synonyms=body.include_synonyms, documentation=getattr(body, "include_documentation", False))
     if outcome.damage is not None and REPAIR in (resource.configuration_keys or ()):
-        told = _entry_by_name(REPAIR, outcome.damage, _REPAIR_DOCUMENTATION, included)
-        return encode(resource, ErrorCode.none, entries=(told,))
+        entry = _entry_by_name(REPAIR, outcome.damage, _REPAIR_DOCUMENTATION, included)
+        return encode(resource, ErrorCode.none, entries=(entry,))
     entries = () if outcome.error else _entries(outcome, resource.configuration_keys, included)
     if api_version < 4 and any(len((each["value"] or "").encode()) > _LEGACY_MAX for each in entries):
         text = "a value is too long for this version; ask with DescribeConfigs v4"
@@ -119,11 +119,11 @@ def _entries(
 def _entry(definition: GroupConfigDef, value: str | None, included: Included) -> Fields:
     # A number that is off has no value, a list has no elements.
     default = None if definition.type is ConfigType.INT and not definition.default else definition.default
-    told = [(DEFAULT_CONFIG, default)] if default is not None or value is None else []
+    values = [(DEFAULT_CONFIG, default)] if default is not None or value is None else []
     if value is not None:
-        told.insert(0, (DYNAMIC_GROUP_CONFIG, value))
-    source, effective = told[0]
-    synonyms = [{"name": definition.name, "value": each, "source": where} for where, each in told]
+        values.insert(0, (DYNAMIC_GROUP_CONFIG, value))
+    source, effective = values[0]
+    synonyms = [{"name": definition.name, "value": each, "source": where} for where, each in values]
     return {
         "name": definition.name,
         "value": effective,

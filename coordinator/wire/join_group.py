@@ -17,9 +17,9 @@ from muster.events.ids import MemberId
 from muster.events.state import Protocol
 from muster.events.steps import Each, Steps
 
-CLIENT_ID_LENGTH_MAX: Final = 255
+CLIENT_ID_PART_LENGTH_MAX: Final = 255
 """The characters of a client id that a member id begins with: one that was handed out is kept for half an hour."""
-INSTANCE_ID_LENGTH_MAX: Final = 8_000
+INSTANCE_ID_PART_LENGTH_MAX: Final = 8_000
 """The same of an instance id: with more, the member could not send its id, as no string may be longer than 32,767
 bytes."""
 
@@ -41,8 +41,8 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
 def decode(body: Body, context: RequestContext, caller: Caller, uuid: str) -> JoinGroup:
     """Decode the command, with a proposed member id of `<instance id or client id>-<uuid>` (M1), these ids cut."""
     group_instance_id = getattr(body, "group_instance_id", None)
-    client_part = context.client_id[:CLIENT_ID_LENGTH_MAX]
-    owner = client_part if group_instance_id is None else group_instance_id[:INSTANCE_ID_LENGTH_MAX]
+    client_part = context.client_id[:CLIENT_ID_PART_LENGTH_MAX]
+    owner = client_part if group_instance_id is None else group_instance_id[:INSTANCE_ID_PART_LENGTH_MAX]
     return JoinGroup(
         caller=caller,
         group_id=body.group_id,

@@ -1,6 +1,7 @@
 """Connections to a Kafka cluster, for the event log, for the shadows upstream and for administrators.
 
 addresses.py       Parsing HOST:PORT.
+asked_entries.py   Checking that a response is about what was asked about.
 codec/             Kafka's messages as bytes, by kio's schemas: read, written, cut; also for our own clients.
 connect.py         Opening a connection to a broker: the one call of aiokafka's in which a fault of its own is no
                    bug of ours.
@@ -13,6 +14,7 @@ link.py            The brokers of a cluster, and each request to the right one: 
                    upstream's.
 metadata.py        Metadata: a cluster's id and its brokers.
 security.py        The security settings of a cluster, by the names of Kafka's own client properties.
+shortage.py        Errors of ours when a connection is opened: ports or files that have run out.
 tls_files.py       Loading certificates and keys into an `ssl.SSLContext`; each fault is one line that names the file.
 unencrypted.py     Warning of a password that is sent unencrypted, once a process.
 """

@@ -25,18 +25,19 @@ from aiokafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
 
 from muster.events.kafka.addresses import BrokerAddress
 from muster.events.kafka.connect import connect
-from muster.events.kafka.errors import AnswerLost, LinkError, TryAgain
+from muster.events.kafka.errors import AnswerLost, LinkError, OwnShortage, TryAgain
 from muster.events.kafka.exchange import NotOffered, Undecoded, Unreadable
 from muster.events.kafka.failures import NOT_OPENED, NOT_SENT, UNANSWERED, said
 from muster.events.kafka.metadata import MetadataQuestion
 from muster.events.kafka.security import KafkaSecurity
+from muster.events.kafka.shortage import tell_shortage
 
 CLIENT_ID: Final = "muster"
 CONNECTIONS_MAX_IDLE_MS: Final = 540_000
 """Kafka's clients' default: shorter than the ten minutes after which a broker closes an idle connection."""
 OPENING_MAX: Final = 16
 """The limit of connections to one broker that are being opened."""
-CLOSES_WITHIN_S: Final = 1.0
+CONNECTIONS_CLOSE_TIMEOUT_S: Final = 1.0
 RECONNECT_BACKOFF_S: Final = 0.1
 """The pause after a failed connection to an address: thousands of lanes may ask at once."""
 
@@ -108,7 +109,7 @@ class Connections:
         await asyncio.gather(*opening, return_exceptions=True)
         closing = [connection.close() for each in known.values() for connection in each.lanes.values()]
         if under_way := [closed for closed in closing if closed is not None]:
-            await asyncio.wait(under_way, timeout=CLOSES_WITHIN_S)  # what is unsent may never be read
+            await asyncio.wait(under_way, timeout=CONNECTIONS_CLOSE_TIMEOUT_S)  # what is unsent may never be read
 
     def forget_others(self, named: Collection[BrokerAddress]) -> None:
         """Drop the state of addresses that are not in use, and that the cluster no longer names."""
@@ -201,12 +202,12 @@ class Connections:
 
     async def _connected(self, address: BrokerAddress, known: _Known, lane: _Lane) -> AIOKafkaConnection:
         """Open and authenticate a connection to a broker of this cluster, if that is known."""
-        limit_ms = min(self._connect_timeout_ms, lane[1])
+        timeout_ms = min(self._connect_timeout_ms, lane[1])
         unchecked = known.unchecked.pop(lane, None)
-        is_open = unchecked is not None and unchecked.connected()
+        reuses = unchecked is not None and unchecked.connected()
         try:
-            async with asyncio.timeout(limit_ms / 1000):
-                connection = unchecked if is_open else await self._opened(address, lane[1])
+            async with asyncio.timeout(timeout_ms / 1000):
+                connection = unchecked if reuses else await self._opened(address, lane[1])
                 with ExitStack() as unless_checked:
                     unless_checked.callback(connection.close)
                     if self.cluster_id is None:
@@ -216,11 +217,13 @@ class Connections:
                     unless_checked.pop_all()
                 return connection
         except TimeoutError as error:
-            raise TryAgain(f"{address} did not answer within {limit_ms / 1000:g} s") from error
+            raise TryAgain(f"{address} did not answer within {timeout_ms / 1000:g} s") from error
         except Unreadable as error:
             raise TryAgain(f"{address}: {error}") from error
         except (*NOT_OPENED, NotOffered, OtherCluster) as error:
-            if is_open and isinstance(error, NOT_OPENED):  # it has let us in before
+            if (ours := tell_shortage(str(address), error)) is not None:
+                raise OwnShortage(f"{address}: {ours}") from error
+            if reuses and isinstance(error, NOT_OPENED):  # it has let us in before
                 raise TryAgain(f"{address}: {said(error)}") from error
             raise self._explain(address, error) from error
 
@@ -240,10 +243,10 @@ class Connections:
         """Check the broker's cluster id. Raises OtherCluster, Unreadable, and aiokafka's errors."""
         question = Undecoded(MetadataQuestion(()))
         answer = await question.answer(connection.send(question))
-        told = getattr(answer, "cluster_id", None) or expected
-        if told != expected:
+        found = getattr(answer, "cluster_id", None) or expected
+        if found != expected:
             raise OtherCluster(
-                f"{address} is a broker of cluster {told}, where one of {expected} was expected: correct the"
+                f"{address} is a broker of cluster {found}, where one of {expected} was expected: correct the"
                 " address, or restart if the cluster was made anew under it"
             )
 

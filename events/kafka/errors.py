@@ -3,6 +3,7 @@
     LinkError         one clear line
       TryAgain        nothing was sent, or it changed nothing, or (below) nobody knows; a retry may succeed
         AnswerLost    it was sent, and its outcome is not known
+        OwnShortage   this machine, or process, has nothing left to open a connection with (shortage.py)
       LinkRefused     waiting does not help: credentials, certificates, a broker that lacks the request
 
 The users of a link derive errors of their own from these, with the words that their readers need.
@@ -27,6 +28,10 @@ class TryAgain(LinkError):
 
 
 class AnswerLost(TryAgain):
+    """See the module."""
+
+
+class OwnShortage(TryAgain):
     """See the module."""
 
 

@@ -13,7 +13,7 @@ purpose of requests.
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 from io import BytesIO
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -22,6 +22,7 @@ from aiokafka.errors import CorrelationIdError
 from kio.serial import entity_writer
 from kio.serial.errors import SerialError
 
+from muster.events.kafka.asked_entries import check_entries
 from muster.events.kafka.codec.primitives import tagged_fields_size
 from muster.events.kafka.codec.reading import reader_in_steps
 from muster.events.steps import Allowance, Steps
@@ -31,14 +32,6 @@ R = TypeVar("R")
 _CORRELATION_ID: Final = struct.Struct(">i")
 _ENTRIES_AT_ONCE: Final = 500
 """The entries of an answer that are read before others have their turns: some 5 ms of work at most."""
-_ENTRIES: Final[Mapping[int, tuple[str, str]]] = {
-    10: ("coordinator_keys", "coordinators"),
-    15: ("groups", "groups"),
-    69: ("group_ids", "groups"),
-    77: ("group_ids", "groups"),
-    89: ("group_ids", "groups"),
-}
-"""The field whose entries are asked about, and the one with an entry for each in the answer, by API key."""
 _UNREADABLE: Final = (SerialError, ValueError, struct.error)
 
 
@@ -96,15 +89,8 @@ class Exchange(Generic[R]):
         allowance = Allowance(len(frame))  # of what a broker says, its bytes are the bound
         answer: R
         answer, _ = yield from reader_in_steps(self._response)(frame, at, allowance)
-        self._count_entries(answer)
+        check_entries(self._request, answer)
         return answer
-
-    def _count_entries(self, answer: R) -> None:
-        asked_in, answered_in = _ENTRIES.get(self.API_KEY, ("", ""))
-        if asked_in:
-            asked, answered = len(getattr(self._request, asked_in)), len(getattr(answer, answered_in))
-            if asked != answered:
-                raise ValueError(f"it has {answered} {answered_in}, and {asked} were asked about")
 
 
 class _Header(NamedTuple):

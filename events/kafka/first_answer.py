@@ -22,6 +22,15 @@ class Round(NamedTuple, Generic[P, R, E]):
     failed: list[E]
     silent: list[P]
 
+    @property
+    def reasons(self) -> str:
+        """The texts of the failures, each once."""
+        return "; ".join(dict.fromkeys(map(str, self.failed)))
+
+    def all_failed_as(self, failure: type[Exception]) -> bool:
+        """Whether each failure is one of this type."""
+        return all(isinstance(error, failure) for error in self.failed)
+
 
 async def first_answer(
     among: Iterable[P], ask: Callable[[P], Coroutine[Any, Any, R]], failures: tuple[type[E], ...]

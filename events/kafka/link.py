@@ -19,7 +19,7 @@ from aiokafka.protocol.admin import ApiVersionRequest
 
 from muster.events.kafka.addresses import BrokerAddress
 from muster.events.kafka.connections import Connections, ignore
-from muster.events.kafka.errors import LinkError, LinkRefused, TryAgain
+from muster.events.kafka.errors import LinkError, LinkRefused, OwnShortage, TryAgain
 from muster.events.kafka.first_answer import first_answer
 from muster.events.kafka.metadata import ClusterView, MetadataQuestion
 from muster.events.kafka.security import KafkaSecurity
@@ -172,9 +172,9 @@ class ClusterLink:
 
         asked = await first_answer(among, ask, (LinkError,))
         if asked.answer is None:
-            reasons = "; ".join(dict.fromkeys(map(str, asked.failed)))
             may_recover = any(isinstance(error, TryAgain) for error in asked.failed)
-            raise (TryAgain if may_recover else type(asked.failed[0]))(reasons)
+            is_ours = asked.all_failed_as(OwnShortage)
+            raise (TryAgain if may_recover and not is_ours else type(asked.failed[0]))(asked.reasons)
         address, answer = asked.answer
         for silent in asked.silent:
             self._connections.hang_up(silent, lambda lane: lane == QUESTIONS)

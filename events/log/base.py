@@ -146,6 +146,11 @@ class EventLog(Protocol):
         ...
 
     @property
+    def can_be_taken_over(self) -> bool:
+        """Whether another process can claim partitions while this one runs; else a lock keeps it out."""
+        ...
+
+    @property
     def claim_renewal_ms(self) -> int | None:
         """The interval at which an owner must claim anew, or its fence is forgotten; None: a claim stands for ever."""
         ...

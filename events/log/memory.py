@@ -60,6 +60,7 @@ class MemoryEventLog:
     ) -> None:
         self.storage = MemoryStorage() if storage is None else storage
         self.claim_renewal_ms = claim_renewal_ms
+        self.can_be_taken_over = True
         self.trouble: str | None = None
         self._batch_bytes_max = batch_bytes_max
         self._wall_ms = wall_ms

@@ -27,7 +27,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class Acl(msgspec.Struct, frozen=True):
-    """What a user may do, or must not."""
+    """An operation that a user may do, or must not."""
 
     user: str
     resource: str

@@ -1,4 +1,4 @@
-"""What a running broker is to those who use it, how it may fail to come up, and the settings every way gives it.
+"""A running broker, as its users see it; how it may fail to start, and the settings that every way gives it.
 
 NoBroker            no way works; the message lists each way with its reason
 BrokerFailed        one way does not work here; the next one is tried
@@ -7,6 +7,7 @@ BrokerFailed        one way does not work here; the next one is tried
 
 import random
 import socket
+import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Final
@@ -49,6 +50,7 @@ MEASURED_JVM_OPTIONS: Final = ("-Xmx512m", "-XX:+UseSerialGC")
 PORT_TAKEN_WORDS: Final = ("port is already allocated", "address already in use", "Address already in use")
 
 # For what ends after a second or two.
+JAVA_TIMEOUT_S: Final = 120
 SHORT_LIVED_JVM_OPTIONS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
@@ -79,11 +81,11 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """Who a broker is in its cluster, and the ports it listens on."""
+    """A broker's node id in its cluster, and the ports it listens on."""
 
     node_id: int = 1
     ports: Mapping[str, int]
-    """By the listener's name; `PLAINTEXT` is always there."""
+    """Ports by the listener's name; `PLAINTEXT` is always there."""
     controller_port: int
 
     @property
@@ -167,6 +169,18 @@ def start_failure(reason: str, *, log: str = "") -> BrokerFailed:
     taken = any(words in f"{reason}\n{log}" for words in PORT_TAKEN_WORDS)
     message = f"{reason}; the end of its log:\n{log_tail(log)}" if log else reason
     return PortTaken(message) if taken else BrokerFailed(message)
+
+
+def run_java(command: Sequence[str], *, failure: str) -> None:
+    """Run a Java command to its end. Raises `BrokerFailed` with `failure` and the end of what it printed."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=JAVA_TIMEOUT_S, stdin=subprocess.DEVNULL, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BrokerFailed(f"{failure}: {error}") from error
+    if done.returncode:
+        raise BrokerFailed(f"{failure}:\n{log_tail(done.stdout + done.stderr)}")
 
 
 def log_tail(text: str, *, lines: int = 40) -> str:

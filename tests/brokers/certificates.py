@@ -32,7 +32,7 @@ class Issued(msgspec.Struct, frozen=True, kw_only=True):
     both: Path
     """The key and the certificate, in one file."""
     password: str | None
-    """What the key is encrypted with; None when it is not."""
+    """The password of the key; None if it is not encrypted."""
 
 
 class Authority:
@@ -42,7 +42,7 @@ class Authority:
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self.certificate = directory / "authority.pem"
-        """Whom to trust: `ssl.ca.location`, or Kafka's PEM truststore."""
+        """The authority to trust: `ssl.ca.location`, or Kafka's PEM truststore."""
         self._key = directory / "authority.key"
         subject = ("-subj", f"/CN={name}", "-days", str(DAYS))
         _openssl("req", "-x509", *NEW_KEY, "-nodes", *subject, *SIGNS, "-keyout", self._key, "-out", self.certificate)

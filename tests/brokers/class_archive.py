@@ -8,7 +8,6 @@ file in the cache. Java compares that file with the jars when it starts, and goe
 """
 
 import os
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -21,12 +20,13 @@ from tests.brokers.broker import (
     kraft_settings,
     log_tail,
     properties_text,
+    run_java,
 )
 from tests.brokers.child import leashed
 from tests.brokers.jars import Libs, cache_lock
 from tests.brokers.readiness import NotReady, wait_until_answering
 
-MADE_WITHIN_S: Final = 120
+FAILURE: Final = "Java's archive of Kafka's classes could not be made"
 ANY_CLUSTER: Final = "5L6g3nShT-eMCtK--X86sw"
 
 
@@ -46,7 +46,8 @@ def _classes_of_a_broker(libs: Libs, scratch: Path) -> Path:
     port, controller_port = free_ports(2)
     node = Node(ports={"PLAINTEXT": port}, controller_port=controller_port)
     properties.write_text(properties_text(kraft_settings(node, log_dir=f"{scratch}/data")), encoding="utf-8")
-    _run(libs.command("kafka.tools.StorageTool", "format", "-t", ANY_CLUSTER, "-c", str(properties)))
+    format_storage = libs.command("kafka.tools.StorageTool", "format", "-t", ANY_CLUSTER, "-c", str(properties))
+    run_java(format_storage, failure=FAILURE)
     options = (*SHORT_LIVED_JVM_OPTIONS, f"-XX:DumpLoadedClassList={classes}")
     broker = libs.command("kafka.Kafka", str(properties), options=options)
     with log.open("wb") as output, leashed(broker, stdout=output) as leash:
@@ -63,20 +64,7 @@ def _dump(libs: Libs, classes: Path) -> None:
     unfinished = libs.class_archive.with_suffix(f".{os.getpid()}")
     options = ("-XX:+UseSerialGC", f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={unfinished}")
     try:
-        _run([str(libs.java), "-Xshare:dump", *options, "-cp", libs.class_path])
+        run_java([str(libs.java), "-Xshare:dump", *options, "-cp", libs.class_path], failure=FAILURE)
         unfinished.rename(libs.class_archive)
     finally:
         unfinished.unlink(missing_ok=True)
-
-
-def _run(command: list[str]) -> None:
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=MADE_WITHIN_S, stdin=subprocess.DEVNULL, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise BrokerFailed(f"Java's archive of Kafka's classes could not be made: {error}") from error
-    if done.returncode:
-        raise BrokerFailed(
-            f"Java's archive of Kafka's classes could not be made:\n{log_tail(done.stdout + done.stderr)}"
-        )

@@ -1,6 +1,6 @@
 """The broker and the cluster that tests share, as a pytest plugin.
 
-What belongs here: the fixtures, and the lines of the summary that say what was used. `tests/conftest.py` loads it with
+What belongs here: the fixtures, and the lines of the summary that say what was used. `conftest.py` loads it with
 `pytest_plugins = ("tests.brokers.fixtures",)`.
 
 How it works: each starts when the first test asks for it, once per worker. A worker of pytest-xdist has no

@@ -55,7 +55,7 @@ class JarsMissing(Exception):
 
 
 class Libs(msgspec.Struct, frozen=True, kw_only=True):
-    """What it takes to run a Java class of Kafka's."""
+    """Everything needed to run a Java class of Kafka's."""
 
     java: Path
     directory: Path

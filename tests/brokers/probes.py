@@ -1,4 +1,4 @@
-"""What the tests of brokers ask one of, through a client, whatever way it was started; and how long they wait."""
+"""Requests by which tests try a broker, through a client, whatever way it was started; and how long they wait."""
 
 import time
 import uuid
@@ -15,7 +15,7 @@ WITHIN_S = 60
 
 
 def produced_and_consumed(bootstrap: str) -> bytes | None:
-    """What comes back of one record, through a consumer group."""
+    """Send one record, and return what a consumer group receives."""
     name = f"round-trip-{uuid.uuid4()}"
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce(name, b"hello")

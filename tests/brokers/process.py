@@ -28,8 +28,8 @@ from tests.brokers.broker import (
     Node,
     free_ports,
     kraft_settings,
-    log_tail,
     properties_text,
+    run_java,
     start_failure,
 )
 from tests.brokers.child import leashed
@@ -38,11 +38,10 @@ from tests.brokers.jars import KAFKA_VERSION, JarsMissing, Libs, resolved_libs
 from tests.brokers.readiness import NotReady, wait_until_answering
 
 LOG4J_CONFIGURATION: Final = Path(__file__).with_name("log4j2.properties")
-FORMATTED_WITHIN_S: Final = 120
 
 
 class Security(msgspec.Struct, frozen=True, kw_only=True):
-    """What a broker is given beside settings of its own, so that it asks who is there. The default asks nobody."""
+    """The settings, beside a broker's own, by which it authenticates clients. The default asks nobody."""
 
     protocols: Mapping[str, str] = msgspec.field(default_factory=lambda: PLAIN)
     """The security protocol of each listener for clients and other brokers; `PLAINTEXT` must be among them."""
@@ -75,7 +74,7 @@ class PreparedBroker(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def log(self) -> Path:
-        """What it says, over all starts."""
+        """The broker's log, over all starts."""
         return self.directory / "broker.log"
 
     @property
@@ -167,11 +166,4 @@ def format_storage(prepared: PreparedBroker, *, cluster_id: str, arguments: Sequ
         *arguments,
         options=SHORT_LIVED_JVM_OPTIONS,
     )
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=FORMATTED_WITHIN_S, stdin=subprocess.DEVNULL, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise BrokerFailed(f"Kafka's storage could not be formatted: {error}") from error
-    if done.returncode:
-        raise BrokerFailed(f"Kafka's storage could not be formatted:\n{log_tail(done.stdout + done.stderr)}")
+    run_java(command, failure="Kafka's storage could not be formatted")

@@ -40,7 +40,7 @@ PROTOCOLS: Final[Mapping[str, str]] = {
 }
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 USERS: Final = ("alice", "bob", "muster")
-"""Who may do nothing at first."""
+"""Users that may do nothing at first."""
 SUPER_USER: Final = "admin"
 BROKER: Final = "broker"
 
@@ -48,7 +48,7 @@ _MODULES: Final = "org.apache.kafka.common.security"
 
 
 def password_of(user: str) -> str:
-    """By PLAIN and SCRAM alike."""
+    """A user's password, for PLAIN and SCRAM alike."""
     return f"{user}-secret"
 
 
@@ -139,7 +139,7 @@ def _credentials(user: str, mechanism: str) -> dict[str, str]:
 
 
 def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """What a Java client wants in place of `client_properties`; Kafka's tools want a file of them."""
+    """A Java client's properties, in place of `client_properties`; Kafka's tools want a file of them."""
     java = {name: properties[name] for name in ("security.protocol", "sasl.mechanism") if name in properties}
     mechanism = properties.get("sasl.mechanism")
     if mechanism == "OAUTHBEARER":

@@ -70,7 +70,7 @@ class TestWhoIsThere:
 
     @pytest.mark.parametrize("mechanism", MECHANISMS[:3])
     def test_a_wrong_password_is_refused(self, broker: SecuredBroker, mechanism: str) -> None:
-        """By each mechanism that has one."""
+        """Each mechanism that has a password checks it."""
         properties = broker.client("SASL_PLAINTEXT", user="alice", mechanism=mechanism)
         assert "Authentication failed" in refusal({**properties, "sasl.password": "guessed"})
 
@@ -82,7 +82,7 @@ class TestWhoIsThere:
         assert "SSL alert" in refusal(broker.client("MUTUAL", certificate=foreign.issue("alice")))
 
     def test_javas_clients_are_known_too(self, broker: SecuredBroker, alice: Issued, tmp_path: Path) -> None:
-        """By the properties in their own form."""
+        """They take their properties in a form of their own."""
         for listener, mechanism in (("SASL_SSL", "SCRAM-SHA-256"), ("SASL_PLAINTEXT", "OAUTHBEARER"), ("MUTUAL", "")):
             certificate = alice if listener == "MUTUAL" else None
             client = broker.client(listener, user="alice", mechanism=mechanism, certificate=certificate)
@@ -121,7 +121,7 @@ class TestWhoMay:
 
 
 class TestCertificates:
-    """What the tests' authority issues."""
+    """Certificates that the tests' authority issues."""
 
     def test_python_reads_them(self, tmp_path: Path) -> None:
         """Also a key behind a password; a wrong one is refused."""

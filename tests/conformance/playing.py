@@ -19,8 +19,8 @@ from tests.conformance.transcript import Transcript, difference
 
 AT_A_TIME: Final = 24
 SERVERS: Final = 2
-AGAIN_MAX: Final = 5
-AGAIN_TIMES: Final = 2
+AGAIN_MAX: Final = 24
+AGAIN_TIMES: Final = 3
 
 
 class Played(msgspec.Struct, frozen=True):

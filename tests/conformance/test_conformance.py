@@ -7,7 +7,7 @@ from tests.conformance.playing import Plays, differences
 from tests.conformance.script import Script
 
 # The first test waits for all scripts: a minute, on a machine that does nothing else.
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(1_200)]
 
 
 @pytest.mark.parametrize("script", [each for each in SCRIPTS if not each.long], ids=lambda script: script.name)

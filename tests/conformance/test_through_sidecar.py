@@ -16,7 +16,7 @@ from tests.conformance.script import Script
 from tests.conformance.servers import NARROW, Pair, pair_through_sidecar
 
 # The first test waits for all scripts: a minute, on a machine that does nothing else.
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(1_200)]
 
 
 @pytest.fixture(scope="module")

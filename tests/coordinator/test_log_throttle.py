@@ -1,6 +1,6 @@
 """When a line is due that would come again and again."""
 
-from muster.coordinator.log_throttle import KEYS_MAX, LINE_INTERVAL_MS, Ended, LogThrottle
+from muster.coordinator.log_throttle import LINE_INTERVAL_MS, Ended, LogThrottle, NamesThrottle
 
 
 class Clock:
@@ -35,9 +35,21 @@ def test_what_is_over_is_told_once_and_begins_anew() -> None:
 
 
 def test_what_is_kept_is_bounded() -> None:
-    """Keys may be clients' to make up."""
+    """Keys may be clients' to make up: a thousand are remembered."""
     lines, _ = throttle()
-    for key in range(KEYS_MAX + 1):
+    for key in range(1_001):
         assert lines.due(key) == 0
     assert lines.end(0) is None
     assert lines.end(1) is not None
+
+
+def test_kinds_of_names_are_bounded_too() -> None:
+    """The oldest of a thousand kinds is forgotten, and its names have lines of their own again."""
+    clock = Clock()
+    lines = NamesThrottle(lambda: clock.now_ms)
+    for name in range(10):
+        assert lines.due("a kind", name) == 0
+    assert [lines.due("a kind", name) for name in ("more", "and more")] == [0, None]
+    for kind in range(1_000):
+        assert lines.due(kind, "name") == 0
+    assert [lines.due("a kind", name) for name in ("more", "and more")] == [0, 0]

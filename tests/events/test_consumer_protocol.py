@@ -129,3 +129,16 @@ def test_no_more_topics_are_looked_at_than_may_be() -> None:
     assert subscribed_by_any(others, topics_max=3) is None
     assert list(others) == [first]
     assert subscribed_by_any([struct.pack(">hi", 0, 2**31 - 1)]) is None
+
+
+def test_a_known_list_hides_no_later_one() -> None:
+    """Members of one kind may stand before those of another."""
+    first, second = encode_subscription(["a"]), encode_subscription(["b"])
+    assert subscribed_by_any([first, first, second]) == frozenset({"a", "b"})
+
+
+def test_so_many_lists_of_one_length_are_remembered() -> None:
+    """Four: each list is compared with those; what is not remembered is read anew, and counts again."""
+    for kinds, is_remembered in ((4, True), (5, False)):
+        subscriptions = [encode_subscription([f"t{number}"]) for number in range(kinds)] * 2
+        assert (subscribed_by_any(subscriptions, topics_max=kinds) is not None) is is_remembered

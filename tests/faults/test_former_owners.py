@@ -1,5 +1,7 @@
 """A process takes the event log over from one that has not said goodbye."""
 
+import asyncio
+
 from structlog.testing import capture_logs
 
 from muster.events.log.base import Deposed
@@ -37,3 +39,20 @@ async def test_an_owner_that_has_not_said_goodbye_is_named_once_by_its_successor
         third = await ProcessOnKafka(cluster.bootstrap, name="vm:3").start()
     assert TOLD not in [line["event"] for line in lines]
     await third.stop()
+
+
+@story
+async def test_an_idle_owner_finds_out_within_seconds_that_it_was_deposed() -> None:
+    """The end of a partition tells, and the record that stands there; it writes nothing."""
+    cluster = FakeCluster()
+    first = await ProcessOnKafka(cluster.bootstrap, name="vm:1").start()
+    await asyncio.sleep(600)
+    assert not first.lost
+    second = await ProcessOnKafka(cluster.bootstrap, name="vm:2").start()
+    ends = [cluster.partition("events", number).end for number in range(3)]
+    await asyncio.sleep(10)
+    assert str(first.lost[0]).startswith("vm:2 took the event log over from this process at ")
+    assert not second.lost
+    await first.stop()
+    assert [cluster.partition("events", number).end for number in range(3)] == ends
+    await second.stop()

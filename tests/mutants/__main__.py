@@ -24,14 +24,14 @@ Tried = tuple[Area, Mutant, Verdict]
 
 def main(
     areas: Annotated[list[str] | None, typer.Argument(help="Some of them; all unless named.")] = None,
-    count: Annotated[int, typer.Option(help="How many mutants, in all.")] = 300,
+    share: Annotated[float, typer.Option(help="The part of a whole sample that is tried.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Another seed, another sample.")] = 11,
     jobs: Annotated[int, typer.Option(help="How many are tried side by side.")] = 2,
     limit_s: Annotated[float, typer.Option(help="What takes longer is noticed: it hangs.")] = 300,
 ) -> None:
     """Try a sample; exit code 1 when an area is under its goal, 2 when its tests fail as they are."""
     chosen = [area for area in AREAS if not areas or area.name in areas]
-    todo = sample(chosen, count=count, seed=seed)
+    todo = sample(chosen, share=share, seed=seed)
     print(f"{len(todo)} mutants, seed {seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="muster-mutants-") as scratch, ThreadPoolExecutor(jobs) as pool:
         trials: SimpleQueue[Trial] = SimpleQueue()
@@ -44,12 +44,11 @@ def main(
     sys.exit(0 if _report(chosen, tried) else 1)
 
 
-def sample(areas: Sequence[Area], *, count: int, seed: int) -> list[tuple[Area, Mutant]]:
-    """The same for the same code: `count` mutants, divided by the weights, without those that change nothing."""
+def sample(areas: Sequence[Area], *, share: float, seed: int) -> list[tuple[Area, Mutant]]:
+    """The same for the same code: a share of each area's mutants, without those that change nothing."""
     chance = random.Random(seed)
-    equivalent = equivalent_mutants()
+    equivalent = equivalent_mutants(EQUIVALENT.read_text(encoding="utf-8"))
     taken: list[tuple[Area, Mutant]] = []
-    whole = sum(area.weight for area in areas)
     for area in areas:
         paths = sorted(file.relative_to(ROOT) for folder in area.code for file in (ROOT / folder).rglob("*.py"))
         files = [MutableFile(ROOT, path) for path in paths]
@@ -57,14 +56,14 @@ def sample(areas: Sequence[Area], *, count: int, seed: int) -> list[tuple[Area, 
         chance.shuffle(places)
         mutants = (file.mutant(number) for file, number in places)
         wanted = (mutant for mutant in mutants if mutant is not None and mutant.name not in equivalent)
-        taken += ((area, mutant) for mutant in islice(wanted, round(count * area.weight / whole)))
+        taken += ((area, mutant) for mutant in islice(wanted, round(share * area.mutants)))
     return taken
 
 
-def equivalent_mutants() -> dict[str, str]:
+def equivalent_mutants(text: str) -> dict[str, str]:
     """The name and the reason of each: a name is a line, and below it, set in, is the reason."""
     named: dict[str, str] = {}
-    lines = EQUIVALENT.read_text(encoding="utf-8").splitlines()
+    lines = text.splitlines()
     for line, reason in zip(lines[::2], lines[1::2], strict=True):
         assert reason.startswith("    "), reason
         named[line] = reason.strip()

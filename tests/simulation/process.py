@@ -29,6 +29,7 @@ from muster.coordinator.group.outcomes import (
     Outcome,
     SyncGroupOutcome,
 )
+from muster.coordinator.group.retention import MINUTE_MS
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.offsets.memory import MemoryOffsetStore
@@ -36,7 +37,7 @@ from muster.coordinator.runtime.group_context import (
     AskAboutSilence,
     GenerationListener,
     ignore_generations,
-    silence_is_their_own,
+    members_reachable,
 )
 from muster.coordinator.runtime.owner import Owner
 from muster.coordinator.runtime.retention_clock import RetentionClock
@@ -71,7 +72,7 @@ class SimulatedProcess:
         batch_bytes_max: int | None = None,
         claim_renewal_ms: int | None = None,
         on_generation: GenerationListener = ignore_generations,
-        ask_about_silence: AskAboutSilence = silence_is_their_own,
+        ask_about_silence: AskAboutSilence = members_reachable,
         superseded: Callable[[int], None] = ignore_request_id,
         clock: VirtualClock | None = None,
     ) -> None:
@@ -89,7 +90,7 @@ class SimulatedProcess:
             settings=settings,
             effective_settings={"group.max.size": str(settings.max_size)},
             clock=self.clock,
-            retention_clock=RetentionClock(self.clock),
+            retention_clock=RetentionClock(self.clock, kept_ms=settings.offsets_retention_minutes * MINUTE_MS),
             on_generation=on_generation,
             ask_about_silence=ask_about_silence,
             superseded=superseded,

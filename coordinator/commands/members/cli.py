@@ -216,14 +216,14 @@ def list_command(
 
     coordinator, members = ask(bootstrap, kafka_config, lambda admin: list_with_coordinator(admin, group))
 
-    told = coordinator.coordinator
+    where = coordinator.coordinator
 
     def table(console: Console) -> None:
-        if told != MOVING:  # its members are in neither group, and waited for
+        if where != MOVING:  # its members are in neither group, and waited for
             print_members(group, members, console)
         print_coordinator(group, coordinator, console)
 
-    show({"group_id": group, "coordinator": told, "members": members}, form, table)
+    show({"group_id": group, "coordinator": where, "members": members}, form, table)
 
 
 @app.command("config")
@@ -255,14 +255,14 @@ def config(
         return
     from muster.coordinator.admin.moving import describe_with_coordinator
 
-    coordinator, told = ask(bootstrap, kafka_config, lambda admin: describe_with_coordinator(admin, group))
+    coordinator, configs = ask(bootstrap, kafka_config, lambda admin: describe_with_coordinator(admin, group))
 
     def table(console: Console) -> None:
-        print_settings(told, console)
+        print_settings(configs, console)
         print_coordinator(group, coordinator, console)
 
     where = None if coordinator is None else coordinator.coordinator
-    show({"group_id": group, "coordinator": where, "settings": told}, form, table)
+    show({"group_id": group, "coordinator": where, "settings": configs}, form, table)
 
 
 def _assignments(texts: Sequence[str]) -> Mapping[str, str | None]:

@@ -9,7 +9,7 @@ import typer
 from muster.coordinator.commands.members.answer import REFUSED, UNUSABLE, Format, ask, complain, fail, show
 from muster.coordinator.commands.members.options import HERE, BootstrapOption, FormatOption, duration
 from muster.coordinator.group.configs import MUSTER, UPSTREAM
-from muster.coordinator.group.move_text import done, progress
+from muster.coordinator.group.move_text import done, late, progress
 from muster.events.log.options import KafkaConfigOption
 
 if TYPE_CHECKING:
@@ -134,15 +134,15 @@ class _Moving:
         """Move one group after the other; a refusal ends the command, after the moves before it were printed."""
         done: list[Mapping[str, Any]] = []
         for group_id in dict.fromkeys(groups):
-            told = ask(
+            result = ask(
                 self._bootstrap,
                 self._kafka_config,
                 lambda admin, group_id=group_id: self._move(admin, group_id, dry_run=dry_run),  # type: ignore[misc]
                 command=self._command,
             )
-            done.append(told)
-            if not told["done"] and not dry_run:
-                self._end(done, told)
+            done.append(result)
+            if not result["done"] and not dry_run:
+                self._end(done, result)
         self._show(done)
 
     async def _move(self, admin: "GroupAdmin", group_id: str, *, dry_run: bool) -> Mapping[str, Any]:
@@ -165,9 +165,11 @@ class _Moving:
         if move.members:
             self._say(f"{group_id}: {progress(move)}")
 
-    def _end(self, done: Sequence[Mapping[str, Any]], told: Mapping[str, Any]) -> NoReturn:
+    def _end(self, done: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> NoReturn:
         self._show(done)
-        complain(f"{told['group_id']}: given up after {told['took_ms'] / 1000:.1f} s: {told['reason']}", self._command)
+        complain(
+            f"{result['group_id']}: given up after {result['took_ms'] / 1000:.1f} s: {result['reason']}", self._command
+        )
         raise typer.Exit(REFUSED)
 
     def _say(self, line: str) -> None:
@@ -195,6 +197,6 @@ def _what_they_see(members: int | None, to: str) -> str:
 def _done(move: "GroupMove", to: str) -> str:
     if not move.members:
         return f"coordinated by {_WHERE[to]}"
-    late = f" ({move.reason})" if move.reason else ""
     follows = ", the join phase follows" if move.back else ""
-    return f"coordinated by {_WHERE[to]}: {done(move)} after {move.took_ms / 1000:.1f} s{late}{follows}"
+    named = f"; {late(move)}" if move.late else ""
+    return f"coordinated by {_WHERE[to]}: {done(move)} after {move.took_ms / 1000:.1f} s{follows}{named}"

@@ -1,4 +1,4 @@
-"""One file for each API that is answered or merged here; `registry.py` has all of them.
+"""The APIs that are answered or merged here, kin in one file; `registry.py` has all of them by key.
 
 authentication.py             SaslHandshake, SaslAuthenticate (keys 17, 36): relayed, and the principal noted
 membership.py                 JoinGroup, SyncGroup, Heartbeat, LeaveGroup (keys 11, 14, 12, 13)

@@ -81,49 +81,49 @@ class DescribeGroupsApi:
             await pace.worked(entries_of(group_id))
         request.answer({**as_fields(replace(answer, groups=())), "groups": groups})
 
-    def _asked(self, request: ClientRequest, told: Any) -> asyncio.Future[Outcome] | None:  # noqa: ANN401 -- of any version
+    def _asked(self, request: ClientRequest, described: Any) -> asyncio.Future[Outcome] | None:  # noqa: ANN401 -- of any version
         """Ask the rules about a group that may be ours; None if it cannot be."""
-        if told.error_code not in _UP_TO_THE_GROUP or has_other_members(told, self._shadows.name):
+        if described.error_code not in _UP_TO_THE_GROUP or has_other_members(described, self._shadows.name):
             return None
-        if not self._router.may_be_ours(told.group_id):
+        if not self._router.may_be_ours(described.group_id):
             return None
         return ask_rules(
-            self._service, DescribeGroup(caller=request.context.caller(self._service), group_id=told.group_id)
+            self._service, DescribeGroup(caller=request.context.caller(self._service), group_id=described.group_id)
         )
 
     async def _non_classic(
-        self, request: ClientRequest, told: Mapping[GroupId, Any], known: Mapping[GroupId, Outcome]
+        self, request: ClientRequest, described: Mapping[GroupId, Any], known: Mapping[GroupId, Outcome]
     ) -> Mapping[GroupId, ErrorCode]:
         """Find the known groups that are of another type upstream, or may be: these with an error."""
         asked = [
             group_id
             for group_id, outcome in known.items()
-            if is_unknown(told[group_id]) and _is_known(outcome) and not self._shadows.owns(group_id)
+            if is_unknown(described[group_id]) and _is_known(outcome) and not self._shadows.owns(group_id)
         ]
         return await non_classic_groups(request.client, asked)
 
     async def _merged(
         self,
         request: ClientRequest,
-        told: Any,  # noqa: ANN401 -- as above
+        described: Any,  # noqa: ANN401 -- as above
         outcome: Outcome | None,
     ) -> Fields:
         if outcome is None:
-            return as_fields(told)
+            return as_fields(described)
         assert isinstance(outcome, DescribeGroupOutcome)
         if outcome.error is ErrorCode.group_id_not_found:
-            return as_fields(without_shadow(told, self._shadows.name))
-        operations = await _operations(request, told)
-        return describe_groups.encode(GroupId(told.group_id), outcome, request.context.api_version, operations)
+            return as_fields(without_shadow(described, self._shadows.name))
+        operations = await _operations(request, described)
+        return describe_groups.encode(GroupId(described.group_id), outcome, request.context.api_version, operations)
 
 
 def _is_known(outcome: Outcome) -> bool:
     return isinstance(outcome, DescribeGroupOutcome) and outcome.error is ErrorCode.none
 
 
-async def _operations(request: ClientRequest, told: Any) -> int:  # noqa: ANN401 -- as above
+async def _operations(request: ClientRequest, described: Any) -> int:  # noqa: ANN401 -- as above
     if not getattr(request.body, "include_authorized_operations", False):
         return AUTHORIZED_OPERATIONS_OMITTED
-    if told.error_code is ErrorCode.none:
-        return int(told.authorized_operations)
-    return (await request.client.authorizations.of(GroupId(told.group_id))).operations
+    if described.error_code is ErrorCode.none:
+        return int(described.authorized_operations)
+    return (await request.client.authorizations.of(GroupId(described.group_id))).operations

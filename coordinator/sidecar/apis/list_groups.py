@@ -78,7 +78,9 @@ class ListGroupsApi:
         request.answer({**as_fields(replace(answer, groups=())), "groups": groups})
 
     def _line(self, listed: Body, ours: Mapping[GroupId, ListedGroup]) -> Fields:
-        is_empty = getattr(listed, "group_state", GroupState.EMPTY.value) == GroupState.EMPTY.value  # told from v4 on
+        is_empty = (
+            getattr(listed, "group_state", GroupState.EMPTY.value) == GroupState.EMPTY.value
+        )  # a field from v4 on
         is_ours = is_empty or self._shadows.may_have_shadow(listed.group_id)  # else it is another service's
         is_shadow = listed.protocol_type == PROTOCOL_TYPE and is_ours
         known = ours.get(listed.group_id)

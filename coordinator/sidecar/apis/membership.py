@@ -136,7 +136,7 @@ class RefusingGroups(Groups):
         self._error = error
 
     def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
-        loading = self._error is ErrorCode.coordinator_load_in_progress  # which a sync is never told (QK8)
+        loading = self._error is ErrorCode.coordinator_load_in_progress  # which a sync is never answered (QK8)
         (refused,) = loading_reply(command) if loading else error_replies(command, self._error)
         reply(refused.outcome)
 

@@ -106,7 +106,7 @@ class OffsetCommitApi:
         try:
             return await self._router.take(group_id, would_fail=lambda: True) is not None
         except ShadowUnavailable:
-            return False  # who asks is told that it is being loaded
+            return False  # who asks is answered that it is being loaded
 
     async def _relay_when_left(self, request: ClientRequest) -> None:
         """Relay once the shadow is out: it is leaving, and while it is there the broker refuses the commit."""
@@ -152,8 +152,10 @@ class OffsetCommitApi:
         self._metrics.commits_relayed += 1
         answered = self._in_flight.track(group_id, request.client.broker_lost)
         context = request.context
-        told = hide_shadow_errors(context.api_key, context.api_version, lambda: self._shadows.heartbeat_soon(group_id))
-        request.client.relay(with_identity(request.frame, identity), lambda payload: told(answered(payload)))
+        hidden = hide_shadow_errors(
+            context.api_key, context.api_version, lambda: self._shadows.heartbeat_soon(group_id)
+        )
+        request.client.relay(with_identity(request.frame, identity), lambda payload: hidden(answered(payload)))
         return True
 
     async def _relay_when_bumped(self, request: ClientRequest, command: AuthorizeCommit, generation_id: int) -> None:
@@ -192,7 +194,7 @@ async def _refuse_what_exists(request: ClientRequest, error: ErrorCode) -> None:
     """Answer with the group's error; but first, as in the broker, what does not exist or may not be read (G4, G6)."""
     slices = request.client.slices
     keys = tuple(dict.fromkeys(await slices.result(collected(map(_key, request.body.topics)))))
-    told: dict[Any, MetadataResponseTopic] = {}
+    topics: dict[Any, MetadataResponseTopic] = {}
     for first in range(0, len(keys), _ASKED_AT_ONCE):
         question = MetadataRequest(
             topics=tuple(map(_asked, keys[first : first + _ASKED_AT_ONCE])),
@@ -200,13 +202,13 @@ async def _refuse_what_exists(request: ClientRequest, error: ErrorCode) -> None:
             include_topic_authorized_operations=True,
         )
         answer = await ask(request.client, question, MetadataResponse)
-        told |= {topic.name if isinstance(keys[0], str) else topic.topic_id: topic for topic in answer.topics}
-    found = ((key, each.partition_index) for key, topic in told.items() for each in topic.partitions)
+        topics |= {topic.name if isinstance(keys[0], str) else topic.topic_id: topic for topic in answer.topics}
+    found = ((key, each.partition_index) for key, topic in topics.items() for each in topic.partitions)
     exist = set(await slices.result(collected(found)))
 
     def error_of(topic: Body, partition: int) -> ErrorCode:
         key = _key(topic)
-        known = told.get(key)
+        known = topics.get(key)
         if known is None:  # no name, or an id of zeros, which is nobody's
             return ErrorCode.unknown_topic_or_partition if isinstance(key, str) else ErrorCode.unknown_topic_id
         if known.error_code is not ErrorCode.none:

@@ -102,12 +102,12 @@ class OffsetDeleteApi:
                     answer = await ask_broker(request, allowed)
             if answer.error_code is not ErrorCode.none:
                 return _refused(answer.error_code)
-            told = (
+            by_broker = (
                 ((topic.name, each.partition_index), each.error_code)
                 for topic in answer.topics
                 for each in topic.partitions
             )
-            errors.update(await slices.result(collected(told)))
+            errors.update(await slices.result(collected(by_broker)))
         return _told(body, errors)
 
 

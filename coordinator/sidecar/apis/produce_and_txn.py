@@ -23,7 +23,7 @@ from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
 from muster.coordinator.wire.api import Body, Fields
 from muster.events.steps import Each
 
-REFUSED_BYTES_MAX = 65_536
+REFUSED_TXN_BYTES_MAX = 65_536
 """Limit of a request under a transactional id of Muster's own, which no client should send."""
 
 _NO_PRODUCER = {"producer_id": -1, "producer_epoch": -1}
@@ -58,7 +58,7 @@ def _transactional(
         def by_id(frame: bytes) -> RequestPlan:
             encoded, _ = read_string(frame, body_at(frame, flexible=flexible), flexible=flexible)
             is_reserved = reserved.is_transactional_id(encoded)
-            return RequestPlan(is_handled=True, handled_bytes_max=REFUSED_BYTES_MAX) if is_reserved else RELAY
+            return RequestPlan(is_handled=True, handled_bytes_max=REFUSED_TXN_BYTES_MAX) if is_reserved else RELAY
 
         return by_id
 

@@ -41,8 +41,8 @@ def entry_check(api_key: int, api_version: int, plan: RequestPlan) -> Inspect | 
         at = body_at(frame, flexible=flexible) + skipped
         entries = read_varint(frame, at)[0] - 1 if flexible else _INT32.unpack_from(frame, at)[0]
         if entries > entries_max:
-            told = TooManyEntries(entries, entries_max)
-            raise ProtocolError(Fault.TOO_MANY_ENTRIES, f"{request.__name__} v{api_version} is refused: {told}")
+            reason = TooManyEntries(entries, entries_max)
+            raise ProtocolError(Fault.TOO_MANY_ENTRIES, f"{request.__name__} v{api_version} is refused: {reason}")
         return plan
 
     return look

@@ -46,11 +46,11 @@ class PendingRequests:
         self._open.add(future)
         future.add_done_callback(self._open.discard)
 
-        def told(payload: bytes) -> None:
+        def answered(payload: bytes) -> None:
             if not future.done():
                 future.set_result(payload)
 
-        return future, told
+        return future, answered
 
     def cancel(self) -> None:
         """Cancel all: no answer will come."""

@@ -34,7 +34,7 @@ PRODUCE = 0
 
 ENTRIES_MAX: Final = 100_000
 """Limit of topics, partitions and tagged fields of one request: more than a broker leads."""
-REFUSED_BYTES_MAX: Final = 2_097_152
+REFUSED_PRODUCE_BYTES_MAX: Final = 2_097_152
 """Limit of a request that is refused with an answer, and so buffered whole: twice what producers send."""
 
 _INT16, _INT32 = Struct(">h"), Struct(">i")
@@ -73,7 +73,7 @@ def plan_produce(frame: bytes, api_version: int, rewrite: Rewrite | None, reserv
     if topics:
         key, _ = _topic_key(frame, at, api_version)
         if topics == 1 and is_answered and api_version >= _ANSWERED_FROM and reserved.is_topic(key):
-            return RequestPlan(is_handled=True, handled_bytes_max=REFUSED_BYTES_MAX)
+            return RequestPlan(is_handled=True, handled_bytes_max=REFUSED_PRODUCE_BYTES_MAX)
     walk = ProduceScanner(api_version, topics, reserved, skip=_LENGTH_BYTES + at)
     return RequestPlan(rewrite=rewrite, is_answered=is_answered, check_stream=walk.feed)
 

@@ -111,10 +111,11 @@ class AnswerRewriter:
 
         def checked(data: bytes, start: int) -> Steps[bytes]:
             pieces, _ = yield from cut(data, start)
-            told = text_of(pieces["cluster_id"], flexible=flexible)
-            if told and told != self._cluster_id:
+            cluster_id = text_of(pieces["cluster_id"], flexible=flexible)
+            if cluster_id and cluster_id != self._cluster_id:
                 raise ProtocolError(
-                    Fault.BROKER_ANSWER, f"a broker of cluster {told}, where one of {self._cluster_id} was expected"
+                    Fault.BROKER_ANSWER,
+                    f"a broker of cluster {cluster_id}, where one of {self._cluster_id} was expected",
                 )
             return (yield from changed(data, start))
 

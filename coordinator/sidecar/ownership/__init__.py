@@ -2,7 +2,7 @@
 
 routing.py             decides whether a group's request is handled here, relayed, or has to wait for an answer
 recent_members.py      members of upstream's groups whose requests were relayed here within the last minute
-delegating_groups.py   base of the two layers in front of the runtime's groups
+groups_layer.py        base of the two layers in front of the runtime's groups
 shadow_fence.py        answers no SyncGroup before the group's shadow has its generation bumped upstream
 movable_groups.py      the group config `members.coordinator`, by which an administrator moves a group
 move.py                one move: which members were told, which have come back, which are waited for

@@ -10,20 +10,17 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from weakref import WeakSet
 
+from muster.coordinator.upstream.shadows import WAIT_TIMEOUT_MS
 from muster.events.ids import GroupId
 
 COMMIT_TIMEOUT_S = 5.0
 """How long `paused` waits for answers: a broker that is slower has worse trouble than a refused commit."""
 
 
-RESUME_TIMEOUT_S = 20.0
-"""As long as a shadow's `wait_bumped`."""
-
-
 class InFlightCommits:
     """See the module. A commit is over when it is answered, or when its connection is lost."""
 
-    def __init__(self, *, resume_timeout_s: float = RESUME_TIMEOUT_S) -> None:
+    def __init__(self, *, resume_timeout_s: float = WAIT_TIMEOUT_MS / 1000) -> None:
         self._resume_timeout_s = resume_timeout_s
         self._commits: WeakSet[_Commit] = WeakSet()
         self._paused: Counter[GroupId] = Counter()

@@ -23,6 +23,7 @@ from muster.coordinator.group.configs import (
     COORDINATOR,
     COORDINATOR_TIMEOUT,
     DAY_MS,
+    NOT_FOR_GROUP,
     UPSTREAM,
     BadConfig,
     ConfigType,
@@ -30,7 +31,7 @@ from muster.coordinator.group.configs import (
     coordinator,
     number,
 )
-from muster.coordinator.group.move_text import progress
+from muster.coordinator.group.move_text import already_moving, progress
 from muster.coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
     DescribeGroupConfigOutcome,
@@ -38,7 +39,7 @@ from muster.coordinator.group.outcomes import (
     Outcome,
 )
 from muster.coordinator.service import Groups, ReplyTo
-from muster.coordinator.sidecar.ownership.delegating_groups import DelegatingGroups
+from muster.coordinator.sidecar.ownership.groups_layer import GroupsLayer
 from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
 from muster.coordinator.sidecar.ownership.moves import Moves
 from muster.events.ids import GroupId
@@ -53,7 +54,7 @@ _TIMEOUT = GroupConfigDef(
 )
 
 
-class MovableGroups(DelegatingGroups):
+class MovableGroups(GroupsLayer):
     """See the module. `may_own`: whether this sidecar is for the group (`--groups`)."""
 
     def __init__(
@@ -105,9 +106,9 @@ class MovableGroups(DelegatingGroups):
             reply(AlterGroupConfigOutcome(error=ErrorCode.invalid_config, message=str(bad)))
             return
         if not self._may_own(command.group_id):
-            reply(_refused("this Muster is not for groups of that name (--groups)"))
+            reply(_refused(NOT_FOR_GROUP))
         elif self._moves.is_moving(command.group_id) or command.group_id in self._starting:
-            reply(_refused("it is moving already"))
+            reply(_refused(already_moving(command.group_id)))
         elif wanted == UPSTREAM:
             self._run(self._release(msgspec.structs.replace(command, changes=(change,)), reply), command)
         else:
@@ -133,7 +134,7 @@ class MovableGroups(DelegatingGroups):
             await decided
 
     def _run(self, steps: Coroutine[Any, Any, None], command: AlterGroupConfig) -> None:
-        task = self._go_on(steps, name="steer")
+        task = self._go_on(steps, name=f"move-{command.group_id}")
         if not command.validate_only:
             self._starting.add(command.group_id)
             task.add_done_callback(lambda _: self._starting.discard(command.group_id))

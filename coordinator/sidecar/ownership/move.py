@@ -23,7 +23,7 @@ from muster.events.ids import GroupInstanceId, MemberId
 
 ASSUMED_SESSION_MS = 45_000
 """Kafka's default of session.timeout.ms."""
-WAITING_LINE_AFTER_MS, WAITING_LINE_EVERY_MS = 5_000, 60_000
+WAITING_LINE_AFTER_MS, WAITING_LINE_INTERVAL_MS = 5_000, 60_000
 """When a move that waits for members is worth a line in the log."""
 
 
@@ -74,12 +74,14 @@ class FormerMember(msgspec.Struct, kw_only=True, eq=False):
 
 
 class Move:
-    """See the module. `to` is a value of members.coordinator; `limit_ms`: when a move from upstream times out."""
+    """See the module. `to` is a value of members.coordinator; `deadline_ms`: when a move from upstream times out."""
 
-    def __init__(self, to: str, members: Iterable[FormerMember], *, now_ms: int, limit_ms: int | None = None) -> None:
+    def __init__(
+        self, to: str, members: Iterable[FormerMember], *, now_ms: int, deadline_ms: int | None = None
+    ) -> None:
         self.to = to
         self.members = {member.member_id: member for member in members}
-        self.limit_ms = limit_ms
+        self.deadline_ms = deadline_ms
         self._started_ms = now_ms
         self._waiting_line_ms = now_ms + WAITING_LINE_AFTER_MS
         for member in self.members.values():
@@ -136,16 +138,18 @@ class Move:
         return next(known, None) or next(alike, None)
 
     def waits_for(self, now_ms: int) -> list[FormerMember]:
-        """Return the members that are still waited for; notes connections that are gone."""
-        waiting = []
+        """Return the members that are still waited for."""
+        return [
+            each
+            for each in self.members.values()
+            if not each.is_gone and (each.until_ms is None or now_ms < each.until_ms)
+        ]
+
+    def note_connections(self, now_ms: int) -> None:
+        """Wait less for members whose connections are gone; to be called again and again while the move goes on."""
         for member in self.members.values():
-            if member.is_gone:
-                continue
-            if member.told_on is not None and not member.told_on.is_open():
+            if not member.is_gone and member.told_on is not None and not member.told_on.is_open():
                 self._connection_lost(member, now_ms)
-            if member.until_ms is None or now_ms < member.until_ms:
-                waiting.append(member)
-        return waiting
 
     def _connection_lost(self, member: FormerMember, now_ms: int) -> None:
         session_ms = member.session_timeout_ms or ASSUMED_SESSION_MS
@@ -155,6 +159,9 @@ class Move:
     def report(self, state: MoveState, now_ms: int, reason: str | None = None) -> GroupMove:
         """Report the move's progress."""
         members = self.members.values()
+        waits_for = self.waits_for(now_ms) if state is MoveState.MOVING else []
+        known = {each.member_id for each in waits_for}
+        late = [each for each in members if not each.is_gone and each.member_id not in known]
         return GroupMove(
             to=self.to,
             state=state,
@@ -162,28 +169,30 @@ class Move:
             told=sum(each.is_told or each.is_back for each in members),
             back=sum(each.is_back for each in members),
             left=sum(each.has_left and not each.is_back for each in members),
-            waits_for=tuple(
-                MovingMember(
-                    member_id=each.member_id,
-                    group_instance_id=each.group_instance_id,
-                    client_id=each.client_id,
-                    client_host=each.client_host,
-                    is_told=each.is_told,
-                    wait_ms=self._wait_ms(each, now_ms),
-                )
-                for each in self.waits_for(now_ms)
-            ),
+            waits_for=tuple(self._moving(each, self._wait_ms(each, now_ms)) for each in waits_for),
+            late=tuple(self._moving(each, None) for each in late),
             took_ms=now_ms - self._started_ms,
             reason=reason,
         )
 
+    @staticmethod
+    def _moving(member: FormerMember, wait_ms: int | None) -> MovingMember:
+        return MovingMember(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            is_told=member.is_told,
+            wait_ms=wait_ms,
+        )
+
     def _wait_ms(self, member: FormerMember, now_ms: int) -> int | None:
-        ends_ms = [each for each in (member.until_ms, self.limit_ms) if each is not None]
+        ends_ms = [each for each in (member.until_ms, self.deadline_ms) if each is not None]
         return max(0, min(ends_ms) - now_ms) if ends_ms else None
 
-    def is_waiting_line_due(self, now_ms: int) -> bool:
-        """Whether the log should say now who is waited for."""
+    def take_waiting_line(self, now_ms: int) -> bool:
+        """Return whether the log should say now who is waited for; then the next line has its time."""
         if now_ms < self._waiting_line_ms or not self.waits_for(now_ms):
             return False
-        self._waiting_line_ms = now_ms + WAITING_LINE_EVERY_MS
+        self._waiting_line_ms = now_ms + WAITING_LINE_INTERVAL_MS
         return True

@@ -1,9 +1,10 @@
-"""The log lines of one group's move: its begin, whom it waits for when that takes long, and its end."""
+"""The log lines of one group's move: its begin, whom it waits for when that takes long, its end; or of its loss."""
 
 import structlog
+from kio.schema.errors import ErrorCode
 
-from muster.coordinator.group.move_text import progress
-from muster.coordinator.group.outcomes import GroupMove, MoveState
+from muster.coordinator.group.move_text import LATE_MAY, names, progress
+from muster.coordinator.group.outcomes import GroupMove, MoveState, ReleaseGroupOutcome
 from muster.coordinator.sidecar.ownership.move import Move
 from muster.events.ids import GroupId
 
@@ -21,7 +22,7 @@ def log_begin(group_id: GroupId, move: Move) -> None:
 
 def log_waiting(group_id: GroupId, move: Move, now_ms: int) -> None:
     """Write whom the move waits for, if that line is due."""
-    if move.is_waiting_line_due(now_ms):
+    if move.take_waiting_line(now_ms):
         said = progress(move.report(MoveState.MOVING, now_ms))
         log.info("a group that moves waits for members", group_id=group_id, to=move.to, progress=said)
 
@@ -29,14 +30,18 @@ def log_waiting(group_id: GroupId, move: Move, now_ms: int) -> None:
 def log_end(group_id: GroupId, report: GroupMove) -> None:
     """Write how the move ended."""
     is_done = report.state is MoveState.DONE
-    write = log.info if is_done else log.warning
-    event = "group moved" if is_done else "group not moved"
-    write(
-        event,
-        group_id=group_id,
-        to=report.to,
-        members=report.members,
-        left=report.left,
-        took_ms=report.took_ms,
-        reason=report.reason,
-    )
+    about = {"to": report.to, "members": report.members, "left": report.left, "took_ms": report.took_ms}
+    if not is_done:
+        log.warning("group not moved", group_id=group_id, **about, reason=report.reason)
+    elif report.late:
+        log.warning("group moved", group_id=group_id, **about, not_let_go_in_time=names(report.late), note=LATE_MAY)
+    else:
+        log.info("group moved", group_id=group_id, **about)
+
+
+def log_lost(group_id: GroupId, reason: str, released: ReleaseGroupOutcome) -> None:
+    """Write that upstream has the group, for a reason, and how many members were released."""
+    if released.error in {ErrorCode.none, ErrorCode.group_id_not_found}:
+        log.error("group lost to upstream", group_id=group_id, reason=reason, members=len(released.members))
+    else:  # whose groups they are now, if this process was deposed, is in a line of its own
+        log.warning("group not released, the event log has not stored it", group_id=group_id, reason=reason)

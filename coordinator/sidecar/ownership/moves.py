@@ -25,7 +25,7 @@ from kio.schema.errors import ErrorCode
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, retry_if_result, wait_fixed
 
 from muster.coordinator.group.configs import COORDINATOR, MUSTER, UPSTREAM
-from muster.coordinator.group.move_text import names
+from muster.coordinator.group.move_text import already_moving, names
 from muster.coordinator.group.outcomes import GroupMove, MoveState, ReleasedMember
 from muster.coordinator.sidecar.ownership.move import FormerMember, Move, Sender
 from muster.coordinator.sidecar.ownership.move_log import log_begin, log_end, log_waiting
@@ -41,10 +41,10 @@ from muster.events.kafka.errors import LinkError
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
-LOOK_EVERY_S = 0.25
-LIST_EVERY_MS = 1_000
+CHECK_INTERVAL_S = 0.25
+LIST_INTERVAL_MS = 1_000
 TRY_AGAIN_S = 1.0
-TAKEN_WITHIN_MS = 30_000
+TAKE_TIMEOUT_MS = 30_000
 """How long the deletion of `members.coordinator` is retried after an adoption."""
 REPORTS_KEPT = 1_000
 _TAKEN = frozenset({ErrorCode.none, ErrorCode.group_id_not_found})
@@ -190,8 +190,9 @@ class Moves:
 
     async def _release(self, group_id: GroupId, move: Move) -> None:
         while move.waits_for(now_ms := self._monotonic_ms()):
+            move.note_connections(now_ms)
             log_waiting(group_id, move, now_ms)
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(CHECK_INTERVAL_S)
         await self._until_gone(group_id)
         self._end(group_id, move, MoveState.DONE)
 
@@ -218,7 +219,7 @@ class Moves:
         if self._shadows.owns(group_id) and not self.is_moving(group_id):
             return None
         if self.is_moving(group_id):
-            return "it is moving already"
+            return already_moving(group_id)
         try:
             members = await upstream_members(self._link, group_id, self._shadows.name)
         except NotAdoptable as error:
@@ -228,50 +229,51 @@ class Moves:
         now_ms = self._monotonic_ms()
         absent = [each for each in members if not self.recent_members.is_recent(group_id, each.member_id, now_ms)]
         if absent:
+            were = "was" if len(absent) == 1 else "were"
             return (
-                f"{len(absent)} of its {len(members)} members were not heard of here in the last minute: "
+                f"{len(absent)} of its {len(members)} members {were} not heard of here in the last minute: "
                 f"{names(map(_former, absent))}. Who is connected to the cluster directly has to be connected to this "
-                "Muster first; who has joined only now is heard of in a moment: try again"
+                "Muster first; who has joined only now is heard of in a moment; of who has gone the session there ends"
             )
         if only_try:
             return None
         if self.is_moving(group_id):
-            return "it is moving already"
-        move = Move(MUSTER, map(_former, members), now_ms=now_ms, limit_ms=now_ms + timeout_ms)
+            return already_moving(group_id)
+        move = Move(MUSTER, map(_former, members), now_ms=now_ms, deadline_ms=now_ms + timeout_ms)
         self._moves[group_id] = move
         log_begin(group_id, move)
         self._run(self._adopt(group_id, move, take), f"adopt-{group_id}")
         return None
 
     async def _adopt(self, group_id: GroupId, move: Move, take: Callable[[], Awaitable[ErrorCode]]) -> None:
-        listed_ms, left = 0, list(move.members)
-        assert move.limit_ms is not None
-        while (now_ms := self._monotonic_ms()) < move.limit_ms:
-            if not move.waits_for(now_ms) or now_ms - listed_ms >= LIST_EVERY_MS:
+        listed_ms, still_upstream = 0, list(move.members)
+        assert move.deadline_ms is not None
+        while (now_ms := self._monotonic_ms()) < move.deadline_ms:
+            move.note_connections(now_ms)
+            if not move.waits_for(now_ms) or now_ms - listed_ms >= LIST_INTERVAL_MS:
                 listed_ms = now_ms
                 with contextlib.suppress(LinkError, NotAdoptable):  # asked again, until the limit
-                    left = _reconcile(move, await upstream_members(self._link, group_id, self._shadows.name))
-            if not left and not move.waits_for(now_ms):
+                    still_upstream = _reconcile(move, await upstream_members(self._link, group_id, self._shadows.name))
+            if not still_upstream and not move.waits_for(now_ms):
                 break
             log_waiting(group_id, move, now_ms)
-            await asyncio.sleep(LOOK_EVERY_S)
-        late = move.waits_for(now_ms)
-        if left:
-            self._end(group_id, move, MoveState.GIVEN_UP, f"these did not come: {names(late)}")
+            await asyncio.sleep(CHECK_INTERVAL_S)
+        if still_upstream:
+            silent = names(move.waits_for(now_ms))
+            self._end(group_id, move, MoveState.GIVEN_UP, f"these did not come: {silent}")
             return
         error = await self._take(take)
         if error is not ErrorCode.none:
             self._end(group_id, move, MoveState.GIVEN_UP, f"{COORDINATOR} was not set back: {error.name.upper()}")
             return
-        reason = f"these were told, and have not asked to join again: {names(late)}" if late else None
-        self._end(group_id, move, MoveState.DONE, reason)
+        self._end(group_id, move, MoveState.DONE)
 
     async def _take(self, take: Callable[[], Awaitable[ErrorCode]]) -> ErrorCode:
         """Call `take` until it succeeds: it fails while the group's partition is not served."""
-        until_ms = self._monotonic_ms() + TAKEN_WITHIN_MS
+        until_ms = self._monotonic_ms() + TAKE_TIMEOUT_MS
         attempts = AsyncRetrying(
             retry=retry_if_result(lambda error: error not in _TAKEN),
-            wait=wait_fixed(LOOK_EVERY_S),
+            wait=wait_fixed(CHECK_INTERVAL_S),
             stop=lambda _: self._monotonic_ms() >= until_ms,
             retry_error_callback=lambda last: last.outcome and last.outcome.result(),
         )
@@ -323,8 +325,7 @@ def _reconcile(move: Move, members: Iterable[UpstreamMember]) -> list[MemberId]:
 
 def _leave(move: Move, request: ClientRequest) -> ErrorCode | None:
     """Note a LeaveGroup; while a group is adopted, upstream handles it."""
-    body = request.body
-    for each in getattr(body, "members", None) or (body,):
+    for each in getattr(request.body, "members", None) or (request.body,):
         move.mark_left(each.member_id)
     return ErrorCode.unknown_member_id if move.is_release else None
 

@@ -69,7 +69,7 @@ class GroupRouter:
         if not group_id or not self._may_own(group_id):
             return GroupRoute.UPSTREAM
         if not self._is_loaded(group_id):
-            return GroupRoute.UNDECIDED  # unless it is theirs, who asks is told that it is being loaded
+            return GroupRoute.UNDECIDED  # unless it is theirs, who asks is answered that it is being loaded
         return GroupRoute.UNDECIDED if joins and not self._moves.is_released(group_id) else GroupRoute.UPSTREAM
 
     def may_be_ours(self, group_id: GroupId) -> bool:

@@ -14,13 +14,13 @@ from muster.coordinator.group.commands import AnyRequest, JoinGroup, SyncGroup
 from muster.coordinator.group.outcomes import JoinGroupOutcome, Outcome, SyncGroupOutcome
 from muster.coordinator.runtime.waiting import Waiting, deliver
 from muster.coordinator.service import Groups, ReplyTo
-from muster.coordinator.sidecar.ownership.delegating_groups import DelegatingGroups
+from muster.coordinator.sidecar.ownership.groups_layer import GroupsLayer
 from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
-class ShadowFence(DelegatingGroups):
+class ShadowFence(GroupsLayer):
     """See the module."""
 
     def __init__(self, groups: Groups, shadows: Shadows, *, give_up: Callable[[Exception], None]) -> None:
@@ -76,4 +76,4 @@ class ShadowFence(DelegatingGroups):
             is_bumped = self._is_bumped(command)
             deliver(waiting, outcome if is_bumped else SyncGroupOutcome(error=ErrorCode.rebalance_in_progress))
 
-        self._go_on(wait(), name=f"raised-{command.group_id}")
+        self._go_on(wait(), name=f"bump-{command.group_id}")

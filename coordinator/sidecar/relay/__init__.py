@@ -3,6 +3,7 @@
 listeners.py          the sidecar's addresses: one to bootstrap from, and one for each broker
 client_side.py        a client's socket; each client connection has a broker connection of its own
 broker_side.py        the broker's socket of one client, and how that broker is reached
+connect_queue.py      the connects to one broker: some are under way, the others wait
 conversation.py       the frames between one client and its broker, without sockets
 answers.py            the broker's answers to one client, matched with the requests that are due
 answer_scheduler.py   rewrites long answers in slices, and sends delayed ones when their time has come

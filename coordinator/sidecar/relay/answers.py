@@ -178,15 +178,15 @@ class Answers:
             self._rewriting = self._rewritten(expected, payload, steps)
 
     def _rewritten(self, expected: Expected, payload: bytes, steps: Steps[bytes]) -> Steps[None]:
-        told = yield from steps
-        self._put_rewritten(expected, payload, told)
+        rewritten = yield from steps
+        self._put_rewritten(expected, payload, rewritten)
         self.is_rewriting, self._rewriting_bytes = False, 0
 
-    def _put_rewritten(self, expected: Expected, payload: bytes, told: bytes) -> None:
-        if expected.delays_changed and told != payload and not self._is_ending:
-            self._delayed = expected.correlation_id, told
+    def _put_rewritten(self, expected: Expected, payload: bytes, rewritten: bytes) -> None:
+        if expected.delays_changed and rewritten != payload and not self._is_ending:
+            self._delayed = expected.correlation_id, rewritten
         else:
-            put_answer(self.for_client, expected.correlation_id, told)
+            put_answer(self.for_client, expected.correlation_id, rewritten)
 
     def _due(self, length: int, correlation_id: bytes) -> Expected:
         if not self._expected or length < len(correlation_id):

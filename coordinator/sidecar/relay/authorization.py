@@ -2,13 +2,13 @@
 
 Only the broker knows the client's principal and the ACLs. DescribeGroups v5 returns the allowed operations (KIP-430),
 also of a group that does not exist; v6 hides them then. A client without DESCRIBE on the group is answered 30, and is
-allowed nothing on it. The cache is one connection's: a connection that repeats another's bytes is asked about anew.
+allowed nothing on it, which is not cached: it could name any number of groups. The cache is one connection's: a
+connection that repeats another's bytes is asked about anew.
 """
 
 from collections.abc import Callable
 
 import msgspec
-from cachetools import FIFOCache
 from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
 from kio.schema.describe_groups.v5.response import DescribeGroupsResponse
 from kio.schema.errors import ErrorCode
@@ -22,8 +22,13 @@ from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.wire.authorized_operations import DESCRIBE
 from muster.events.ids import GroupId, is_remembered
 
-GROUPS_MAX = 4_096
-"""Limit of groups per connection; the first one asked about makes room. A very long id is not remembered."""
+CACHED_BYTES_MAX = 16_384
+"""Limit of a connection's cache, some 80 groups of usual ids; the first one asked about makes room.
+
+A connection may hold as much uncounted (FREE_BYTES). A very long id is not remembered.
+"""
+_ENTRY_BYTES, _CHARACTER_BYTES = 128, 4
+"""Bytes of an entry beside the id, and of a character of it at most."""
 
 
 class GroupAuthorization(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +55,8 @@ class AuthorizationCache:
         self._metrics = metrics
         self._monotonic_ms = monotonic_ms
         self._keep_ms = keep_ms
-        self._cached: FIFOCache[GroupId, GroupAuthorization] = FIFOCache(GROUPS_MAX)
+        self._cached: dict[GroupId, GroupAuthorization] = {}
+        self._cached_bytes = 0
 
     def known(self, group_id: GroupId, now_ms: int) -> GroupAuthorization | None:
         """Return the cached authorization if it has not expired."""
@@ -100,10 +106,26 @@ class AuthorizationCache:
                 until_ms=until_ms,
             )
             authorizations[group_id] = authorization
-            if authorization.error is ErrorCode.none and is_remembered(group_id):
-                self._cached[group_id] = authorization
+            self._drop(group_id)
+            if authorization.operations and authorization.error is ErrorCode.none and is_remembered(group_id):
+                self._keep(group_id, authorization)
         return authorizations
+
+    def _keep(self, group_id: GroupId, authorization: GroupAuthorization) -> None:
+        self._cached[group_id] = authorization
+        self._cached_bytes += _entry_bytes(group_id)
+        while self._cached_bytes > CACHED_BYTES_MAX:
+            self._drop(next(iter(self._cached)))
+
+    def _drop(self, group_id: GroupId) -> None:
+        if self._cached.pop(group_id, None) is not None:
+            self._cached_bytes -= _entry_bytes(group_id)
 
     def forget(self) -> None:
         """Forget all: the client may have another principal from here on."""
         self._cached.clear()
+        self._cached_bytes = 0
+
+
+def _entry_bytes(group_id: GroupId) -> int:
+    return _ENTRY_BYTES + _CHARACTER_BYTES * len(group_id)

@@ -1,7 +1,9 @@
 """The broker's socket of one client, and the endpoint by which that broker is reached."""
 
 import asyncio
+import socket
 import ssl
+import struct
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -12,15 +14,20 @@ from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.net.connection_memory import unsent_bytes
 from muster.coordinator.net.flow import Flow, send_all
 from muster.coordinator.sidecar.messages.request_start import api_and_client_of
+from muster.coordinator.sidecar.relay.connect_queue import CONNECTS_AT_ONCE, ConnectQueue
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.sidecar.relay.refusals import Refusal, RefusalLog
 from muster.coordinator.tasks import on_failure
+from muster.coordinator.upstream.coordinators import Heard
+from muster.events.kafka.shortage import tell_shortage
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 CONNECT_TIMEOUT_S = 10.0
+"""The time for a connect; and for the wait until one may begin, which is over when the next one does."""
 LINGER_S = 10.0
 """How long requests of a client that is gone are still worked on, or sent to a broker that does not read."""
+_NO_LINGER = struct.pack("ii", 1, 0)
 
 
 class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,12 +38,15 @@ class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     addresses: Callable[[], Sequence[tuple[str, int]]]
     """The broker's address, or several to be tried in turn; empty while not known."""
     context: ssl.SSLContext | None
+    connects: ConnectQueue
     throttle: LogThrottle
     """Shared by all listeners."""
     refusals: RefusalLog
     """Shared by all listeners."""
     on_unreachable: Callable[[], None]
-    """Called when a client's connection could reach no broker."""
+    """Called when a client's connection could reach no broker, through no shortage of ours."""
+    heard: Heard
+    """Shared by all connections to the broker."""
 
     @property
     def broker(self) -> str:
@@ -92,13 +102,13 @@ class BrokerSide(asyncio.Protocol):
         self._endpoint = endpoint
         self._client = client
         self._relayed = relayed
-        self._flow: Flow | None = None
-        self._connecting: asyncio.Task[None] | None = None
-
-    @property
-    def has_begun(self) -> bool:
+        self.is_wanted = False
         """Whether `connect` was called."""
-        return self._connecting is not None
+        self._flow: Flow | None = None
+        self._wanted_since_s = 0.0
+        self._heard_times = 0  # until it was wanted
+        self._failed: Callable[[Exception], None]
+        self._connecting: asyncio.Task[None] | None = None
 
     @property
     def unsent_bytes(self) -> int:
@@ -108,54 +118,78 @@ class BrokerSide(asyncio.Protocol):
     # ---- reaching it, and letting it go ----------------------------------------------------------------
 
     def connect(self, failed: Callable[[Exception], None]) -> None:
-        """Begin to connect. `failed` is called with a bug of ours."""
+        """Connect when it is its turn. `failed` is called with a bug of ours."""
+        self.is_wanted = True
+        self._failed = failed
+        self._wanted_since_s = asyncio.get_running_loop().time()
+        self._heard_times = self._endpoint.heard.times
+        self._endpoint.connects.wait(self)
+
+    def take_turn(self) -> None:
         self._connecting = asyncio.get_running_loop().create_task(self._connect(), name="connect-upstream")
-        self._connecting.add_done_callback(on_failure(failed))
+        self._connecting.add_done_callback(lambda _: self._endpoint.connects.leave(self))
+        self._connecting.add_done_callback(on_failure(self._failed))
 
     async def _connect(self) -> None:
         transport = await self._connected()
         if transport is None or transport.is_closing():  # it hung up on us at once
             self._client.on_broker_unreachable()
         elif not self._client.wants_broker:
-            transport.abort()
+            _reset(transport)
         else:
             self.transport, self._flow = transport, Flow(transport)
             self._client.on_broker_connected()
 
     async def _connected(self) -> asyncio.Transport | None:
         """Open a connection for this client alone; None, after a log line, if that fails."""
+        is_ours = False
+        waited_s = asyncio.get_running_loop().time() - self._wanted_since_s
         for host, port in self._endpoint.addresses():
             address = f"{host}:{port}"
+            if waited_s >= CONNECT_TIMEOUT_S:
+                self._tell_not_reached(address, f"{CONNECTS_AT_ONCE} connects to it have taken {waited_s:.0f} s")
+                break
             try:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
                     transport, _ = await asyncio.get_running_loop().create_connection(
                         lambda: self, host, port, ssl=self._endpoint.context
                     )
             except (OSError, TimeoutError) as error:
-                self._relayed.brokers_not_reached += 1
-                reason = str(error) or f"no answer within {CONNECT_TIMEOUT_S:g} s"
-                suppressed = self._endpoint.throttle.due(("not reached", address))
-                if suppressed is not None:
-                    broker = self._endpoint.broker
-                    log.warning(
-                        "broker not reached", broker=broker, address=address, error=reason, others_since=suppressed
-                    )
+                if is_ours := tell_shortage(address, error) is not None:
+                    self._relayed.brokers_not_reached += 1
+                else:
+                    self._tell_not_reached(address, str(error) or f"no answer within {CONNECT_TIMEOUT_S:g} s")
             else:
                 if past := self._endpoint.throttle.end(("not reached", address)):
                     log.info("broker reached again", address=address, seconds=past.seconds, failures=past.times)
                 return transport
-        self._endpoint.on_unreachable()
+        if not is_ours and self._endpoint.heard.times == self._heard_times:  # it may take no more, and hear others
+            self._endpoint.on_unreachable()
         return None
+
+    def _tell_not_reached(self, address: str, error: str) -> None:
+        self._relayed.brokers_not_reached += 1
+        suppressed = self._endpoint.throttle.due(("not reached", address))
+        if suppressed is not None:
+            broker = self._endpoint.broker
+            log.warning("broker not reached", broker=broker, address=address, error=error, others_since=suppressed)
 
     def cancel_connect(self) -> None:
         """Cancel `connect`."""
+        self._endpoint.connects.leave(self)
         if self._connecting is not None:
             self._connecting.cancel()
 
-    def close(self) -> None:
-        """Close once its unsent bytes are sent, after LINGER_S at the latest."""
+    def close(self, *, owes_nothing: bool = False) -> None:
+        """Close once its unsent bytes are sent, after LINGER_S at the latest.
+
+        A broker that owes nothing is reset instead: otherwise our side would stay in TIME-WAIT, with a local port that
+        nothing else may have for a minute, and a client that comes and goes would use up all of them.
+        """
         transport = self._parted()
-        if transport is not None:
+        if transport is not None and owes_nothing:
+            _reset(transport)
+        elif transport is not None:
             transport.close()
             if transport.get_write_buffer_size():
                 asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
@@ -184,6 +218,7 @@ class BrokerSide(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._relayed.bytes_from_brokers += len(data)
+        self._endpoint.heard.times += 1
         self._client.on_answer_bytes(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -199,3 +234,9 @@ class BrokerSide(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.is_writable = True
         self._client.on_broker_writable()
+
+
+def _reset(transport: asyncio.Transport) -> None:
+    """Close at once, without TIME-WAIT."""
+    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+    transport.abort()

@@ -1,9 +1,9 @@
 """A client's socket; each client connection has a broker connection of its own.
 
 So only the broker knows who the client is: SASL is relayed, and the client's authorizations are asked for there. No
-more than a first piece is read from a client before its broker is connected, and a client that sends nothing (a port
-scan, a load balancer's check) has no broker connection. When the broker is lost the client is closed; when the client
-is gone its requests are still carried out, as in Kafka, and their answers dropped (CC6).
+more than a first request is read from a client before its broker is connected, and a client that does not send a whole
+one (a port scan, a load balancer's check) has no broker connection. When the broker is lost the client is closed; when
+the client is gone its requests are still carried out, as in Kafka, and their answers dropped (CC6).
 
 What belongs here: what a broker connection adds to a client's socket (net/client_socket.py). What it must not know:
 what a request means, which is `handle`'s.
@@ -140,11 +140,18 @@ class ClientSide(ClientSocket):
         self._close_broker()
 
     def _receive_early(self, data: bytes) -> None:
+        """Ask for the broker as soon as there is something to be done; read no more until it is reached."""
         self._conversation.receive(data)
-        if not self._broker.has_begun:
+        if not self._broker.is_wanted:
+            try:
+                if not self._conversation.has_request():
+                    return
+            except ProtocolError as error:
+                self._refuse(error)
+                return
             self._broker.connect(self._failed)
         if self._flow is not None:
-            self._flow.turn(on=False)  # until the broker is reached
+            self._flow.turn(on=False)
             self._mind_memory()
 
     # ---- the broker ----------------------------------------------------------------------------------
@@ -221,7 +228,7 @@ class ClientSide(ClientSocket):
 
     def _close_broker(self) -> None:
         self._questions.cancel()
-        self._broker.close()
+        self._broker.close(owes_nothing=self._conversation.is_all_answered)
 
     # ---- what a request does -------------------------------------------------------------------------
 
@@ -254,9 +261,9 @@ class ClientSide(ClientSocket):
 
         The future is cancelled when the broker is lost, which ends the request that asks.
         """
-        future, told = self._questions.add()
+        future, answered = self._questions.add()
         if self.is_open():
-            self._conversation.ask(api_key, api_version, rest, told)
+            self._conversation.ask(api_key, api_version, rest, answered)
             if not self._is_working:
                 self._send()
         else:

@@ -31,6 +31,9 @@ IN_FLIGHT_MAX = 1_000
 BEGINNING_BYTES_MAX = 128 * 1024
 """Limit within which the fields to be read must stand: only three strings come before them."""
 
+FIRST_BYTES_MAX = 16_384
+"""The bytes of a client's first request that are waited for: clients begin with small ones."""
+
 _USUAL_BEGINNING_BYTES = 256
 _NEED_NO_AUTHENTICATION = frozenset({17, 18, 36})  # SaslHandshake, ApiVersions, SaslAuthenticate
 
@@ -54,6 +57,7 @@ class Conversation(Connection):
         self._is_unauthenticated = limits.authenticates
         self._passing_request = 0  # bytes of a relayed request that are still to come
         self._is_answer_to_passing_due = False
+        self._has_relayed_unanswered = False  # as by acks=0: nothing shows that the broker has read it
         self._check_stream: CheckStream | None = None
         self._frame = b""  # of the request that is handled here, which may go to the broker yet
         self._is_ending = False
@@ -63,6 +67,12 @@ class Conversation(Connection):
         """Whether the client has sent a whole request and waits for its answer."""
         half_sent = 1 if self._passing_request and self._is_answer_to_passing_due else 0
         return self._taken is not None or self.answers.expected > half_sent or self.answers.is_one_begun
+
+    @property
+    def is_all_answered(self) -> bool:
+        """Whether the broker has answered each request that it has whole; never, if it had one that has no answer."""
+        half_sent = 1 if self._passing_request and self._is_answer_to_passing_due else 0
+        return not (self._has_relayed_unanswered or self.answers.expected > half_sent or self.answers.is_one_begun)
 
     @property
     def is_under_way(self) -> bool:
@@ -89,6 +99,20 @@ class Conversation(Connection):
         super().forget()
         self._frame = b""
         self.answers.forget()
+
+    def has_request(self) -> bool:
+        """Whether a whole request has come, or `FIRST_BYTES_MAX` of it.
+
+        Raises ProtocolError for what cannot be taken, however much more may come.
+        """
+        start = self._next_start()
+        if start is None:
+            return False
+        length, api_key, api_version, _ = start
+        plan = self._plan_of(api_key, api_version)
+        if plan.is_handled:
+            self._check_handled(plan, length, api_key, api_version)
+        return self._incoming.has(min(LENGTH.size + length, FIRST_BYTES_MAX))
 
     def authenticated(self) -> None:
         """Lift the limits for clients that have not authenticated."""
@@ -124,7 +148,7 @@ class Conversation(Connection):
                 self._relay_from_here(length, api_key, correlation_id, plan)
                 done += 1
                 continue
-            check_bound(api_key, api_version, length, min(plan.handled_bytes_max, self._handled_bytes_max))
+            self._check_handled(plan, length, api_key, api_version)
             frame = self._take(length, correlation_id) if self.answers.are_all_given else None
             self._frame = frame or b""
             return frame
@@ -134,6 +158,9 @@ class Conversation(Connection):
         if self._is_unauthenticated and api_key not in _NEED_NO_AUTHENTICATION:
             self.unauthenticated_request = self._incoming.look(_USUAL_BEGINNING_BYTES)
         return self._plan_of(api_key, api_version)
+
+    def _check_handled(self, plan: RequestPlan, length: int, api_key: int, api_version: int) -> None:
+        check_bound(api_key, api_version, length, min(plan.handled_bytes_max, self._handled_bytes_max))
 
     def _may_begin(self, done: int) -> bool:
         """Whether another request may begin, after `done` ones in this turn."""
@@ -161,11 +188,11 @@ class Conversation(Connection):
         self.answers.expect(Expected(self._taken, rewrite, needs_no_authentication=api_key in _NEED_NO_AUTHENTICATION))
         self._taken, self._taken_bytes, self._frame = None, 0, b""
 
-    def ask(self, api_key: int, api_version: int, rest: bytes, told: Callable[[bytes], None]) -> None:
+    def ask(self, api_key: int, api_version: int, rest: bytes, answered: Callable[[bytes], None]) -> None:
         """Send a request of ours while one of the client's is handled: nothing else of the client's is in flight then.
 
         So it never comes between the steps of an authentication (P19). `rest` begins behind the correlation id, and so
-        does what `told` gets.
+        does what `answered` gets.
         """
         assert self._taken is not None
         correlation_id = self._new_id()
@@ -173,13 +200,14 @@ class Conversation(Connection):
             correlation_id = self._new_id()
         frame_start = REQUEST_START.pack(HEADER_START_BYTES + len(rest), api_key, api_version, correlation_id)
         self.for_broker += (frame_start, rest)
-        self.answers.expect(Expected(correlation_id, own=told))
+        self.answers.expect(Expected(correlation_id, own=answered))
 
     # ---- frames --------------------------------------------------------------------------------------
 
     def _relay_from_here(self, length: int, api_key: int, correlation_id: bytes, plan: RequestPlan) -> None:
         """Begin to relay a request."""
         self._is_answer_to_passing_due = plan.is_answered
+        self._has_relayed_unanswered |= not plan.is_answered
         if plan.is_answered:
             needs_no_authentication = api_key in _NEED_NO_AUTHENTICATION
             self.answers.expect(Expected(correlation_id, plan.rewrite, plan.delays_changed, needs_no_authentication))

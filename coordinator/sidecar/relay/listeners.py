@@ -14,6 +14,7 @@ from functools import partial
 
 import structlog
 
+from muster.coordinator.load.turns import Turns
 from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.net.listening import Address, Listening, addresses_of, bind
 from muster.coordinator.observability.metrics import ServerMetrics
@@ -22,10 +23,12 @@ from muster.coordinator.settings.addresses import why_not_bound
 from muster.coordinator.settings.broker_ports import BrokerPorts, NoPort
 from muster.coordinator.sidecar.relay.broker_side import BrokerEndpoint
 from muster.coordinator.sidecar.relay.client_side import ClientSide
+from muster.coordinator.sidecar.relay.connect_queue import ConnectQueue
 from muster.coordinator.sidecar.relay.intercept import Interceptor
 from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.sidecar.relay.refusals import RefusalLog
+from muster.coordinator.upstream.coordinators import Heard, HeardFrom
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -51,6 +54,7 @@ class Listeners:
         client_context: ssl.SSLContext | None,
         broker_context: ssl.SSLContext | None,
         on_unreachable: Callable[[int | None], None],
+        heard: HeardFrom | None = None,
     ) -> None:
         self._host = host
         self._advertised_host = advertised_host
@@ -64,6 +68,7 @@ class Listeners:
         self._client_context = client_context
         self._broker_context = broker_context
         self._on_unreachable = on_unreachable
+        self._heard = HeardFrom(Heard) if heard is None else heard
         self._brokers: dict[int, tuple[str, int]] = {}
         self._live: tuple[tuple[str, int], ...] = ()
         self._addresses: list[Address] = []
@@ -71,6 +76,7 @@ class Listeners:
         self._complaints: dict[int, str] = {}
         self._begun: set[asyncio.Task[None]] = set()
         self._turns = itertools.count()
+        self._connect_turns = Turns()
         self._throttle = LogThrottle(service.monotonic_ms)
         self._refusals = RefusalLog(service.monotonic_ms)
 
@@ -140,9 +146,11 @@ class Listeners:
             node_id=node_id,
             addresses=lambda: self._where(node_id),
             context=self._broker_context,
+            connects=ConnectQueue(self._connect_turns),
             throttle=self._throttle,
             refusals=self._refusals,
             on_unreachable=partial(self._on_unreachable, node_id),
+            heard=self._heard[node_id],
         )
 
         def new_connection() -> ClientSide:

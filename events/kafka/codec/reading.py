@@ -172,13 +172,13 @@ def _kios_or(read_otherwise: Read, read_as_kio: Read, of_bytes: tuple[str, ...],
 
     def read(buffer: bytes, offset: int) -> tuple[Any, int]:
         try:
-            told = read_as_kio(buffer, offset)
+            result = read_as_kio(buffer, offset)
         except (KeyError, ValueError):  # a tagged field, or an error, that kio does not know
             return read_otherwise(buffer, offset)
-        if told[1] <= bytes_max:
-            return told
-        rest = told[1] - sum(len(getattr(told[0], name) or b"") for name in of_bytes)
-        return told if rest <= bytes_max else read_otherwise(buffer, offset)
+        if result[1] <= bytes_max:
+            return result
+        rest = result[1] - sum(len(getattr(result[0], name) or b"") for name in of_bytes)
+        return result if rest <= bytes_max else read_otherwise(buffer, offset)
 
     return read
 

@@ -8,7 +8,7 @@ cluster, in some milliseconds, on the scratch topic `<topic>_fencing_probe`.
 
 import re
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 
 import msgspec
@@ -21,6 +21,7 @@ from muster.events.log.kafka.client.link import KafkaLink, Timeouts
 from muster.events.log.kafka.client.settings import (
     AUDIT_WINDOW_MS,
     BATCH_BYTES_MAX,
+    Configs,
     Guarantees,
     TopicFacts,
     TopicPlan,
@@ -32,7 +33,8 @@ from muster.events.log.kafka.names import PROBE_SUFFIX
 from muster.events.log.kafka.origin import Notes, check_origin, notes_of
 from muster.events.log.kafka.producer import WriterConfig, claim, last_owner
 from muster.events.log.kafka.reader import end_offset, newest_stamp, read
-from muster.events.log.kafka.topic import check_topic, cleanup_policy, ensure_topic, topic_facts
+from muster.events.log.kafka.topic import check_topic, cleanup_policy, create_topic, created_topic_facts, topic_facts
+from muster.events.log.wall_clock import wall_clock_ms
 from muster.events.records import FORMAT_LEVEL, FORMAT_LEVEL_WRITTEN_MIN, SIGNS_OF_LIFE_FROM_LEVEL, Record, StoredRecord
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]")
@@ -56,6 +58,7 @@ class KafkaEventLog:
         security: KafkaSecurity = NOT_SECURED,
         read_only: bool = False,
         new_format_level: int = FORMAT_LEVEL,
+        wall_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         """`new_format_level`: that of a log which has no records yet."""
         self._plan = TopicPlan(
@@ -67,6 +70,7 @@ class KafkaEventLog:
         )
         self._timeout_ms = timeouts.delivery_timeout_ms
         self._read_only = read_only
+        self._wall_ms = wall_ms
         self._link = KafkaLink(bootstrap_servers, security, timeouts)
         self._facts = TopicFacts(partitions=0, replication=0)
         self._guarantees: Guarantees | None = None
@@ -126,6 +130,10 @@ class KafkaEventLog:
         return self._link.leader_said(self._plan.name, partition)
 
     @property
+    def can_be_taken_over(self) -> bool:
+        return True
+
+    @property
     def claim_renewal_ms(self) -> int | None:
         """None too when the brokers do not tell."""
         return self._guarantees.claim_renewal_ms if self._guarantees else None
@@ -160,7 +168,10 @@ class KafkaEventLog:
     async def leave_sign_of_life(self, sign: SignOfLife, *, timeout_ms: int) -> None:
         """See EventLog: a record in the topic of the fencing probe (signs.py)."""
         await self._follow_signs(timeout_ms)
-        await signs.leave(self._link, self._probe, sign, origin=self._origin.encode(), timeout_ms=timeout_ms)
+        origin, timestamp_ms = self._origin.encode(), self._wall_ms()
+        await signs.leave(
+            self._link, self._probe, sign, origin=origin, timestamp_ms=timestamp_ms, timeout_ms=timeout_ms
+        )
 
     async def last_signs_of_life(self, *, timeout_ms: int) -> Mapping[str, int]:
         await self._follow_signs(timeout_ms)
@@ -216,7 +227,7 @@ class KafkaEventLog:
         link = self._link
         for node_id in link.brokers():
             offered = await retried(lambda: link.versions(node_id), timeout_ms=self._timeout_ms)  # noqa: B023 -- awaited
-            check_versions(node_id, offered, needed)
+            check_versions(link.broker_said(node_id), offered, needed)
 
     async def _existing_topic(self) -> TopicFacts:
         await self._check_versions(READING)
@@ -224,7 +235,9 @@ class KafkaEventLog:
         if facts is None:
             raise LogMissing(f"there is no topic {self._plan.name}, and a log opened for reading makes none")
         contents = await self._look_into(facts)
-        found = await notes_of(self._link, self._plan.name, facts.partitions, facts.cluster_id, timeout_ms=self._timeout_ms)
+        found = await notes_of(
+            self._link, self._plan.name, facts.partitions, facts.cluster_id, timeout_ms=self._timeout_ms
+        )
         origin = found.origin
         is_new = contents is Contents.NOTHING
         self._origin = origin_of(facts.cluster_id, self._new_format_level if is_new else _level_of(found))
@@ -259,15 +272,7 @@ class KafkaEventLog:
         found = await topic_facts(link, plan.name, timeout_ms=self._timeout_ms)
         contents = Contents.NOTHING if found is None else await self._look_into(found)
         self._history_is_gone = found is None and await self._is_lost()
-        facts = await ensure_topic(
-            link,
-            plan.name,
-            plan.configs(),
-            partitions=plan.partitions,
-            replication=plan.replication,
-            timeout_ms=self._timeout_ms,
-            created=self.created,
-        )
+        facts = found or await self._created(plan.name, plan.configs(), partitions=plan.partitions)
         self._is_new = contents is Contents.NOTHING
         self._guarantees = await check_topic(
             link, plan, facts, is_ours=contents is Contents.OURS, timeout_ms=self._timeout_ms
@@ -277,15 +282,8 @@ class KafkaEventLog:
         notes = await check_origin(link, plan.name, facts.partitions, newest, timeout_ms=self._timeout_ms)
         self._origin = origin_of(facts.cluster_id, self._new_format_level if self._is_new else _level_of(notes))
         self._home = facts.cluster_id
-        await ensure_topic(
-            link,
-            probe,
-            signs.PROBE_CONFIGS,
-            partitions=1,
-            replication=plan.replication,
-            timeout_ms=self._timeout_ms,
-            created=self.created,
-        )
+        if await topic_facts(link, probe, timeout_ms=self._timeout_ms) is None:
+            await self._created(probe, signs.PROBE_CONFIGS, partitions=1)
         await self._follow(plan.name, probe)
         await self._prove_fencing(self._writer_config(probe, 0))
         if self.format_level >= SIGNS_OF_LIFE_FROM_LEVEL:
@@ -293,6 +291,15 @@ class KafkaEventLog:
             self._signs_warning = signs.warning_of(probe, policy, link.asked_at)
         await self._follow(plan.name)
         return facts
+
+    async def _created(self, name: str, configs: Configs, *, partitions: int | None) -> TopicFacts:
+        """Create the topic, unless another process does so at the same time, and describe it."""
+        link, timeout_ms = self._link, self._timeout_ms
+        if await create_topic(
+            link, name, configs, partitions=partitions, replication=self._plan.replication, timeout_ms=timeout_ms
+        ):
+            self.created.append(name)
+        return await created_topic_facts(link, name, timeout_ms=timeout_ms)
 
     async def _prove_fencing(self, config: WriterConfig) -> None:
         # A transactional.id of its own, or two processes that start at the same time would depose each other.
@@ -323,6 +330,7 @@ class KafkaEventLog:
             origin=self._origin.encode(),
             partitions=self._facts.partitions if is_the_logs else None,
             is_new=is_the_logs and self._is_new,
+            wall_ms=self._wall_ms,
         )
 
 

@@ -28,8 +28,7 @@ both times (`claim_renewal_ms` of the log); a deposed owner that slept longer is
 
 import asyncio
 import contextlib
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 
@@ -48,6 +47,7 @@ from muster.events.log.kafka.client.settings import CLOCK_CONFIGS, alter_command
 from muster.events.log.kafka.marks import decode_origin
 from muster.events.log.kafka.names import owner_id, owner_id_prefix
 from muster.events.log.kafka.reader import end_offset, newest_stamp
+from muster.events.log.wall_clock import wall_clock_ms
 from muster.events.records import Transition
 
 _TRANSACTION_TIMEOUT_MS = 60_000
@@ -75,6 +75,8 @@ class WriterConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The topic's number of partitions, which each batch notes."""
     is_new: bool = False
     """Whether the topic was empty when it was opened: then no earlier version has written what has no mark."""
+    wall_ms: Callable[[], int] = wall_clock_ms
+    """The clock of records' timestamps."""
 
     @property
     def home(self) -> str | None:
@@ -209,7 +211,7 @@ class KafkaWriter:
             transitions,
             self._stamp,
             base_sequence=self._sequence,
-            timestamp_ms=_now_ms(),
+            timestamp_ms=self._config.wall_ms(),
         )
         batch = encode() if size_bytes <= _ENCODED_AT_ONCE_BYTES else await asyncio.to_thread(encode)
         if len(batch) <= self._config.limit_bytes and (base_offset := await self._send(batch)) is not None:
@@ -294,18 +296,14 @@ class KafkaWriter:
         """Explain INVALID_TIMESTAMP; the answer does not say by how much."""
         topic = self._config.topic
         return (
-            f"the broker refuses the batch: INVALID_TIMESTAMP: by the clock of this machine it is {_utc(_now_ms())},"
-            f" and topic {topic} allows no such difference from the broker's (message.timestamp.after.max.ms,"
-            " message.timestamp.before.max.ms). Set the clock that is off right, or run"
-            f" `{alter_command(topic, self._link.asked_at, CLOCK_CONFIGS)}`"
+            "the broker refuses the batch: INVALID_TIMESTAMP: by the clock of this machine it is"
+            f" {_utc(self._config.wall_ms())}, and topic {topic} allows no such difference from the broker's"
+            " (message.timestamp.after.max.ms, message.timestamp.before.max.ms). Set the clock that is off right, or"
+            f" run `{alter_command(topic, self._link.asked_at, CLOCK_CONFIGS)}`"
         )
 
     def _named(self) -> str:
         return f"partition {self.partition} of {self._config.topic}"
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _utc(wall_ms: int) -> str:

@@ -6,7 +6,6 @@ and nothing that is in it counts for the state of a group, so nothing has to be 
 A topic that an earlier version has made deletes its records after an hour. Others are compacted, which keeps the last.
 """
 
-import time
 from typing import Final
 
 import msgspec
@@ -32,15 +31,16 @@ _LEADER: Final = 1
 """The acknowledgement that is waited for: the partition leader's. One sign that is lost with it is not missed."""
 
 
-async def leave(link: KafkaLink, topic: str, sign: SignOfLife, *, origin: bytes, timeout_ms: int) -> None:
+async def leave(
+    link: KafkaLink, topic: str, sign: SignOfLife, *, origin: bytes, timestamp_ms: int, timeout_ms: int
+) -> None:
     """Append a sign of life; `link` follows the topic. Raises LogUnavailable and LogMismatch."""
     # It notes from where owners mark, or each claim of the probe's partition would look for that before all signs.
     stamp = Stamp(
         producer_id=_NOBODY, producer_epoch=_NOBODY, epoch_base=0, origin=origin, marked_from=0, native_from=0
     )
     transition = (Record(KEY, msgspec.json.encode(sign)),)
-    now_ms = time.time_ns() // 1_000_000
-    batch = encode_batch([transition], stamp, base_sequence=_NOBODY, timestamp_ms=now_ms)
+    batch = encode_batch([transition], stamp, base_sequence=_NOBODY, timestamp_ms=timestamp_ms)
 
     async def attempt() -> None:
         request = ProduceRequest(None, _LEADER, timeout_ms, [(topic, [(0, batch)])])

@@ -53,37 +53,29 @@ async def topic_facts(link: KafkaLink, name: str, *, timeout_ms: int) -> TopicFa
     return await retried(attempt, timeout_ms=timeout_ms)
 
 
-async def ensure_topic(
-    link: KafkaLink,
-    name: str,
-    configs: Configs,
-    *,
-    partitions: int | None,
-    replication: int | None,
-    timeout_ms: int,
-    created: list[str],
-) -> TopicFacts:
-    """Describe the topic, created if missing, perhaps by several processes; `created` gets its name if it was by this.
-
-    Raises LogMismatch, LogUnavailable.
-    """
-    facts = await topic_facts(link, name, timeout_ms=timeout_ms)
-    if facts is not None:
-        return facts
+async def create_topic(
+    link: KafkaLink, name: str, configs: Configs, *, partitions: int | None, replication: int | None, timeout_ms: int
+) -> bool:
+    """Create the topic; returns False if another process has. Raises LogMismatch, LogUnavailable."""
     replication = replication or min(REPLICATION_DEFAULT, len(link.brokers()))
     configs = {"min.insync.replicas": str(max(1, replication - 1)), **configs}
     replicas_by_hand: list[tuple[int, list[int]]] = []
     topic = (name, partitions or PARTITIONS_DEFAULT, replication, replicas_by_hand, list(configs.items()))
 
-    async def create() -> None:
+    async def create() -> bool:
         response = await link.ask_any(CreateTopicsRequest([topic], timeout=timeout_ms, validate_only=False))
         ((_, code, message),) = response.topic_errors
         error = link.settled(code, f"creating topic {name}")
         if error not in {ErrorCode.none, ErrorCode.topic_already_exists}:
             said = named(error, "CREATE", name, who=link.who)
             raise LogMismatch(f"topic {name} cannot be created: {said}: {message}")
-        if error is ErrorCode.none:
-            created.append(name)
+        return error is ErrorCode.none
+
+    return await retried(create, timeout_ms=timeout_ms)
+
+
+async def created_topic_facts(link: KafkaLink, name: str, *, timeout_ms: int) -> TopicFacts:
+    """Describe the topic once a broker knows it. Raises LogMismatch, LogUnavailable."""
 
     async def known() -> TopicFacts:
         made = await topic_facts(link, name, timeout_ms=timeout_ms)
@@ -91,7 +83,6 @@ async def ensure_topic(
             raise TryAgain(f"topic {name} was created, but a broker does not know it yet")
         return made
 
-    await retried(create, timeout_ms=timeout_ms)
     return await retried(known, timeout_ms=timeout_ms)
 
 

@@ -40,17 +40,18 @@ from muster.events.log.sqlite.open import (
     connected,
     look_at,
 )
+from muster.events.log.sqlite.permissions import refuse_unusable
 
 T = TypeVar("T")
 
 CALL_TIMEOUT_S = 30.0
 """The timeout of a write or a read, like that of an append to a Kafka log."""
 
-SLOW_APPEND_S = 5.0
+SLOW_DISK_S = 5.0
 """The time after which a disk is reported not to answer."""
 
-CLOSES_WITHIN_S = 5.0
-_LOOKS_WITHIN_S = 1.0
+FILE_CLOSE_TIMEOUT_S = 5.0
+_LOOK_TIMEOUT_S = 1.0
 
 
 class _Write(Generic[T]):
@@ -95,14 +96,14 @@ class SqliteFile:
         *,
         read_only: bool = False,
         exclusive: bool = True,
-        answers_within_s: float = CALL_TIMEOUT_S,
-        slow_after_s: float = SLOW_APPEND_S,
-        closes_within_s: float = CLOSES_WITHIN_S,
+        call_timeout_s: float = CALL_TIMEOUT_S,
+        slow_after_s: float = SLOW_DISK_S,
+        close_timeout_s: float = FILE_CLOSE_TIMEOUT_S,
     ) -> None:
         self._path = path
-        self._answers_within_s = answers_within_s
+        self._call_timeout_s = call_timeout_s
         self._slow_after_s = slow_after_s
-        self._closes_within_s = closes_within_s
+        self._close_timeout_s = close_timeout_s
         self._read_only = read_only
         self._lock = FileLock(path) if exclusive and not read_only else None
         self._writing: sqlite3.Connection | None = None
@@ -132,6 +133,8 @@ class SqliteFile:
         path = self._path
         async with AsyncExitStack() as on_failure:
             on_failure.push_async_callback(self.close)
+            lock = self._lock is not None
+            await self._reader.submit(partial(refuse_unusable, path, writes=not self._read_only, locks=lock))
             if look is not None:
                 await self._reader.submit(partial(look_at, path, look))
             if self._lock is not None:
@@ -163,20 +166,20 @@ class SqliteFile:
         if not self._place:
             return
         with suppress(TimeoutError):
-            async with asyncio.timeout(_LOOKS_WITHIN_S):
+            async with asyncio.timeout(_LOOK_TIMEOUT_S):
                 await self._giving_up(self._looker.submit(partial(check_same_file, self._path, self._place)))
 
     async def close(self) -> None:
         """Close after the waiting writes. Closing twice is no error.
 
-        A disk that does not answer is waited for no longer than `closes_within_s`; then the lock ends with the process.
+        A disk that does not answer is waited for no longer than `close_timeout_s`; then the lock ends with the process.
         """
         reading, self._reading = self._reading, None
         writing, self._writing = self._writing, None
         self._place = {}  # closing ends the write-ahead log
         is_closed = False
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._closes_within_s):
+            async with asyncio.timeout(self._close_timeout_s):
                 while self._committing is not None:
                     await asyncio.wait([self._committing])
                 # The writer goes last: the last connection folds the write-ahead log into the file, no reader may.
@@ -218,7 +221,7 @@ class SqliteFile:
         if self._reading is None:
             raise LogUnavailable(f"the event log {self._path} is not open")
         try:
-            async with asyncio.timeout(self._answers_within_s):
+            async with asyncio.timeout(self._call_timeout_s):
                 return await self._giving_up(self._reader.submit(partial(_read, self._path, query, self._reading)))
         except TimeoutError as error:
             raise self._unanswered() from error
@@ -236,17 +239,17 @@ class SqliteFile:
         self._in_flight = group
         self._committing = self._writer.submit(partial(_commit, self._path, group, connection))
         self._committing.add_done_callback(partial(self._committed, group, connection))
-        self._overdue = asyncio.get_running_loop().call_later(self._answers_within_s, self._fail_overdue)
+        self._overdue = asyncio.get_running_loop().call_later(self._call_timeout_s, self._fail_overdue)
 
     def _fail_overdue(self) -> None:
         """Fail the writes that wait for a disk that does not answer, and later ones after the same timeout."""
         for write in [*self._in_flight, *self._waiting]:
             write.tell(self._unanswered())
         self._waiting.clear()
-        self._overdue = asyncio.get_running_loop().call_later(self._answers_within_s, self._fail_overdue)
+        self._overdue = asyncio.get_running_loop().call_later(self._call_timeout_s, self._fail_overdue)
 
     def _unanswered(self) -> LogUnavailable:
-        trouble = self.trouble or f"the disk of {self._path} has not answered for {self._answers_within_s:.0f} s"
+        trouble = self.trouble or f"the disk of {self._path} has not answered for {self._call_timeout_s:.0f} s"
         return LogUnavailable(trouble)
 
     def _committed(

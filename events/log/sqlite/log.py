@@ -106,6 +106,11 @@ class SqliteEventLog:
         return f"the disk of {self.location}"
 
     @property
+    def can_be_taken_over(self) -> bool:
+        """No: the file is locked while it is open for writing."""
+        return False
+
+    @property
     def claim_renewal_ms(self) -> int | None:
         """None: epochs are kept in the file."""
         return None

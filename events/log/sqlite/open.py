@@ -9,7 +9,6 @@ import errno
 import fcntl
 import os
 import sqlite3
-import stat
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -70,7 +69,6 @@ def connect_for_writing(path: Path) -> sqlite3.Connection:
     """Connect for writing; creates a missing file."""
     _refuse_folder(path)
     _refuse_other_names(path)
-    _refuse_unwritable(path)
     return _connect(path, "mode=rwc")
 
 
@@ -91,28 +89,6 @@ def _refuse_other_names(path: Path) -> None:
         )
 
 
-def _refuse_unwritable(path: Path) -> None:
-    """Refuse a file that cannot be written: SQLite opens it all the same, and every write fails."""
-    if path.exists() and not os.access(path, os.W_OK):
-        raise LogMismatch(
-            f"{_not_permitted(path, 'written')}, or its file system can only be read; change that, or give another"
-            " --log"
-        )
-
-
-def _refuse_unreadable(path: Path) -> None:
-    if not os.access(path, os.R_OK):
-        raise LogMismatch(_not_permitted(path, "read"))
-
-
-def _not_permitted(path: Path, done: str) -> str:
-    found = path.stat()
-    return (
-        f"the event log {path} cannot be {done} by user {os.geteuid()}: it is user {found.st_uid}'s, with mode"
-        f" {stat.filemode(found.st_mode)}"
-    )
-
-
 def connect_for_reading(path: Path) -> sqlite3.Connection:
     """Connect to an existing file, for reading only."""
     if not path.exists():
@@ -121,7 +97,6 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
             " kafka://HOST:PORT/__muster_events)"
         )
     _refuse_folder(path)
-    _refuse_unreadable(path)
     connection = _connect(path, "mode=ro")
     if _is_readable(connection):
         return connection

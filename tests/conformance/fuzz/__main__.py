@@ -1,6 +1,6 @@
 """`python -m tests.conformance.fuzz`: seeds one after another, until all are played.
 
-A seed that differs is shrunk, and what is left of it written to `found/`, where `test_found.py` plays it for ever
+A seed that differs is shrunk, and what is left of it written to `found/`, where `test_fuzz.py` plays it for ever
 after. The exit code is 1 when there was a difference, 2 when the machine was too busy to tell.
 """
 

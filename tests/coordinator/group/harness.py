@@ -28,6 +28,7 @@ from muster.coordinator.group.commands import (
     SyncGroup,
 )
 from muster.coordinator.group.decide import Decision, decide, would_refuse
+from muster.coordinator.group.extensions import rearm
 from muster.coordinator.group.outcomes import JoinGroupOutcome, SyncGroupOutcome
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.soft_state import SoftState
@@ -180,6 +181,17 @@ class Harness(Administrator):
         deadline_ms = next_deadline_ms(self.soft)
         assert deadline_ms != float("inf"), "nothing will ever happen"
         return self.sleep(max(0, int(deadline_ms) - self.now_ms))
+
+    def stand_still(self, late_ms: int) -> int:
+        """The machine stands still at the next deadline, and so long beyond it; returns for how long it ran before."""
+        deadline_ms = next_deadline_ms(self.soft)
+        assert deadline_ms != float("inf"), "nothing will ever happen"
+        ran_ms = max(0, int(deadline_ms) - self.now_ms)
+        self.now_ms += ran_ms + late_ms
+        rearm(self.group, self.soft, self.now_ms, late_ms=late_ms)
+        for command in all_due(self.group_id, self.soft, self.now_ms):
+            self.send(command)
+        return ran_ms
 
     # ---- takeover -------------------------------------------------------------------------------
 

@@ -8,10 +8,11 @@ from muster.coordinator.group.commands import (
     EndRegistration,
     EndRetirement,
     EndSyncPhase,
+    JoinGroup,
     PromoteLearners,
 )
 from muster.coordinator.group.extensions import USUAL_APPEND_MS, extend_deadlines, extend_session, rearm
-from muster.coordinator.group.soft_state import PHASES, InitialDelay, Session, SoftState
+from muster.coordinator.group.soft_state import PHASES, HeldJoin, InitialDelay, Session, SoftState
 from muster.coordinator.group.timeouts import due
 from muster.events.ids import GroupId, MemberId
 from muster.events.state import GroupConfig
@@ -124,6 +125,69 @@ def test_after_a_pause_an_initial_delay_has_its_own_time_again() -> None:
     h.soft.initial_delay = InitialDelay(delay_ms=700, remaining_ms=0)
     rearm(h.group, h.soft, h.now_ms + 60_000)
     assert h.soft.join_deadline_ms == h.now_ms + 60_700
+
+
+# ---- one that stands still again and again ---------------------------------------------------------
+
+
+def test_who_is_not_heard_from_between_two_pauses_has_the_full_time_once_and_then_what_was_lost() -> None:
+    h = Harness()
+    dead, alive = h.stable_group(h.static("a"), h.static("b"))
+    sessions, first_ms = h.soft.sessions, h.now_ms + 12_000
+    assert rearm(h.group, h.soft, first_ms, late_ms=2_000) == 2
+    assert {each.deadline_ms for each in sessions.values()} == {first_ms + 10_000}
+    sessions[alive.member_id].refresh(first_ms + 1)
+    second_ms = first_ms + 11_500
+    assert rearm(h.group, h.soft, second_ms, late_ms=1_500) == 1
+    assert sessions[alive.member_id].deadline_ms == second_ms + 10_000
+    assert sessions[dead.member_id].deadline_ms == first_ms + 10_000 + 1_500
+    sessions[dead.member_id].refresh(second_ms + 1)
+    assert rearm(h.group, h.soft, second_ms + 5_000, late_ms=1_100) == 1
+    assert sessions[dead.member_id].deadline_ms == second_ms + 5_000 + 10_000
+
+
+def test_a_session_that_copies_of_the_group_share_is_lengthened_once() -> None:
+    h = Harness()
+    (a,) = h.stable_group(h.static("a"))
+    copy, now_ms = h.soft.copy(), h.now_ms
+    for late_ms in (0, 2_000, 3_000):
+        now_ms += 1_000
+        rearm(h.group, h.soft, now_ms, late_ms=late_ms)
+        rearm(h.group, copy, now_ms, late_ms=late_ms)
+    assert h.soft.sessions[a.member_id] is copy.sessions[a.member_id]
+    assert copy.sessions[a.member_id].deadline_ms == now_ms - 2_000 + 10_000 + 2_000 + 3_000
+
+
+@each_phase
+def test_a_phase_that_goes_on_has_its_full_time_again_once_and_then_what_was_lost(phase: str) -> None:
+    """Also when an append took long in between; a phase that has begun since has it again."""
+    h = Harness()
+    h.stable_group(h.static("a", rebalance_timeout_ms=20_000))
+    soft = h.soft.copy()
+    setattr(soft, phase, 5_000)
+    rearm(h.group, soft, 7_000, late_ms=2_000)
+    once_ms = getattr(soft, phase)
+    extend_deadlines(soft, soft.copy(), USUAL_APPEND_MS + 300)
+    rearm(h.group, soft, 50_000, late_ms=1_500)
+    assert getattr(soft, phase) == once_ms + 300 + 1_500
+    setattr(soft, phase, 50_001)
+    rearm(h.group, soft, 60_000, late_ms=1_500)
+    assert getattr(soft, phase) == max(50_001, 60_000 + once_ms - 7_000)
+
+
+def test_who_is_waited_for_has_the_full_time_again_once_and_then_what_was_lost() -> None:
+    """Whoever catches up, and a held join that was sent back to be retried."""
+    h = Harness()
+    (a,) = h.stable_group(h.static("a", rebalance_timeout_ms=20_000))
+    soft = h.soft.copy()
+    soft.member_sync_deadlines[a.member_id] = 5_000
+    join = Harness().static("b").join().command
+    assert isinstance(join, JoinGroup)
+    soft.held_joins[B] = HeldJoin(join=join, arrived_ms=0, deadline_ms=5_000, parked=False)
+    rearm(h.group, soft, 7_000, late_ms=2_000)
+    rearm(h.group, soft, 50_000, late_ms=1_500)
+    assert soft.member_sync_deadlines[a.member_id] == 7_000 + 20_000 + 1_500
+    assert soft.held_joins[B].deadline_ms == 7_000 + 10_000 + 1_500
 
 
 # ---- the table of phases ---------------------------------------------------------------------------

@@ -5,7 +5,9 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import ConfigOperation
 from muster.coordinator.group.configs import (
+    COORDINATOR,
     DAY_MS,
+    DIGITS_MAX,
     EXPANSION_DELAY,
     GROUP_CONFIGS,
     LEARNER_TIMEOUT,
@@ -14,12 +16,15 @@ from muster.coordinator.group.configs import (
     REGISTRATION_TIMEOUT,
     RETIREMENT_TIMEOUT,
     TARGET_GROUP_SIZE,
+    BadConfig,
     ConfigType,
+    coordinator,
     number,
 )
-from muster.coordinator.group.outcomes import Standing
+from muster.coordinator.group.outcomes import ListedMember, Standing
 from muster.events.causes import Cause
 from muster.events.events import GroupConfigured, GroupDeleted, RegistrationEnded
+from muster.events.ids import GroupInstanceId, MemberId
 from muster.events.state import NOT_CONFIGURED, GroupState
 from tests.coordinator.group.harness import Harness
 from tests.coordinator.group.test_registration import starts
@@ -132,6 +137,23 @@ def test_defaults_are_values_that_may_be_set() -> None:
             assert str(number(definition, definition.default)) == definition.default
 
 
+def test_limits_are_values_that_may_be_set() -> None:
+    """A refusal names them."""
+    for definition in GROUP_CONFIGS.values():
+        if definition.type is ConfigType.INT:
+            for limit in (definition.minimum, definition.maximum):
+                assert number(definition, f" {limit} ") == limit
+
+
+def test_a_refused_value_is_shown_whole_up_to_a_length() -> None:
+    """It may be a mistake of any length."""
+    for value, shown in (("m" * DIGITS_MAX, "m" * DIGITS_MAX), ("m" * (DIGITS_MAX + 1), "m" * DIGITS_MAX + "...")):
+        with pytest.raises(BadConfig, match=f"^{COORDINATOR}={shown}: should be 'muster' or 'upstream'$"):
+            coordinator(value)
+        with pytest.raises(BadConfig, match=f"^{TARGET_GROUP_SIZE}={shown}: should be a whole number"):
+            number(GROUP_CONFIGS[TARGET_GROUP_SIZE], value)
+
+
 def test_deleting_a_group_deletes_what_was_planned_for_it() -> None:
     """They are entities of their own in the log."""
     h = Harness()
@@ -195,6 +217,41 @@ def test_who_joins_for_the_first_time_has_no_session_yet() -> None:
     h.sleep(1_000)
     (told,) = (each for each in h.describe_config().members if each.group_instance_id == "b")
     assert (told.session_left_ms, told.join_left_ms) == (None, 299_000)
+
+
+def test_the_listing_shows_who_waits_to_be_admitted_and_who_is_expected() -> None:
+    """Neither is a member: without a session, not retiring, not the leader."""
+    h = Harness()
+    h.stable_group(h.static("a"))
+    h.set(members_registered="c,d")
+    registered_ms = h.wall_ms
+    h.sleep(700)
+    h.static("c").join()
+    arrived_ms = h.wall_ms
+    h.sleep(300)
+    _, waiting, expected = h.describe_config().members
+    assert waiting == ListedMember(
+        group_instance_id=GroupInstanceId("c"),
+        member_id=next(iter(h.soft.held_joins)),
+        client_id="app-c",
+        client_host="/10.0.0.1",
+        standing=Standing.WAITING,
+        retiring=False,
+        is_leader=False,
+        session_left_ms=None,
+        since_ms=arrived_ms,
+    )
+    assert expected == ListedMember(
+        group_instance_id=GroupInstanceId("d"),
+        member_id=MemberId(""),
+        client_id="",
+        client_host="",
+        standing=Standing.EXPECTED,
+        retiring=False,
+        is_leader=False,
+        session_left_ms=None,
+        since_ms=registered_ms,
+    )
 
 
 def test_the_listing_of_a_group_that_is_not_there_is_empty() -> None:

@@ -109,3 +109,11 @@ def test_group_within_the_limit_is_left_alone() -> None:
     assert not h.send(CheckCapacity(group_id=h.group_id)).events
     h.stable_group(h.static("a"), h.static("b"))
     assert not h.send(CheckCapacity(group_id=h.group_id)).events
+
+
+def test_a_full_group_is_full_before_an_instance_is_fenced() -> None:
+    """J6: with the id that it has lost, a member has no place of its own; as in Kafka it is told 81, and not 82."""
+    h = Harness(max_size=2)
+    _a, b = h.stable_group(h.static("a"), h.static("b"))
+    assert b.restarted().join().error is ErrorCode.none
+    assert b.join().outcome == FULL

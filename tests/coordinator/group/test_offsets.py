@@ -193,6 +193,18 @@ def test_more_topics_than_are_looked_at_keep_every_topic(topics_number: int) -> 
         h.takeover()
 
 
+@pytest.mark.parametrize("topics_number", [TOPICS_LOOKED_AT_MAX - 1, TOPICS_LOOKED_AT_MAX])
+def test_more_topics_with_those_of_a_learner_keep_every_topic(topics_number: int) -> None:
+    """It joins without a rebalance, and its topics are added to those that are known."""
+    h = Harness()
+    h.stable_group(h.static("a", protocols=protocols(metadata=subscription("orders"))))
+    h.set(members_learner_timeout_ms="30000")
+    h.static("b", protocols=protocols(metadata=subscription(*(f"x{n}" for n in range(topics_number))))).join()
+    is_known = topics_number + 1 <= TOPICS_LOOKED_AT_MAX
+    assert h.delete_offsets(("x1", 0)).outcome.refused == {("x1", 0): ErrorCode.group_subscribed_to_topic}
+    assert bool(h.delete_offsets(("old", 0)).outcome.refused) is not is_known
+
+
 def test_subscriptions_are_those_of_the_last_join_phase() -> None:
     """OD6: not of members that are rejoining; before the first one has ended any topic may be subscribed."""
     h = Harness()

@@ -160,6 +160,17 @@ def test_a_short_rebalance_timeout_shortens_the_hold() -> None:
     assert c.last_join.error is ErrorCode.coordinator_load_in_progress
 
 
+def test_a_join_without_a_rebalance_timeout_is_held_for_a_moment() -> None:
+    """A client that names none is held for a tenth of a second all the same."""
+    h = Harness()
+    c = held(h, rebalance_timeout_ms=0)
+    h.sleep(99)
+    assert c.last_join is not None
+    assert c.last_join.parked
+    h.sleep(1)
+    assert c.last_join.error is ErrorCode.coordinator_load_in_progress
+
+
 def test_one_that_was_sent_back_still_counts_as_arrived() -> None:
     """For ten seconds: a client that retries is back well before."""
     h = Harness()

@@ -237,6 +237,20 @@ def test_a_standby_that_goes_is_missed_by_nobody() -> None:
     assert h.state is GroupState.STABLE
 
 
+def test_a_standby_that_goes_while_the_leader_computes_ends_no_wait() -> None:
+    """The others have to sync in time, as before."""
+    h = Harness()
+    a, b, s = with_standbys(h, h.static("s"))
+    a.join(protocols=protocols("range", metadata=subscription("orders", "payments")))
+    b.join()
+    s.join()
+    assert h.state is GroupState.COMPLETING_REBALANCE
+    due_ms = h.soft.sync_deadline_ms
+    s.leave()
+    assert h.state is GroupState.COMPLETING_REBALANCE
+    assert h.soft.sync_deadline_ms == due_ms
+
+
 def test_a_new_subscription_of_a_standby_moves_nothing() -> None:
     """It is stored, for the day on which it is called."""
     h = Harness()
@@ -332,6 +346,22 @@ def test_an_assignment_that_is_not_known_is_not_handed_over() -> None:
     b.leave()
     assert isinstance(next(e for e in h.events[::-1] if isinstance(e, RebalanceStarted)), RebalanceStarted)
     assert h.state is GroupState.PREPARING_REBALANCE
+
+
+def test_a_member_that_the_leader_left_out_has_nothing_to_hand_over() -> None:
+    """No standby is called for it, however much it subscribes."""
+    h = Harness()
+    a, b = (h.static(name) for name in "ab")
+    h.form(a, b)
+    b.sync()
+    a.sync({a.member_id: encode_assignment({"orders": [0, 1]})})
+    h.set(target_group_size="2")
+    s = h.static("s")
+    s.join()
+    s.sync()
+    b.leave()
+    assert h.state is GroupState.PREPARING_REBALANCE
+    assert role(h, s) is not MemberRole.CALLED
 
 
 def test_a_group_of_another_type_knows_no_standbys() -> None:

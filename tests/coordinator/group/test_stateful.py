@@ -22,9 +22,16 @@ class GroupMachine(RuleBasedStateMachine):
 
     world: World
 
-    @initialize(max_size=st.sampled_from([INT32_MAX, 3, 2]), delay_ms=st.sampled_from([DELAY_MS, 0]))
-    def begin(self, max_size: int, delay_ms: int) -> None:
-        self.world = World(max_size=max_size, delay_ms=delay_ms)
+    late_ms = 0
+    """For how long the machine stands still at each deadline when all have fallen silent."""
+
+    @initialize(
+        max_size=st.sampled_from([INT32_MAX, 3, 2]),
+        delay_ms=st.sampled_from([DELAY_MS, 0]),
+        late_ms=st.sampled_from([0, 1_500, 100_000]),
+    )
+    def begin(self, max_size: int, delay_ms: int, late_ms: int) -> None:
+        self.world, self.late_ms = World(max_size=max_size, delay_ms=delay_ms), late_ms
 
     @invariant()
     def nobody_waits_for_too_long(self) -> None:
@@ -33,7 +40,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "world"):
-            self.world.finish()
+            self.world.finish(late_ms=self.late_ms)
 
 
 def _rule(step: Callable[[World, int, int], None]) -> Callable[..., Any]:

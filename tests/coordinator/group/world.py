@@ -86,9 +86,17 @@ class World:
         for call in self.harness.open_calls():
             assert self.harness.now_ms - call.command.caller.arrived_ms <= LONGEST_WAIT_MS, call.command
 
-    def finish(self) -> None:
-        """When all fall silent, the group is empty before long, and nobody is left without an answer."""
-        self.harness.sleep(LONGEST_WAIT_MS + max(SESSION_TIMEOUTS_MS) + LONGEST_WAIT_MS)
+    def finish(self, *, late_ms: int = 0) -> None:
+        """When all fall silent, the group is empty before long, and nobody is left without an answer.
+
+        `late_ms`: at each deadline the machine stands still, and so long beyond it.
+        """
+        longest_ms = LONGEST_WAIT_MS + max(SESSION_TIMEOUTS_MS) + LONGEST_WAIT_MS
+        ran_ms = 0
+        while late_ms and self.harness.group is not None and next_deadline_ms(self.harness.soft) != float("inf"):
+            ran_ms += self.harness.stand_still(late_ms)
+            assert ran_ms <= 2 * longest_ms, "the dead stay"
+        self.harness.sleep(longest_ms)
         assert self.harness.state in (None, GroupState.EMPTY)
         assert not self.harness.open_calls()
 

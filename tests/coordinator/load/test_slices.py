@@ -236,3 +236,23 @@ async def test_who_waits_and_is_cancelled_ends_nobody_elses_turns(waits_for: str
     async with asyncio.timeout(30):
         await done.wait()
     assert slices.waiting == 0
+
+
+async def test_work_whose_caller_is_cancelled_is_not_gone_on_with() -> None:
+    """It is closed in its next turn, and nobody pays for the rest of it."""
+    slices, log, closed = Slices(), list[str](), list[bool]()
+
+    def steps() -> Steps[str]:
+        try:
+            return (yield from counting(1_000, log, "work", busy=True))
+        finally:
+            closed.append(True)
+
+    caller = asyncio.create_task(slices.result(steps()))
+    await asyncio.sleep(0)
+    caller.cancel()
+    await asyncio.gather(caller, return_exceptions=True)
+    done = len(log)
+    while not closed:
+        await slices.turn()
+    assert len(log) == done < 1_000

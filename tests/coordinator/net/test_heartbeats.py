@@ -3,7 +3,7 @@
 import pytest
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.net.heartbeats import FRAME_BYTES_MAX, FRAMES_BYTES_MAX, MEMBERS_MAX, HeartbeatCache
+from muster.coordinator.net.heartbeats import CACHED_BYTES_MAX, HEARTBEAT_BYTES_MAX, MEMBERS_MAX, HeartbeatCache
 from muster.events.ids import GroupId, MemberId
 from tests.coordinator.kio_client import frame, parse, versions
 from tests.coordinator.scripted import ScriptedTicket
@@ -78,20 +78,31 @@ def test_the_oldest_member_makes_room() -> None:
 
 def test_all_of_a_connection_together_take_no_more_than_is_not_counted() -> None:
     cache = HeartbeatCache()
-    names = [f"{number}".rjust(FRAME_BYTES_MAX // 2, "m") for number in range(MEMBERS_MAX)]
+    names = [f"{number}".rjust(HEARTBEAT_BYTES_MAX // 2, "m") for number in range(MEMBERS_MAX)]
     for _ in range(2):  # each replaces its own
         for name in names:
             keep(cache, heartbeat(member_id=name), name)
     answered = [name for name in names if cache.answer(4, heartbeat(member_id=name)[8:], 0) is not None]
     assert answered == names[-len(answered) :]
     frame_bytes = len(heartbeat(member_id=names[0]))
-    assert FRAMES_BYTES_MAX - frame_bytes < len(answered) * frame_bytes <= FRAMES_BYTES_MAX + frame_bytes
+    assert CACHED_BYTES_MAX - frame_bytes < len(answered) * frame_bytes <= CACHED_BYTES_MAX + frame_bytes
+
+
+def test_after_clearing_there_is_room_for_as_many() -> None:
+    cache = HeartbeatCache()
+    count = CACHED_BYTES_MAX // HEARTBEAT_BYTES_MAX
+    names = [f"{number}".rjust(HEARTBEAT_BYTES_MAX // 2, "m") for number in range(count)]
+    for _ in range(3):
+        for name in names:
+            keep(cache, heartbeat(member_id=name), name)
+        assert all(cache.answer(4, heartbeat(member_id=name)[8:], 0) is not None for name in names)
+        cache.clear()
 
 
 def test_long_heartbeats_are_not_kept() -> None:
     cache = HeartbeatCache()
-    content = heartbeat(member_id="m" * FRAME_BYTES_MAX)
-    keep(cache, content, "m" * FRAME_BYTES_MAX)
+    content = heartbeat(member_id="m" * HEARTBEAT_BYTES_MAX)
+    keep(cache, content, "m" * HEARTBEAT_BYTES_MAX)
     assert cache.answer(4, content[8:], 0) is None
 
 

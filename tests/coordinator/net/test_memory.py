@@ -90,6 +90,18 @@ def test_who_parks_what_fills_more_than_half_of_it_goes_before_others() -> None:
     assert subject.evicted == ["parked 2", "half sent"]
 
 
+def test_the_line_names_the_address_whose_connections_held_most_together() -> None:
+    """Its connections are added up, though another's is larger than each."""
+    subject = Holders()
+    for name, size in (("a", 17), ("a", 17), ("b", 18)):
+        subject.memory.hold(subject.new(name, EvictionOrder.STALLED), size * KB)
+    with structlog.testing.capture_logs() as lines:
+        for name, size in (("c", 48), ("d", 40)):
+            subject.memory.hold(subject.new(name, EvictionOrder.AWAITING_ANSWER), size * KB)
+    (line,) = lines
+    assert (line["connections"], line["most_by"], line["held_bytes"]) == (3, "a", 52 * KB)
+
+
 class Asked(Holding):
     """One that counts how often it is asked what it waits for."""
 

@@ -1,7 +1,10 @@
 """TLS handshakes of clients: they count as connections, end in time, and lose no byte; on both event loops."""
 
 import asyncio
+import errno
+import socket
 import ssl
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
@@ -11,8 +14,9 @@ import uvloop
 from structlog.testing import capture_logs
 
 from muster.coordinator.load.room import HELD_BYTES_MAX, Room
+from muster.coordinator.load.slices import SLICE_S
 from muster.coordinator.load.turns import Turns
-from muster.coordinator.net import tls_listener
+from muster.coordinator.net import tls_handshake, tls_listener
 from muster.coordinator.net.limits import ConnectionLimits
 from muster.coordinator.net.listening import Listening
 from muster.coordinator.observability.metrics import RefusedConnection, ServerMetrics
@@ -33,6 +37,7 @@ class Echo(asyncio.Protocol):
     client_host = "/127.0.0.1"
 
     def __init__(self, listening: "Listening[Echo]") -> None:
+        self.received = b""
         self._listening = listening
         self._transport: asyncio.Transport | None = None
 
@@ -44,6 +49,7 @@ class Echo(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None
+        self.received += data
         self._transport.write(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -62,7 +68,7 @@ class Serving:
 
     def __init__(self, authority: Authority, limits: dict[str, Any]) -> None:
         issued = authority.issue("server")
-        self._context = client_context(("--tls-certificate", issued.certificate), ("--tls-key", issued.key), None)
+        self.server_context = client_context(("--tls-certificate", issued.certificate), ("--tls-key", issued.key), None)
         self.trusting = ssl.create_default_context(cafile=authority.certificate)
         self.metrics = ServerMetrics({})
         self.listening = Listening[Echo](
@@ -74,9 +80,14 @@ class Serving:
             turns=Turns(),
         )
         self.port = 0
+        self.made: list[Echo] = []
 
     async def start(self) -> None:
-        self.port = await self.listening.listen("127.0.0.1", 0, lambda: Echo(self.listening), context=self._context)
+        self.port = await self.listening.listen("127.0.0.1", 0, self._new_connection, context=self.server_context)
+
+    def _new_connection(self) -> Echo:
+        self.made.append(Echo(self.listening))
+        return self.made[-1]
 
     async def connect_plain(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A client that has not begun its handshake."""
@@ -91,8 +102,18 @@ class Serving:
             writer.close()
         return answer
 
-    async def echoed_with_finished(self, sent: bytes) -> bytes:
-        """As `echoed`, with the bytes in one write with the last message of the handshake."""
+    def hello(self) -> bytes:
+        """The first message of a client's handshake."""
+        outgoing = ssl.MemoryBIO()
+        with suppress(ssl.SSLWantReadError):
+            self.trusting.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost").do_handshake()
+        return outgoing.read()
+
+    async def echoed_with_finished(self, sent: bytes, *, ends: bool = False) -> bytes:
+        """As `echoed`, with the bytes in one write with the last message of the handshake.
+
+        `ends`: so is the end of what it sends, and it reads no answer.
+        """
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         tls = self.trusting.wrap_bio(incoming, outgoing, server_hostname="localhost")
         reader, writer = await self.connect_plain()
@@ -109,6 +130,11 @@ class Serving:
                 except ssl.SSLWantReadError:
                     await more()
             tls.write(sent)
+            if ends:
+                writer.write(outgoing.read())
+                writer.write_eof()
+                await reader.read()
+                return b""
             answer = b""
             while len(answer) < len(sent):
                 try:
@@ -128,8 +154,11 @@ LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
 
 
 @asynccontextmanager
-async def serving(authority: Authority, **limits: Any) -> AsyncIterator[Serving]:
+async def serving(authority: Authority, *, turns: Turns | None = None, **limits: Any) -> AsyncIterator[Serving]:
+    """`turns`: those of handshakes."""
     subject = Serving(authority, limits)
+    if turns is not None:
+        subject.listening._handshake_turns = turns
     await subject.start()
     try:
         yield subject
@@ -189,7 +218,7 @@ def test_a_handshake_that_takes_too_long_is_ended(
     authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client is cut off, its place is free, and a line says whose it was."""
-    monkeypatch.setattr(tls_listener, "HANDSHAKE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(tls_handshake, "HANDSHAKE_TIMEOUT_S", 0.1)
 
     async def story() -> None:
         async with serving(authority, connections_max=1) as subject:
@@ -248,8 +277,89 @@ def test_bytes_that_come_with_the_end_of_the_handshake_are_not_lost(authority: A
     run(story())
 
 
-def test_handshakes_are_ended_with_the_process(authority: Authority, run: Any) -> None:
-    """Nobody waits for them."""
+def test_what_comes_with_the_end_of_the_handshake_and_of_the_client_is_not_lost(authority: Authority, run: Any) -> None:
+    """As from one that wants no answer."""
+
+    async def story() -> None:
+        async with serving(authority) as subject:
+            with suppress(ConnectionError):
+                await subject.echoed_with_finished(b"last words", ends=True)
+            await until(lambda: len(subject.made) == 1 and subject.metrics.connections == 0)
+            assert subject.made[0].received == b"last words"
+
+    run(story())
+
+
+class HeldTurns(Turns):
+    """Nobody has a turn while it is held."""
+
+    is_held = True
+
+    def _turn(self) -> None:
+        if self.is_held:
+            asyncio.get_running_loop().call_soon(self._turn)
+        else:
+            super()._turn()
+
+
+def test_handshakes_that_begin_at_once_share_a_slice_of_each_turn(authority: Authority, run: Any) -> None:
+    """However many have sent what is to be worked on: each step of TLS's is a fifth of a slice here."""
+    now_s, turn, steps = 0.0, 0, Counter[int]()
+    clients = 40
+
+    class Tls(ssl.SSLObject):
+        def do_handshake(self) -> None:
+            nonlocal now_s
+            now_s += SLICE_S / 5
+            steps[turn] += 1
+            super().do_handshake()
+
+    def count_turns() -> None:
+        nonlocal turn
+        turn += 1
+        asyncio.get_running_loop().call_soon(count_turns)
+
+    async def story() -> None:
+        async with serving(authority, turns=Turns(lambda: now_s)) as subject:
+            subject.server_context.sslobject_class = Tls
+            writers = [(await subject.connect_plain())[1] for _ in range(clients)]
+            await until(lambda: steps.total() == clients)  # they know of the connection
+            steps.clear()
+            count_turns()
+            for writer in writers:
+                writer.write(subject.hello())
+            await until(lambda: steps.total() == clients)
+        assert max(steps.values()) == 5
+
+    run(story())
+
+
+def test_the_wait_for_a_turn_is_not_the_clients(
+    authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has sent its hello is not cut off meanwhile, as one that came with it and says nothing is."""
+    monkeypatch.setattr(tls_handshake, "HANDSHAKE_TIMEOUT_S", 0.5)
+
+    async def story() -> None:
+        turns = HeldTurns()
+        async with serving(authority, turns=turns) as subject:
+            reader, writer = await subject.connect_plain()
+            writer.write(subject.hello())
+            await until(lambda: bool(turns._waiting))
+            silent, _ = await subject.connect_plain()
+            async with asyncio.timeout(WITHIN_S):
+                assert await silent.read() == b""
+            assert subject.metrics.connections == 1
+            turns.is_held = False
+            async with asyncio.timeout(WITHIN_S):
+                assert await reader.read(1) == b"\x16"  # a handshake's message
+
+    run(story())
+
+
+def test_handshakes_are_ended_with_the_process(authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for their time to end."""
+    monkeypatch.setattr(tls_handshake, "HANDSHAKE_TIMEOUT_S", 3_600.0)
 
     async def story() -> None:
         async with serving(authority) as subject:
@@ -260,5 +370,79 @@ def test_handshakes_are_ended_with_the_process(authority: Authority, run: Any) -
                 with suppress(ConnectionResetError):
                     assert await reader.read() == b""
             await until(lambda: subject.metrics.connections == 0)
+
+    run(story())
+
+
+class FullSocket(socket.socket):
+    """A listening socket of a process that has no file free until `is_full` is changed. `attempts`: to accept."""
+
+    is_full = True
+    attempts = 0
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        self.attempts += 1
+        if self.is_full:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return super().accept()
+
+
+@asynccontextmanager
+async def serving_at_full_socket(authority: Authority) -> AsyncIterator[tuple[Serving, FullSocket]]:
+    """A listener whose first attempt to accept a client has failed."""
+    subject = Serving(authority, {})
+    bound = FullSocket(fileno=socket.create_server(("127.0.0.1", 0)).detach())
+    subject.port = bound.getsockname()[1]
+    await subject.listening.accept_at(bound, lambda: Echo(subject.listening), context=subject.server_context)
+    with capture_logs() as lines:
+        _reader, writer = await subject.connect_plain()
+        await until(lambda: bound.attempts > 0)
+    assert [line["event"] for line in lines] == ["no connection can be accepted"]
+    yield subject, bound
+    writer.close()
+    await subject.listening.close(within_s=1)
+
+
+def test_after_an_accept_that_failed_there_is_a_pause(
+    authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The socket stays readable, and each turn of the loop would fail again, with a line."""
+    monkeypatch.setattr(tls_listener, "RETRY_ACCEPT_S", 3_600.0)
+
+    async def story() -> None:
+        async with serving_at_full_socket(authority) as (_subject, bound):
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert bound.attempts == 1
+
+    run(story())
+
+
+def test_after_the_pause_clients_are_accepted_again(
+    authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls_listener, "RETRY_ACCEPT_S", 0.05)
+
+    async def story() -> None:
+        async with serving_at_full_socket(authority) as (subject, bound):
+            bound.is_full = False
+            assert await subject.echoed() == b"ping"
+
+    run(story())
+
+
+def test_a_listener_that_is_closed_during_the_pause_stays_closed(
+    authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is looked for at a socket that is no more."""
+    monkeypatch.setattr(tls_listener, "RETRY_ACCEPT_S", 0.05)
+
+    async def story() -> None:
+        failures: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, failure: failures.append(failure))
+        async with serving_at_full_socket(authority) as (subject, _bound):
+            subject.listening.stop_listening()
+            await asyncio.sleep(2 * tls_listener.RETRY_ACCEPT_S)
+        assert failures == []
 
     run(story())

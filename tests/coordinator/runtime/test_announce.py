@@ -9,6 +9,7 @@ from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.log_throttle import LINE_INTERVAL_MS
 from muster.coordinator.observability.metrics import REGISTRY
 from muster.coordinator.runtime.announce import announce
+from muster.events.causes import Cause
 from muster.events.log.memory import MemoryStorage
 from tests.coordinator.group.harness import Harness
 from tests.simulation.process import SimulatedProcess
@@ -41,6 +42,20 @@ def test_a_duel_is_counted_and_told_with_both_hosts() -> None:
     (line,) = told
     assert (line["log_level"], line["group_id"], line["group_instance_id"]) == ("warning", "orders", "a")
     assert (line["client_host"], line["other_client_host"]) == ("/10.0.0.1", "/10.0.0.2")
+
+
+def test_a_fenced_process_alone_is_counted_and_not_told() -> None:
+    """As in a rolling deployment, where the old process is heard once more after the new one has joined."""
+    h = Harness()
+    first = h.static("a")
+    h.stable_group(first)
+    first.restarted().join()
+    first.heartbeat()
+    before = counted()
+    with structlog.testing.capture_logs() as told:
+        announce(h.events)
+    assert {name: value - before[name] for name, value in counted().items()} == dict(zip(NAMES, (0, 1, 1), strict=True))
+    assert told == []
 
 
 def test_duels_that_were_not_written_are_counted_with_the_next() -> None:
@@ -117,3 +132,21 @@ def test_joins_that_find_their_group_full_are_counted_and_told_of_once_a_minute(
         await process.runtime.stop()
 
     simulate(story())
+
+
+def test_rebalances_are_counted_by_their_causes() -> None:
+    """Once for each that has begun."""
+
+    def rebalances(cause: Cause) -> float:
+        return REGISTRY.get_sample_value("muster_rebalances_total", {"cause": cause.value}) or 0.0
+
+    h = Harness()
+    a, b = h.stable_group(h.static("a"), h.static("b"))
+    before = {cause: rebalances(cause) for cause in (Cause.NEW_STATIC_MEMBER, Cause.MEMBER_LEFT)}
+    b.leave()
+    h.rejoin_all(a)
+    announce(h.events)
+    assert {cause: rebalances(cause) - before[cause] for cause in before} == {
+        Cause.NEW_STATIC_MEMBER: 1,
+        Cause.MEMBER_LEFT: 1,
+    }

@@ -7,6 +7,7 @@ import pytest
 
 from muster.coordinator.runtime.deadlines import Deadlines
 from muster.events.ids import GroupId
+from tests.simulation.virtual_time import VirtualClock, simulate
 from tests.waiting import until
 
 
@@ -65,3 +66,50 @@ async def test_more_than_a_second_late_is_the_machines_doing(late_ms: int, pause
     await until(lambda: bool(waiting or paused))
     assert (paused, due, bool(waiting)) == (pauses, [], not pauses)
     deadlines.close()
+
+
+def test_an_earlier_deadline_has_the_timer_and_the_later_one_has_it_after_that() -> None:
+    """There is one timer at a time: a second one would be late, and taken for the machine's doing."""
+
+    async def story() -> None:
+        due, paused, broken = list[GroupId](), list[int](), list[object]()
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: broken.append(context))
+        clock = VirtualClock()
+        deadlines = Deadlines(clock, due=due.append, paused=paused.append, when_caught_up=lambda run: run())
+        deadlines.begin()
+        now_ms = clock.monotonic_ms()
+        deadlines.schedule(GroupId("later"), now_ms + 500)
+        deadlines.schedule(GroupId("earlier"), now_ms + 100)
+        await asyncio.sleep(0.2)
+        assert due == ["earlier"]
+        await asyncio.sleep(0.4)
+        assert due == ["earlier", "later"]
+        assert (paused, broken) == ([], [])
+        deadlines.close()
+
+    simulate(story())
+
+
+def test_a_group_that_is_forgotten_has_no_deadline() -> None:
+    """And if it is made anew, it has its own: not the former one's, which was earlier."""
+
+    async def story() -> None:
+        due, clock = list[GroupId](), VirtualClock()
+        deadlines = Deadlines(clock, due=due.append, paused=lambda _: None, when_caught_up=lambda run: run())
+        deadlines.begin()
+        now_ms = clock.monotonic_ms()
+        deadlines.schedule(GroupId("g"), now_ms + 100)
+        deadlines.forget(GroupId("g"))
+        assert not deadlines.is_scheduled(GroupId("g"))
+        await asyncio.sleep(0.2)
+        assert due == []
+        deadlines.schedule(GroupId("g"), now_ms + 300)
+        deadlines.forget(GroupId("g"))
+        deadlines.schedule(GroupId("g"), now_ms + 500)
+        await asyncio.sleep(0.2)
+        assert due == []
+        await asyncio.sleep(0.2)
+        assert due == ["g"]
+        deadlines.close()
+
+    simulate(story())

@@ -1,10 +1,12 @@
 """Failures inside one process harm as few groups as possible, and never go by unnoticed; in virtual time."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import pytest
 from kio.schema.errors import ErrorCode
+from structlog.testing import capture_logs
 
 from muster.coordinator.group.commands import Heartbeat
 from muster.coordinator.group.offsets import OffsetsChange
@@ -295,5 +297,53 @@ def test_a_right_that_is_lost_and_had_before_is_waited_for() -> None:
         fresh.log.claim = refuse  # type: ignore[method-assign, assignment]
         with pytest.raises(LogDenied):
             await fresh.start()
+
+    simulate(story())
+
+
+@pytest.mark.parametrize("is_appending", [True, False])
+def test_a_log_counts_as_unavailable_since_the_append_that_was_given_up_began(*, is_appending: bool) -> None:
+    """Or from now on, if nothing was being written."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
+        told = await process.stable_group("a")
+        if is_appending:
+            process.log.hold_acknowledgements()
+            process.leave(told["a"].member_id)
+        await asyncio.sleep(7.0)
+        with capture_logs() as lines:
+            process.runtime._lost(0, LogUnavailable("an append came to nothing"))
+        (line,) = [each for each in lines if each["event"] == "event log unavailable, trying again"]
+        assert line["seconds"] == (7 if is_appending else 0)
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_who_goes_without_a_goodbye_says_so() -> None:
+    """In one line: which partitions and why, or how many were still waiting when there was no more time."""
+
+    async def lines_of_stopping(*, is_refused: bool) -> list[tuple[str, object, str | None]]:
+        process = await SimulatedProcess(MemoryStorage(partitions=3)).start()
+        if is_refused:
+            for ownership in process.runtime._owned.values():
+                ownership.stop = partial(stopped_in_vain, ownership.stop)  # type: ignore[method-assign]
+        else:
+            process.log.hold_acknowledgements()
+        with capture_logs() as lines:
+            await process.runtime.stop()
+        warned = [line for line in lines if line["log_level"] == "warning"]
+        return [(line["event"], line["partitions"], line.get("error")) for line in warned]
+
+    async def stopped_in_vain(stop: Callable[[], Awaitable[None]]) -> None:
+        await stop()
+        raise LogUnavailable("no broker")
+
+    async def story() -> None:
+        refused = ("could not say goodbye in the event log", [0, 1, 2], "no broker")
+        assert await lines_of_stopping(is_refused=True) == [refused]
+        late = ("stopped before everything was said in the event log", 3, None)
+        assert await lines_of_stopping(is_refused=False) == [late]
 
     simulate(story())

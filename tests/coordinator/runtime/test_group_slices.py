@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.load import slices
 from muster.coordinator.runtime import partition as partition_module
-from muster.coordinator.runtime.command_processor import BATCH_COMMANDS_MAX
+from muster.coordinator.runtime.outbox import Outbox, WriteUnit
 from muster.coordinator.runtime.waiting import WaitingRequests
 from muster.events.ids import GroupId
 from muster.events.keys import EntityKind, RecordKey
@@ -66,13 +66,53 @@ def test_others_have_their_turn_while_a_long_queue_is_worked_off(monkeypatch: py
     simulate(story())
 
 
-def test_a_queue_that_is_longer_than_a_batch_is_stored_in_several() -> None:
+def stored_together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of records of each batch that is stored from now on."""
+    batches: list[int] = []
+    submit = Outbox.submit
+
+    def note(outbox: Outbox, unit: WriteUnit) -> None:
+        batches.append(len(unit.transition))
+        submit(outbox, unit)
+
+    monkeypatch.setattr(Outbox, "submit", note)
+    return batches
+
+
+def test_a_queue_that_is_longer_than_a_batch_is_stored_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch has a thousand commands."""
+
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
-        joins = [process.join(f"i{number}", rebalance_timeout_ms=300_000) for number in range(BATCH_COMMANDS_MAX + 50)]
+        batches = stored_together(monkeypatch)
+        joins = [process.join(f"i{number}", rebalance_timeout_ms=300_000) for number in range(1_051)]
+        await asyncio.sleep(0.05)
+        assert batches == [3, 2 * 1_000, 2 * 50], "the member, and the group's own record"
         told = [await join for join in joins]
         assert {joined.error for joined in told} == {ErrorCode.none}
         assert {joined.generation_id for joined in told} == {1}
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_commands_of_many_events_are_stored_in_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that has ten thousand events takes no further command."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
+        (ownership,) = process.runtime._owned.values()
+        group = formed(10_003).group
+        await ownership.partition.add_loaded_groups([group])
+        release = process.log.hold_acknowledgements()
+        first, second, third, *others = group.members
+        batches = stored_together(monkeypatch)
+        leaves = [process.leave(*members) for members in ((first,), (second,), others, (third,))]
+        await asyncio.sleep(0.001)
+        release.set()
+        for leave in leaves:
+            assert {each.error for each in (await leave).members} == {ErrorCode.none}
+        assert batches == [3, 3 + 2 * 10_000 + 1, 3], "the last leave waits"
         await process.runtime.stop()
 
     simulate(story())

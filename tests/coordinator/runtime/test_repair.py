@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from kio.schema.errors import ErrorCode
+from structlog.testing import capture_logs
 
 from muster.coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation, DescribeGroupConfig
 from muster.coordinator.group.configs import EXPANSION_DELAY, REGISTERED, REPAIR
@@ -272,6 +273,28 @@ def test_who_asks_twice_at_once_is_told_to_wait() -> None:
         release.set()
         assert (await first).error is ErrorCode.none
         assert sum(isinstance(event, GroupCreated) and is_repair(event) for event in events_in(storage)) == 1
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_repair_that_is_stored_after_the_partition_was_given_up_takes_no_effect_here() -> None:
+    """Whoever has the partition then reads of it in the log; nobody is told anything, or served."""
+
+    async def story() -> None:
+        process, _, _ = await quarantined(EntityKind.GROUP, cut_short)
+        (ownership,) = process.runtime._owned.values()
+        release = process.log.hold_acknowledgements()
+        repair = asyncio.create_task(alter(process, REPAIR, "anew"))
+        await asyncio.sleep(1.0)
+        ownership.partition.close(ErrorCode.not_coordinator)
+        release.set()
+        with capture_logs() as lines:
+            await asyncio.sleep(1.0)
+        assert "group repaired" not in {line["event"] for line in lines}
+        assert GROUP not in ownership.partition._contexts
+        repair.cancel()
+        await asyncio.gather(repair, return_exceptions=True)
         await process.runtime.stop()
 
     simulate(story())

@@ -55,7 +55,7 @@ def test_a_clock_that_runs_as_usual_is_followed() -> None:
         for step_ms in (0, JUMP_MS, JUMP_MS, -3 * JUMP_MS, -DAY_MS):
             clocks.now_ms += 600_000
             clocks.lead_ms += step_ms
-            assert subject.wall_ms() == clocks.wall_ms()
+            assert subject.observe() == clocks.wall_ms()
     assert not lines
 
 
@@ -68,9 +68,9 @@ def test_a_clock_that_jumps_ahead_and_back_is_never_believed() -> None:
         clocks.lead_ms += 8 * DAY_MS
         for _ in range(3):
             clocks.now_ms += 600_000
-            assert subject.wall_ms() == clocks.now_ms + former_ms
+            assert subject.observe() == clocks.now_ms + former_ms
         clocks.lead_ms = former_ms
-        assert subject.wall_ms() == clocks.wall_ms()
+        assert subject.observe() == clocks.wall_ms()
     assert [line["log_level"] for line in lines] == ["warning", "info"]
     assert lines[0]["ahead_s"] == 8 * DAY_MS // 1000
 
@@ -80,15 +80,48 @@ def test_a_clock_that_stays_ahead_is_believed_after_a_day() -> None:
     clocks = Clocks()
     subject = RetentionClock(clocks)
     clocks.lead_ms += 8 * DAY_MS
-    subject.wall_ms()
+    subject.observe()
     clocks.now_ms += BELIEVED_AFTER_MS - 1
-    assert subject.wall_ms() < clocks.wall_ms()
+    assert subject.observe() < clocks.wall_ms()
     clocks.now_ms += 1
     with capture_logs() as lines:
-        assert subject.wall_ms() == clocks.wall_ms()
+        assert subject.observe() == clocks.wall_ms()
     assert [line["ahead_s"] for line in lines] == [8 * DAY_MS // 1000]
     clocks.lead_ms += DAY_MS
-    assert subject.wall_ms() == clocks.wall_ms() - DAY_MS
+    assert subject.observe() == clocks.wall_ms() - DAY_MS
+
+
+def test_what_was_committed_while_the_clock_was_behind_is_kept_for_its_time() -> None:
+    """Putting it right is a jump ahead, which is not believed before what was committed until then has expired."""
+    clocks, kept_ms = Clocks(), 7 * DAY_MS
+    subject = RetentionClock(clocks, kept_ms=kept_ms)
+    clocks.lead_ms -= 10 * DAY_MS
+    clocks.now_ms += 600_000
+    assert subject.observe() == clocks.wall_ms()
+    commit_ms, committed_ms = clocks.wall_ms(), clocks.now_ms
+    clocks.lead_ms += 10 * DAY_MS
+    while subject.observe() - kept_ms < commit_ms:
+        clocks.now_ms += 600_000
+    assert kept_ms <= clocks.now_ms - committed_ms <= kept_ms + 600_000
+
+
+def test_offsets_that_were_committed_while_the_clock_was_behind_do_not_expire_early() -> None:
+    async def story() -> None:
+        clock = JumpingClock()
+        settings = GroupSettings(offsets_retention_minutes=3 * 24 * 60, offsets_retention_check_interval_ms=600_000)
+        process = await SimulatedProcess(MemoryStorage(partitions=1), settings=settings, clock=clock).start()
+        await asyncio.sleep(3_600)
+        clock.ahead_ms = -10 * DAY_MS
+        await asyncio.sleep(3_600)
+        await process.commit(5)
+        clock.ahead_ms = 0
+        await asyncio.sleep(3 * 24 * 3_600 - 60)
+        assert [stored.offset for stored in process.offsets.committed(process.group_id).values()] == [5]
+        await asyncio.sleep(3_600)
+        assert (await process.describe()).state is GroupState.DEAD
+        await process.runtime.stop()
+
+    simulate(story())
 
 
 def test_a_clock_that_is_ahead_for_a_sweep_deletes_no_offset() -> None:
@@ -116,7 +149,7 @@ async def test_a_file_is_not_trimmed_by_a_clock_that_has_jumped_ahead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its history stays for the whole audit window, and no longer."""
-    monkeypatch.setattr(assembly, "TRIM_EVERY_S", 0.001)
+    monkeypatch.setattr(assembly, "TRIM_INTERVAL_S", 0.001)
     clocks = Clocks()
     event_log = SqliteEventLog(tmp_path / "muster.db", partitions=1, audit_window_ms=WINDOW_MS, wall_ms=clocks.wall_ms)
     await event_log.open()
@@ -144,3 +177,25 @@ async def test_a_file_is_not_trimmed_by_a_clock_that_has_jumped_ahead(
             return [stored.value for stored in await read_all(event_log, 0)] == [b"2", b"value"]
 
         await until(is_trimmed)
+
+
+def test_a_jump_is_told_when_it_is_seen_believed_or_undone() -> None:
+    """Once each, however often the clocks are compared; with how far the clock is ahead."""
+    clocks = Clocks()
+    subject = RetentionClock(clocks)
+
+    def told(passed_ms: int, ahead_ms: int = 0) -> list[tuple[str, str, int | None]]:
+        clocks.now_ms += passed_ms
+        clocks.lead_ms += ahead_ms
+        with capture_logs() as lines:
+            subject.observe()
+            subject.observe()
+        return [(line["log_level"], line["event"].partition(":")[0], line.get("ahead_s")) for line in lines]
+
+    jumped = ("warning", "the clock has jumped ahead, or the machine was suspended", 2 * DAY_MS // 1000)
+    assert told(1_000, 2 * DAY_MS) == [jumped]
+    assert told(1_000) == []
+    assert told(1_000, -2 * DAY_MS) == [("info", "the clock was put back", None)]
+    assert told(1_000, 2 * DAY_MS) == [jumped]
+    assert told(BELIEVED_AFTER_MS) == [("warning", "the clock has stayed ahead", 2 * DAY_MS // 1000)]
+    assert told(1_000) == []

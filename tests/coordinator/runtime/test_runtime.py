@@ -1,13 +1,15 @@
 """The runtime on a memory log, in virtual time: nothing leaves before it is durable, nothing durable is lost."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from kio.schema.errors import ErrorCode
+from structlog.testing import capture_logs
 
 from muster.coordinator.group.outcomes import JoinGroupOutcome
 from muster.coordinator.group.settings import GroupSettings
-from muster.events.avro.codec import decode
+from muster.coordinator.runtime.successor import READ_TIMEOUT_S
+from muster.events.avro.codec import decode, records_of
 from muster.events.events import (
     CoordinatorElected,
     CoordinatorPaused,
@@ -19,7 +21,7 @@ from muster.events.ids import GroupId
 from muster.events.log.base import Deposed, LogUnavailable
 from muster.events.log.memory import MemoryStorage
 from muster.events.partitioner import partition_for
-from muster.events.records import StoredRecord
+from muster.events.records import FORMAT_LEVEL, StoredRecord
 from muster.events.state import GroupState
 from tests.simulation.process import GROUP, SimulatedProcess
 from tests.simulation.virtual_time import VirtualTimeLoop, simulate
@@ -119,6 +121,55 @@ async def test_the_old_process_is_deposed_by_the_new_one() -> None:
     assert left.error is ErrorCode.not_coordinator
     assert isinstance(first.lost[0], Deposed)
     assert (await second.heartbeat(told["a"])).error is ErrorCode.none
+    await second.runtime.stop()
+
+
+@story
+async def test_the_successor_is_named_by_its_own_record_however_slow_the_log_is() -> None:
+    """The process ends when that has been read; a stranger that calls itself the owner is not believed."""
+    storage = MemoryStorage()
+    first = await SimulatedProcess(storage).start()
+    told = await first.stable_group("a")
+    number = partition_for(first.group_id, len(storage.records))
+    elected = CoordinatorElected(
+        partition=number,
+        owner_epoch=99,
+        owner="stranger:1",
+        elected_ms=0,
+        version="test",
+        format_level=1,
+        settings={},
+    )
+    (claimed,) = records_of([elected], FORMAT_LEVEL)
+    storage.records[number].append(
+        StoredRecord(number, storage.end_offset(number), 0, claimed.key, claimed.value, stranger=True)
+    )
+    second = await SimulatedProcess(storage).start()
+    read = first.log.read
+
+    async def slowly(
+        partition: int, *, start: int = 0, end: int | None = None
+    ) -> AsyncIterator[Sequence[StoredRecord]]:
+        await asyncio.sleep(READ_TIMEOUT_S - 1)
+        async for chunk in read(partition, start=start, end=end):
+            yield chunk
+
+    first.log.read = slowly  # type: ignore[method-assign]
+    await first.leave(told["a"].member_id)
+    await first.runtime.stop()
+    assert str(first.lost[0]).startswith("simulated:1 took the event log over from this process at ")
+    await second.runtime.stop()
+
+
+@story
+async def test_who_was_deposed_does_not_complain_that_it_cannot_say_goodbye() -> None:
+    """The last word in the log is its successor's."""
+    storage = MemoryStorage()
+    first = await SimulatedProcess(storage).start()
+    second = await SimulatedProcess(storage).start()
+    with capture_logs() as lines:
+        await first.runtime.stop()
+    assert lines == []
     await second.runtime.stop()
 
 
@@ -223,6 +274,29 @@ async def test_after_the_machine_stood_still_nobody_is_expired() -> None:
     assert isinstance(paused, CoordinatorPaused)
     assert paused.sessions == 2
     assert paused.late_ms >= 49_000
+
+
+@story
+async def test_a_dead_member_goes_however_often_the_machine_stands_still() -> None:
+    """At each end of its session, and for long enough that the others cannot be blamed."""
+    process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
+    told = await process.stable_group("a", "b")
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    (ownership,) = process.runtime._owned.values()
+    sessions = ownership.partition._contexts[GROUP].soft.sessions
+    stood_still_s, began_s, error = 0.0, loop.time(), ErrorCode.none
+    while error is ErrorCode.none:
+        assert loop.time() - began_s < 2 * 10 + 1 + stood_still_s, "b's session is 10 s"
+        left_s = sessions[told["b"].member_id].deadline_ms / 1000 - loop.time()
+        if left_s < 0.5:
+            loop.advance(left_s + 1.3)
+            stood_still_s += left_s + 1.3
+        await asyncio.sleep(0.25)
+        error = (await process.heartbeat(told["a"])).error
+    assert error is ErrorCode.rebalance_in_progress
+    assert stood_still_s > 1.3
+    await process.runtime.stop()
 
 
 @story

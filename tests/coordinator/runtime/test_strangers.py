@@ -210,6 +210,25 @@ def test_so_much_is_read_and_written_again_at_a_time(limit: str, monkeypatch: py
     run()
 
 
+@story
+async def test_thousands_of_a_strangers_keys_are_not_written_again_at_once() -> None:
+    """Five thousand, and what came with the last of them; a minute later as many more."""
+    storage = MemoryStorage(partitions=1)
+    append(storage, *(b"%d" % number for number in range(12_000)), partition=0)
+    log = MemoryEventLog(storage)
+    await log.open()
+    rewritten: list[int] = []
+
+    async def rewrite(keys: Collection[bytes]) -> None:
+        rewritten.append(len(keys))
+
+    watch = StrangersWatch(log, 0, StrangersSeen(), rewrite=rewrite, failed=lambda error: pytest.fail(str(error)))
+    watch.notice(range(12_000))
+    await asyncio.sleep(10 * PAUSE_S)
+    assert rewritten == [6_000, 6_000]
+    await watch.close()
+
+
 # ---- owners' records that cannot be read -----------------------------------------------------------
 
 

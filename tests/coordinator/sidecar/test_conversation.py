@@ -266,7 +266,7 @@ def test_the_rest_of_a_request_that_has_to_be_whole_is_no_sign_of_life() -> None
     seen = []
     for piece in (frame[:20], frame[20:40], frame[40:60], frame[60:]):
         subject.receive(piece)
-        seen.append((subject.next_request(0), subject.went_on()))
+        seen.append((subject.next_request(0), subject.take_progress()))
     assert seen == [(None, True), (None, False), (None, False), (frame[4:], True)]
 
 
@@ -277,7 +277,7 @@ def test_each_piece_of_a_request_that_is_relayed_is_a_sign_of_life() -> None:
     for at in range(0, len(frame), 20):
         subject.receive(frame[at : at + 20])
         assert subject.next_request(0) is None
-        assert subject.went_on()
+        assert subject.take_progress()
 
 
 def test_what_comes_behind_an_answer_that_is_held_waits_within_a_bound() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import structlog
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import AlterGroupConfig, AnyRequest, Caller, ConfigChange, ConfigOperation
@@ -21,7 +22,8 @@ from muster.coordinator.group.outcomes import (
 from muster.coordinator.sidecar.ownership import moves as moves_module
 from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
 from muster.coordinator.sidecar.ownership.movable_groups import MovableGroups
-from muster.coordinator.sidecar.ownership.moves import TAKEN_WITHIN_MS, Moves
+from muster.coordinator.sidecar.ownership.move import FormerMember, Move
+from muster.coordinator.sidecar.ownership.moves import TAKE_TIMEOUT_MS, Moves
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import ShadowName
 from muster.events.ids import GroupId, MemberId
@@ -30,8 +32,11 @@ from tests.coordinator.sidecar.scripted_broker import ALL_OPERATIONS, DESCRIBE_G
 from tests.waiting import until
 
 GROUP = GroupId("orders")
-MOVING = AlterGroupConfigOutcome(error=ErrorCode.invalid_request, message="it is moving already")
+MOVING = AlterGroupConfigOutcome(
+    error=ErrorCode.invalid_request, message="it is moving already: muster members list orders says how far"
+)
 DONE = AlterGroupConfigOutcome(error=ErrorCode.none)
+WAITS = "a group that moves waits for members"
 MEMBER = ReleasedMember(
     member_id=MemberId("m"),
     group_instance_id=None,
@@ -87,7 +92,7 @@ class Scene:
             monotonic_ms=lambda: self.now_ms,
             give_up=self.failures.append,
         )
-        self.steered = MovableGroups(
+        self.movable = MovableGroups(
             self.groups, self.moves, self.in_flight, may_own=lambda _: True, give_up=self.failures.append
         )
         self._requests = 0
@@ -102,7 +107,7 @@ class Scene:
         members = (MEMBER,) if self.released and not was_released else ()
         return AlterGroupConfigOutcome(error=ErrorCode.none, released=members)
 
-    def steer(self, to: str, *, validate_only: bool = False) -> list[Outcome]:
+    def set_coordinator(self, to: str, *, validate_only: bool = False) -> list[Outcome]:
         """The answer to an administrator, once there is one."""
         self._requests += 1
         caller = Caller(
@@ -118,7 +123,7 @@ class Scene:
         change = ConfigChange(name=COORDINATOR, operation=ConfigOperation.SET, value=to)
         command = AlterGroupConfig(caller=caller, group_id=GROUP, changes=(change,), validate_only=validate_only)
         answers: list[Outcome] = []
-        self.steered.submit(command, answers.append)
+        self.movable.submit(command, answers.append)
         return answers
 
     async def ended(self) -> GroupMove:
@@ -138,14 +143,14 @@ async def staged() -> AsyncIterator[Scene]:
     try:
         yield scene
     finally:
-        await scene.steered.close()
+        await scene.movable.close()
         await scene.moves.close()
     assert scene.failures == []
 
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moves_module, "LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr(moves_module, "CHECK_INTERVAL_S", 0.001)
 
 
 @pytest.mark.parametrize("other", [UPSTREAM, MUSTER])
@@ -153,7 +158,7 @@ async def test_of_two_moves_that_are_asked_for_at_once_one_begins(other: str) ->
     """A second release would know of no member, and wait for none: its joins would go upstream while others work."""
     async with staged() as scene:
         answered = scene.in_flight.track(GROUP, asyncio.get_running_loop().create_future())
-        first, second = scene.steer(UPSTREAM), scene.steer(other)
+        first, second = scene.set_coordinator(UPSTREAM), scene.set_coordinator(other)
         assert (first, second) == ([], [MOVING])
         assert not scene.moves.is_moving(GROUP), "its members work on, and commit, until the release is decided"
         answered(b"")
@@ -162,22 +167,48 @@ async def test_of_two_moves_that_are_asked_for_at_once_one_begins(other: str) ->
         report = scene.moves.report(GROUP)
         assert report is not None
         assert (report.state, report.members) == (MoveState.MOVING, 1)
-        assert scene.steer(UPSTREAM) == [MOVING]
+        assert scene.set_coordinator(UPSTREAM) == [MOVING]
         scene.now_ms += MEMBER.session_timeout_ms
         assert (await scene.ended()).state is MoveState.DONE
+
+
+async def test_a_release_that_takes_long_says_whom_it_waits_for() -> None:
+    """After 5 s, once a minute."""
+    async with staged() as scene:
+        with structlog.testing.capture_logs() as lines:
+            scene.moves.release(GROUP, [MEMBER])
+            scene.now_ms += 5_000
+            await until(lambda: any(line["event"] == WAITS for line in lines))
+        scene.now_ms += MEMBER.session_timeout_ms
+        assert (await scene.ended()).state is MoveState.DONE
+
+
+async def test_an_adoption_that_takes_long_says_whom_it_waits_for() -> None:
+    """The members are upstream's, until they ask to join here."""
+    async with staged() as scene:
+        told = FormerMember(
+            member_id=MemberId("m"), group_instance_id=None, client_id="client", client_host="/h", was_parked=True
+        )
+        move = scene.moves._moves[GROUP] = Move(MUSTER, [told], now_ms=0, deadline_ms=60_000)
+        with structlog.testing.capture_logs() as lines:
+            adopting = asyncio.create_task(scene.moves._adopt(GROUP, move, _take))
+            scene.now_ms += 5_000
+            await until(lambda: any(line["event"] == WAITS for line in lines))
+            scene.now_ms += 60_000
+            await adopting
 
 
 async def test_what_came_of_nothing_can_be_asked_for_again() -> None:
     """A release that the rules refuse; and a trial is in nobody's way."""
     async with staged() as scene:
         scene.errors = [ErrorCode.coordinator_not_available, ErrorCode.coordinator_load_in_progress]
-        trial, refused = scene.steer(UPSTREAM, validate_only=True), scene.steer(UPSTREAM)
+        trial, refused = scene.set_coordinator(UPSTREAM, validate_only=True), scene.set_coordinator(UPSTREAM)
         assert (await _answer(trial), await _answer(refused)) == tuple(
             AlterGroupConfigOutcome(error=error)
             for error in (ErrorCode.coordinator_not_available, ErrorCode.coordinator_load_in_progress)
         )
-        await until(lambda: not scene.steered._starting)
-        released = await _answer(scene.steer(UPSTREAM))
+        await until(lambda: not scene.movable._starting)
+        released = await _answer(scene.set_coordinator(UPSTREAM))
         assert released == AlterGroupConfigOutcome(error=ErrorCode.none, released=(MEMBER,))
 
 
@@ -185,7 +216,7 @@ async def test_a_group_that_was_released_meanwhile_moves_no_more() -> None:
     """The rules' state counts when they are asked, not when the administrator asked."""
     async with staged() as scene:
         answered = scene.in_flight.track(GROUP, asyncio.get_running_loop().create_future())
-        told = scene.steer(UPSTREAM)
+        told = scene.set_coordinator(UPSTREAM)
         await until(lambda: scene.in_flight.is_paused(GROUP))
         scene.released = True
         answered(b"")
@@ -211,7 +242,7 @@ async def test_an_adoption_is_done_when_the_group_can_be_joined_here() -> None:
     async with staged() as scene:
         scene.released = True
         scene.errors = [ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available]
-        assert await _answer(scene.steer(MUSTER)) == DONE
+        assert await _answer(scene.set_coordinator(MUSTER)) == DONE
         assert await scene.ended() == GroupMove(to=MUSTER, state=MoveState.DONE, members=0, told=0, back=0, took_ms=0)
         assert not scene.released
         assert len(scene.groups.commands) == 3
@@ -221,7 +252,7 @@ async def test_a_group_that_never_was_here_is_adopted() -> None:
     """The rules know nothing of it, so nothing keeps anybody from joining."""
     async with staged() as scene:
         scene.errors = [ErrorCode.group_id_not_found] * 2
-        assert await _answer(scene.steer(MUSTER)) == DONE
+        assert await _answer(scene.set_coordinator(MUSTER)) == DONE
         assert (await scene.ended()).state is MoveState.DONE
         assert len(scene.groups.commands) == 1
 
@@ -232,9 +263,9 @@ async def test_an_adoption_that_cannot_be_written_is_given_up() -> None:
     async with staged() as scene:
         scene.released = True
         scene.errors = [ErrorCode.coordinator_not_available] * 1_000_000
-        assert await _answer(scene.steer(MUSTER)) == DONE
+        assert await _answer(scene.set_coordinator(MUSTER)) == DONE
         await until(lambda: len(scene.groups.commands) >= 3)
-        scene.now_ms += TAKEN_WITHIN_MS
+        scene.now_ms += TAKE_TIMEOUT_MS
         report = await scene.ended()
         assert msgspec.structs.replace(report, took_ms=0) == GroupMove(
             to=MUSTER,
@@ -246,6 +277,10 @@ async def test_an_adoption_that_cannot_be_written_is_given_up() -> None:
             reason="members.coordinator was not set back: COORDINATOR_NOT_AVAILABLE",
         )
         assert scene.released
+
+
+async def _take() -> ErrorCode:
+    return ErrorCode.none
 
 
 async def _answer(answers: list[Outcome]) -> Outcome:

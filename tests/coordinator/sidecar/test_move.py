@@ -4,12 +4,14 @@ from typing import Any
 
 import pytest
 import structlog
+from kio.schema.errors import ErrorCode
+from structlog.testing import capture_logs
 
 from muster.coordinator.group.configs import MUSTER, UPSTREAM
-from muster.coordinator.group.move_text import done, names, progress
-from muster.coordinator.group.outcomes import MoveState
+from muster.coordinator.group.move_text import done, late, names, progress
+from muster.coordinator.group.outcomes import MoveState, ReleaseGroupOutcome
 from muster.coordinator.sidecar.ownership.move import ASSUMED_SESSION_MS, FormerMember, Move, Sender
-from muster.coordinator.sidecar.ownership.move_log import log_waiting
+from muster.coordinator.sidecar.ownership.move_log import log_end, log_lost, log_waiting
 from muster.coordinator.sidecar.ownership.recent_members import RECENT_WINDOW_MS, RecentMembers
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 
@@ -52,6 +54,7 @@ def released(*members: FormerMember) -> Move:
 
 
 def waiting(move: Move, now_ms: int) -> list[str]:
+    move.note_connections(now_ms)
     return [each.member_id for each in move.waits_for(now_ms)]
 
 
@@ -132,13 +135,29 @@ def test_who_leaves_is_not_waited_for() -> None:
 def test_a_member_from_upstream_is_waited_for_without_a_limit_of_its_own() -> None:
     """Its timeouts are not known here; a lost connection gives it Kafka's default session."""
     unknown: dict[str, Any] = {"session_timeout_ms": None, "rebalance_timeout_ms": None}
-    move, socket = Move(MUSTER, [former("a", **unknown)], now_ms=0, limit_ms=60_000), Socket()
+    move, socket = Move(MUSTER, [former("a", **unknown)], now_ms=0, deadline_ms=60_000), Socket()
     assert waiting(move, 10**9) == ["a"]
     move.mark_told(sender(socket, "a"), 0)
     assert waiting(move, 10**9) == ["a"]
     socket.open = False
     assert waiting(move, 10**9) == ["a"]
     assert waiting(move, 10**9 + ASSUMED_SESSION_MS) == []
+
+
+def test_the_wait_ends_with_the_move_at_the_latest() -> None:
+    """Also for a member whose own time is longer."""
+    move = Move(MUSTER, [former("a")], now_ms=0, deadline_ms=10_000)
+    assert [each.wait_ms for each in move.report(MoveState.MOVING, 1_000).waits_for] == [9_000]
+
+
+def test_a_member_that_is_back_and_leaves_is_counted_once() -> None:
+    """It let go of its partitions when it came back."""
+    move, socket = released(former("a"), former("b")), Socket()
+    move.mark_told(sender(socket, "a"), 0)
+    move.mark_back(sender(socket))
+    move.mark_left(MemberId("a"))
+    report = move.report(MoveState.MOVING, 0)
+    assert (report.members, report.back, report.left) == (2, 1, 0)
 
 
 def test_the_report_counts_who_was_told_and_who_is_back() -> None:
@@ -173,6 +192,43 @@ def test_a_report_says_who_has_left_and_names_who_holds_it_up() -> None:
     assert done(move.report(MoveState.DONE, SESSION_MS)) == (
         "of its 3 members 1 has let go, 1 has left, 1 has not let go in time"
     )
+
+
+def test_who_has_not_let_go_in_time_is_named_when_the_move_is_done() -> None:
+    """An operator has to look after that one, so its end is no plain success, in the log as in the command."""
+    move, socket = released(former("a"), former("b", instance="web-1")), Socket()
+    move.mark_told(sender(socket, "a"), 0)
+    move.mark_back(sender(socket))
+    report = move.report(MoveState.DONE, SESSION_MS)
+    assert [each.group_instance_id for each in report.late] == ["web-1"]
+    assert late(report).startswith("not let go in time: web-1 at 10.0.0.1; who of them still runs may process its ")
+    with capture_logs() as lines:
+        log_end(GroupId("orders"), report)
+    (line,) = lines
+    assert (line["log_level"], line["not_let_go_in_time"]) == ("warning", "web-1 at 10.0.0.1")
+    assert "reason" not in line
+
+
+def test_a_move_that_went_well_is_told_without_a_reason() -> None:
+    """There is none."""
+    move = released(former("a"))
+    move.mark_left(MemberId("a"))
+    with capture_logs() as lines:
+        log_end(GroupId("orders"), move.report(MoveState.DONE, 0))
+    told = {"group_id": "orders", "to": UPSTREAM, "members": 1, "left": 1, "took_ms": 0}
+    assert lines == [{"event": "group moved", "log_level": "info", **told}]
+
+
+@pytest.mark.parametrize(
+    ("error", "level"), [(ErrorCode.none, "error"), (ErrorCode.not_coordinator, "warning")], ids=["stored", "deposed"]
+)
+def test_a_lost_group_is_told_with_a_count_only_if_its_release_was_stored(error: ErrorCode, level: str) -> None:
+    """A process that was deposed has released nobody, and upstream is not who has the group."""
+    with capture_logs() as lines:
+        log_lost(GroupId("orders"), "why", ReleaseGroupOutcome(error=error))
+    (line,) = lines
+    assert (line["log_level"], line["reason"]) == (level, "why")
+    assert ("members" in line, "lost to upstream" in line["event"]) == (not error, not error)
 
 
 def test_a_report_of_members_that_have_all_done_the_same_says_so() -> None:

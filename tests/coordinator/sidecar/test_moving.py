@@ -231,7 +231,7 @@ def test_members_that_are_connected_elsewhere_are_named(front: Front, group: Gro
     for arguments in (("adopt", "--dry-run"), ("adopt",)):
         code, said = group.run(*arguments)
         assert code == 1
-        assert "1 of its 2 members were not heard of here" in said
+        assert "1 of its 2 members was not heard of here" in said
         assert re.search(r"rdkafka at [\d.]+\.", said)
     group.until_shared("consumer")
 

@@ -1,6 +1,7 @@
 """The relay with real sockets: who goes, who does not read, who talks nonsense, and how it ends."""
 
 import asyncio
+import errno
 import socket
 
 import pytest
@@ -110,7 +111,7 @@ async def test_a_request_on_its_way_to_the_broker_reaches_it_at_the_end() -> Non
 
 
 async def test_who_says_nothing_costs_the_broker_no_connection() -> None:
-    """A port scan, a load balancer's check: they come and go. The first bytes of a client reach its broker."""
+    """A port scan, a load balancer's check: they come and go. The first request of a client reaches its broker."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         silent, leaving = await relay.connect(1), await relay.connect(1)
         await until(lambda: len(relay.listening.connections) == 2)
@@ -121,9 +122,9 @@ async def test_who_says_nothing_costs_the_broker_no_connection() -> None:
         assert len(broker.connections) == 1
         frame = request(NOBODYS, 0, 2)
         silent.send(frame[:3])
-        await until(lambda: len(broker.connections) == 2)
         silent.send(frame[3:])
         assert await silent.answer() == (2, b"")
+        assert len(broker.connections) == 2
 
 
 # ---- who goes ------------------------------------------------------------------------------------------
@@ -141,6 +142,31 @@ async def test_a_client_that_goes_while_the_broker_answers_takes_its_connection_
         (client.vanish if vanishes else client.close)()
         await until(lambda: len(relay.listening.connections) == 1 and broker.open_connections == 0)
         assert await other.ask(request(NOBODYS, 0, 1)) == b""
+
+
+@pytest.mark.parametrize(
+    ("sent", "is_reset"),
+    [
+        (request(FETCH, 12, 1), True),
+        (request(FETCH, 12, 1) + request(FETCH, 12, 2)[:9], True),
+        (request(FETCH, 12, 1) + request(NOBODYS, 0, 2), False),
+        (produce(1, 0) + request(FETCH, 12, 2), False),
+    ],
+    ids=["answered", "half a request", "unanswered", "acks=0"],
+)
+async def test_a_broker_that_owes_nothing_to_a_client_that_went_is_reset(sent: bytes, is_reset: bool) -> None:
+    """So that nobody uses up our local ports by coming and going; what it may not have read yet reaches it."""
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        held = Holding(broker, NOBODYS)
+        client = await relay.connect(1)
+        client.send(sent)
+        await until(lambda: broker.connections)
+        if FETCH in sent[4:6]:
+            await client.answer()
+        await until(lambda: is_reset or held.asked or broker.keys_asked() == [PRODUCE, FETCH])
+        client.close()
+        await until(lambda: not broker.open_connections)
+        assert isinstance(broker.connections[0].reader.exception(), ConnectionResetError) == is_reset
 
 
 async def test_what_a_client_asked_before_it_went_is_done() -> None:
@@ -177,13 +203,40 @@ async def test_a_passing_error_of_the_broker_is_no_verdict() -> None:
 
 async def test_a_connection_keeps_the_authorizations_of_so_many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first one that was asked about is asked about anew."""
-    monkeypatch.setattr(authorization, "GROUPS_MAX", 2)
+    monkeypatch.setattr(authorization, "CACHED_BYTES_MAX", 2 * (128 + 4))
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         client = await relay.connect(1)
         for group_id in ("a", "b", "b", "c", "c", "a"):
             body = {**HEARTBEAT, "group_id": group_id}
             await client.ask(with_length(frame("Heartbeat", 3, correlation_id=1, **body)))
         assert broker.keys_asked() == [DESCRIBE_GROUPS] * 4
+
+
+async def test_an_answer_about_a_cached_group_replaces_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes no more room than before."""
+    monkeypatch.setattr(authorization, "CACHED_BYTES_MAX", 2 * (128 + 4))
+    async with scripted_broker() as broker, relaying({1: broker}, authorization_cache_ms=1_000) as relay:
+        client = await relay.connect(1)
+        for group_id in ("a", "b"):
+            await client.ask(
+                with_length(frame("Heartbeat", 3, correlation_id=1, **{**HEARTBEAT, "group_id": group_id}))
+            )
+        relay.now_ms += 1_000
+        for group_id in ("b", "a", "b", "a"):
+            await client.ask(
+                with_length(frame("Heartbeat", 3, correlation_id=1, **{**HEARTBEAT, "group_id": group_id}))
+            )
+        assert broker.keys_asked() == [DESCRIBE_GROUPS] * 4
+
+
+async def test_a_group_to_which_a_client_has_no_right_is_not_cached() -> None:
+    """It could name any number of them; it is refused as before."""
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        broker.script = lambda asked: asked.tell(allowing(asked, 0, ErrorCode.group_authorization_failed))
+        client = await relay.connect(1)
+        answers = [await client.ask(heartbeat()) for _ in range(2)]
+        assert [int.from_bytes(answer[-2:], "big") for answer in answers] == [30, 30]
+        assert broker.keys_asked() == [DESCRIBE_GROUPS] * 2
 
 
 async def test_nobody_waits_long_for_a_client_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -521,3 +574,37 @@ async def test_a_broker_that_does_not_read_is_let_go_with_its_client(monkeypatch
         await until(lambda: not relay.listening.connections)
         await until(lambda: to_broker.get_write_buffer_size() == 0)
         assert broker.asked == []
+
+
+async def test_a_broker_is_not_to_blame_for_what_we_have_run_out_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def create_connection(*_: object, **__: object) -> None:
+        raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
+
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        client = await relay.connect(1)
+        monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", create_connection)
+        with structlog.testing.capture_logs() as logged:
+            client.send(request(NOBODYS, 0, 1))
+            assert await client.rest() == b""
+        assert (logged, relay.relayed.brokers_not_reached, relay.asked_to_look) == ([], 1, 0)
+
+
+async def test_a_broker_that_answers_others_meanwhile_is_not_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may take no more connections; whoever has one is heard."""
+    tried = asyncio.Event()
+
+    async def create_connection(*_: object, **__: object) -> None:
+        tried.set()
+        await answered.wait()
+        raise ConnectionRefusedError
+
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        answered, other, client = asyncio.Event(), await relay.connect(1), await relay.connect(1)
+        assert await other.ask(request(NOBODYS, 0, 1)) == b""
+        monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", create_connection)
+        client.send(request(NOBODYS, 0, 1))
+        await tried.wait()
+        assert await other.ask(request(NOBODYS, 0, 2)) == b""
+        answered.set()
+        assert await client.rest() == b""
+        assert (relay.relayed.brokers_not_reached, relay.asked_to_look) == (1, 0)

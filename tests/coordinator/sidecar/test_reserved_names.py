@@ -11,7 +11,7 @@ from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.sidecar.apis import produce_and_txn
-from muster.coordinator.sidecar.apis.produce_and_txn import REFUSED_BYTES_MAX
+from muster.coordinator.sidecar.apis.produce_and_txn import REFUSED_TXN_BYTES_MAX
 from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
 from muster.coordinator.sidecar.relay.intercept import SidecarApi
 from muster.coordinator.wire.api import Fault
@@ -177,7 +177,7 @@ async def test_an_owners_transactional_id_is_its_own(key: int, version: int) -> 
 async def test_every_other_one_is_the_brokers_to_judge(key: int, version: int) -> None:
     """Also those that only look like it, and none at all: an idempotent producer has none.
 
-    A TxnOffsetCommit that names no member, as here, is relayed as it came; of others test_under_shadow.py tells.
+    A TxnOffsetCommit that names no member, as here, is relayed as it came; test_shadow_commits.py has the others.
     """
     names = ["orders", "muster-orders-0", f"muster-{EVENTS}-", f"muster-{EVENTS}-00", f"muster-{EVENTS}-1x"]
     async with listening() as (broker, _, client):
@@ -199,6 +199,6 @@ async def test_partitions_are_added_as_clients_do_it_not_as_brokers_do() -> None
 async def test_a_request_that_nobody_has_any_business_to_send_is_not_taken_at_any_length() -> None:
     async with listening() as (_, relay, client):
         frame = transactional(22, 0, f"muster-{EVENTS}-0")[4:]
-        client.send((REFUSED_BYTES_MAX + 1).to_bytes(4, "big") + frame)
+        client.send((REFUSED_TXN_BYTES_MAX + 1).to_bytes(4, "big") + frame)
         assert await client.rest() == b""
         assert relay.metrics.protocol_errors[Fault.OVERSIZED_FRAME] == 1

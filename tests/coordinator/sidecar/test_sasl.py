@@ -87,6 +87,15 @@ def test_a_refused_token_is_nobodys() -> None:
     assert begun.accepted(b'{"status":"invalid_token"}') is None
 
 
+def test_another_try_after_a_refusal_is_not_refused() -> None:
+    """A client may begin again on its connection."""
+    begun = exchange("PLAIN", b"\0alice\0wrong")
+    assert begun.refused() == "alice"
+    assert begun.is_refused
+    begun.begin("PLAIN")
+    assert not begun.is_refused
+
+
 @pytest.mark.parametrize("answer", [b"\x60", b"", b"v=c2lnbmF0dXJl"])
 def test_other_mechanisms_tell_neither_a_name_nor_their_end(answer: bytes) -> None:
     """Kerberos is between the client and the broker; an answer to something else proves that it let the client in."""

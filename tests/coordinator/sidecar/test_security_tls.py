@@ -198,7 +198,8 @@ async def test_a_client_that_does_not_match_is_closed_alone(
             context = trusting(ours, theirs.issue("late", days=-1))
             reason = "its certificate: certificate has expired"
         case _:
-            context, reason = trusting(theirs), "tlsv1 alert unknown ca"
+            context = trusting(theirs)
+            reason = "the client does not trust the certificate of --tls-certificate (its ssl.ca.location)"
     good = trusting(ours, theirs.issue("app"))
     reader, writer = await asyncio.open_connection(host, int(port), ssl=good)
     seen = len(muster.events(FAILED))

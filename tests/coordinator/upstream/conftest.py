@@ -45,7 +45,7 @@ def slow_broker() -> Iterator[RestartableBroker]:
 @pytest.fixture
 async def slow(slow_broker: RestartableBroker) -> AsyncIterator[Process]:
     """A process of ours in front of it."""
-    async with process(slow_broker.bootstrap, heartbeat_every_ms=500) as started:
+    async with process(slow_broker.bootstrap, heartbeat_interval_ms=500) as started:
         yield started
 
 

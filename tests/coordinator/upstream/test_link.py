@@ -38,12 +38,15 @@ def error_of(answer: HeartbeatResponse) -> ErrorCode:
 
 @asynccontextmanager
 async def link_to(
-    bootstrap: str, *, request_limit_ms: int = 10_000, metadata_max_age_ms: int = 30_000
+    bootstrap: str, *, request_timeout_ms: int = 10_000, metadata_max_age_ms: int = 30_000
 ) -> AsyncIterator[UpstreamLink]:
     """An open link, until the block ends; nothing beside it may have failed."""
     failures: list[Exception] = []
     link = UpstreamLink(
-        bootstrap, give_up=failures.append, request_timeout_ms=request_limit_ms, metadata_max_age_ms=metadata_max_age_ms
+        bootstrap,
+        give_up=failures.append,
+        request_timeout_ms=request_timeout_ms,
+        metadata_max_age_ms=metadata_max_age_ms,
     )
     await link.open()
     try:

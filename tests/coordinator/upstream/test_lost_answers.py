@@ -27,7 +27,7 @@ async def proxy(kafka_broker: Broker) -> AsyncIterator[BrokerProxy]:
 @pytest.fixture
 async def behind(proxy: BrokerProxy) -> AsyncIterator[Process]:
     """A process that reaches its broker through the proxy, with quick heartbeats."""
-    async with process(proxy.address, heartbeat_every_ms=200) as started:
+    async with process(proxy.address, heartbeat_interval_ms=200) as started:
         yield started
 
 

@@ -1,6 +1,7 @@
 """Whether a group's coordinator in the cluster answers, asked before its members' sessions end; in virtual time."""
 
 import asyncio
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -13,16 +14,18 @@ from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from kio.static.primitive import i32Timedelta
 from structlog.testing import capture_logs
 
+from muster.coordinator.upstream.coordinators import Heard, HeardFrom
 from muster.coordinator.upstream.link import BrokerNotTrusted, UpstreamLink, UpstreamRefused
 from muster.coordinator.upstream.reachability import (
-    ANSWERS_WITHIN_MS,
+    ANSWER_TIMEOUT_MS,
     BEGIN_ANEW,
     GROUPS_AT_ONCE,
+    HAS_MOVED,
     WAIT,
     Reachability,
 )
 from muster.events.ids import GroupId
-from muster.events.kafka.errors import TryAgain
+from muster.events.kafka.errors import LinkError, OwnShortage, TryAgain
 from tests.coordinator.upstream.simulated import SimulatedBroker
 from tests.coordinator.upstream.stage import unexpected
 from tests.coordinator.upstream.test_link import error_of, heartbeat
@@ -31,7 +34,7 @@ from tests.faults.process import seconds, story
 from tests.simulation.virtual_time import VirtualClock
 from tests.waiting import until
 
-FIND_COORDINATOR, DESCRIBE_GROUPS = 10, 15
+FIND_COORDINATOR, HEARTBEAT, DESCRIBE_GROUPS = 10, 12, 15
 
 
 class Told:
@@ -107,6 +110,27 @@ async def test_a_coordinator_that_reads_its_log_has_not_heard_the_members() -> N
 
 
 @story
+async def test_a_coordinator_that_answers_clients_meanwhile_hears_them() -> None:
+    """It may only be slow, or take no more connections; one that has answered before may hang since."""
+    broker, heard = SimulatedBroker(1), HeardFrom(Heard)
+    async with linked(broker) as link:
+        reachability = Reachability(link, give_up=unexpected, monotonic_ms=VirtualClock().monotonic_ms, heard=heard)
+        told = Told(reachability)
+        assert await link.coordinator("g") == 1
+        heard[1].times += 1
+        broker.is_hung = True
+        with capture_logs():
+            told.ask("g")
+            await asyncio.sleep(60)
+            assert told.of == {}
+            while not told.of:
+                heard[1].times += 1
+                await asyncio.sleep(0.1)
+        assert told.of["g"][0] == round(1000 * told.of["g"][1])
+        await reachability.close()
+
+
+@story
 async def test_other_errors_say_nothing_of_the_members() -> None:
     """Muster may lack a right which the members have."""
     broker = SimulatedBroker(1)
@@ -130,7 +154,7 @@ async def test_a_broker_that_hangs_delays_no_group_of_another() -> None:
             began_s = seconds()
             told.ask("here")
             await until(lambda: "here" in told.of)
-            assert told.of["here"][1] - began_s < ANSWERS_WITHIN_MS / 1000
+            assert told.of["here"][1] - began_s < ANSWER_TIMEOUT_MS / 1000
 
 
 @story
@@ -185,6 +209,36 @@ async def test_groups_of_a_coordinator_that_is_gone_are_asked_about_at_its_succe
         assert (lines[-1]["event"], lines[-1]["groups"]) == (BEGIN_ANEW, len(groups))
 
 
+class PartlyLed(SimulatedBroker):
+    """It does not know who coordinates one group of fifty, as when a partition of theirs has no leader."""
+
+    def _body(self, key: int, request: Any) -> dict[str, Any]:
+        body = super()._body(key, request)
+        for each in body.get("coordinators", ()):
+            if each["key"].endswith(("00", "50")):
+                each["error_code"] = ErrorCode.coordinator_not_available
+        return body
+
+
+@story
+async def test_groups_whose_coordinator_is_not_known_delay_no_others_of_a_broker_that_is_gone() -> None:
+    """However many those are: it is asked about a few at a time, with a pause only when none of them is elsewhere."""
+    brokers: list[SimulatedBroker] = [SimulatedBroker(1), PartlyLed(2)]
+    for broker in brokers:
+        broker.node_at, broker.others_at, broker.coordinator = brokers[0].address, [brokers[1].address], 2
+    async with asking(*brokers) as (link, told):
+        groups = [f"g{number:04}" for number in range(20 * GROUPS_AT_ONCE)]
+        for each in groups:
+            link._coordinators.learn(each, 1)
+        brokers[0].leave()
+        with capture_logs():
+            began_s = seconds()
+            for each in groups:
+                told.ask(each)
+            await until(lambda: len(told.of) == len(groups) * 49 // 50, within_s=60)
+        assert seconds() - began_s < 5
+
+
 @story
 async def test_a_coordinator_that_was_away_and_is_back_has_not_heard_the_members_meanwhile() -> None:
     """Seen by whoever asked it for the group, or by a client that found nobody there."""
@@ -221,6 +275,97 @@ async def test_a_coordinator_that_has_moved_is_found_and_was_not_away() -> None:
 
 
 @story
+async def test_a_coordinator_that_says_where_it_is_not_was_not_away() -> None:
+    """As after a move; one that still reads the group was."""
+    broker = SimulatedBroker(1)
+    async with linked(broker) as link:
+        for group_id, error in (("moved", ErrorCode.not_coordinator), ("read", ErrorCode.coordinator_load_in_progress)):
+            broker.changed_answers[HEARTBEAT] = partial(_with_error, error)
+            with pytest.raises(TryAgain):
+                await link.ask_coordinator(
+                    group_id, heartbeat(group_id), HeartbeatResponse, error_of=error_of, retry_ms=0
+                )
+        assert link.coordinator_last_away_ms("moved") is None
+        assert link.coordinator_last_away_ms("read") is not None
+
+
+def _with_error(error: ErrorCode, answer: bytes) -> bytes:
+    """Heartbeat v4."""
+    return answer[:9] + struct.pack(">h", error.value) + answer[11:]
+
+
+@story
+async def test_a_coordinator_that_says_it_is_none_and_is_named_again_is_asked_once_a_second() -> None:
+    """The brokers do not agree; neither of them is asked without a pause."""
+    broker = SimulatedBroker(1)
+    async with asking(broker) as (_, told):
+        broker.group_error = ErrorCode.not_coordinator
+        with capture_logs() as lines:
+            told.ask("g")
+            await asyncio.sleep(60)
+            assert told.of == {}
+            assert broker.asked.count(DESCRIBE_GROUPS) <= 2 * 60 + 2
+            broker.group_error = ErrorCode.none
+            await until(lambda: told.of)
+        assert told.of["g"][0] == round(1000 * told.of["g"][1])
+        assert lines[0]["reason"] == HAS_MOVED
+
+
+@story
+async def test_groups_that_wait_for_another_broker_by_now_hide_no_return() -> None:
+    """While nobody answers one group waits; then its coordinator is told, and is away. Another one is heard again."""
+    brokers = cluster_of_three()
+    async with asking(*brokers) as (_, told):
+        with capture_logs() as lines:
+            _leave(*brokers)
+            told.ask("moves on")
+            await asyncio.sleep(20)
+            _come_back(*brokers[1:])
+            await asyncio.sleep(20)
+            _leave(*brokers[1:])
+            told.ask("stays")
+            await asyncio.sleep(20)
+            _come_back(*brokers)
+            await until(lambda: len(told.of) == 2)
+        assert told.of.keys() == {"moves on", "stays"}
+        assert [line["groups"] for line in lines if line["event"] == BEGIN_ANEW] == [1, 1]
+
+
+def _leave(*brokers: SimulatedBroker) -> None:
+    for broker in brokers:
+        broker.leave()
+
+
+def _come_back(*brokers: SimulatedBroker) -> None:
+    for broker in brokers:
+        broker.come_back()
+
+
+@story
+async def test_a_broker_that_answers_about_other_groups_is_asked_again() -> None:
+    """As one that does not answer: nothing is believed of such an answer, and the process lives."""
+    broker = SimulatedBroker(1)
+    async with linked(broker) as link:
+        bugs: list[Exception] = []
+        reachability = Reachability(link, give_up=bugs.append, monotonic_ms=VirtualClock().monotonic_ms)
+        told = Told(reachability)
+        for api_key in (FIND_COORDINATOR, DESCRIBE_GROUPS):
+            broker.changed_answers[api_key] = lambda answer: answer.replace(b"gg", b"xx")
+        with capture_logs() as lines:
+            told.ask("gg")
+            await asyncio.sleep(30)
+            assert (told.of, bugs, link.known_coordinator("xx")) == ({}, [], None)
+            assert "FindCoordinator v4 cannot be read: of its coordinators 1 ('gg') is missing" in lines[-1]["reason"]
+            del broker.changed_answers[FIND_COORDINATOR]
+            await asyncio.sleep(30)
+            assert (told.of, bugs) == ({}, [])
+            broker.changed_answers.clear()
+            await until(lambda: told.of)
+        assert told.of["gg"][0] == round(1000 * told.of["gg"][1])
+        await reachability.close()
+
+
+@story
 async def test_who_asks_of_a_group_again_is_told_alone() -> None:
     """A partition that was taken over anew has other members to expire than it had before."""
     broker = SimulatedBroker(1)
@@ -247,10 +392,11 @@ def _note(told: list[str], who: str, _heard_since_ms: int | None) -> None:
 
 @story
 async def test_a_broker_whose_certificate_is_not_trusted_lets_no_member_through() -> None:
-    """Clients are relayed to it by the same trust. One that does not let Muster in says nothing of them."""
+    """Clients are relayed to it by the same trust. What does not let Muster in alone says nothing of them."""
     for refusal in (
         BrokerNotTrusted("the certificate of the broker at broker:1: it has expired"),
         UpstreamRefused("the broker at broker:1 does not let us in"),
+        OwnShortage("broker:1: this machine has no local port left for it"),
     ):
         link = RefusingLink(refusal)
         reachability = Reachability(cast("UpstreamLink", link), give_up=unexpected, monotonic_ms=lambda: 0)
@@ -268,8 +414,8 @@ async def test_a_broker_whose_certificate_is_not_trusted_lets_no_member_through(
 class RefusingLink:
     """A link to one broker, to which there is no way while a `refusal` says why."""
 
-    def __init__(self, refusal: UpstreamRefused) -> None:
-        self.refusal: UpstreamRefused | None = refusal
+    def __init__(self, refusal: LinkError) -> None:
+        self.refusal: LinkError | None = refusal
 
     def known_coordinator(self, _group_id: str) -> int:
         return 1

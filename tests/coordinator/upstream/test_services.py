@@ -22,14 +22,14 @@ pytestmark = pytest.mark.broker
 @pytest.fixture
 async def other(kafka_broker: Broker) -> AsyncIterator[Process]:
     """A process of another service; it sees at once what was done to its shadows."""
-    async with process(kafka_broker.bootstrap, ANOTHER, heartbeat_every_ms=100) as started:
+    async with process(kafka_broker.bootstrap, ANOTHER, heartbeat_interval_ms=100) as started:
         yield started
 
 
 @pytest.fixture
 async def former(kafka_broker: Broker) -> AsyncIterator[Process]:
     """A process of an earlier version, ours or another service's."""
-    async with process(kafka_broker.bootstrap, UNNAMED, heartbeat_every_ms=100) as started:
+    async with process(kafka_broker.bootstrap, UNNAMED, heartbeat_interval_ms=100) as started:
         yield started
 
 

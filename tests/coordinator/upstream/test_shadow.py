@@ -176,7 +176,7 @@ def test_it_leaves_where_it_is_no_more(error: ErrorCode) -> None:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (ErrorCode.fenced_instance_id, "another process"),
+        (ErrorCode.fenced_instance_id, "another muster serve with this event log"),
         (ErrorCode.group_id_not_found, "another type"),
         (ErrorCode.group_authorization_failed, "ACL Allow READ on this GROUP"),
         (ErrorCode.group_max_size_reached, "group.max.size"),

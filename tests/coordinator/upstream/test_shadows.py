@@ -116,7 +116,7 @@ async def test_who_joins_between_the_question_and_the_join_has_the_group(ours: P
 async def test_a_group_that_was_taken_for_nothing_is_given_back(kafka_broker: Broker, direct: Direct) -> None:
     """Its join was refused, so no generation was ever told."""
     group_id = new_group()
-    async with process(kafka_broker.bootstrap, heartbeat_every_ms=100) as ours:
+    async with process(kafka_broker.bootstrap, heartbeat_interval_ms=100) as ours:
         assert await ours.shadows.take(group_id) is None
         await until(lambda: group_id not in ours.shadows._handles)
         assert await direct.members(group_id) == []

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.broker
 @pytest.fixture
 async def watchful(kafka_broker: Broker) -> AsyncIterator[Process]:
     """A process whose heartbeats come quickly, so that it sees at once what was done to it."""
-    async with process(kafka_broker.bootstrap, heartbeat_every_ms=100) as started:
+    async with process(kafka_broker.bootstrap, heartbeat_interval_ms=100) as started:
         yield started
 
 
@@ -31,7 +31,7 @@ async def test_the_second_process_takes_the_shadow_and_the_first_is_told(
     retaken = await successor.bump_to(group_id, 1)
     await until(lambda: watchful.lost != [])
     assert watchful.lost == [
-        (group_id, "another process has taken the group's shadow upstream: FENCED_INSTANCE_ID (82)")
+        (group_id, "another muster serve with this event log has taken the group's shadow: FENCED_INSTANCE_ID (82)")
     ]
     watchful.shadows.update_generation(group_id, generation_id=2, is_wanted=True)
     assert not watchful.shadows.owns(group_id)
@@ -46,7 +46,7 @@ async def test_a_bump_of_the_deposed_process_is_refused(ours: Process, successor
     await ours.own(group_id)
     await successor.bump_to(group_id, 1)
     ours.shadows.update_generation(group_id, generation_id=2, is_wanted=True)
-    with pytest.raises(ShadowUnavailable, match="another process"):
+    with pytest.raises(ShadowUnavailable, match="another muster serve with this event log"):
         await ours.shadows.wait_bumped(group_id, 2)
 
 

@@ -79,11 +79,22 @@ async def test_tagged_fields_that_nobody_knows_are_stepped_over() -> None:
         assert broker.connections == 1
 
 
-async def test_an_answer_about_fewer_groups_than_were_asked_about_is_none() -> None:
+@pytest.mark.parametrize(
+    ("groups", "told"),
+    [
+        (b"", r"1 \('g'\) is missing, and none is not asked about"),
+        (b"x", r"1 \('g'\) is missing, and 1 \('x'\) is not asked about"),
+        (b"gx", r"none is missing, and 1 \('x'\) is not asked about"),
+    ],
+    ids=["none", "another", "one more"],
+)
+async def test_an_answer_about_other_groups_than_were_asked_about_is_none(groups: bytes, told: str) -> None:
     request = DescribeGroupsRequest(groups=(GroupId("g"),), include_authorized_operations=False)
+    entries = [b"\0\0\x02" + bytes([each]) + b"\x01\x01\x01\x01" + bytes(4) + b"\0" for each in groups]
+    changed = bytes([len(groups) + 1]) + b"".join(entries) + b"\0"
     async with asking() as (broker, ask, _):
-        broker.changed_answers[DESCRIBE_GROUPS] = lambda answer: answer[:9] + b"\x01\x00"
-        with pytest.raises(AnswerLost, match="DescribeGroups v5 cannot be read: it has 0 groups, and 1 were"):
+        broker.changed_answers[DESCRIBE_GROUPS] = lambda answer: answer[:9] + changed
+        with pytest.raises(AnswerLost, match=f"DescribeGroups v5 cannot be read: of its groups {told}"):
             await ask(Exchange(request, DescribeGroupsResponse))
 
 

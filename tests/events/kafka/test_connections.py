@@ -187,6 +187,25 @@ async def test_a_broker_that_hangs_up_may_want_something_unless_it_has_answered(
     await connections.close()
 
 
+async def test_who_hangs_up_when_asked_for_its_cluster_may_want_something_unless_it_has_answered() -> None:
+    """The connection is from before the cluster was known, so it has let us in."""
+    explained = list[Exception]()
+
+    def explain(address: BrokerAddress, error: Exception) -> LinkError:
+        explained.append(error)
+        return unexplained(address, error)
+
+    async with fake_broker() as broker:
+        connections = Connections(NOT_SECURED, connect_timeout_ms=10_000, explain=explain)
+        (place,) = read_servers(broker.address)
+        await connections.ask(place, question("g"), lane="open", timeout_ms=10_000)
+        connections.cluster_id, broker.hangs_up_at = "fake", METADATA
+        with pytest.raises(TryAgain, match=broker.address):
+            await connections.ask(place, question("g"), lane="open", timeout_ms=10_000)
+        assert explained == []
+        await connections.close()
+
+
 @story
 async def test_a_connection_that_cannot_be_flushed_holds_up_no_end() -> None:
     """An append of megabytes to a broker that does not read: its connection closes when the last byte is sent."""

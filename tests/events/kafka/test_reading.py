@@ -139,12 +139,14 @@ def test_long_bytes_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("assignment_bytes", [100, 50_000, 3_000_000])
 def test_no_step_reads_more_than_some_entries_or_a_megabyte(assignment_bytes: int) -> None:
-    """An entry is read whole, however long it is."""
+    """An entry is read whole, however long it is; a step of long ones counts as many, so that others have turns."""
     count = 40
     request, item_bytes = sync_group(assignments=count, assignment_bytes=assignment_bytes)
     steps = list(reader_in_steps(load_request_schema(14, 5))(request, 0, Allowance(count)))
     assert len(steps) >= count / max(1, min(ENTRIES_PER_STEP, 1_048_576 // item_bytes + 1))
     assert sum(steps) >= count
+    if item_bytes > 1_048_576:
+        assert sum(steps) >= count * ENTRIES_PER_STEP
 
 
 @pytest.mark.parametrize("subtopologies", [None, 0, 3])

@@ -9,6 +9,10 @@ from hypothesis import strategies as st
 
 from muster.events.log.kafka.batches import (
     BATCH_OVERHEAD_BYTES,
+    EPOCH_BASE,
+    MARKED_FROM,
+    NATIVE_FROM,
+    PARTITIONS,
     Stamp,
     encode_batch,
     packed,
@@ -128,6 +132,14 @@ def test_the_writer_of_the_last_batch_is_told() -> None:
 
     assert newest(batches) == counted
     assert newest(b"") is None
+
+
+def test_only_the_last_record_of_a_batch_carries_what_is_noted_for_readers() -> None:
+    """It is found from the end backwards; in thousands of records it would be bytes for nothing."""
+    noting = msgspec.structs.replace(STAMP, epoch_base=4, marked_from=17, native_from=16, partitions=8)
+    batch = encoded(tuple(Record(b"%d" % number, b"1") for number in range(3)), stamp=noting)
+    assert batch.count(EPOCH_BASE.encode()) == 3
+    assert [batch.count(name.encode()) for name in (MARKED_FROM, NATIVE_FROM, PARTITIONS)] == [1, 1, 1]
 
 
 def test_the_first_marked_batch_says_itself_where_marking_began() -> None:

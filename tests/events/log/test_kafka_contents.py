@@ -22,7 +22,10 @@ from muster.events.log.kafka.client.link import KafkaLink, Timeouts
 from muster.events.log.kafka.contents import Contents, contents_of, refuse_somebody_elses
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from muster.events.records import Record
+from tests.events.log.foreign_batches import at_offset
+from tests.events.log.stored_partition import StoredPartition
 
+STAMP = Stamp(producer_id=7, producer_epoch=3, epoch_base=0)
 _EARLIEST = -2
 _GZIP = 1
 
@@ -61,7 +64,7 @@ def unmarked(key: bytes, headers: tuple[tuple[str, bytes], ...] = (), *, codec: 
 
 
 async def found(*batches: bytes) -> Contents:
-    return await contents_of(StoredBatches(*batches), "users", len(batches), limit_ms=1_000)
+    return await contents_of(StoredBatches(*batches), "users", len(batches), timeout_ms=1_000)
 
 
 OUR_KEY = encode_key(key_of(CoordinatorStopped(partition=0, owner_epoch=1, owner="a:1", stopped_ms=1)))
@@ -81,7 +84,7 @@ async def test_records_that_no_owner_has_written_are_somebody_elses(batch: bytes
 @pytest.mark.parametrize(
     "batch",
     [
-        batch_of(b"any", Stamp(producer_id=7, producer_epoch=3, epoch_base=0)),
+        batch_of(b"any", STAMP),
         unmarked(b"any", (("muster.origin", b"2 cluster"),)),
         unmarked(b"any", (("muster.epoch-base", b"9"),)),
         unmarked(OUR_KEY),
@@ -118,7 +121,7 @@ async def test_offsets_are_known_by_their_keys_too() -> None:
 async def test_what_is_known_is_not_looked_up_again() -> None:
     """The newest record of the first partition settles it nearly always."""
     link = StoredBatches(unmarked(OUR_KEY), unmarked(OUR_KEY))
-    await contents_of(link, "events", 2, limit_ms=1_000)
+    await contents_of(link, "events", 2, timeout_ms=1_000)
     assert link.fetched == [0]
 
 
@@ -131,5 +134,22 @@ async def test_owners_are_looked_for_in_all_of_a_topic_only_where_a_log_was_open
 
     link = StoredBatches(unmarked(b"user-17"))
     with pytest.raises(LogMismatch, match="topic users is somebody else's"):
-        await refuse_somebody_elses(link, "users", 1, was_opened=asked, limit_ms=1_000)
+        await refuse_somebody_elses(link, "users", 1, was_opened=asked, timeout_ms=1_000)
     assert len(link.fetched) == 1 + was_opened
+
+
+@pytest.mark.parametrize("ours_at", [300, None])
+async def test_an_owners_record_in_the_middle_is_found_where_a_log_was_opened(ours_at: int | None) -> None:
+    """Somebody else has written much before and after it."""
+
+    async def asked() -> bool:
+        return True
+
+    theirs = [(at, at_offset(unmarked(b"user-17"), at)) for at in (0, 1_500, 1_999)]
+    ours = [(at, at_offset(batch_of(b"any", STAMP), at)) for at in (ours_at,) if at is not None]
+    link = StoredPartition(*sorted(theirs + ours), end=2_000)
+    if ours_at is None:
+        with pytest.raises(LogMismatch, match="topic users is somebody else's"):
+            await refuse_somebody_elses(link, "users", 1, was_opened=asked, timeout_ms=1_000)
+    else:
+        assert await refuse_somebody_elses(link, "users", 1, was_opened=asked, timeout_ms=1_000) is Contents.OURS

@@ -2,6 +2,7 @@
 
 import tracemalloc
 
+import cramjam
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -129,6 +130,18 @@ def test_headers_are_not_made_objects_of_by_the_million() -> None:
     tracemalloc.stop()
     thousands = foreign.batch(ONE, base_offset=1, headers=[("h", b"")] * 5_000)
     assert told_apart(decoded(thousands + ours(ONE, 2))) == ([2], [1])
+
+
+def test_headers_that_are_packed_are_counted_when_they_are_unpacked() -> None:
+    """A few KiB may have millions of them."""
+    record = b"\x00\x00\x00" + b"\x02a" + b"\x01" + varint(3_000_000) + b"\x00\x01" * 3_000_000
+    packed = bytes(cramjam.zstd.compress(varint(len(record)) + record))
+    many = foreign.with_records(foreign.batch(ONE, base_offset=1), packed, foreign.ZSTD)
+    assert len(many) < MIB // 16
+    tracemalloc.start()
+    assert told_apart(decoded(many + ours(ONE, 2))) == ([2], [1])
+    assert tracemalloc.get_traced_memory()[1] < 50 * MIB
+    tracemalloc.stop()
 
 
 def varint(number: int) -> bytes:

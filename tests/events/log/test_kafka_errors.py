@@ -1,11 +1,17 @@
-"""The errors for a broker's refusals."""
+"""The errors for a broker's refusals, and the pauses between attempts."""
+
+import asyncio
+import random
+from itertools import pairwise
 
 import pytest
 from kio.schema.errors import ErrorCode
 
-from muster.events.log.base import LogDenied
-from muster.events.log.kafka.client.errors import refused
+from muster.events.kafka.errors import TryAgain
+from muster.events.log.base import LogDenied, LogUnavailable
+from muster.events.log.kafka.client.errors import refused, retried
 from muster.events.log.kafka.names import owner_id_prefix
+from tests.simulation.virtual_time import simulate
 
 
 @pytest.mark.parametrize(
@@ -27,3 +33,21 @@ def test_a_missing_right_is_named_as_it_has_to_be_given(error: ErrorCode, of: st
     assert str(denied).endswith(
         f": user alice (sasl.username) lacks the ACL Allow WRITE on {said}all rights: docs/sidecar-acls.md)"
     )
+
+
+def test_pauses_are_short_at_first_and_never_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new leader is there within tens of milliseconds, or not for long. These are the longest: they are random."""
+    monkeypatch.setattr(random, "uniform", lambda _low, high: high)
+    tried: list[float] = []
+
+    async def attempt() -> None:
+        tried.append(asyncio.get_running_loop().time())
+        raise TryAgain("not yet")
+
+    async def main() -> None:
+        with pytest.raises(LogUnavailable, match="given up after 3000 ms: not yet"):
+            await retried(attempt, timeout_ms=3_000)
+
+    simulate(main())
+    pauses = [round(later - earlier, 3) for earlier, later in pairwise(tried)]
+    assert pauses[:7] == [0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5]

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from muster.events.kafka.addresses import BrokerAddress
+from muster.events.kafka.connections import OtherCluster
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity, kafka_security
 from muster.events.log.base import LogError, LogMismatch, LogUnavailable
 from muster.events.log.kafka.client.link import KafkaLink, Timeouts
 from tests.brokers.certificates import Authority
 from tests.coordinator.upstream.fake_broker import fake_broker
+from tests.events.log.test_kafka_metadata import answer, topic
 
 
 @asynccontextmanager
@@ -38,6 +41,13 @@ async def reason(address: str, security: KafkaSecurity, *, kind: type[LogError] 
     assert text.startswith(f"{what} {address}: ")
     assert "\n" not in text
     return text
+
+
+class HearsOnce(KafkaLink):
+    """It is told of two topics, whatever it asks for."""
+
+    async def refresh(self) -> None:
+        self._heard(answer(topic((2, 0)), topic((1, 0), name="other")))
 
 
 async def test_nobody_there_is_said() -> None:
@@ -80,3 +90,19 @@ async def test_a_broker_that_hangs_up_after_it_has_told_its_versions_wants_somet
         fake.hangs_up_at = 3
         told = await reason(fake.address, NOT_SECURED)
     assert "hung up before anything was answered: does it want credentials or TLS (--kafka-config " in told
+
+
+async def test_what_is_followed_is_looked_up() -> None:
+    """Its leaders are known then, and those of nothing else."""
+    link = HearsOnce([], NOT_SECURED, Timeouts())
+    await link.follow(["t"])
+    assert link.leader_said("t", 0) == "broker 2 at h:9002"
+    assert link.leader_said("other", 0) == "a partition leader, of which none is known,"
+    assert list(link._topics()) == ["t"]
+
+
+async def test_a_broker_of_another_cluster_is_said() -> None:
+    """The fault and the way out, as the connection says it: the address stands there already."""
+    link = KafkaLink([], NOT_SECURED, Timeouts())
+    foreign = OtherCluster("h:1 is a broker of cluster b, where one of a was expected")
+    assert str(link._explained(BrokerAddress("h", 1), foreign)) == str(foreign)

@@ -174,3 +174,9 @@ def test_a_broker_that_would_create_topics_is_asked_for_none() -> None:
     for offered in ({METADATA: (0, 3)}, {METADATA: (11, 12)}, {}):
         with pytest.raises(NotOffered, match="Metadata v4"):
             MetadataQuestion({"t"}).prepare(offered)
+
+
+def test_a_broker_without_metadata_is_asked_for_none() -> None:
+    """Not even for its own name."""
+    with pytest.raises(NotOffered, match="Metadata v4"):
+        MetadataQuestion(()).prepare({})

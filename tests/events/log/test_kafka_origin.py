@@ -58,7 +58,7 @@ async def test_a_copy_on_another_cluster_is_refused() -> None:
     """Both clusters are named, and what the copy is good for; every partition is asked, and only asked."""
     link = TwoPartitions(Origin(cluster_id="there", format_level=1).encode())
     with pytest.raises(LogMismatch) as mismatch:
-        await check_origin(link, TOPIC, 2, OURS, limit_ms=1_000)
+        await check_origin(link, TOPIC, 2, OURS, timeout_ms=1_000)
     assert str(mismatch.value) == (
         "topic events was written on cluster there, and this is cluster here: a copy of it can be read (muster"
         " replay), but not be gone on with here; start with another topic"
@@ -70,7 +70,7 @@ async def test_a_topic_of_a_newer_version_is_refused() -> None:
     """Before its owner, who may be at work, is deposed."""
     newer = Origin(cluster_id="here", format_level=OURS.format_level + 1)
     with pytest.raises(LogTooNew) as too_new:
-        await check_origin(TwoPartitions(newer.encode()), TOPIC, 2, OURS, limit_ms=1_000)
+        await check_origin(TwoPartitions(newer.encode()), TOPIC, 2, OURS, timeout_ms=1_000)
     assert str(too_new.value) == (
         f"topic events has format level {OURS.format_level + 1}, this version of Muster knows {OURS.format_level}; use"
         " a newer Muster"
@@ -81,7 +81,7 @@ async def test_a_topic_of_a_newer_version_is_refused() -> None:
 @pytest.mark.parametrize("partitions", [None, 2])
 async def test_our_own_topic_is_taken(noted: bytes, partitions: int | None) -> None:
     """One of an older version, and one from before there was a note, too."""
-    await check_origin(TwoPartitions(noted, partitions), TOPIC, 2, OURS, limit_ms=1_000)
+    await check_origin(TwoPartitions(noted, partitions), TOPIC, 2, OURS, timeout_ms=1_000)
 
 
 def test_brokers_that_tell_no_cluster_id_are_not_compared() -> None:

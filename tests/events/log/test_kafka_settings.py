@@ -1,9 +1,17 @@
 """Which settings of a topic and its brokers an event log may rest upon."""
 
+import msgspec
 import pytest
 
 from muster.events.log.base import LogMismatch
-from muster.events.log.kafka.client.settings import Configs, Guarantees, TopicFacts, TopicPlan, guarantees
+from muster.events.log.kafka.client.settings import (
+    AUDIT_WINDOW_MS,
+    Configs,
+    Guarantees,
+    TopicFacts,
+    TopicPlan,
+    guarantees,
+)
 
 PLAN = TopicPlan(
     name="events", partitions=None, replication=None, audit_window_ms=1000, batch_bytes_max=64 * 1024 * 1024
@@ -99,3 +107,11 @@ def test_a_topic_that_nothing_can_be_appended_to_is_refused() -> None:
         " --add-config min.insync.replicas=1`"
     )
     assert promised({"min.insync.replicas": "2"}, replication=2).warnings == ()
+
+
+def test_the_audit_window_is_a_week() -> None:
+    """Unless the settings say otherwise: so long a topic keeps what was written again since."""
+    week_ms = 7 * 24 * 3_600_000
+    assert week_ms == AUDIT_WINDOW_MS
+    plan = msgspec.structs.replace(PLAN, audit_window_ms=week_ms)
+    assert plan.configs()["min.compaction.lag.ms"] == "604800000"

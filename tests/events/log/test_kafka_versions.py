@@ -41,28 +41,38 @@ def test_the_last_versions_are_those_that_the_client_speaks() -> None:
 
 def test_kafka_4_is_well() -> None:
     """For readers and for owners."""
-    check_versions(1, KAFKA_4, WRITING)
-    check_versions(1, KAFKA_4, READING)
+    check_versions("broker 1 at k:9092", KAFKA_4, WRITING)
+    check_versions("broker 1 at k:9092", KAFKA_4, READING)
 
 
 def test_a_broker_that_is_too_old_is_named_with_the_api_and_the_version() -> None:
     """And what it has instead."""
     with pytest.raises(LogMismatch) as old:
-        check_versions(3, KAFKA_0_10, READING)
+        check_versions("broker 3 at k:9092", KAFKA_0_10, READING)
     assert str(old.value) == (
-        "broker 3 is too old to keep an event log: it offers Fetch up to v3, and v7 is needed; use a newer version of"
-        " Kafka, or another --log"
+        "broker 3 at k:9092 is too old to keep an event log: it offers Fetch up to v3, and v7 is needed; use a newer"
+        " version of Kafka, or another --log"
     )
     with pytest.raises(LogMismatch, match="it does not offer InitProducerId, and v0 is needed"):
-        check_versions(3, {key: versions for key, versions in KAFKA_4.items() if key != 22}, WRITING)
+        check_versions("broker 3 at k:9092", {key: versions for key, versions in KAFKA_4.items() if key != 22}, WRITING)
+
+
+def test_a_muster_that_stands_alone_is_not_taken_for_an_old_broker() -> None:
+    """It speaks to clients as a new one does, and makes no topics."""
+    with pytest.raises(LogMismatch) as refused:
+        check_versions("broker 0 at muster:9092", {key: KAFKA_4[key] for key in (0, 1, 2, 3, 10)}, WRITING)
+    assert str(refused.value).startswith("broker 0 at muster:9092 keeps no topics: it does not offer CreateTopics. It ")
+    assert "a Muster that stands alone" in str(refused.value)
 
 
 def test_a_reader_needs_less_than_an_owner() -> None:
     """It claims nothing and makes nothing."""
-    check_versions(3, {key: KAFKA_4[key] for key in (1, 2, 3)}, READING)
+    check_versions("broker 3 at k:9092", {key: KAFKA_4[key] for key in (1, 2, 3)}, READING)
 
 
 def test_a_broker_that_is_too_new_is_named() -> None:
     """When it has dropped what is spoken here."""
-    with pytest.raises(LogMismatch, match=r"broker 1 is too new .* it offers Produce from v8 on, and v7 is the last"):
-        check_versions(1, {**KAFKA_4, 0: (8, 13)}, WRITING)
+    with pytest.raises(
+        LogMismatch, match=r"broker 1 at k:9092 is too new .* it offers Produce from v8 on, and v7 is the last"
+    ):
+        check_versions("broker 1 at k:9092", {**KAFKA_4, 0: (8, 13)}, WRITING)

@@ -217,38 +217,6 @@ class TestOpening:
             with pytest.raises(ValueError, match="has no partition"):
                 await log.end_offset(partition)
 
-    async def test_a_file_that_cannot_be_written_is_refused_with_whose_it_is(
-        self, path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Once there is one: a file that is missing is made. Who only reads needs no such right."""
-        await make(path)
-        os.chmod(path, 0o444)  # noqa: PTH101 -- by the test itself
-        with monkeypatch.context() as unprivileged:
-            # Root may write whatever the mode says.
-            unprivileged.setattr(os, "access", lambda _, mode: mode == os.R_OK)
-            assert await mismatch_of(SqliteEventLog(path)) == (
-                f"the event log {path} cannot be written by user {os.geteuid()}: it is user {os.getuid()}'s, with mode"
-                " -r--r--r--, or its file system can only be read; change that, or give another --log"
-            )
-            reading = SqliteEventLog(path, read_only=True)
-            await reading.open()
-            assert await read_all(reading)
-            await reading.close()
-            await make(path.with_name("new.db"))
-
-    async def test_a_file_that_cannot_be_read_is_refused_with_whose_it_is(
-        self, path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """SQLite would say that it cannot open it, and not why."""
-        await make(path)
-        os.chmod(path, 0o200)  # noqa: PTH101 -- by the test itself
-        with monkeypatch.context() as unprivileged:
-            unprivileged.setattr(os, "access", lambda *_: False)  # root may read whatever the mode says
-            assert await mismatch_of(SqliteEventLog(path, read_only=True)) == (
-                f"the event log {path} cannot be read by user {os.geteuid()}: it is user {os.getuid()}'s, with mode"
-                " --w-------"
-            )
-
 
 class TestTheLock:
     """One process writes a file; any number read it."""

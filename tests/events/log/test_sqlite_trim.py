@@ -116,6 +116,30 @@ async def test_records_that_were_appended_while_the_clock_was_ahead_stop_no_trim
     assert await shown(log) == [(1 + ahead, "a", "3"), (2 + ahead, "z", "value")]
 
 
+async def test_a_record_inside_the_window_keeps_what_is_behind_it(log: SqliteEventLog, clock: Clock) -> None:
+    """Also a record that was appended when the clock had been put back, and so looks older than the window."""
+    writer = await log.claim(0)
+    for ago_windows, value in ((-1_000, "1"), (0, "2"), (10, "3"), (0, "4")):
+        clock.now_ms -= ago_windows * WINDOW_MS
+        await writer.append([(record("a", value),)])
+        clock.now_ms += ago_windows * WINDOW_MS
+
+    await log.trim(clock.now_ms)
+    assert [value for _, _, value in await shown(log)] == ["1", "2", "3", "4"]
+
+
+async def test_a_clock_that_was_a_moment_ahead_stops_no_trimming(log: SqliteEventLog, clock: Clock) -> None:
+    """Its record is from the future by less than the audit window."""
+    writer = await log.claim(0)
+    for ahead_ms in (0, 2 * WINDOW_MS, 0, 0):
+        clock.now_ms += ahead_ms
+        await writer.append([(record("a"),)])
+        clock.now_ms -= ahead_ms
+
+    await log.trim(clock.now_ms + WINDOW_MS + 1)
+    assert [offset for offset, _, _ in await shown(log)] == [2, 3]
+
+
 async def test_a_clock_that_is_put_back_trims_nothing(log: SqliteEventLog, clock: Clock) -> None:
     """All records are from the future then, and none of them is known to be old."""
     writer = await log.claim(0)

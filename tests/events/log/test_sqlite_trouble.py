@@ -107,7 +107,7 @@ class TestADiskThatDoesNotAnswer:
 
     @pytest.fixture
     async def file(self, path: Path, disk: HangingDisk) -> AsyncIterator[SqliteFile]:
-        file = SqliteFile(path, answers_within_s=0.3, slow_after_s=0.1, closes_within_s=0.2)
+        file = SqliteFile(path, call_timeout_s=0.3, slow_after_s=0.1, close_timeout_s=0.2)
         await file.open(lambda connection: connection.execute("CREATE TABLE numbers (number)"))
         yield file
         disk.mend()
@@ -172,7 +172,7 @@ from muster.events.log.base import LogUnavailable
 from muster.events.log.sqlite.file import SqliteFile
 
 async def main():
-    file = SqliteFile(Path({str(path)!r}), closes_within_s=0.1)
+    file = SqliteFile(Path({str(path)!r}), close_timeout_s=0.1)
     await file.open(lambda connection: None)
     write = asyncio.create_task(file.write(lambda connection: threading.Event().wait()))
     await asyncio.sleep(0)

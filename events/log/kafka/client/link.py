@@ -135,7 +135,11 @@ class KafkaLink(ClusterLink):
         leader = self._view.leader(topic, partition)
         if leader is None:
             return "a partition leader, of which none is known,"
-        return f"broker {leader} at {self._view.brokers.get(leader, 'an address that is not known')}"
+        return self.broker_said(leader)
+
+    def broker_said(self, node_id: int) -> str:
+        """A broker with its address, for people."""
+        return f"broker {node_id} at {self._view.brokers.get(node_id, 'an address that is not known')}"
 
     def refusal(self, topic: str) -> LogMismatch | None:
         """Return the reason why a followed topic can no longer be used, or None."""

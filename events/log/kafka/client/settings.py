@@ -132,17 +132,17 @@ def _topic_refusals(plan: TopicPlan, topic: Configs, bootstrap: str, *, is_ours:
         "unclean.leader.election.enable": "since such an election loses events that were acknowledged",
     }
     wrong = {setting: wanted[setting] for setting in ways_out if topic.get(setting, wanted[setting]) != wanted[setting]}
-    told = {
+    descriptions = {
         setting: f"topic {plan.name} has {setting}={topic[setting]}, the settings say {value}"
         for setting, value in wrong.items()
     }
     if is_ours:
         for setting, value in wrong.items():
             command = alter_command(plan.name, bootstrap, {setting: value})
-            yield f"{told[setting]}: run `{command}`, {ways_out[setting]}"
+            yield f"{descriptions[setting]}: run `{command}`, {ways_out[setting]}"
     elif wrong:
         yield (
-            f"{'; '.join(told.values())}; and it holds no events: if it was made for them, run"
+            f"{'; '.join(descriptions.values())}; and it holds no events: if it was made for them, run"
             f" `{alter_command(plan.name, bootstrap, wanted)}`, else give --log another name (a topic that does not"
             " exist yet is made with the right settings)"
         )

@@ -35,18 +35,31 @@ WRITING: Sequence[Needed] = (
 )
 
 
-def check_versions(node_id: int, offered: Mapping[int, tuple[int, int]], needed: Sequence[Needed]) -> None:
-    """`offered`: first and last version by API key. Raises LogMismatch, which names the API and the versions."""
+_METADATA, _CREATE_TOPICS = 3, 19
+_METADATA_OF_NEWER_BROKERS = 10
+"""The version of Metadata since Kafka 2.8, whose brokers all make topics."""
+
+
+def check_versions(broker: str, offered: Mapping[int, tuple[int, int]], needed: Sequence[Needed]) -> None:
+    """Raises LogMismatch, which names the API and the versions.
+
+    `broker`: its id and address, for people; `offered`: first and last version by API key.
+    """
     for each in needed:
         first, last = offered.get(each.api_key, (0, -1))
+        if last < 0 and each.api_key == _CREATE_TOPICS and offered[_METADATA][1] >= _METADATA_OF_NEWER_BROKERS:
+            raise LogMismatch(
+                f"{broker} keeps no topics: it does not offer {each.api}. It may be a Muster that stands alone; name"
+                " brokers of a Kafka cluster, or another --log"
+            )
         if last < each.first:
             has = f"offers {each.api} up to v{last}" if last >= 0 else f"does not offer {each.api}"
             raise LogMismatch(
-                f"broker {node_id} is too old to keep an event log: it {has}, and v{each.first} is needed; use a newer"
+                f"{broker} is too old to keep an event log: it {has}, and v{each.first} is needed; use a newer"
                 " version of Kafka, or another --log"
             )
         if first > each.last:
             raise LogMismatch(
-                f"broker {node_id} is too new for this version of Muster: it offers {each.api} from v{first} on, and"
+                f"{broker} is too new for this version of Muster: it offers {each.api} from v{first} on, and"
                 f" v{each.last} is the last one that is known here; use a newer Muster, or another --log"
             )

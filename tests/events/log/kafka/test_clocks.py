@@ -1,12 +1,10 @@
 """An owner whose clock is off, on a real broker."""
 
-import time
-
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 
 from muster.events.log.base import LogUnavailable
-from muster.events.log.kafka import producer
+from muster.events.log.wall_clock import wall_clock_ms
 from tests.events.log.kafka.proxied import OpenKafkaLog
 from tests.events.log.kafka.topics import create_topic
 from tests.events.log.transitions import read_all, transition
@@ -17,13 +15,10 @@ DAY_MS = 24 * 3_600_000
 
 
 @pytest.mark.parametrize("off_ms", [2 * DAY_MS, -2 * DAY_MS])
-async def test_an_owner_whose_clock_is_off_appends_all_the_same(
-    open_log: OpenKafkaLog, monkeypatch: pytest.MonkeyPatch, off_ms: int
-) -> None:
+async def test_an_owner_whose_clock_is_off_appends_all_the_same(open_log: OpenKafkaLog, off_ms: int) -> None:
     """The time of a record is the broker's."""
-    began_ms = time.time_ns() // 1_000_000
-    monkeypatch.setattr(producer, "_now_ms", lambda: began_ms + off_ms)
-    log = await open_log(partitions=1)
+    began_ms = wall_clock_ms()
+    log = await open_log(partitions=1, wall_ms=lambda: began_ms + off_ms)
 
     await (await log.claim(0)).append([transition("a"), transition("b")])
 
@@ -33,15 +28,14 @@ async def test_an_owner_whose_clock_is_off_appends_all_the_same(
 
 
 async def test_a_topic_that_wants_the_owners_time_is_explained_when_a_clock_is_off(
-    open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str, monkeypatch: pytest.MonkeyPatch
+    open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
 ) -> None:
     """It was made by an earlier version, or by hand: the line names the clock, its time and the way out."""
     await create_topic(
         admin, topic, {"message.timestamp.type": "CreateTime", "message.timestamp.after.max.ms": "3600000"}
     )
-    log = await open_log()
+    log = await open_log(wall_ms=lambda: 4_102_444_800_000)
     writer = await log.claim(0)
-    monkeypatch.setattr(producer, "_now_ms", lambda: 4_102_444_800_000)
 
     with pytest.raises(LogUnavailable) as unavailable:
         await writer.append([transition("a")])

@@ -1,0 +1,248 @@
+"""TLS handshakes with clients, in turns: many clients that begin at once hold nobody up.
+
+A handshake costs us a millisecond or more of the processor's time, and its client next to nothing. A transport of TLS
+works on what comes when it comes: for all clients of whom something is there, within one turn of the loop. So here a
+gate stands between each socket and its TLS, keeps what comes, and passes it on when it is its turn: all handshakes
+together have 5 ms in each turn of the loop. A client's time runs only while we wait for the client.
+
+The TLS is the loop's own, and has the socket for itself once the handshake has ended.
+
+What belongs here: a client from its accept to its connection. What it must not know: limits, requests.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Final, cast
+
+import structlog
+
+from muster.coordinator.load.current_work import OtherWork, working_on
+from muster.coordinator.load.turns import Turns
+from muster.coordinator.net.flow import Flow
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+HANDSHAKE_TIMEOUT_S = 10.0
+"""The client's time for a handshake; Java's give up after as long (socket.connection.setup.timeout.ms)."""
+
+HANDSHAKE_AND_TURNS_TIMEOUT_S = 60.0
+"""The time for a handshake and its waits for turns."""
+
+KEPT_BYTES_MAX: Final = 16_384
+"""The bytes that are kept until they have a turn, and one read more. A flight of a handshake is smaller."""
+
+_MEANINGS = {
+    "WRONG_VERSION_NUMBER": "it does not speak TLS",
+    "HTTP_REQUEST": "it speaks HTTP",
+    "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust the certificate of --tls-certificate (its ssl.ca.location)",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate, which --tls-client-ca demands",
+}
+"""Explanations of OpenSSL's reasons that say little."""
+
+_WORK = OtherWork(work="TLS handshakes with clients")
+
+
+class Handshake:
+    """A client that was accepted, until its handshake has ended and its connection is made.
+
+    `made` makes that connection, which has the handshake's place; `ended` is called in any case.
+    """
+
+    def __init__(
+        self,
+        client_host: str,
+        context: ssl.SSLContext,
+        turns: Turns,
+        *,
+        made: Callable[["Handshake"], asyncio.Protocol],
+        ended: Callable[["Handshake"], None],
+    ) -> None:
+        self.client_host = client_host
+        self._context = context
+        self._turns = turns
+        self._made = made
+        self._ended = ended
+        self._gate: _Gate | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self, client: socket.socket) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._shake_hands(client))
+        self._task.add_done_callback(lambda _: self._ended(self))
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _shake_hands(self, client: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        early, first = _Kept(), _Kept()
+        try:
+            transport, _ = await loop.connect_accepted_socket(lambda: early, client)
+            if transport.is_closing():  # uvloop's takes no more calls then
+                return
+            loop.call_soon(self._step_between, transport, early)  # just before TLS hears of its connection
+            tls = await loop.start_tls(
+                transport,
+                first,
+                self._context,
+                server_side=True,
+                ssl_handshake_timeout=HANDSHAKE_AND_TURNS_TIMEOUT_S,
+            )
+        except OSError as error:  # TLS's own errors are some of these
+            _tell_failed(self.client_host, error)
+        else:
+            self._hand_over(cast("asyncio.Transport", tls), first)  # uvloop's is none by class
+        finally:
+            if self._gate is not None:
+                self._gate.forget()
+
+    def _step_between(self, transport: asyncio.Transport, early: "_Kept") -> None:
+        self._gate = _Gate(transport, self._turns, self._has_taken_too_long)
+        if early.data:
+            self._gate.data_received(early.data)
+
+    def _hand_over(self, tls: asyncio.Transport, first: "_Kept") -> None:
+        connection = self._made(self)
+        tls.set_protocol(connection)
+        connection.connection_made(tls)
+        if first.data:
+            connection.data_received(first.data)
+        assert self._gate is not None
+        self._gate.open()
+
+    def _has_taken_too_long(self) -> None:
+        _tell(self.client_host, f"it has not finished the handshake within {HANDSHAKE_TIMEOUT_S:g} s")
+        self.abort()
+
+
+class _Kept(asyncio.Protocol):
+    """Keeps what comes before somebody is there for it: on the socket its gate, behind the handshake its connection."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+
+
+class _Gate(asyncio.Protocol):
+    """Stands between a socket and its TLS as long as the handshake lasts; see the module.
+
+    `too_late` is called when the client's time is over.
+    """
+
+    def __init__(self, transport: asyncio.Transport, turns: Turns, too_late: Callable[[], None]) -> None:
+        self._transport = transport
+        self._tls = cast("asyncio.BufferedProtocol", transport.get_protocol())
+        transport.set_protocol(self)
+        self._flow = Flow(transport)
+        self._turns = turns
+        self._kept = bytearray()
+        self._has_ended = False  # the client's sending, and TLS is to be told
+        self._too_late = too_late
+        self._left_s = HANDSHAKE_TIMEOUT_S
+        self._since_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._wait_for_client()
+
+    def open(self) -> None:
+        """Leave the socket to TLS: the handshake has ended."""
+        if not self._transport.is_closing():
+            self._flow.turn(on=False)
+            self._transport.set_protocol(self._tls)
+            self._flow.turn(on=True)
+            self._pass_on()
+
+    def forget(self) -> None:
+        """Have no more turns."""
+        self._stop_waiting()
+        self._turns.forget(self)
+
+    # ---- the socket --------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        self._kept += data
+        self._stop_waiting()
+        self._turns.wait(self)
+        if len(self._kept) > KEPT_BYTES_MAX:
+            self._flow.turn(on=False)
+
+    def eof_received(self) -> bool:
+        self._has_ended = True
+        if not self._kept:
+            self._tell_end_soon()
+        return True  # it is closed when TLS knows
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.forget()
+        self._tls.connection_lost(exc or ConnectionResetError())
+
+    def pause_writing(self) -> None:
+        self._tls.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._tls.resume_writing()
+
+    # ---- turns -------------------------------------------------------------------------------------------
+
+    def take_turn(self) -> None:
+        """Have TLS work on what the client has sent."""
+        if not self._transport.is_closing():
+            self._wait_for_client()
+            self._flow.turn(on=True)
+            with working_on(_WORK):
+                self._pass_on()
+
+    def _pass_on(self) -> None:
+        kept, self._kept = memoryview(self._kept), bytearray()
+        while kept:
+            buffer = memoryview(self._tls.get_buffer(len(kept)))
+            size = min(len(buffer), len(kept))
+            buffer[:size] = kept[:size]
+            self._tls.buffer_updated(size)
+            kept = kept[size:]
+        if self._has_ended:
+            self._tell_end_soon()
+
+    def _tell_end_soon(self) -> None:
+        """Tell TLS that no more comes; if the handshake has ended just now, behind `open`."""
+        self._has_ended = False
+        asyncio.get_running_loop().call_soon(self._tell_end)
+
+    def _tell_end(self) -> None:
+        if not (self._transport.is_closing() or self._tls.eof_received()):
+            self._transport.close()
+
+    # ---- the client's time -------------------------------------------------------------------------------
+
+    def _wait_for_client(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._since_s = loop.time()
+        self._timer = loop.call_later(self._left_s, self._too_late)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._left_s -= asyncio.get_running_loop().time() - self._since_s
+
+
+def _tell_failed(client_host: str, error: OSError) -> None:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        _tell(client_host, f"its certificate: {error.verify_message}")
+    elif isinstance(error, ssl.SSLError):
+        name = error.reason or str(error)
+        _tell(client_host, _MEANINGS.get(name, name.lower().replace("_", " ")))
+    elif isinstance(error, ConnectionAbortedError):
+        _tell(
+            client_host,
+            f"its handshake was not over within {HANDSHAKE_AND_TURNS_TIMEOUT_S:g} s, waits of ours included",
+        )
+    # else it has gone, as the checks of load balancers do
+
+
+def _tell(client_host: str, reason: str) -> None:
+    log.warning("TLS with a client failed", peer=client_host, reason=reason)

@@ -1,0 +1,42 @@
+"""The connects to one broker: some are under way, the others wait, first come first served.
+
+Each costs the loop some tenths of a millisecond, more with TLS, when it begins and when the broker has answered. So
+they begin in turns, which all brokers share, and at most `CONNECTS_AT_ONCE` answers of one broker come at once, as
+those of one that stood still do. A broker that does not answer delays no connect to another one.
+"""
+
+from collections import OrderedDict
+from typing import Final
+
+from muster.coordinator.load.turns import Turns, Waits
+
+CONNECTS_AT_ONCE: Final = 128
+"""The connects to one broker that are under way at a time."""
+
+
+class ConnectQueue:
+    """See the module. `take_turn` of who waits is called when it may begin; `leave` gives its place back."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._waiting: OrderedDict[Waits, None] = OrderedDict()
+        self._under_way: set[Waits] = set()
+
+    def wait(self, connect: Waits) -> None:
+        """Begin the connect as soon as it may, perhaps at once."""
+        self._waiting[connect] = None
+        self._fill()
+
+    def leave(self, connect: Waits) -> None:
+        """Forget a connect that has ended, or that nobody wants any more."""
+        self._waiting.pop(connect, None)
+        self._turns.forget(connect)
+        self._under_way.discard(connect)
+        self._fill()
+
+    def _fill(self) -> None:
+        while self._waiting and len(self._under_way) < CONNECTS_AT_ONCE:
+            connect, _ = self._waiting.popitem(last=False)
+            self._under_way.add(connect)
+            if self._turns.begin(connect):
+                connect.take_turn()

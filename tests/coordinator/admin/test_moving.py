@@ -1,0 +1,118 @@
+"""Following a move through the admin API."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import pytest
+from kio.schema.describe_groups.v6.response import DescribedGroup, DescribedGroupMember
+from kio.schema.errors import ErrorCode
+from kio.schema.types import GroupId
+
+from muster.coordinator.admin import ConfigEntry, GroupAdmin, moving
+from muster.coordinator.admin.moving import coordinator_of, count_movers, groups_of_muster, move_group
+from muster.coordinator.group.configs import COORDINATOR, MEMBERS, MOVE, MUSTER, UPSTREAM
+from muster.coordinator.group.outcomes import GroupMove, ListedMember, MoveState, Standing
+from muster.events.ids import GroupInstanceId, MemberId
+
+
+def report(*, told: int, back: int = 0, left: int = 0, state: MoveState = MoveState.MOVING) -> GroupMove:
+    return GroupMove(to=UPSTREAM, state=state, members=2, told=told, back=back, left=left, took_ms=0)
+
+
+class OneMove(GroupAdmin):
+    """A sidecar with one move, which goes a report further at each question."""
+
+    def __init__(self, *reports: GroupMove | None) -> None:
+        super().__init__("127.0.0.1:1")
+        self._reports = [None, *reports]
+
+    async def describe_group_config(self, group_id: str, names: Sequence[str] = ()) -> tuple[ConfigEntry, ...]:
+        now = self._reports.pop(0)
+        return (
+            ()
+            if now is None
+            else (ConfigEntry(name=MOVE, value=msgspec.json.encode(now).decode(), is_set=True, documentation=""),)
+        )
+
+    async def alter_group_config(
+        self, group_id: str, settings: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> None:
+        pass
+
+
+async def test_each_step_of_a_move_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that leaves is a step, as one that was told, or is back."""
+    monkeypatch.setattr(moving, "POLL_INTERVAL_S", 0.0)
+    steps = [report(told=1), report(told=1, left=1), report(told=1, back=1, left=1)]
+    seen: list[GroupMove] = []
+    last = report(told=1, back=1, left=1, state=MoveState.DONE)
+    async with OneMove(steps[0], steps[0], *steps[1:], last) as admin:
+        assert await move_group(admin, "orders", UPSTREAM, tell=seen.append) == last
+    assert seen == steps
+
+
+async def test_a_group_that_is_there_already_has_moved_nobody() -> None:
+    """The sidecar accepts the config, and has no move to report."""
+    async with OneMove(None) as admin:
+        done = GroupMove(to=UPSTREAM, state=MoveState.DONE, members=0, told=0, back=0, took_ms=0)
+        assert await move_group(admin, "orders", UPSTREAM) == done
+
+
+def listed(member_id: str) -> ListedMember:
+    """A line of the list; without a member id it is an instance that is only expected."""
+    return ListedMember(
+        group_instance_id=GroupInstanceId("w-1"),
+        member_id=MemberId(member_id),
+        client_id="",
+        client_host="",
+        standing=Standing.ACTIVE if member_id else Standing.EXPECTED,
+        retiring=False,
+        is_leader=False,
+        session_left_ms=None,
+        since_ms=0,
+    )
+
+
+class OneGroup(GroupAdmin):
+    """A sidecar with one group: who is listed here, and how many members the cluster upstream describes."""
+
+    def __init__(self, *here: ListedMember, upstream: int = 0) -> None:
+        super().__init__("127.0.0.1:1")
+        self._values = {COORDINATOR: MUSTER, MEMBERS: msgspec.json.encode(here).decode()}
+        member = DescribedGroupMember(
+            member_id="m", client_id="", client_host="", member_metadata=b"", member_assignment=b""
+        )
+        self._upstream = DescribedGroup(
+            error_code=ErrorCode.none,
+            group_id=GroupId("orders"),
+            group_state="Stable",
+            protocol_type="consumer",
+            protocol_data="range",
+            members=(member,) * upstream,
+        )
+
+    async def describe_group_config(self, group_id: str, names: Sequence[str] = ()) -> tuple[ConfigEntry, ...]:
+        values = self._values.items()
+        return tuple(ConfigEntry(name=name, value=value, is_set=True, documentation="") for name, value in values)
+
+    async def describe_group(self, group_id: str) -> DescribedGroup:
+        return self._upstream
+
+    async def check_is_muster(self, group_id: str) -> None:
+        pass
+
+    async def list_groups(self) -> frozenset[str]:
+        return frozenset({"orders"})
+
+
+async def test_an_instance_that_is_only_expected_is_nobody_who_moves() -> None:
+    """Live members upstream have to join again though one is expected here, and only members leave."""
+    async with OneGroup(listed(""), upstream=2) as admin:
+        assert await count_movers(admin, "orders", MUSTER) == 2
+        assert await count_movers(admin, "orders", UPSTREAM) == 0
+        assert (await coordinator_of(admin, "orders")).coordinator == UPSTREAM
+        assert (await groups_of_muster(admin)).group_ids == []
+    async with OneGroup(listed(""), listed("a"), listed("b")) as admin:
+        assert await count_movers(admin, "orders", UPSTREAM) == 2
+        assert await count_movers(admin, "orders", MUSTER) == 0
+        assert (await groups_of_muster(admin)).group_ids == ["orders"]

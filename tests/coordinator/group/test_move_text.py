@@ -1,0 +1,88 @@
+"""The progress of a move in words."""
+
+import pytest
+
+from muster.coordinator.group.configs import UPSTREAM
+from muster.coordinator.group.move_text import done, names, progress, waiting
+from muster.coordinator.group.outcomes import GroupMove, MoveState, MovingMember
+
+
+def member(name: str, *, is_told: bool = True, wait_ms: int | None = None) -> MovingMember:
+    return MovingMember(
+        member_id=f"{name}-1",
+        group_instance_id=name,
+        client_id="app",
+        client_host="/10.0.0.1",
+        is_told=is_told,
+        wait_ms=wait_ms,
+    )
+
+
+def move(*waits_for: MovingMember, members: int, back: int = 0, left: int = 0) -> GroupMove:
+    return GroupMove(
+        to=UPSTREAM,
+        state=MoveState.MOVING,
+        members=members,
+        told=0,
+        back=back,
+        left=left,
+        waits_for=waits_for,
+        took_ms=0,
+    )
+
+
+A, B = member("a"), member("b")
+
+
+@pytest.mark.parametrize(
+    ("moving", "told"),
+    [
+        (move(A, members=1), "its only member has not let go yet"),
+        (move(members=1, back=1), "its only member has let go"),
+        (move(members=1, left=1), "its only member has left"),
+        (move(members=1), "its only member has not let go in time"),
+        (move(A, B, members=2), "of its 2 members none has let go yet"),
+        (move(A, members=2, back=1), "of its 2 members 1 has let go"),
+        (move(members=2, back=2), "all its 2 members have let go"),
+        (move(members=2), "all its 2 members have not let go in time"),
+        (move(members=5, back=2, left=1), "of its 5 members 2 have let go, 1 has left, 2 have not let go in time"),
+    ],
+)
+def test_what_the_members_have_done_is_counted(moving: GroupMove, told: str) -> None:
+    """A sentence about all of them has no counts."""
+    assert done(moving) == told
+
+
+@pytest.mark.parametrize(
+    ("moving", "told"),
+    [
+        (move(members=1, back=1), ""),
+        (move(A, members=1), "waits for a at 10.0.0.1 to let go"),
+        (move(member("a", wait_ms=2_000), B, members=2), "waits for a at 10.0.0.1, b at 10.0.0.1 to let go"),
+        (
+            move(member("a", wait_ms=2_000), member("b", wait_ms=7_000), members=2),
+            "waits for a at 10.0.0.1, b at 10.0.0.1 to let go, for 7 s at most",
+        ),
+        (
+            move(A, member("b", is_told=False, wait_ms=7_000), members=2),
+            "waits for a at 10.0.0.1 to let go; for b at 10.0.0.1, not heard of yet, for 7 s at most",
+        ),
+    ],
+)
+def test_who_is_waited_for_is_named_with_how_long_at_most(moving: GroupMove, told: str) -> None:
+    """Nothing is said of how long where it is not known of each of them."""
+    assert waiting(moving) == told
+
+
+def test_the_progress_is_both() -> None:
+    """Without the wait, if nobody is waited for."""
+    assert progress(move(members=1, back=1)) == "its only member has let go"
+    assert progress(move(A, members=2, back=1)) == "of its 2 members 1 has let go; waits for a at 10.0.0.1 to let go"
+
+
+def test_some_of_many_are_named() -> None:
+    """Five of them; a dynamic one by its client id."""
+    assert names([member(name) for name in "abcde"]).endswith("d at 10.0.0.1, e at 10.0.0.1")
+    assert names([member(name) for name in "abcdefg"]).endswith("e at 10.0.0.1 and 2 more")
+    dynamic = MovingMember(member_id="c-1", group_instance_id=None, client_id="app", client_host="/h", is_told=True)
+    assert names([dynamic]) == "app at h"

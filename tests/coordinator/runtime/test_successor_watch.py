@@ -1,0 +1,128 @@
+"""A process that appends nothing finds out all the same that another one has taken its log over."""
+
+import asyncio
+
+from kio.schema.errors import ErrorCode
+from structlog.testing import capture_logs
+
+from muster.coordinator.runtime.successor_watch import CHECK_INTERVAL_S, CHECK_TIMEOUT_S
+from muster.events.log.base import Deposed
+from muster.events.log.memory import MemoryStorage
+from muster.events.partitioner import partition_for
+from muster.events.records import StoredRecord
+from tests.coordinator.runtime.test_runtime import story
+from tests.simulation.process import SimulatedProcess
+from tests.waiting import until
+
+FOUND_OUT_S = 10.0
+
+
+@story
+async def test_an_idle_process_finds_out_that_it_was_deposed() -> None:
+    """Within seconds, without an append, and it says by whom, as it does after an append that is refused."""
+    storage = MemoryStorage()
+    first = await SimulatedProcess(storage).start()
+    await asyncio.sleep(3_600)
+    assert not first.lost
+    second = await SimulatedProcess(storage).start()
+    before = [len(records) for records in storage.records]
+    with capture_logs() as lines:
+        await asyncio.sleep(FOUND_OUT_S)
+    assert isinstance(first.lost[0], Deposed)
+    assert not first.runtime.ready
+    assert [line["event"] for line in lines] == ["partition lost"]
+    assert str(first.lost[0]).startswith("simulated:1 took the event log over from this process at ")
+    assert [len(records) for records in storage.records] == before
+    assert not second.lost
+    await first.runtime.stop()
+    await second.runtime.stop()
+
+
+@story
+async def test_a_process_that_stands_alone_appends_nothing_and_reads_no_stranger_twice() -> None:
+    """Strangers that write behind our last append depose nobody."""
+    storage = MemoryStorage()
+    process = await SimulatedProcess(storage).start()
+    read = process.log.read
+    starts: list[int] = []
+
+    def noting(partition: int, *, start: int = 0, end: int | None = None):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        starts.append(start)
+        return read(partition, start=start, end=end)
+
+    process.log.read = noting  # type: ignore[method-assign]
+    await asyncio.sleep(2 * CHECK_INTERVAL_S + 1)
+    assert starts == []
+    for _ in range(2):
+        offset = storage.end_offset(0)
+        storage.records[0].append(StoredRecord(0, offset, 0, b"key", b"value", stranger=True))
+        await asyncio.sleep(10 * CHECK_INTERVAL_S)
+        assert starts[-1] == offset
+    assert len(starts) == 2
+    assert not process.lost
+    await process.runtime.stop()
+
+
+@story
+async def test_a_renewal_of_its_own_claim_deposes_nobody() -> None:
+    """Its newer claim writes a record of a newer owner, too; looked at in every moment of it."""
+    storage = MemoryStorage()
+    process = await SimulatedProcess(storage, claim_renewal_ms=int(CHECK_INTERVAL_S * 1000)).start()
+    for _ in range(5):
+        release = process.log.hold_acknowledgements()
+        await asyncio.sleep(CHECK_INTERVAL_S * 1.5)
+        release.set()
+        await asyncio.sleep(CHECK_INTERVAL_S * 1.5)
+    assert not process.lost
+    await process.runtime.stop()
+
+
+@story
+async def test_a_log_that_does_not_answer_is_no_successor() -> None:
+    """It is asked again, and the successor is found when it answers."""
+    storage = MemoryStorage()
+    first = await SimulatedProcess(storage).start()
+    end_offset = first.log.end_offset
+    is_away = True
+
+    async def away(partition: int) -> int:
+        if is_away:
+            await asyncio.sleep(CHECK_TIMEOUT_S + 1)
+        return await end_offset(partition)
+
+    first.log.end_offset = away  # type: ignore[method-assign]
+    second = await SimulatedProcess(storage).start()
+    await asyncio.sleep(60)
+    assert not first.lost
+    is_away = False
+    await asyncio.sleep(FOUND_OUT_S)
+    assert isinstance(first.lost[0], Deposed)
+    await first.runtime.stop()
+    await second.runtime.stop()
+
+
+@story
+async def test_a_partition_that_was_lost_and_taken_over_again_meanwhile_deposes_nobody() -> None:
+    """The record that is found then is our own."""
+    storage = MemoryStorage()
+    process = await SimulatedProcess(storage).start()
+    number = partition_for(process.group_id, len(storage.records))
+    end_offset = process.log.end_offset
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def slowly(partition: int) -> int:
+        if partition == number:
+            asked.set()
+            await answer.wait()
+        return await end_offset(partition)
+
+    process.log.end_offset = slowly  # type: ignore[method-assign]
+    await asyncio.wait_for(asked.wait(), FOUND_OUT_S)
+    process.log.fail_next_append()
+    assert (await process.join("a")).error is ErrorCode.not_coordinator
+    await until(lambda: process.runtime.ready)
+    answer.set()
+    await asyncio.sleep(FOUND_OUT_S)
+    assert process.runtime.ready
+    assert not process.lost
+    await process.runtime.stop()

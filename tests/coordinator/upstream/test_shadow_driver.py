@@ -1,0 +1,92 @@
+"""The driver of shadows: which requests may be under way at once, and when one is tried again."""
+
+import asyncio
+import random
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from muster.coordinator.upstream.shadow import Shadow, ShadowName, ShadowState
+from muster.coordinator.upstream.shadow_driver import ShadowDriver, ShadowHandle
+from muster.events.ids import GroupId
+from muster.events.kafka.errors import TryAgain
+from tests.simulation.virtual_time import simulate
+
+
+class Silent:
+    """A link whose requests are parked for ever."""
+
+    def __init__(self) -> None:
+        self.parked: list[str] = []
+
+    async def ask_coordinator(self, group_id: str, *_: object, **__: object) -> Any:
+        self.parked.append(group_id)
+        await asyncio.Event().wait()
+
+
+def test_a_new_group_does_not_wait_for_those_that_are_retaken() -> None:
+    """After a restart there may be thousands: 64 of their joins are parked at once, of the 256 that may be."""
+
+    async def story() -> None:
+        link: Any = Silent()
+        driver = ShadowDriver(link, ShadowName.of("log"), session_timeout_ms=300_000)
+        shadow = Shadow(wanted=1, state=ShadowState.UNSURE)
+        groups = [
+            *(ShadowHandle(GroupId(f"retaken-{n}"), shadow, is_retake=True) for n in range(1_000)),
+            *(ShadowHandle(GroupId(f"new-{n}"), shadow) for n in range(1_000)),
+        ]
+        driven = [asyncio.create_task(driver.drive(handle)) for handle in groups]
+        await asyncio.sleep(1.0)
+        assert sum(group_id.startswith("retaken-") for group_id in link.parked) == 64
+        assert len(link.parked) == 256
+        for task in driven:
+            task.cancel()
+        await asyncio.gather(*driven, return_exceptions=True)
+
+    simulate(story())
+
+
+class Refuses:
+    """A link to a cluster that cannot be reached, or refuses each request with the same error."""
+
+    def __init__(self, error: ErrorCode | None) -> None:
+        self.asked_s: list[float] = []
+        self._error = error
+
+    async def ask_coordinator(self, *_: object, **__: object) -> Any:
+        self.asked_s.append(asyncio.get_running_loop().time())
+        if self._error is None:
+            raise TryAgain("nobody there")
+        return SimpleNamespace(error_code=self._error)
+
+
+def driven(link: Any, for_s: float) -> ShadowDriver:
+    """A driver that has tried to have one group's shadow join for so long."""
+    driver = ShadowDriver(link, ShadowName.of("log"), session_timeout_ms=300_000)
+
+    async def story() -> None:
+        handle = ShadowHandle(GroupId("g"), Shadow(wanted=1, state=ShadowState.OUT))
+        driving = asyncio.create_task(driver.drive(handle))
+        await asyncio.sleep(for_s)
+        driving.cancel()
+        await asyncio.gather(driving, return_exceptions=True)
+
+    simulate(story())
+    return driver
+
+
+def test_pauses_between_attempts_double_up_to_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These are the longest: they are random."""
+    monkeypatch.setattr(random, "uniform", lambda _low, high: high)
+    link = Refuses(None)
+    driven(link, 12.0)
+    pauses = [round(later - earlier, 3) for earlier, later in pairwise(link.asked_s)]
+    assert pauses[:8] == [0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.0, 2.0]
+
+
+def test_where_sessions_have_to_be_shorter_half_as_long_is_asked_for() -> None:
+    """Again and again, but not for less than a minute."""
+    assert driven(Refuses(ErrorCode.invalid_session_timeout), 12.0).session_timeout_ms == 75_000

@@ -1,0 +1,144 @@
+"""Writing messages: the bytes are those that kio writes, in as many steps as there is work."""
+
+from dataclasses import fields, is_dataclass
+from datetime import timedelta
+from io import BytesIO
+from typing import Any
+
+import pytest
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_writer
+from kio.static.primitive import i32Timedelta
+
+from muster.events.kafka.codec.writing import CHUNK_BYTES, Output, Unwritable, writer_in_steps
+from muster.events.steps import ENTRIES_PER_STEP
+from tests.coordinator.wire.smallest import item_of
+
+JOIN_GROUP, OFFSET_COMMIT, DESCRIBE_GROUPS = 11, 8, 15
+
+
+def entry_of(entity: Any, array: str) -> Any:
+    """The class of an array's entries."""
+    return next(item_of(field) for field in fields(entity) if field.name == array)
+
+
+def joined(version: int, members: int, metadata: bytes = b"topics") -> Any:
+    response: Any = load_response_schema(JOIN_GROUP, version)
+    member: Any = entry_of(response, "members")
+    of_each: dict[str, Any] = {"group_instance_id": None} if version >= 5 else {}
+    return response(
+        throttle_time=i32Timedelta.parse(timedelta(0)),
+        error_code=ErrorCode.rebalance_in_progress,
+        generation_id=300,
+        protocol_name=None if version >= 7 else "range",
+        leader="a",
+        member_id="größe",
+        members=tuple(member(member_id=f"{number}", metadata=metadata, **of_each) for number in range(members)),
+    )
+
+
+def described(version: int, groups: int, members: int) -> Any:
+    response: Any = load_response_schema(DESCRIBE_GROUPS, version)
+    group: Any = entry_of(response, "groups")
+    member: Any = entry_of(group, "members")
+    of_group: dict[str, Any] = {
+        "error_code": ErrorCode.none,
+        "group_state": "Stable",
+        "protocol_type": "consumer",
+        "protocol_data": "range",
+    }
+    of_member: dict[str, Any] = {
+        "client_id": "app",
+        "client_host": "/h",
+        "member_metadata": b"m" * 200,
+        "member_assignment": b"",
+    }
+    listed = tuple(member(member_id=f"{number}", **of_member) for number in range(members))
+    return response(
+        throttle_time=i32Timedelta.parse(timedelta(0)),
+        groups=tuple(group(group_id=f"g{number}", members=listed, **of_group) for number in range(groups)),
+    )
+
+
+def committed(version: int, topics: int, partitions: int) -> Any:
+    request: Any = load_request_schema(OFFSET_COMMIT, version)
+    topic: Any = entry_of(request, "topics")
+    partition: Any = entry_of(topic, "partitions")
+    listed = tuple(
+        partition(partition_index=number, committed_offset=2**40 + number, committed_metadata=[None, "x"][number % 2])
+        for number in range(partitions)
+    )
+    return request(
+        group_id="g",
+        generation_id_or_member_epoch=1,
+        member_id="m",
+        topics=tuple(topic(name=f"t{number}", partitions=listed) for number in range(topics)),
+    )
+
+
+def as_values(entity: Any) -> Any:
+    """Values that our writers take: mappings, numbers and milliseconds."""
+    match entity:
+        case ErrorCode():
+            return entity.value
+        case timedelta():
+            return int(entity.total_seconds() * 1000)
+        case tuple():
+            return [as_values(item) for item in entity]
+        case _ if is_dataclass(entity):
+            return {field.name: as_values(getattr(entity, field.name)) for field in fields(entity)}
+    return entity
+
+
+def written(entity: Any) -> tuple[list[bytes], list[int]]:
+    """The chunks, and the work of each step."""
+    output = Output(answer_bytes_max=2**30)
+    entity_type: Any = type(entity)
+    steps = list(writer_in_steps(entity_type)(output, as_values(entity)))
+    return output.chunks(), steps
+
+
+@pytest.mark.parametrize(
+    "entity",
+    [
+        *(joined(version, members) for version in (2, 5, 6, 7, 9) for members in (0, 1, ENTRIES_PER_STEP + 3)),
+        *(described(version, groups, 2) for version in (1, 4, 5) for groups in (0, 3)),
+        *(committed(version, topics, 3) for version in (6, 8) for topics in (0, 1, 2)),
+    ],
+    ids=lambda entity: f"{type(entity).__name__} v{entity.__version__}",
+)
+def test_the_bytes_are_those_that_kio_writes(entity: Any) -> None:
+    """Whatever is null, empty, nested, or more than one step's work."""
+    by_kio = BytesIO()
+    entity_writer(type(entity))(by_kio, entity)
+    assert b"".join(written(entity)[0]) == by_kio.getvalue()
+
+
+def test_many_entries_are_many_steps() -> None:
+    """Each has as many as may be written without a pause; the rest is counted too."""
+    _, steps = written(joined(9, 2 * ENTRIES_PER_STEP + 3))
+    assert steps == [ENTRIES_PER_STEP, ENTRIES_PER_STEP, 3]
+
+
+def test_a_long_answer_comes_in_chunks() -> None:
+    """None is much longer than the limit, however long an entry's bytes are."""
+    chunks, steps = written(joined(9, 10, metadata=b"m" * (CHUNK_BYTES // 2)))
+    assert max(map(len, chunks)) < 2 * CHUNK_BYTES
+    assert len(chunks) > 3
+    assert len(steps) >= len(chunks) - 1
+
+
+def test_what_a_version_cannot_hold_is_not_written() -> None:
+    """A string of 32 KiB has no place in an old version, and has one in a new."""
+    long = "s" * 2**15
+    for version in (5, 9):
+        values = as_values(joined(version, 0)) | {"leader": long}
+        output = Output(answer_bytes_max=2**30)
+        steps = writer_in_steps(load_response_schema(JOIN_GROUP, version))(output, values)
+        if version == 9:
+            assert sum(steps) >= 0
+            assert long.encode() in b"".join(output.chunks())
+        else:
+            with pytest.raises(Unwritable, match="a string of 32768 bytes, 32767 can be written"):
+                list(steps)

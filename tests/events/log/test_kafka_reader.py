@@ -1,0 +1,74 @@
+"""Reading a partition whose leader answers as a test says: gaps, refusals, and in which order it is looked into."""
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from muster.events.log.base import LogDenied, LogUnavailable
+from muster.events.log.kafka.batches import Stamp, encode_batch
+from muster.events.log.kafka.reader import glimpses, newest_stamp, read
+from muster.events.records import Record
+from tests.events.log.foreign_batches import at_offset
+from tests.events.log.stored_partition import StoredPartition
+
+STAMP = Stamp(producer_id=7, producer_epoch=3, epoch_base=0, marked_from=0)
+
+
+def batch(offset: int, *, epoch: int = 3) -> tuple[int, bytes]:
+    stamp = Stamp(producer_id=7, producer_epoch=epoch, epoch_base=0, marked_from=0)
+    encoded = encode_batch([(Record(b"key", b"%d" % offset),)], stamp, base_sequence=0, timestamp_ms=1)
+    return offset, at_offset(encoded, offset)
+
+
+async def offsets_of(link: StoredPartition, *, start: int = 0, end: int | None = None) -> list[int]:
+    chunks = read(link, "events", 0, start=start, end=link.end if end is None else end, timeout_ms=50)
+    return [record.offset async for chunk in chunks for record in chunk]
+
+
+async def test_behind_a_gap_that_compaction_left_there_is_no_more() -> None:
+    """An empty answer of a leader that knows of the end says so."""
+    link = StoredPartition(batch(0), batch(3), end=9)
+    assert await offsets_of(link) == [0, 3]
+    stamp = await newest_stamp(link, "events", 0, home=None, timeout_ms=50)
+    assert stamp is not None
+    assert stamp.producer_id == STAMP.producer_id
+
+
+async def test_a_log_that_ends_too_early_is_not_taken_for_one_with_a_gap() -> None:
+    """A new leader may not know of the end yet; if it does not learn of it, records were lost."""
+    link = StoredPartition(batch(0), end=1)
+    chunks = read(link, "events", 0, start=0, end=5, timeout_ms=50)
+    assert [record.offset for record in await anext(chunks)] == [0]
+    with pytest.raises(LogUnavailable, match="ends at 1, before 5"):
+        await anext(chunks)
+
+
+async def test_a_fetch_that_is_refused_for_good_is_not_tried_again() -> None:
+    """Nor taken for an empty partition; the right is named."""
+    link = StoredPartition(batch(0), end=1)
+    link.fetch_errors = [ErrorCode.topic_authorization_failed]
+    with pytest.raises(LogDenied, match="Allow READ on TOPIC events"):
+        await offsets_of(link)
+    assert link.fetched == [0]
+
+
+async def test_what_was_removed_at_the_front_is_passed_over() -> None:
+    """Somebody did so with another cleanup policy, or who deletes records."""
+    link = StoredPartition(batch(4), batch(5), end=6, start=4)
+    link.fetch_errors = [ErrorCode.offset_out_of_range]
+    assert await offsets_of(link) == [4, 5]
+    assert link.fetched == [0, 4]
+
+
+async def test_an_offset_behind_the_end_is_no_front() -> None:
+    """Else what was asked for would be read from the beginning."""
+    link = StoredPartition(batch(4), end=5)
+    link.fetch_errors = [ErrorCode.offset_out_of_range]
+    with pytest.raises(LogUnavailable, match="partition 0 of events ends before offset 5"):
+        await offsets_of(link, start=5, end=9)
+
+
+async def test_the_newest_records_are_looked_into_first() -> None:
+    """They tell nearly always whose topic it is; then some before, then the oldest."""
+    link = StoredPartition(batch(0), batch(999), end=1_000)
+    assert [len(each) > 0 async for each in glimpses(link, "events", 0, timeout_ms=50)] == [True, True, True]
+    assert link.fetched == [999, 500, 0]

@@ -1,0 +1,106 @@
+"""Finding and making the event topic, and the configs that are asked for: a cluster of which a test knows all."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
+from kio.schema.errors import ErrorCode
+
+from muster.events.kafka.security import NOT_SECURED
+from muster.events.log.base import LogMismatch
+from muster.events.log.kafka.client.link import KafkaLink, Timeouts
+from muster.events.log.kafka.client.settings import BROKER_CONFIGS, TopicFacts, TopicPlan
+from muster.events.log.kafka.topic import check_topic, create_topic, created_topic_facts, topic_facts
+from tests.events.log.test_kafka_metadata import MISSING, answer, topic
+
+FACTS = TopicFacts(partitions=2, replication=2, cluster_id="c", topic_id="AAAAAAAAAAAAAAAAAAAAAQ")
+PLAN = TopicPlan(
+    name="t", partitions=2, replication=2, audit_window_ms=int(timedelta(days=7).total_seconds() * 1000),
+    batch_bytes_max=2**26,
+)  # fmt: skip
+
+
+class Made:
+    """Aiokafka's response to CreateTopics."""
+
+    def __init__(self, error: ErrorCode) -> None:
+        self.topic_errors = [("t", error.value, "why not")]
+
+
+class Told:
+    """Aiokafka's response to DescribeConfigs."""
+
+    def __init__(self, configs: dict[str, str]) -> None:
+        self.resources = [(0, "", 0, "", list(configs.items()))]
+
+
+class Cluster(KafkaLink):
+    """Two brokers; a topic that was created is there after one look in vain."""
+
+    def __init__(self, error: ErrorCode = ErrorCode.none, *, is_there: bool = False) -> None:
+        super().__init__([], NOT_SECURED, Timeouts())
+        self.created: list[Any] = []
+        self.asked: list[tuple[int, Any]] = []
+        self._error = error
+        self._looks = 2 if is_there else 0
+        self._heard(answer())
+
+    async def metadata(self, topics: Any) -> Any:
+        if self._looks or self.created:
+            self._looks += 1
+        return answer(topic((1, 0), (2, 0)) if self._looks > 1 else MISSING)
+
+    async def ask_any(self, request: Any) -> Any:
+        assert isinstance(request, CreateTopicsRequest)
+        self.created += request.create_topic_requests
+        return Made(self._error)
+
+    async def ask(self, node_id: int, request: Any, *, lane: object = 0, timeout_ms: int | None = None) -> Any:
+        assert isinstance(request, DescribeConfigsRequest)
+        ((kind, name, names),) = request._resources
+        self.asked.append((node_id, (kind, name, names)))
+        return Told(PLAN.configs() if name == "t" else {"transactional.id.expiration.ms": "604800000"})
+
+
+async def create(link: Cluster) -> bool:
+    return await create_topic(link, "t", PLAN.configs(), partitions=2, replication=None, timeout_ms=5_000)
+
+
+async def test_a_topic_is_looked_up_without_making_it() -> None:
+    """Whatever it is like."""
+    link = Cluster(is_there=True)
+    assert await topic_facts(link, "t", timeout_ms=5_000) == FACTS
+    assert await topic_facts(Cluster(), "t", timeout_ms=5_000) is None
+    assert link.created == []
+
+
+async def test_a_topic_that_is_missing_is_made() -> None:
+    """With as many replicas as there are brokers, up to three; it is known when a broker knows it."""
+    link = Cluster()
+    assert await create(link)
+    ((name, partitions, replication, _, configs),) = link.created
+    assert (name, partitions, replication) == ("t", 2, 2)
+    assert dict(configs) == {"min.insync.replicas": "1", **PLAN.configs()}
+    assert await created_topic_facts(link, "t", timeout_ms=5_000) == FACTS
+
+
+async def test_a_topic_that_another_process_has_just_made_is_not_ours_to_tell_of() -> None:
+    """It is used all the same."""
+    link = Cluster(ErrorCode.topic_already_exists)
+    assert not await create(link)
+    assert await created_topic_facts(link, "t", timeout_ms=5_000) == FACTS
+
+
+async def test_a_topic_that_may_not_be_made_is_said() -> None:
+    """The right that is needed, and what the broker says."""
+    with pytest.raises(LogMismatch, match=r"topic t cannot be created: .*Allow CREATE on TOPIC t.*: why not"):
+        await create(Cluster(ErrorCode.topic_authorization_failed))
+
+
+async def test_all_configs_of_the_topic_are_read_and_those_of_each_broker_that_matter() -> None:
+    """A broker has some hundreds."""
+    link = Cluster(is_there=True)
+    await check_topic(link, PLAN, FACTS, is_ours=True, timeout_ms=5_000)
+    of_brokers = list(BROKER_CONFIGS)
+    assert link.asked == [(1, (2, "t", None)), (1, (4, "1", of_brokers)), (2, (4, "2", of_brokers))]

@@ -1,0 +1,121 @@
+"""A SQLite log that this process may not use is refused with what is to blame; tried as another user."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from muster.events.log.sqlite.log import SqliteEventLog
+from tests.events.log.transitions import transition
+
+NOBODY = 65_534
+TRY = """
+import asyncio, os, sys
+from pathlib import Path
+from muster.events.log.base import LogMismatch
+from muster.events.log.sqlite.log import SqliteEventLog
+
+async def main() -> None:
+    log = SqliteEventLog(Path(sys.argv[1]), read_only=sys.argv[2] == "reads")
+    try:
+        await log.open()
+    except LogMismatch as error:
+        print(error)
+        return
+    await log.close()
+    print("opened")
+
+if os.geteuid() == 0:  # not before: the interpreter may be where nobody else can reach it
+    os.setgroups([])
+    os.setgid(int(sys.argv[3]))
+    os.setuid(int(sys.argv[3]))
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+async def path() -> AsyncIterator[Path]:
+    """A log in a folder that others may enter, and whose writer was killed, so that its other files are there."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "log"
+        folder.mkdir()
+        for each in (Path(name), folder):
+            set_mode(each, 0o755)
+        path = folder / "muster.db"
+        log = SqliteEventLog(path)
+        await log.open()
+        await (await log.claim(0)).append([transition("a")])
+        yield path
+        for each in (Path(name), folder):
+            set_mode(each, 0o755)
+        await log.close()
+
+
+def set_mode(file: Path, mode: int) -> None:
+    file.chmod(mode)
+
+
+async def tried(path: Path, how: str = "writes") -> str:
+    """The words that another user is told; without root their own user, who goes by the modes, too."""
+    trying = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", TRY, str(path), how, str(NOBODY)],
+        capture_output=True, text=True, timeout=120, check=False, cwd=Path(__file__).parents[3],
+    )  # fmt: skip
+    assert trying.returncode == 0, trying.stderr
+    return trying.stdout.strip()
+
+
+def whose(file: Path, mode: str) -> str:
+    return f"{file} is user {os.geteuid()}'s, with mode {mode}"
+
+
+def refused(path: Path, done: str, culprits: str) -> str:
+    user = NOBODY if os.geteuid() == 0 else os.geteuid()
+    change = "; change that, or give another --log"
+    suffix = {"written": f", or its file system can only be read{change}", "reached": change, "read": ""}[done]
+    return f"the event log {path} cannot be {done} by user {user}: {culprits}{suffix}"
+
+
+async def test_a_file_that_cannot_be_written_is_refused_with_whose_it_is(path: Path) -> None:
+    """With each file beside it of which that is so too; who only reads needs no such right."""
+    beside = [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", ".lock")]
+    for file in (path, *beside):
+        set_mode(file, 0o444)
+    culprits = " and ".join(whose(file, "-r--r--r--") for file in (path, *beside)).replace(f"{path} is", "it is", 1)
+    assert await tried(path) == refused(path, "written", culprits)
+    assert await tried(path, "reads") == "opened"
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", ".lock"])
+async def test_a_file_beside_it_that_cannot_be_written_is_refused_by_its_name(path: Path, suffix: str) -> None:
+    """As one that was left by a process of another user, which was killed."""
+    for each in path.parent.iterdir():
+        set_mode(each, 0o666)
+    beside = path.with_name(path.name + suffix)
+    set_mode(beside, 0o444)
+    assert await tried(path) == refused(path, "written", whose(beside, "-r--r--r--"))
+
+
+async def test_a_folder_that_cannot_be_written_is_refused_where_a_file_has_to_be_made(path: Path) -> None:
+    set_mode(path.parent, 0o555)
+    new = path.with_name("new.db")
+    assert await tried(new) == refused(new, "written", whose(path.parent, "dr-xr-xr-x"))
+
+
+async def test_a_folder_that_cannot_be_entered_is_named(path: Path) -> None:
+    """Whether it is the file's own or one above."""
+    set_mode(path.parent.parent, 0o600)
+    for how in ("writes", "reads"):
+        assert await tried(path, how) == refused(path, "reached", whose(path.parent.parent, "drw-------"))
+
+
+async def test_a_file_that_cannot_be_read_is_refused_with_whose_it_is(path: Path) -> None:
+    """SQLite would say that it cannot open it, and not why."""
+    set_mode(path, 0o200)
+    culprit = whose(path, "--w-------").replace(f"{path} is", "it is")
+    assert await tried(path, "reads") == refused(path, "read", culprit)

@@ -1,0 +1,58 @@
+"""Whether another owner wrote between two writers of one owner."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from muster.events.log.base import LogUnavailable
+from muster.events.log.memory import MemoryEventLog, MemoryStorage
+from muster.events.log.succession import check_nobody_else_wrote
+from muster.events.records import StoredRecord
+
+
+@dataclass
+class Writer:
+    """The part of a LogWriter that is used here."""
+
+    next_offset: int | None
+    partition: int = 0
+    epoch: int = 1
+
+    async def append(self, transitions: object) -> list[None]:
+        raise NotImplementedError
+
+
+async def checked(*strangers: bool, before: int | None = 2, after: int | None = None) -> None:
+    """With these records between `before` and the fence record."""
+    storage = MemoryStorage(partitions=1)
+    first = 2
+    for offset in range(first + len(strangers) + 1):
+        is_strangers = first <= offset < first + len(strangers) and strangers[offset - first]
+        storage.records[0].append(StoredRecord(0, offset, 0, b"key", b"value", stranger=is_strangers))
+    log = MemoryEventLog(storage)
+    await log.open()
+    await check_nobody_else_wrote(log, Writer(before), Writer(first + len(strangers) + 1 if after is None else after))
+
+
+async def test_right_behind_the_last_append_nobody_wrote() -> None:
+    await checked()
+
+
+@pytest.mark.parametrize("strangers", [(True,), (True, True, True)])
+async def test_strangers_records_do_not_matter(strangers: tuple[bool, ...]) -> None:
+    await checked(*strangers)
+
+
+@pytest.mark.parametrize(
+    ("strangers", "offset"), [((False,), 2), ((True, False), 3), ((False, True), 2), ((True, True, False), 4)]
+)
+async def test_one_record_of_another_owner_is_enough(strangers: tuple[bool, ...], offset: int) -> None:
+    """Wherever it stands, up to the one before the fence record."""
+    with pytest.raises(LogUnavailable, match=f"another muster serve wrote at offset {offset} while this one"):
+        await checked(*strangers)
+
+
+async def test_without_an_offset_it_is_not_known() -> None:
+    """A broker need not tell one."""
+    with pytest.raises(LogUnavailable, match="it is not known where the last append stands"):
+        await checked(before=None)
