@@ -12,7 +12,7 @@ from muster.events.ids import GroupId
 from muster.events.log.memory import MemoryStorage
 from muster.events.log.sqlite.log import SqliteEventLog
 from muster.events.partitioner import partition_for
-from muster.events.records import StoredRecord, Transition
+from muster.events.records import FORMAT_LEVEL, StoredRecord, Transition
 from tests.simulation.process import SimulatedProcess
 from tests.simulation.virtual_time import simulate
 
@@ -45,7 +45,10 @@ def many_groups(template: list[AnyEvent], groups: int) -> Iterator[tuple[GroupId
     """The same story for each group, as one transition."""
     for number in range(groups):
         group_id = GroupId(f"group-{number}")
-        yield group_id, records_of(msgspec.structs.replace(event, group_id=group_id) for event in template)
+        yield (
+            group_id,
+            records_of((msgspec.structs.replace(event, group_id=group_id) for event in template), FORMAT_LEVEL),
+        )
 
 
 def stored_records(template: list[AnyEvent], groups: int) -> list[StoredRecord]:

@@ -21,8 +21,8 @@ SETTINGS = {"pydantic_settings"}
 
 SUBCOMMANDS = [
     [], ["members"], ["members", "list"], ["members", "add"], ["members", "config"], ["groups"], ["groups", "repair"],
-    ["log"], ["log", "repair"], ["replay"], ["replay", "groups"], ["replay", "history"], ["replay", "why"],
-    ["replay", "state"], ["fleet"], ["fleet", "build"], ["adopt"], ["release"],
+    ["log"], ["log", "repair"], ["log", "upgrade"], ["replay"], ["replay", "groups"], ["replay", "history"],
+    ["replay", "why"], ["replay", "state"], ["fleet"], ["fleet", "build"], ["adopt"], ["release"],
 ]  # fmt: skip
 
 

@@ -94,6 +94,7 @@ def _hand_over(turn: Turn, replaced: Member, member: Member) -> None:
         deadline_ms=turn.now_ms + replaced.session_timeout_ms,
         last_seen_ms=before.last_seen_ms,
         longest_silence_ms=before.longest_silence_ms,
+        heard=before.heard,
     )
     session.note_seen(turn.now_ms)
     soft.sessions[member.member_id] = session

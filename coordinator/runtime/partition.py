@@ -87,6 +87,7 @@ class Partition:
         self._processor = CommandProcessor(
             outbox=outbox,
             epoch=epoch,
+            format_level=owner.event_log.format_level,
             settings=owner.settings,
             clock=owner.clock,
             incarnation_max=incarnation_max,
@@ -102,6 +103,7 @@ class Partition:
         self._quarantine = Quarantine(
             quarantined,
             outbox=outbox,
+            format_level=owner.event_log.format_level,
             moment=self._processor.moment,
             settings=owner.settings,
             waiting=self._waiting,
@@ -310,8 +312,10 @@ class Partition:
             paused_ms=self._clock.wall_ms(),
             late_ms=late_ms,
             sessions=sessions,
+            uptime_ms=self._clock.monotonic_ms(),
         )
-        self._outbox.submit(WriteUnit(transition=records_of([paused]), offsets=(), settled=lambda _: None))
+        transition = records_of([paused], self._owner.event_log.format_level)
+        self._outbox.submit(WriteUnit(transition=transition, offsets=(), settled=lambda _: None))
 
 
 def _rearm_context(context: GroupContext, now_ms: int, late_ms: int | None = None) -> int:

@@ -5,13 +5,13 @@ written stands in `decoder.py` and `encoder.py`, under which key an event is kep
 
 A value is Avro's single-object encoding: the marker C3 01, the schema's CRC-64-AVRO fingerprint (8 bytes, little
 endian), the body. One schema per event type: the first ten bytes tell the type. Events are written with the newest
-schema of their type; every older one stays readable.
+schema of their type that the log's format level has; every older one stays readable.
 
 Decoding is strict: a value is read wholly or it is a `BrokenRecord` (`UnknownEventType` when only its schema is not
 known here), whatever its bytes.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
@@ -46,35 +46,39 @@ def header_of(schema: schemas.Schema) -> bytes:
 class Registry:
     """Schemas by fingerprint, and the coders made of them, each at its first use.
 
-    Takes the schemas oldest first: the last one of a name is the newest. Raises ValueError when two have one
-    fingerprint, or when a schema is of no event type.
+    Takes the schemas of each format level. Raises ValueError when two have one fingerprint, or when a schema is of no
+    event type.
     """
 
-    def __init__(self, known: Iterable[schemas.Schema]) -> None:
+    def __init__(self, known: Mapping[int, Iterable[schemas.Schema]]) -> None:
         types = {event_type.__name__: event_type for event_type in EVENT_TYPES}
         self._schemas: dict[bytes, schemas.Schema] = {}
         self._newest: dict[type[AnyRecordedEvent], bytes] = {}
-        for schema in known:
-            header = header_of(schema)
-            if header in self._schemas:
-                other = self._schemas[header]["name"]
-                raise ValueError(f"the schemas {other} and {schema['name']} have one fingerprint")
-            if schema["name"] not in types:
-                raise ValueError(f"the schema {schema['name']} is of no event type")
-            self._schemas[header] = schema
-            self._newest[types[schema["name"]]] = header
+        self._newest_at: dict[int, dict[type[AnyRecordedEvent], bytes]] = {}
+        """The headers of the newest schemas, by the level that brought something new."""
+        for level in sorted(known):
+            for schema in known[level]:
+                header = header_of(schema)
+                if header in self._schemas:
+                    other = self._schemas[header]["name"]
+                    raise ValueError(f"the schemas {other} and {schema['name']} have one fingerprint")
+                if schema["name"] not in types:
+                    raise ValueError(f"the schema {schema['name']} is of no event type")
+                self._schemas[header] = schema
+                self._newest[types[schema["name"]]] = header
+            self._newest_at[level] = self._newest.copy()
         self._types = {header: types[schema["name"]] for header, schema in self._schemas.items()}
         self._decoders: dict[bytes, Decoder] = {}
         self._latest_tails: LatestTails = {}
         self._latest_values: LatestValues = {}
-        self._encoders: dict[type[AnyRecordedEvent], Encoder] = {}
+        self._encoders: dict[int, dict[type[AnyRecordedEvent], Encoder]] = {}
 
     def event_type_of(self, value: bytes) -> type[AnyRecordedEvent] | None:
         """The type that the value's first ten bytes promise, None when they are not known here."""
         return self._types.get(value[:HEADER_BYTES])
 
     def newest_schema_of(self, event_type: type[AnyRecordedEvent]) -> schemas.Schema:
-        """The schema with which events of the type are written."""
+        """The schema with which events of the type are written at the highest level."""
         return self._schemas[self._newest[event_type]]
 
     def fingerprint_of(self, event_type: type[AnyRecordedEvent]) -> bytes:
@@ -91,9 +95,13 @@ class Registry:
         except UnicodeDecodeError as error:
             raise BrokenRecord(f"a string in the value is not UTF-8: {error}") from error
 
-    def encode(self, event: AnyRecordedEvent) -> bytes:
-        """The event's value, written with the newest schema of its type."""
-        encoder = self._encoders.get(type(event)) or self._new_encoder(type(event))
+    def encode(self, event: AnyRecordedEvent, format_level: int) -> bytes:
+        """The event's value, written with the newest schema of its type up to the level.
+
+        Fields that this schema lacks are left out. Raises ValueError for a type that the level does not have.
+        """
+        of_level = self._encoders.get(format_level, {})
+        encoder = of_level.get(type(event)) or self._new_encoder(type(event), format_level)
         return encoder(event)
 
     def _new_decoder(self, value: bytes) -> Decoder:
@@ -109,13 +117,17 @@ class Registry:
         )
         return decoder
 
-    def _new_encoder(self, event_type: type[AnyRecordedEvent]) -> Encoder:
-        header = self._newest[event_type]
-        encoder = self._encoders[event_type] = compile_encoder(self._schemas[header], header, self._latest_values)
+    def _new_encoder(self, event_type: type[AnyRecordedEvent], format_level: int) -> Encoder:
+        newest = self._newest_at[max((level for level in self._newest_at if level <= format_level), default=0)]
+        if event_type not in newest:
+            raise ValueError(f"{event_type.__name__} cannot be written in a log of format level {format_level}")
+        header = newest[event_type]
+        encoder = compile_encoder(self._schemas[header], header, self._latest_values)
+        self._encoders.setdefault(format_level, {})[event_type] = encoder
         return encoder
 
 
-REGISTRY = Registry(schema for level in schemas.levels() for schema in schemas.event_schemas(level))
+REGISTRY = Registry({level: schemas.event_schemas(level) for level in schemas.levels()})
 
 encode = REGISTRY.encode
 decode = REGISTRY.decode
@@ -123,12 +135,15 @@ event_type_of = REGISTRY.event_type_of
 fingerprint_of = REGISTRY.fingerprint_of
 
 
-def records_of(events: Iterable[AnyRecordedEvent]) -> tuple[Record, ...]:
-    """The records of a transition: each event, and behind the last event of an entity the tombstone of its key."""
+def records_of(events: Iterable[AnyRecordedEvent], format_level: int) -> tuple[Record, ...]:
+    """The records of a transition, for a log of that format level.
+
+    Each event, and behind the last event of an entity the tombstone of its key.
+    """
     records = []
     for event in events:
         key = encode_key(key_of(event))
-        records.append(Record(key, encode(event)))
+        records.append(Record(key, encode(event, format_level)))
         if _is_last(event):
             records.append(Record(key, None))
     return tuple(records)

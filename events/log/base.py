@@ -17,7 +17,7 @@ A transition that is refused for good (too large) is no exception, since its nei
 it is the `AppendRefused` in the append's verdicts.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -79,6 +79,13 @@ class AppendRefused(msgspec.Struct, frozen=True, kw_only=True):
     limit_bytes: int
 
 
+class SignOfLife(msgspec.Struct, frozen=True, kw_only=True):
+    """The note of an owner (`host:pid`) that it lives, beside the events. `wall_ms`: by its own wall clock."""
+
+    owner: str
+    wall_ms: int
+
+
 class LogWriter(Protocol):
     """The right to append to one partition, until another writer claims it."""
 
@@ -124,6 +131,11 @@ class EventLog(Protocol):
     def partitions(self) -> int: ...
 
     @property
+    def format_level(self) -> int:
+        """The level at which an owner writes this log, and no other one (see `FORMAT_LEVEL`); known when it is open."""
+        ...
+
+    @property
     def warnings(self) -> Sequence[str]:
         """Findings at opening that weaken the guarantee, in words for the operator."""
         ...
@@ -153,6 +165,14 @@ class EventLog(Protocol):
 
     async def close(self) -> None: ...
 
+    async def raise_format_level(self) -> None:
+        """Have writers that are claimed from now on write at the highest level, and refuse older versions for good.
+
+        Of a log that is open for writing, without an owner. A topic has it noted with their first append. Raises
+        LogError.
+        """
+        ...
+
     async def claim(self, partition: int) -> LogWriter:
         """Claim the partition: from the new writer's first append on, the former one can append no more.
 
@@ -164,6 +184,20 @@ class EventLog(Protocol):
         """Whether the partition has a record of an owner's: a claim alone leaves none, and strangers' do not count.
 
         Of a log that is open for writing. Raises LogUnavailable.
+        """
+        ...
+
+    async def leave_sign_of_life(self, sign: SignOfLife, *, timeout_ms: int) -> None:
+        """Note that an owner lives, beside the events, in place of the last such note; from format level 4 on.
+
+        It waits for no append, and no append for it longer than for any other. Raises LogError.
+        """
+        ...
+
+    async def last_signs_of_life(self, *, timeout_ms: int) -> Mapping[str, int]:
+        """Read the wall time (ms) of the last note of each owner of late, as far as they are kept.
+
+        Raises LogError, and EventsError where the notes cannot be read.
         """
         ...
 

@@ -24,7 +24,10 @@ from muster.events.events import (
     CoordinatorElected,
     CoordinatorReady,
     GroupCreated,
+    GroupDeleted,
+    GroupEmptied,
     GroupEvent,
+    JoinPhaseCompleted,
     JoinRefused,
     MemberEvent,
     MemberFenced,
@@ -214,16 +217,27 @@ def group_settings(recorded: Mapping[str, str]) -> GroupSettings:
 
 
 def comparable(events: Sequence[AnyEvent]) -> list[AnyEvent]:
-    """The events without what was observed of requests that leave no trace."""
+    """The events without what was observed of requests that leave no trace, or is not in logs before format level 4."""
     return [_comparable(event) for event in events]
 
 
 def _comparable(event: AnyEvent) -> AnyEvent:
-    event = msgspec.structs.replace(event, why=msgspec.structs.replace(event.why, parked_ms=0))
-    if isinstance(event, MemberEvent):
-        return msgspec.structs.replace(event, last_seen_ms=0, longest_silence_ms=0)
-    if isinstance(event, JoinRefused | MemberFenced):
-        return msgspec.structs.replace(event, suppressed=0)
+    event = msgspec.structs.replace(event, why=msgspec.structs.replace(event.why, parked_ms=0, uptime_ms=None))
+    if isinstance(event, GroupEvent):
+        event = msgspec.structs.replace(event, group=msgspec.structs.replace(event.group, emptied_by=None))
+    match event:
+        case MemberEvent():
+            return msgspec.structs.replace(event, last_seen_ms=0, longest_silence_ms=0, heard=None)
+        case JoinRefused() | MemberFenced():
+            return msgspec.structs.replace(event, suppressed=0)
+        case JoinPhaseCompleted():
+            return msgspec.structs.replace(
+                event, absent_seen_ms=(), handed_out_ids=(), handed_out_ids_more=0, returned=(), returned_more=0
+            )
+        case GroupEmptied():
+            return msgspec.structs.replace(event, handed_out_ids=(), handed_out_ids_more=0)
+        case GroupDeleted():
+            return msgspec.structs.replace(event, empty_since_ms=None, retention_ms=None)
     return event
 
 

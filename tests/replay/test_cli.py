@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from muster.events.avro.codec import records_of
 from muster.events.keys import EntityKind, RecordKey, encode_key
 from muster.events.log.url import open_log
-from muster.events.records import Record
+from muster.events.records import FORMAT_LEVEL, Record
 from muster.replay.cli import app
 from tests.replay.stories import a_night
 from tests.replay.written import PARTITIONS, broken_value, script, sqlite_log
@@ -143,7 +143,7 @@ def test_a_log_of_a_newer_version_is_one_line(tmp_path: Path) -> None:
     """Exit code 2."""
     told = script("orders").coordinator("a:1")
     ((_, (elected,)), *_) = told.transitions
-    newer = records_of([msgspec.structs.replace(elected, format_level=99)])
+    newer = records_of([msgspec.structs.replace(elected, format_level=99)], FORMAT_LEVEL)
     url = asyncio.run(_append(tmp_path, told.partition, newer))
     assert_fails(run("why", "orders", log=url), 2, "format level 99")
 

@@ -7,7 +7,7 @@ from muster.events.avro.codec import records_of
 from muster.events.events import CoordinatorElected
 from muster.events.ids import GroupId
 from muster.events.log.memory import MemoryEventLog
-from muster.events.records import LogTooNew, Record, StoredRecord
+from muster.events.records import FORMAT_LEVEL, LogTooNew, Record, StoredRecord
 from muster.events.strangers import Strangers
 from muster.replay.groups import Groups, Overview
 from muster.replay.history import Broken, Coordinated, Gap, Happened, Unreadable
@@ -110,7 +110,7 @@ async def test_an_undecodable_key_is_noted_in_every_group_of_its_partition() -> 
 async def test_what_a_repair_has_passed_over_is_named_no_more() -> None:
     """Neither the record nor the tombstone under its key; of a group that began before, the history has it still."""
     records = stored(orders(), replaced={20: BROKEN_KEY})
-    (election,) = records_of([ELECTED])
+    (election,) = records_of([ELECTED], FORMAT_LEVEL)
     for key, value in (
         (election.key, b"not an event"),
         (b"another broken key", b"lost too"),
@@ -188,7 +188,7 @@ async def test_a_log_of_a_higher_format_level_is_refused() -> None:
     told = script("orders").coordinator("a:1")
     (_, (elected,)) = told.transitions[0]
     assert isinstance(elected, CoordinatorElected)
-    (record,) = records_of([msgspec.structs.replace(elected, format_level=99, version="9.0.0")])
+    (record,) = records_of([msgspec.structs.replace(elected, format_level=99, version="9.0.0")], FORMAT_LEVEL)
     log = await memory_log([StoredRecord(0, 0, 0, record.key, record.value)])
     with pytest.raises(LogTooNew, match=r"format level 99.*Muster 9\.0\.0"):
         await read_histories(log)

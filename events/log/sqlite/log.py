@@ -10,12 +10,16 @@ lock, with one clear message, instead of the two deposing each other.
 *Offsets* are counted by partition, without gaps, and never used again: trimming leaves the last record alone.
 """
 
+import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
-from muster.events.log.base import AppendRefused, Deposed, LogDamaged, LogUnavailable
+import msgspec
+
+from muster.events.log.base import AppendRefused, Deposed, LogDamaged, LogUnavailable, SignOfLife
 from muster.events.log.limits import BATCH_BYTES_MAX, CHUNK_BYTES_MAX, CHUNK_RECORDS_MAX, verdict_on
 from muster.events.log.sqlite import schema as sqlite_schema
 from muster.events.log.sqlite import trim as sqlite_trim
@@ -24,7 +28,9 @@ from muster.events.log.sqlite.salvage import UNKNOWN_END, read_around
 from muster.events.log.sqlite.schema import Meta
 from muster.events.log.sqlite.trim import Trimmed
 from muster.events.log.wall_clock import wall_clock_ms
-from muster.events.records import StoredRecord, Transition
+from muster.events.records import FORMAT_LEVEL, FORMAT_LEVEL_WRITTEN_MIN, StoredRecord, Transition
+
+T = TypeVar("T")
 
 _BATCH_RECORDS = 200
 """The records read at once: a chunk exceeds its limit by less than this."""
@@ -32,6 +38,8 @@ _BATCH_RECORDS = 200
 _CLAIM = "INSERT INTO owners VALUES (?, 1) ON CONFLICT (partition) DO UPDATE SET epoch = epoch + 1 RETURNING epoch"
 _EPOCH = "SELECT epoch FROM owners WHERE partition = ?"
 _LAST_OFFSET = "SELECT offset FROM records WHERE partition = ? ORDER BY offset DESC LIMIT 1"
+_LEAVE_SIGN = "INSERT OR REPLACE INTO meta VALUES ('sign_of_life', ?)"
+_LAST_SIGN = "SELECT value FROM meta WHERE name = 'sign_of_life'"
 _INSERT = "INSERT INTO records VALUES (?, ?, ?, ?, ?)"
 _READ = (
     "SELECT offset, timestamp_ms, key, value FROM records"
@@ -78,6 +86,10 @@ class SqliteEventLog:
     @property
     def partitions(self) -> int:
         return self.meta.partitions
+
+    @property
+    def format_level(self) -> int:
+        return max(FORMAT_LEVEL_WRITTEN_MIN, self.meta.format_level)
 
     @property
     def warnings(self) -> Sequence[str]:
@@ -127,6 +139,10 @@ class SqliteEventLog:
     async def close(self) -> None:
         await self.file.close()
 
+    async def raise_format_level(self) -> None:
+        await self.file.write(sqlite_schema.upgrade)
+        self._meta = msgspec.structs.replace(self.meta, format_level=FORMAT_LEVEL)
+
     async def claim(self, partition: int) -> "SqliteLogWriter":
         self._check_partition(partition)
         epoch = await self.file.write(partial(_claim, partition))
@@ -135,6 +151,21 @@ class SqliteEventLog:
     async def has_owners_record(self, partition: int) -> bool:
         """Whether the partition has any record: no stranger writes into the file."""
         return await self.end_offset(partition) > 0
+
+    async def leave_sign_of_life(self, sign: SignOfLife, *, timeout_ms: int) -> None:
+        """See EventLog: a row, in a transaction with the appends of the moment."""
+        await self._in_time(self.file.write(lambda connection: _leave_sign(sign, connection)), timeout_ms)
+
+    async def last_signs_of_life(self, *, timeout_ms: int) -> Mapping[str, int]:
+        """See EventLog: of the last owner alone."""
+        return await self._in_time(self.file.read(_last_sign), timeout_ms)
+
+    async def _in_time(self, asked: Awaitable[T], timeout_ms: int) -> T:
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await asked
+        except TimeoutError as error:
+            raise LogUnavailable(f"the disk of {self.location} has not answered for {timeout_ms} ms") from error
 
     async def end_offset(self, partition: int) -> int:
         self._check_partition(partition)
@@ -245,6 +276,19 @@ def _append(
         ((partition, offset, timestamp_ms, record.key, record.value) for offset, record in enumerate(records, offset)),
     )
     return offset + len(records)
+
+
+def _leave_sign(sign: SignOfLife, connection: sqlite3.Connection) -> None:
+    connection.execute(_LEAVE_SIGN, (msgspec.json.encode(sign).decode(),))
+
+
+def _last_sign(connection: sqlite3.Connection) -> dict[str, int]:
+    row = connection.execute(_LAST_SIGN).fetchone()
+    try:
+        sign = None if row is None else msgspec.json.decode(row[0], type=SignOfLife)
+    except msgspec.MsgspecError:  # somebody has changed it by hand
+        return {}
+    return {} if sign is None else {sign.owner: sign.wall_ms}
 
 
 def _end_offset(partition: int, connection: sqlite3.Connection) -> int:

@@ -38,6 +38,7 @@ def check_hard(group: Group) -> None:
     assert len(static) == len(static_members), "two members of one instance id"
     if members:
         assert image.leader_id in members, "3"
+        assert image.emptied_by is None, "10"
     else:
         assert image.leader_id is None, "3"
     if image.state in (GroupState.EMPTY, GroupState.DEAD):
@@ -166,10 +167,12 @@ def _check_why(event: AnyEvent) -> None:
     assert why.cause is not Cause.UNKNOWN
     assert why.arrived_ms <= why.decided_ms
     assert why.parked_ms >= 0
+    assert why.uptime_ms is not None
     if isinstance(event, RebalanceStarted):
         assert why.cause in TRIGGERS
     if isinstance(event, MemberEvent):
         assert event.last_seen_ms <= why.decided_ms
+        assert event.heard is not None
 
 
 def _check_move(before: GroupImage, event: GroupEvent) -> None:

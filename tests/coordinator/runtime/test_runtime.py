@@ -21,7 +21,7 @@ from muster.events.ids import GroupId
 from muster.events.log.base import Deposed, LogUnavailable
 from muster.events.log.memory import MemoryStorage
 from muster.events.partitioner import partition_for
-from muster.events.records import StoredRecord
+from muster.events.records import FORMAT_LEVEL, StoredRecord
 from muster.events.state import GroupState
 from tests.simulation.process import GROUP, SimulatedProcess
 from tests.simulation.virtual_time import VirtualTimeLoop, simulate
@@ -140,7 +140,7 @@ async def test_the_successor_is_named_by_its_own_record_however_slow_the_log_is(
         format_level=1,
         settings={},
     )
-    (claimed,) = records_of([elected])
+    (claimed,) = records_of([elected], FORMAT_LEVEL)
     storage.records[number].append(
         StoredRecord(number, storage.end_offset(number), 0, claimed.key, claimed.value, stranger=True)
     )
