@@ -2,6 +2,7 @@
 
     sources.py     a log read into histories; the only part that touches a log
     history.py     the value: what happened to one group, in order, and what is missing of it
+    clock.py       the wall clock as if it had not jumped
     transitions.py  a history as transitions, with the group before and after each
     rebalances/    history -> rebalances: what started each, how long it took, what moved
     incidents/     what belongs together: rebalances -> incidents

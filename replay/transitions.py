@@ -12,6 +12,7 @@ from muster.events.avro.evolve import evolve
 from muster.events.events import AnyGroupEvent, GroupEvent
 from muster.events.ids import GroupId
 from muster.events.state import Group, new_group
+from muster.replay.clock import SteadyClock
 from muster.replay.history import Broken, Coordinated, Gap, Happened, Item, Part
 
 
@@ -19,6 +20,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
     """The events of one decision. `parts` are those before `event`, the one on the group's own key.
 
     `begins_life`: the group was made anew, and has nothing to do with the one before; `before` is a new group then.
+    `jump_ms`: by how much the wall clock jumped before it. Its times, and all after it, are given as if it had not.
     """
 
     parts: tuple[Part, ...]
@@ -26,6 +28,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
     before: Group
     after: Group
     begins_life: bool
+    jump_ms: int = 0
 
     @property
     def at_ms(self) -> int:
@@ -43,6 +46,8 @@ class Transitions:
     def __init__(self, group_id: GroupId) -> None:
         self._group_id = group_id
         self._parts: list[Part] = []  # of the transition that is being read
+        self._clock = SteadyClock()
+        self._jump_ms = 0
         self.group: Group | None = None
         """The group as of the last transition; None before the first."""
 
@@ -57,7 +62,8 @@ class Transitions:
         """Take in the next item; returns the step that ends with it."""
         if not isinstance(item, Happened):
             return item
-        event = item.event
+        event, jump_ms = self._clock.steadied(item.event)
+        self._jump_ms += jump_ms
         if not isinstance(event, GroupEvent):
             self._parts.append(event)
             return None
@@ -69,4 +75,7 @@ class Transitions:
         before = new_group(self._group_id, incarnation=event.incarnation, wall_ms=0) if begins_life else group
         assert before is not None
         self.group = evolve(before, [*parts, event])
-        return Transition(parts=parts, event=event, before=before, after=self.group, begins_life=begins_life)
+        jump_ms, self._jump_ms = self._jump_ms, 0
+        return Transition(
+            parts=parts, event=event, before=before, after=self.group, begins_life=begins_life, jump_ms=jump_ms
+        )

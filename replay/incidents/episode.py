@@ -96,7 +96,7 @@ class Episode:
         replaced: dict[MemberId, CameBack] = {}
         for act in self.acts:
             if isinstance(act, Came | CameBack):
-                members[act.member.member_id] = act.member
+                members[act.member.member_id] = msgspec.structs.replace(act.member, joined_ms=act.at_ms)
             if isinstance(act, CameBack):
                 replaced[act.replaced_member_id] = act
         return Identities(_life(member, went.get(member_id)) for member_id, member in members.items())

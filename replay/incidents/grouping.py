@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from muster.events.ids import GroupId
+from muster.events.state import Member
 from muster.replay.history import Broken, Gap
 from muster.replay.incidents.acts import Went
 from muster.replay.incidents.cost import cost_of
@@ -20,7 +21,7 @@ from muster.replay.incidents.kinds import FINDERS, UNKNOWN
 from muster.replay.incidents.kinds.kind import Claim, View
 from muster.replay.incidents.naming import refs
 from muster.replay.incidents.windows import DEPLOYMENT_NEXT_MS, HELD_MS, HELD_SHARE, SECOND_ROUND_MS
-from muster.replay.rebalances.rebalance import Outcome, Rebalance
+from muster.replay.rebalances.rebalance import MemberRef, Outcome, Rebalance
 from muster.replay.rebalances.wording import missing_text
 from muster.replay.times import instant
 
@@ -187,7 +188,7 @@ def _incident(
     )
 
 
-def _distinct(claim: Claim) -> Iterable:  # type: ignore[type-arg]
+def _distinct(claim: Claim) -> Iterable[Member | MemberRef]:
     return {member.member_id: member for member in claim.culprits}.values()
 
 

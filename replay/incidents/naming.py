@@ -27,8 +27,8 @@ def processes(members: Sequence[Member]) -> str:
     return listed(names)
 
 
-def refs(members: Iterable[Member]) -> tuple[MemberRef, ...]:
-    return tuple(ref(member) for member in members)
+def refs(members: Iterable[Member | MemberRef]) -> tuple[MemberRef, ...]:
+    return tuple(each if isinstance(each, MemberRef) else ref(each) for each in members)
 
 
 def common_network(members: Sequence[Member]) -> str | None:

@@ -34,7 +34,7 @@ from muster.replay.rebalances.happenings import Coordinators, unserved
 from muster.replay.rebalances.moves import NOBODY, Ownership, movement, ownership
 from muster.replay.rebalances.rebalance import Happening, Outcome, Rebalance
 from muster.replay.rebalances.running_rebalance import RunningRebalance
-from muster.replay.rebalances.wording import missing_text
+from muster.replay.rebalances.wording import jump_text, missing_text
 from muster.replay.transitions import Step, Transition, Transitions
 
 
@@ -89,6 +89,8 @@ class Timeline:
         if isinstance(event, RebalanceStarted):
             finished = self._interrupt(event) or finished
             self._begin(event, step.parts, step.before)
+        if step.jump_ms:
+            self._note(jump_text(step.jump_ms))
         self._group, self._last_seq = step.after, event.seq
         if isinstance(event, RebalanceStarted):
             return finished
@@ -170,9 +172,12 @@ class Timeline:
     # ---- what is not an event of the group --------------------------------------------------------------------------
 
     def _miss(self, missing: Gap | Broken) -> None:
-        notes = self._running.notes if self._running is not None else self._notes
-        notes.append(missing_text(missing))
+        self._note(missing_text(missing))
         self._baseline = None
+
+    def _note(self, text: str) -> None:
+        notes = self._running.notes if self._running is not None else self._notes
+        notes.append(text)
 
     def _note_coordinator(self, item: Coordinated) -> None:
         members = len(self._group.members) if self._group is not None else 0

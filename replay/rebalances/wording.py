@@ -210,6 +210,15 @@ JOIN_ENDS = {
 """The end of a join phase in words, after 'until'."""
 
 
+def jump_text(jump_ms: int) -> str:
+    """Word a jump of the wall clock."""
+    way = "ahead" if jump_ms > 0 else "back"
+    return (
+        f"the coordinator's wall clock jumped {way} by {duration(abs(jump_ms))}; times after that are given as if it"
+        " had not"
+    )
+
+
 def missing_text(missing: Gap | Broken) -> str:
     """Word what is left out, and where."""
     if isinstance(missing, Gap):

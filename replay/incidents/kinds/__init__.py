@@ -7,6 +7,7 @@ coordinator_outage.py   The coordinator was away or stood still: what followed f
 removed_by_admin.py     Members that somebody else had removed.
 duel.py                 Two live processes with one instance id.
 slow_member.py          A live member that held the join phase up.
+unused_id.py            A member id that was handed out and not used, for which a join phase waited.
 slow_leader.py          A leader that held the sync phase up.
 poll_timeout.py         A member that did not poll in time, and whose client says so.
 crash_loop.py           One process that went and came back again and again.
@@ -49,6 +50,7 @@ from muster.replay.incidents.kinds import (
     slow_leader,
     slow_member,
     subscription_change,
+    unused_id,
 )
 from muster.replay.incidents.kinds.kind import Find, Kind
 
@@ -60,6 +62,7 @@ FINDERS: Final[tuple[Find, ...]] = (
     planned.find,
     duel.find,
     slow_member.find,
+    unused_id.find,
     slow_leader.find,
     poll_timeout.find,
     crash_loop.find,
@@ -82,6 +85,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     removed_by_admin.KIND,
     duel.KIND,
     slow_member.KIND,
+    unused_id.KIND,
     slow_leader.KIND,
     poll_timeout.KIND,
     crash_loop.KIND,

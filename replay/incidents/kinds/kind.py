@@ -10,7 +10,7 @@ from muster.replay.incidents.episode import A, Episode
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.replacements import Replacement
-from muster.replay.rebalances.rebalance import Rebalance
+from muster.replay.rebalances.rebalance import MemberRef, Rebalance
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: Kind
     acts: tuple[AnyAct, ...]
-    culprits: tuple[Member, ...]
+    culprits: tuple[Member | MemberRef, ...]
     grade: Grade
     headline: str
     chain: tuple[Statement, ...] = ()

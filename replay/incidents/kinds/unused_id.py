@@ -1,0 +1,91 @@
+"""A member id that was handed out and not used, for which a join phase waited (KIP-394)."""
+
+from collections.abc import Iterator
+
+from muster.events.events import GroupEmptied, JoinPhaseCompleted
+from muster.events.state import HandedOutId, HandedOutIdOutcome
+from muster.replay.incidents.acts import Phase
+from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.incident import Statement
+from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.windows import HELD_MS, HELD_SHARE
+from muster.replay.rebalances.rebalance import MemberRef, Rebalance
+from muster.replay.rebalances.wording import host, listed, plural
+from muster.replay.times import duration, instant
+
+KIND = Kind(
+    "unused-id",
+    "A client got a member id and did not join with it: the join phase waited for it. Recorded from format level 4 on.",
+    "the holder of the id, by its client id and host",
+)
+
+_ENDS = {
+    HandedOutIdOutcome.JOINED: "joined with it after all",
+    HandedOutIdOutcome.LEFT: "left",
+    HandedOutIdOutcome.TIMED_OUT: "never used it",
+    HandedOutIdOutcome.REFUSED: "was refused when it came",
+    HandedOutIdOutcome.STILL_OUT: "had not used it yet",
+    HandedOutIdOutcome.UNKNOWN: "did what this version does not know",
+}
+
+
+def find(view: View) -> Iterator[Claim]:
+    for rebalance in view.rebalances():
+        phase = _end_of_join_phase(view, rebalance)
+        if phase is None or not _waited(rebalance):
+            continue
+        event = phase.event
+        assert isinstance(event, JoinPhaseCompleted | GroupEmptied)
+        holders = [each for each in event.handed_out_ids if each.age_ms > HELD_MS]
+        if not holders:
+            continue
+        more = f", and {event.handed_out_ids_more} more" if event.handed_out_ids_more else ""
+        yield Claim(
+            kind=KIND,
+            acts=(),
+            culprits=tuple(map(_ref, holders)),
+            grade=Grade.RECORDED,
+            headline=f"all waited for {listed([_text(each) for each in holders])}{more}",
+            chain=tuple(
+                Statement(
+                    text=f"the id of {_holder(each)} was out for {duration(each.age_ms)}",
+                    grade=Grade.RECORDED,
+                    at=instant(phase.at_ms),
+                    seqs=(phase.seq,),
+                )
+                for each in holders
+            ),
+            advice=(f"{plural(len(holders), 'client')} asked to join and did not go on: look at what became of it",),
+            held=(rebalance,),
+        )
+
+
+def _end_of_join_phase(view: View, rebalance: Rebalance) -> Phase | None:
+    for act in view.episode.of(Phase):
+        within = rebalance.first_seq <= act.seq <= rebalance.last_seq
+        if within and isinstance(act.event, JoinPhaseCompleted | GroupEmptied):
+            return act
+    return None
+
+
+def _waited(rebalance: Rebalance) -> bool:
+    """Whether the join phase went on for long after the last member had come."""
+    phase = rebalance.join_phase
+    if phase.duration_ms is None:
+        return False
+    waited_ms = phase.duration_ms - max((each.after_ms for each in phase.arrivals), default=0)
+    return waited_ms > HELD_MS and waited_ms > phase.duration_ms * HELD_SHARE
+
+
+def _holder(each: HandedOutId) -> str:
+    return f"'{each.client_id}' ({host(each.client_host)})"
+
+
+def _text(each: HandedOutId) -> str:
+    return f"{_holder(each)}, which had asked for a member id and {_ENDS[each.outcome]}"
+
+
+def _ref(each: HandedOutId) -> MemberRef:
+    return MemberRef(
+        member_id=each.member_id, group_instance_id=None, client_id=each.client_id, client_host=each.client_host
+    )
