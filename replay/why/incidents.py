@@ -27,7 +27,17 @@ from muster.replay.history import Coordinated
 from muster.replay.times import duration, instant
 from muster.replay.why.moves import partitions_of
 from muster.replay.why.rebalance import Incident, IncidentKind, MemberRef, actor, ref
-from muster.replay.why.wording import cause_text, count_of, error_name, host, plural, process, several, who
+from muster.replay.why.wording import (
+    cause_text,
+    count_of,
+    error_name,
+    host,
+    plural,
+    process,
+    rearmed_text,
+    several,
+    who,
+)
 
 
 def restart(event: AnyMemberEvent, group: Group) -> Incident:
@@ -207,6 +217,6 @@ def _pause(event: CoordinatorPaused) -> Incident:
         at=instant(event.paused_ms),
         text=(
             f"the coordinator {event.owner} stood still for at least {duration(event.late_ms)}; nobody was blamed, "
-            f"all sessions were re-armed in full"
+            f"{rearmed_text(event)}"
         ),
     )
