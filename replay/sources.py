@@ -144,6 +144,6 @@ def _read_value(value: bytes, key: RecordKey, position: LogPosition) -> Told:
     if isinstance(event, CoordinatorElected) and event.format_level > FORMAT_LEVEL:
         raise LogTooNew(
             f"the event log has format level {event.format_level}, this version knows {FORMAT_LEVEL}: "
-            f"it was written by Muster {event.version}"
+            f"it was written by Muster {event.version}; use a newer Muster"
         )
     return Coordinated(position=position, event=event)

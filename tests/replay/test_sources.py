@@ -190,7 +190,7 @@ async def test_a_log_of_a_higher_format_level_is_refused() -> None:
     assert isinstance(elected, CoordinatorElected)
     (record,) = records_of([msgspec.structs.replace(elected, format_level=99, version="9.0.0")], FORMAT_LEVEL)
     log = await memory_log([StoredRecord(0, 0, 0, record.key, record.value)])
-    with pytest.raises(LogTooNew, match=r"format level 99.*Muster 9\.0\.0"):
+    with pytest.raises(LogTooNew, match=r"format level 99.*Muster 9\.0\.0; use a newer Muster$"):
         await read_histories(log)
 
 
