@@ -12,17 +12,21 @@ known here), whatever its bytes.
 """
 
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
 from muster import schemas
 from muster.events.avro.decoder import LatestTails, compile_decoder
 from muster.events.avro.encoder import LatestValues, compile_encoder
+from muster.events.avro.glance import Glance, GroupGlance
 from muster.events.events import (
     EVENT_TYPES,
     AnyRecordedEvent,
+    Event,
     GroupConfigured,
     GroupDeleted,
+    GroupEvent,
     MemberRemoved,
     RegistrationEnded,
 )
@@ -33,6 +37,7 @@ from muster.events.state import NOT_CONFIGURED
 MARKER = b"\xc3\x01"
 HEADER_BYTES = 10
 
+T = TypeVar("T")
 Decoder = Callable[[bytes], AnyRecordedEvent]
 Encoder = Callable[[AnyRecordedEvent], bytes]
 
@@ -66,6 +71,8 @@ class Registry:
         self._types = {header: types[schema["name"]] for header, schema in self._schemas.items()}
         self._decoders: dict[bytes, Decoder] = {}
         self._latest_tails: LatestTails = {}
+        self._glancers: dict[bytes, Callable[[bytes], Glance | GroupGlance]] = {}
+        self._latest_glanced: LatestTails = {}
         self._latest_values: LatestValues = {}
         self._encoders: dict[type[AnyRecordedEvent], Encoder] = {}
 
@@ -83,26 +90,42 @@ class Registry:
 
     def decode(self, value: bytes) -> AnyRecordedEvent:
         """The event in the value. Raises BrokenRecord, and its UnknownEventType."""
-        decoder = self._decoders.get(value[:HEADER_BYTES]) or self._new_decoder(value)
-        try:
-            return decoder(value)
-        except IndexError as error:
-            raise BrokenRecord(f"the value ends too early, after {len(value)} bytes") from error
-        except UnicodeDecodeError as error:
-            raise BrokenRecord(f"a string in the value is not UTF-8: {error}") from error
+        return _strictly(self._decoders.get(value[:HEADER_BYTES]) or self._new_decoder(value), value)
+
+    def glance(self, value: bytes) -> Glance | GroupGlance:
+        """The fields of `Glance` of a group's event, or of `GroupGlance` of one on the group's own key.
+
+        What is read past is not looked into. Raises BrokenRecord, and its UnknownEventType, also for an event of a
+        partition.
+        """
+        return _strictly(self._glancers.get(value[:HEADER_BYTES]) or self._new_glancer(value), value)
 
     def encode(self, event: AnyRecordedEvent) -> bytes:
         """The event's value, written with the newest schema of its type."""
         encoder = self._encoders.get(type(event)) or self._new_encoder(type(event))
         return encoder(event)
 
-    def _new_decoder(self, value: bytes) -> Decoder:
-        header = value[:HEADER_BYTES]
+    def _known_type(self, header: bytes) -> type[AnyRecordedEvent]:
         event_type = self._types.get(header)
         if event_type is None:
             if len(header) < HEADER_BYTES or not header.startswith(MARKER):
                 raise BrokenRecord(f"the value does not begin with Avro's marker and a fingerprint: {header.hex()}")
             raise UnknownEventType(f"no schema with the fingerprint {header[len(MARKER) :].hex()} is known here")
+        return event_type
+
+    def _new_glancer(self, value: bytes) -> Callable[[bytes], Glance | GroupGlance]:
+        header = value[:HEADER_BYTES]
+        event_type = self._known_type(header)
+        if not issubclass(event_type, Event):
+            raise BrokenRecord(f"{event_type.__name__} is no event of a group")
+        glance = GroupGlance if issubclass(event_type, GroupEvent) else Glance
+        newest = self.newest_schema_of(event_type)
+        glancer = self._glancers[header] = compile_decoder(self._schemas[header], newest, glance, self._latest_glanced)
+        return glancer
+
+    def _new_decoder(self, value: bytes) -> Decoder:
+        header = value[:HEADER_BYTES]
+        event_type = self._known_type(header)
         newest = self.newest_schema_of(event_type)
         decoder = self._decoders[header] = compile_decoder(
             self._schemas[header], newest, event_type, self._latest_tails
@@ -115,10 +138,20 @@ class Registry:
         return encoder
 
 
+def _strictly(decoder: Callable[[bytes], T], value: bytes) -> T:
+    try:
+        return decoder(value)
+    except IndexError as error:
+        raise BrokenRecord(f"the value ends too early, after {len(value)} bytes") from error
+    except UnicodeDecodeError as error:
+        raise BrokenRecord(f"a string in the value is not UTF-8: {error}") from error
+
+
 REGISTRY = Registry(schema for level in schemas.levels() for schema in schemas.event_schemas(level))
 
 encode = REGISTRY.encode
 decode = REGISTRY.decode
+glance = REGISTRY.glance
 event_type_of = REGISTRY.event_type_of
 fingerprint_of = REGISTRY.fingerprint_of
 
