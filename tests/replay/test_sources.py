@@ -9,10 +9,10 @@ from muster.events.ids import GroupId
 from muster.events.log.memory import MemoryEventLog
 from muster.events.records import LogTooNew, Record, StoredRecord
 from muster.events.strangers import Strangers
-from muster.replay.groups import Groups, Overview
+from muster.replay.groups import Groups, Overview, read_overview
 from muster.replay.history import Broken, Coordinated, Gap, Happened, Unreadable
 from muster.replay.rebalances.rebalance import Outcome
-from muster.replay.sources import read_histories, read_log
+from muster.replay.sources import Reading, read_histories
 from muster.replay.why import why
 from tests.events.test_projector import ELECTED
 from tests.replay.histories import Script
@@ -45,7 +45,7 @@ def orders() -> Script:
 
 async def overview(log: MemoryEventLog) -> Groups:
     taken = Overview()
-    await read_log(log, taken.take)
+    await read_overview(Reading(log=log), taken)
     return taken.result(log.location)
 
 
