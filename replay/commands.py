@@ -183,7 +183,7 @@ def why(
 
 
 async def _answers(reading: Reading, start: Start, fold: Answers) -> AsyncIterator[Iterable[Answer]]:
-    """The answers that each item of the group gives, and in the end those that are left; nothing if the log has nothing of the group."""
+    """The answers that each item of the group gives, and in the end those that are left."""
     has_any = False
     reads = items(reading, start)
     async with aclosing(reads):

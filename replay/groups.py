@@ -69,7 +69,10 @@ class GroupLine(msgspec.Struct, frozen=True, kw_only=True):
     last_outcome: Outcome | None
     last_event_at: Instant | None
     events: int
-    missing_events: int  # compacted away
+    missing_events: int
+    """Events that are not in the log, compacted away: `rebalances` may be more then, and `events` are."""
+    unknown_events: int
+    """Events of types that a newer version wrote; they are not among `events`."""
     quarantined: tuple[str, ...]
     coordinator: str
     owner: Owner
@@ -277,6 +280,7 @@ class _Group:
             last_event_at=instant(skim.last.why.decided_ms) if skim.last is not None else None,
             events=skim.events,
             missing_events=skim.missing,
+            unknown_events=skim.unknown_types,
             quarantined=tuple(map(missing_text, sorted(unreadable, key=lambda each: each.position.offset))),
             coordinator=UPSTREAM if self._is_upstream(group) else MUSTER,
             owner=self._owner(group),

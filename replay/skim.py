@@ -12,6 +12,7 @@ records that make the group as it stood there. They are made in times of rest, s
 from collections import deque
 from collections.abc import Iterator
 from operator import attrgetter
+from typing import Final
 
 import msgspec
 
@@ -26,6 +27,10 @@ from muster.replay.history import Broken, LogPosition, Prelude, Told, Unreadable
 
 _ON_THE_GROUPS_KEY = frozenset(each for each in EVENT_TYPES if issubclass(each, GroupEvent))
 _AT_REST = frozenset({GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD})
+
+
+BROKEN_KEPT: Final = 20
+"""Records that cannot be read, of which a group is told one by one."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,8 +99,10 @@ class Skim:
         self.events = 0
         self.missing = 0
         """Events that are not in the log, as far as their numbers tell."""
-        self.broken: list[Broken] = []
-        """The records that cannot be read, and for which no group of today's coordinators would be served."""
+        self.broken: deque[Broken] = deque(maxlen=BROKEN_KEPT)
+        """The last records that cannot be read: a coordinator does not serve the group because of them."""
+        self.unknown_types = 0
+        """Events of types that a newer version wrote."""
         self._prelude = prelude
         self._quiet_ms = quiet_ms
         self.has_begun = since_ms is None
@@ -219,6 +226,7 @@ class Skim:
             decode(record.value or b"")
         except UnknownEventType as unknown:
             broken = _broken(record, Unreadable.UNKNOWN_TYPE, unknown.reason)
+            self.unknown_types += 1
         except BrokenRecord as error:
             broken = _broken(record, Unreadable.BROKEN, error.reason)
         else:

@@ -44,11 +44,17 @@ def groups_in_markdown(groups: Groups) -> str:
         for line in groups.groups
         if line.missing_events
     )
+    told += "".join(
+        f"\n{escaped(line.group_id)}: {line.unknown_events} events of types that are not known here\n"
+        for line in groups.groups
+        if line.unknown_events
+    )
     return told + "".join(f"\n{escaped(reason)}\n" for reason in groups.unreadable_keys)
 
 
 def _group(line: GroupLine) -> Sequence[str]:
-    numbers = (line.generation_id, line.members, line.static_members, line.rebalances)
+    at_least = f"{line.rebalances}{'+' if line.missing_events else ''}"
+    numbers = (line.generation_id, line.members, line.static_members, at_least)
     return (
         escaped(line.group_id),
         escaped(line.state),

@@ -78,7 +78,7 @@ def print_groups(groups: Groups, console: Console) -> None:
             _group_state(line),
             text(line.generation_id),
             text(_members_text(line)),
-            text(line.rebalances),
+            text(f"{line.rebalances}{'+' if line.missing_events else ''}"),
             _last_rebalance(line, wide=console.width >= WIDE),
         )
     console.print(made if groups.groups else text(f"No group has an event in {groups.log}."))
@@ -86,7 +86,16 @@ def print_groups(groups: Groups, console: Console) -> None:
         for reason in line.quarantined:
             console.print(text(f"{line.group_id} is quarantined: {reason}", "red"))
         if line.missing_events:
-            console.print(text(f"{line.group_id}: {line.missing_events} events are no longer in the log", "dim"))
+            console.print(
+                text(
+                    f"{line.group_id}: {line.missing_events} events are no longer in the log, nor is what they began",
+                    "dim",
+                )
+            )
+        if line.unknown_events:
+            console.print(
+                text(f"{line.group_id}: {line.unknown_events} events of types that are not known here", "red")
+            )
     if any(_is_upstream(line) for line in groups.groups):
         console.print(text("upstream: coordinated by the cluster behind the sidecar", "dim"))
     if any(line.owner is Owner.MOVING for line in groups.groups):

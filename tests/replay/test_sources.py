@@ -17,6 +17,7 @@ from muster.replay.why import why
 from tests.events.test_projector import ELECTED
 from tests.replay.histories import Script
 from tests.replay.stories import a_night
+from tests.replay.told import printed
 from tests.replay.written import (
     BROKEN_KEY,
     broken_value,
@@ -174,6 +175,15 @@ async def test_what_was_compacted_away_is_a_gap() -> None:
     assert len(gaps) == 1
     (line,) = (await overview(log)).groups
     assert line.missing_events == gaps[0].missing
+
+
+async def test_a_count_that_compaction_makes_wrong_is_not_shown_as_right() -> None:
+    """It is at least so many, and events of a newer version are counted on their own."""
+    records = [record for record in stored(orders(), replaced={40: unknown_type("orders")}) if record.offset > 16]
+    groups = await overview(await memory_log(records))
+    assert (groups.groups[0].rebalances, groups.groups[0].unknown_events) == (3, 1)
+    assert " 3+ " in printed(groups)
+    assert "1 events of types that are not known here" in printed(groups)
 
 
 async def test_a_group_knows_its_coordinator_from_before_its_first_event() -> None:

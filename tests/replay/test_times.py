@@ -130,6 +130,7 @@ def test_results_are_told_in_a_zone() -> None:
         last_event_at=None,
         events=1,
         missing_events=0,
+        unknown_events=0,
         quarantined=(),
         coordinator="muster",
         owner=Owner.MUSTER,
