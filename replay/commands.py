@@ -20,7 +20,7 @@ from muster.events.ids import GroupId
 from muster.replay.exports import FORM, Head, copy, export_to
 from muster.replay.form import Format, Sort, View
 from muster.replay.groups import SORTS, Overview, read_overview
-from muster.replay.opening import CANNOT_READ, DAMAGED, NOT_FOUND, Source, fail, opened, run, say, source_of
+from muster.replay.opening import CANNOT_READ, DAMAGED, NOT_FOUND, Source, fail, opened, run, source_of
 from muster.replay.pseudonyms import Pseudonyms
 from muster.replay.render import Result, answer_stream, render, story_stream
 from muster.replay.render.printable import printable
@@ -245,7 +245,7 @@ def export(
             location = log.location if pseudonyms is None else "an event log"
             head = Head(form=FORM, log=location, identity=log.identity, partitions=log.partitions)
             written = await copy(reading, export_to(to, file, head), span, wanted, pseudonyms)
-            say(f"{written} records of {log.location} were written to {to}")
+            typer.echo(f"{written} records of {log.location} were written to {to}")
 
     beside = to.with_name(f".{to.name}.{os.getpid()}")
     try:

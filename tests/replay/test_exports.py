@@ -111,8 +111,8 @@ def test_every_command_says_the_same_of_an_export(url: str, tmp_path: Path, name
     """But for the name of the log."""
     path = tmp_path / name
     done = run("export", str(path), "--log", url)
-    assert (done.exit_code, done.stdout) == (0, ""), done.output
-    assert "records of" in done.stderr
+    assert (done.exit_code, done.stderr) == (0, ""), done.output
+    assert f"were written to {path}" in done.stdout
     for command in (["groups"], ["history", "orders"], ["why", "orders", "--all"], ["state", "orders", "--at", "12"]):
         original = run(*command, "--format", "jsonl", "--log", url)
         again = run(*command, "--format", "jsonl", "--log", str(path))
