@@ -37,7 +37,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """What is run, on which history, and in how many seconds it is to be done with 1M events."""
+    """A command, on which history it is run, and in how many seconds it is to be done with 1M events."""
 
     of_one: bool
     arguments: Sequence[str]

@@ -96,6 +96,10 @@ class ExportedLog:
         return None
 
     @property
+    def can_be_taken_over(self) -> bool:
+        return False
+
+    @property
     def claim_renewal_ms(self) -> int | None:
         return None
 

@@ -158,36 +158,56 @@ async def find_start(
 
     `quiet_ms`: see `Skim`. Raises LogTooNew, and what the log raises.
     """
-    prelude = Prelude()
-    skim = Skim(prelude, quiet_ms=quiet_ms, rebalances_kept=rebalances)
-    begun: Checkpoint | None = None
-    async for record in _records_of(reading, group, start=0):
-        if not record.key.startswith(prefix_of(group)):
-            found = read_record(record, group)
+    search = _Search(group, window, Skim(prelude := Prelude(), quiet_ms=quiet_ms, rebalances_kept=rebalances), prelude)
+    async for chunk in _chunks_of(reading, group, start=0):
+        if any(map(search.ends_with, chunk)):
+            break
+    return search.found()
+
+
+class _Search:
+    """The search for the checkpoint before a window."""
+
+    def __init__(self, group: GroupId, window: Window | None, skim: Skim, prelude: Prelude) -> None:
+        self._group = group
+        self._prefix = prefix_of(group)
+        self._window = window
+        self._skim = skim
+        self._prelude = prelude
+        self._found: Checkpoint | None = None
+
+    def ends_with(self, record: StoredRecord) -> bool:
+        """Take in the next record; returns whether no later one matters."""
+        window, skim = self._window, self._skim
+        if not record.key.startswith(self._prefix):
+            found = read_record(record, self._group)
             if found is not None:
-                prelude.note(found[1])
-            continue
-        life = skim.last.incarnation if skim.last is not None else -1
+                self._prelude.note(found[1])
+            return False
+        before = skim.last
         ended = skim.take(record)
-        if ended is None:
-            continue
-        if ended.incarnation > life and window is not None and isinstance(window.since, AtSeq):
-            begun = None
-        if window is not None and begun is None and window.begins_by(ended):
-            begun = skim.checkpoint
-            if not window.has_seq:
-                break
-    if window is None:
-        begun = skim.before_rebalances[0] if skim.before_rebalances else skim.checkpoint
-    return Start(
-        group_id=group,
-        checkpoint=begun or skim.checkpoint,
-        life=skim.last.incarnation if skim.last is not None else -1,
-        first=skim.first,
-        last=skim.last,
-        rebalances=skim.rebalances,
-        is_reached=begun is not None,
-    )
+        if ended is None or window is None:
+            return False
+        if isinstance(window.since, AtSeq) and before is not None and ended.incarnation > before.incarnation:
+            self._found = None
+        if self._found is None and window.begins_by(ended):
+            self._found = skim.checkpoint
+        return self._found is not None and not window.has_seq
+
+    def found(self) -> Start:
+        """The start, as far as it was looked for."""
+        skim, found = self._skim, self._found
+        if self._window is None:
+            found = skim.before_rebalances[0] if skim.before_rebalances else skim.checkpoint
+        return Start(
+            group_id=self._group,
+            checkpoint=found or skim.checkpoint,
+            life=skim.last.incarnation if skim.last is not None else -1,
+            first=skim.first,
+            last=skim.last,
+            rebalances=skim.rebalances,
+            is_reached=found is not None,
+        )
 
 
 async def items(reading: Reading, start: Start, *, goes_on: bool = False) -> AsyncGenerator[Item]:
@@ -201,7 +221,8 @@ async def items(reading: Reading, start: Start, *, goes_on: bool = False) -> Asy
     has_begun = checkpoint.incarnation >= 0
     for earlier in checkpoint.prelude:
         yield earlier
-    async for record in _records_of(reading, start.group_id, start=checkpoint.offset, goes_on=goes_on):
+    chunks = _chunks_of(reading, start.group_id, start=checkpoint.offset, goes_on=goes_on)
+    async for record in (record async for chunk in chunks for record in chunk):
         found = read_record(record, start.group_id)
         if found is None:
             continue
@@ -221,9 +242,9 @@ async def items(reading: Reading, start: Start, *, goes_on: bool = False) -> Asy
         yield read
 
 
-async def _records_of(
+async def _chunks_of(
     reading: Reading, group: GroupId, *, start: int, goes_on: bool = False
-) -> AsyncIterator[StoredRecord]:
+) -> AsyncIterator[Sequence[StoredRecord]]:
     """The records of the group, and of its partition; others, too, where the log cannot leave them out."""
     partition = partition_for(group, reading.log.partitions)
     wanted = (prefix_of(group), prefix_of(str(partition)))
@@ -231,8 +252,7 @@ async def _records_of(
         end = await reading.log.end_offset(partition)
         if start < end:
             async for chunk in reading.chunks([partition], wanted=wanted, start=start, end=end):
-                for record in chunk:
-                    yield record
+                yield chunk
             start = end
         if not goes_on:
             return
