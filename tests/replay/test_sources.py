@@ -9,14 +9,15 @@ from muster.events.ids import GroupId
 from muster.events.log.memory import MemoryEventLog
 from muster.events.records import FORMAT_LEVEL, LogTooNew, Record, StoredRecord
 from muster.events.strangers import Strangers
-from muster.replay.groups import Groups, Overview
+from muster.replay.groups import Groups, Overview, read_overview
 from muster.replay.history import Broken, Coordinated, Gap, Happened, Unreadable
 from muster.replay.rebalances.rebalance import Outcome
-from muster.replay.sources import read_histories, read_log
+from muster.replay.sources import Reading, read_histories
 from muster.replay.why import why
 from tests.events.test_projector import ELECTED
 from tests.replay.histories import Script
 from tests.replay.stories import a_night
+from tests.replay.told import printed
 from tests.replay.written import (
     BROKEN_KEY,
     broken_value,
@@ -45,7 +46,7 @@ def orders() -> Script:
 
 async def overview(log: MemoryEventLog) -> Groups:
     taken = Overview()
-    await read_log(log, taken.take)
+    await read_overview(Reading(log=log), taken)
     return taken.result(log.location)
 
 
@@ -174,6 +175,15 @@ async def test_what_was_compacted_away_is_a_gap() -> None:
     assert len(gaps) == 1
     (line,) = (await overview(log)).groups
     assert line.missing_events == gaps[0].missing
+
+
+async def test_a_count_that_compaction_makes_wrong_is_not_shown_as_right() -> None:
+    """It is at least so many, and events of a newer version are counted on their own."""
+    records = [record for record in stored(orders(), replaced={40: unknown_type("orders")}) if record.offset > 16]
+    groups = await overview(await memory_log(records))
+    assert (groups.groups[0].rebalances, groups.groups[0].unknown_events) == (3, 1)
+    assert " 3+ " in printed(groups)
+    assert "1 events of types that are not known here" in printed(groups)
 
 
 async def test_a_group_knows_its_coordinator_from_before_its_first_event() -> None:
