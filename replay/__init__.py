@@ -6,7 +6,9 @@
     transitions.py  a history as transitions, with the group before and after each
     rebalances/    history -> rebalances: what started each, how long it took, what moved
     incidents/     what belongs together: rebalances -> incidents
-    why.py story.py state.py groups.py   the results of `why`, `history`, `state`, `groups`
+    why.py story.py state.py groups.py diff.py   the results of `why`, `history`, `state`, `groups`, `diff`
+    verify/        a whole log, checked
+    whatif/        a group's rebalances, played with other settings
     event_texts.py each event type in one line of English
     times.py progress.py   instants and durations as people read them; a progress bar
     rerun/         a recorded history through the rules again, which must give the same events

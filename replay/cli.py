@@ -1,7 +1,7 @@
 """`muster replay ...`: parse, call one pure function, render, choose the exit code.
 
-Exit codes: 0 answered; 1 the log is well, but what was asked for is not in it; 2 a wrong option, or a log that cannot
-be read.
+Exit codes: 0 answered; 1 the log is well, but what was asked for is not in it, or `verify` found something; 2 a wrong
+option, or a log that cannot be read.
 """
 
 from typing import Annotated
@@ -26,7 +26,10 @@ app = typer.Typer(
         "    muster replay why orders\n"
         "    muster replay why orders --generation 8\n"
         "    muster replay history orders --format jsonl\n"
-        "    muster replay state orders --at 02:14:07\n\n"
+        "    muster replay state orders --at 02:14:07\n"
+        "    muster replay diff orders 7 8 --generations\n"
+        "    muster replay whatif orders --session-timeout-ms 45000\n"
+        "    muster replay verify\n\n"
         "Without --log, MUSTER_LOG is read, and muster.db in the current directory. All times are UTC."
     ),
 )
@@ -38,6 +41,8 @@ FormatOption = Annotated[
     ),
 ]
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group id.")]
+
+INT32_MAX = 2**31 - 1
 
 
 @app.command("groups")
@@ -126,3 +131,92 @@ def state_command(
     from muster.replay import commands
 
     commands.state(commands.source_of(log, kafka_config or []), group, form, at=at)
+
+
+@app.command("diff")
+def diff_command(
+    group: GroupArgument,
+    before: Annotated[str, typer.Argument(metavar="A", help=f"{FORMS_OF_AT.capitalize()}; or a generation.")],
+    after: Annotated[str, typer.Argument(metavar="B", help="The other moment, in one of the same forms.")],
+    *,
+    generations: Annotated[
+        bool, typer.Option("--generations", help="A and B are generations, with their assignments.")
+    ] = False,
+    log: LogOption = DEFAULT_LOG,
+    kafka_config: KafkaConfigOption = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """The differences of a group between two moments: members, subscriptions, settings, partitions moved and kept.
+
+    \b
+    Examples:
+
+        muster replay diff orders 02:14:07 02:20:00
+        muster replay diff orders 7 8 --generations
+    """
+    from muster.replay import commands
+
+    source = commands.source_of(log, kafka_config or [])
+    commands.diff(source, group, form, before=before, after=after, of_generations=generations)
+
+
+def _ms(name: str, text: str) -> typer.models.OptionInfo:
+    return typer.Option(name, metavar="MS", min=0, max=INT32_MAX, help=text)  # type: ignore[no-any-return]
+
+
+@app.command("whatif")
+def whatif_command(
+    group: GroupArgument,
+    *,
+    session: Annotated[int | None, _ms("--session-timeout-ms", "session.timeout.ms of all members.")] = None,
+    rebalance: Annotated[int | None, _ms("--rebalance-timeout-ms", "The rebalance timeout of all members.")] = None,
+    scale_up: Annotated[
+        int | None, _ms("--scale-up-delay-ms", "members.expansion.delay.ms of the group: joins are gathered so long.")
+    ] = None,
+    initial: Annotated[
+        int | None, _ms("--initial-rebalance-delay-ms", "group.initial.rebalance.delay.ms of the coordinator.")
+    ] = None,
+    static: Annotated[
+        bool, typer.Option("--static", help="Each process has an instance id, and sends no LeaveGroup.")
+    ] = False,
+    log: LogOption = DEFAULT_LOG,
+    kafka_config: KafkaConfigOption = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Would this group have rebalanced with other settings? The recorded rebalances, by the same rules.
+
+    \b
+    Examples:
+
+        muster replay whatif orders --session-timeout-ms 45000
+        muster replay whatif orders --static --scale-up-delay-ms 30000
+    """
+    from muster.replay import commands
+    from muster.replay.whatif.alterations import Alterations
+
+    alterations = Alterations(
+        session_timeout_ms=session,
+        rebalance_timeout_ms=rebalance,
+        scale_up_delay_ms=scale_up,
+        initial_rebalance_delay_ms=initial,
+        is_static=static,
+    )
+    commands.whatif(commands.source_of(log, kafka_config or []), group, form, alterations)
+
+
+@app.command("verify")
+def verify_command(
+    log: LogOption = DEFAULT_LOG, kafka_config: KafkaConfigOption = None, form: FormatOption = Format.TABLE
+) -> None:
+    """Does the whole log hold together? Owners, epochs, numbering, invariants, and the rules give what was recorded.
+
+    Exit code 1 if not; each finding names partition, offset, group, seq, what was expected and what was found.
+
+    \b
+    Example:
+
+        muster replay verify --log sqlite:///muster.db
+    """
+    from muster.replay import commands
+
+    commands.verify(commands.source_of(log, kafka_config or []), form)

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from difflib import get_close_matches
+from functools import partial
 from typing import NoReturn, TypeVar
 
 import msgspec
@@ -22,6 +23,8 @@ from muster.events.log.base import EventLog, LogError
 from muster.events.log.url import open_log
 from muster.events.records import EventsError
 from muster.events.strangers import Strangers
+from muster.replay.diff import at_generation
+from muster.replay.diff import diff as diff_of
 from muster.replay.form import Format
 from muster.replay.groups import Groups, Overview
 from muster.replay.history import History
@@ -29,15 +32,19 @@ from muster.replay.progress import watched
 from muster.replay.render import Result, render
 from muster.replay.render.printable import printable
 from muster.replay.sources import Take, read_histories, read_log
-from muster.replay.state import AtTime, read_at, state_at
+from muster.replay.state import At, AtTime, read_at, state_at
 from muster.replay.story import story
 from muster.replay.times import FORMS_OF_AT, instant
+from muster.replay.verify.finding import Verified
+from muster.replay.verify.verification import Verification
+from muster.replay.whatif.alterations import Alterations
+from muster.replay.whatif.whatif import what_if
 from muster.replay.why import generations_of
 from muster.replay.why import why as why_of
 
 T = TypeVar("T")
 
-NOT_FOUND = 1
+NOT_FOUND = FOUND = 1
 CANNOT_READ = 2
 
 
@@ -88,6 +95,47 @@ def state(source: Source, group: str, form: Format, *, at: str) -> None:
     _print(result, form)
 
 
+def diff(source: Source, group: str, form: Format, *, before: str, after: str, of_generations: bool) -> None:
+    """`muster replay diff`."""
+    history = _history(source, group)
+    read = partial(_generation, history) if of_generations else _moment
+    result = diff_of(history, read(before), read(after))
+    if result is None:
+        fail(f"{history.log} does not tell of {group} at both {before} and {after}; {_extent(history)}", NOT_FOUND)
+    _print(result, form)
+
+
+def _moment(given: str) -> At:
+    moment = read_at(given, now_ms=time.time_ns() // 1_000_000)
+    if moment is None:
+        fail(f"{printable(given)!r} is none of these: {FORMS_OF_AT}", CANNOT_READ)
+    return moment
+
+
+def _generation(history: History, given: str) -> At:
+    if not given.isdecimal():
+        fail(f"{printable(given)!r} is no generation", CANNOT_READ)
+    moment = at_generation(history, int(given))
+    if moment is None:
+        fail(f"{history.log} does not tell how generation {given} began; {_known(history)}", NOT_FOUND)
+    return moment
+
+
+def whatif(source: Source, group: str, form: Format, alterations: Alterations) -> None:
+    """`muster replay whatif`."""
+    if not alterations.told:
+        fail("no setting is given that would be another one; see --help", CANNOT_READ)
+    _print(what_if(_history(source, group), alterations), form)
+
+
+def verify(source: Source, form: Format) -> None:
+    """`muster replay verify`: exit code 1 when something is not as it should be."""
+    verified = _run(_verify(source))
+    _print(verified, form)
+    if verified.found:
+        raise typer.Exit(FOUND)
+
+
 # ---- reading ------------------------------------------------------------------------------------
 
 
@@ -103,6 +151,21 @@ async def _read_all(source: Source, take: Take) -> str:
             await read_log(log, take, watch=watch, strangers=strangers)
         _tell_of(strangers, log.location)
         return log.location
+
+
+async def _verify(source: Source) -> Verified:
+    verification = Verification()
+    async with _opened(source) as log:
+        with watched(f"reading {log.location}") as watch:
+            ends = {partition: await log.end_offset(partition) for partition in range(log.partitions)}
+            done = 0
+            for partition, end in ends.items():
+                async for chunk in log.read(partition, end=end):
+                    for record in chunk:
+                        verification.feed(record)
+                    watch(done + chunk[-1].offset + 1 if chunk else done, sum(ends.values()))
+                done += end
+        return verification.result(log.location, log.partitions)
 
 
 def _history(source: Source, group: str) -> History:

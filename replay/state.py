@@ -4,7 +4,7 @@ import msgspec
 
 from muster.coordinator.group.configs import values_set
 from muster.events.avro.evolve import evolve, first
-from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.state import Group, GroupState, Member, MemberRole
 from muster.replay.history import Coordinated, Happened, History
@@ -42,6 +42,7 @@ class MemberState(MemberRef, frozen=True, kw_only=True):
     assignment_bytes: int
     role: MemberRole
     retiring: bool
+    subscription: tuple[str, ...] | None = None  # topics; None: not a consumer's, or it cannot be decoded
 
 
 class RegistrationState(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,4 +163,12 @@ def _member(group: Group, member: Member) -> MemberState:
         assignment_bytes=len(group.assignment_of(member)),
         role=member.role,
         retiring=member.retiring,
+        subscription=_subscription(group, member) if is_consumer else None,
     )
+
+
+def _subscription(group: Group, member: Member) -> tuple[str, ...] | None:
+    """The topics of the member's metadata for the chosen protocol, or for its first one."""
+    chosen = group.image.protocol_name or next((protocol.name for protocol in member.protocols), None)
+    topics = subscribed_topics(member.metadata_for(chosen))
+    return None if topics is None else tuple(sorted(topics))

@@ -1,7 +1,7 @@
 """Results as JSON, for programs. The fields are those of the result structs, whose names are never changed.
 
 Instants are ISO 8601 in UTC with milliseconds, durations numbers of ms (`..._ms`), bytes base64. `json` is one indented
-document; `jsonl` a line for each rebalance, event or group, without the frame around them.
+document; `jsonl` a line for each rebalance, event, group or finding, without the frame around them.
 """
 
 from collections.abc import Sequence
@@ -9,24 +9,33 @@ from typing import IO
 
 import msgspec
 
+from muster.replay.diff import Diff
 from muster.replay.groups import Groups
 from muster.replay.state import StateAt
 from muster.replay.story import Story
+from muster.replay.verify.finding import Verified
+from muster.replay.whatif.verdict import WhatIf
 from muster.replay.why import Why
 
+Result = Groups | Story | Why | StateAt | Verified | WhatIf | Diff
 
-def write_json(result: Groups | Story | Why | StateAt, out: IO[str]) -> None:
+
+def write_json(result: Result, out: IO[str]) -> None:
     out.write(msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n")
 
 
-def write_json_lines(result: Groups | Story | Why | StateAt, out: IO[str]) -> None:
+def write_json_lines(result: Result, out: IO[str]) -> None:
     for line in _lines(result):
         out.write(msgspec.json.encode(line).decode() + "\n")
 
 
-def _lines(result: Groups | Story | Why | StateAt) -> Sequence[msgspec.Struct]:
+def _lines(result: Result) -> Sequence[msgspec.Struct]:
     if isinstance(result, Groups):
         return result.groups
     if isinstance(result, Story):
         return result.lines
+    if isinstance(result, Verified):
+        return result.findings
+    if isinstance(result, WhatIf):
+        return result.rebalances
     return result.answers if isinstance(result, Why) else (result,)

@@ -38,7 +38,7 @@ from muster.replay.history import Coordinated, Happened, History, Item
 from muster.replay.rerun.inputs import derive
 from muster.replay.rerun.situation import PHANTOM, Situation
 
-_PERMISSIVE = GroupSettings(min_session_timeout_ms=0, max_session_timeout_ms=INT32_MAX)
+PERMISSIVE = GroupSettings(min_session_timeout_ms=0, max_session_timeout_ms=INT32_MAX)
 """The settings when no CoordinatorElected has them."""
 
 _SETTINGS = {
@@ -97,7 +97,7 @@ class Rerunner:
         self._moment: list[AnyEvent] = []  # the events of the last moment
         self._group: Group | None = None
         self._soft = SoftState()
-        self._settings = _PERMISSIVE
+        self._settings = PERMISSIVE
         self._is_incomplete = False
 
     def feed(self, item: Item) -> None:
@@ -222,7 +222,7 @@ class Rerunner:
 def group_settings(recorded: Mapping[str, str]) -> GroupSettings:
     """The settings that a CoordinatorElected carries, by Kafka's names; others are not the rules'."""
     given = {field: int(recorded[name]) for name, field in _SETTINGS.items() if name in recorded}
-    return msgspec.structs.replace(_PERMISSIVE, **given)
+    return msgspec.structs.replace(PERMISSIVE, **given)
 
 
 def comparable(events: Sequence[AnyEvent]) -> list[AnyEvent]:

@@ -1,4 +1,4 @@
-"""What `verify` finds. Field names are those of the JSON output."""
+"""The findings of `verify`. Field names are those of the JSON output."""
 
 from enum import StrEnum, unique
 
@@ -9,7 +9,7 @@ from muster.events.ids import GroupId
 
 @unique
 class Check(StrEnum):
-    """What was checked."""
+    """The kinds of checks."""
 
     READABLE = "readable"
     """Each record has a key, a schema and a value that can be read."""

@@ -39,7 +39,7 @@ class GroupCheck:
 
     @property
     def compacted(self) -> Compacted | None:
-        """What compaction took; None: nothing."""
+        """The part that compaction took; None: nothing."""
         if not self._missing:
             return None
         return Compacted(
@@ -148,7 +148,7 @@ class GroupCheck:
 
 
 def first_difference(difference: Difference) -> tuple[str, str]:
-    """What the rules decide, and what was recorded, where the two differ first."""
+    """Word what the rules decide, and what was recorded, where the two differ first."""
     recorded, decided = comparable(difference.recorded), comparable(difference.decided)
     if difference.command is None:
         return "a request or a deadline that leads to these events", _types(recorded)

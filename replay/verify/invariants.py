@@ -98,7 +98,7 @@ def _of_assignments(group: Group) -> Iterator[str]:
 
 
 def broken_move(before: GroupImage, event: AnyGroupEvent) -> Iterator[str]:
-    """What is illegal in the change that the event makes of the group's own record (S1, S4, S5)."""
+    """The illegal parts of the change that the event makes of the group's own record (S1, S4, S5)."""
     after = event.group
     expected = before.generation_id + isinstance(event, JoinPhaseCompleted | GroupEmptied)
     if after.generation_id != expected:

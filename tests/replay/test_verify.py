@@ -11,7 +11,7 @@ from muster.events.events import (
     AnyRecordedEvent,
     CoordinatorElected,
     CoordinatorReady,
-    Event,
+    GroupEvent,
     MemberAssigned,
     MemberEvent,
     PartitionEvent,
@@ -68,7 +68,7 @@ def checks(result: Verified) -> list[tuple[Check, int | None]]:
 def played() -> Harness:
     """A group that forms, loses a member, and goes on under another owner."""
     h = Harness()
-    a, b = h.stable_group(h.static("a"), h.static("b"))
+    a, _ = h.stable_group(h.static("a"), h.static("b"))
     h.leave_instance("b")
     a.join()
     h.sync_all(a)
@@ -138,8 +138,8 @@ def test_a_broken_invariant_is_found() -> None:
     events = events_of(played())
     position = max(i for i, event in enumerate(events) if isinstance(event, MemberEvent))
     event = events[position + 1]
-    assert isinstance(event, Event)
-    group = msgspec.structs.replace(event.group, generation_id=0, leader_id=None)  # type: ignore[attr-defined]
+    assert isinstance(event, GroupEvent)
+    group = msgspec.structs.replace(event.group, generation_id=0, leader_id=None)
     events[position + 1] = msgspec.structs.replace(event, group=group)
     found = {finding.check for finding in verified(stored(events)).findings}
     assert {Check.INVARIANT, Check.TRANSITION} <= found
