@@ -17,6 +17,8 @@ class Check(StrEnum):
     """A partition has one owner at a time, who was elected before it wrote."""
     EPOCH = "epoch"
     """The owner's epoch never falls."""
+    LEVEL = "level"
+    """The log's format level never falls."""
     SEQ = "seq"
     """The events of a group's life are numbered from 1 without a gap, but for what compaction took."""
     TRANSITION = "transition"

@@ -89,6 +89,9 @@ class PartitionCheck:
             if event.owner_epoch <= self._epoch:
                 expected = f"an epoch above {self._epoch} for {event.owner}, who was elected"
                 yield self._finding(Check.EPOCH, told, expected=expected, found=f"epoch {event.owner_epoch}")
+            if elected is not None and event.format_level < elected.format_level:
+                expected = f"format level {elected.format_level} or a higher one"
+                yield self._finding(Check.LEVEL, told, expected=expected, found=f"format level {event.format_level}")
             self._elected = event
         elif elected is not None and event.owner_epoch == elected.owner_epoch and event.owner != elected.owner:
             expected = f"{elected.owner}, who was elected with epoch {elected.owner_epoch}"

@@ -32,7 +32,8 @@ def test_members_partitions_and_settings() -> None:
     assert [member.group_instance_id for member in found.came] == ["d"]
     assert [member.group_instance_id for member in found.went] == ["c"]
     changed = {
-        change.after.group_instance_id: {f.name: (f.before, f.after) for f in change.fields} for change in found.changed
+        str(change.after.group_instance_id): {f.name: (f.before, f.after) for f in change.fields}
+        for change in found.changed
     }
     assert changed["a"]["client_host"] == ("/10.0.0.1", "/10.0.0.9")
     assert "member_id" in changed["a"]

@@ -17,7 +17,7 @@ from muster.events.events import (
     PartitionEvent,
 )
 from muster.events.keys import EntityKind, RecordKey, encode_key
-from muster.events.records import Record, StoredRecord
+from muster.events.records import FORMAT_LEVEL, Record, StoredRecord
 from muster.replay.history import Coordinated, Happened
 from muster.replay.verify.finding import Check, Verified
 from muster.replay.verify.verification import Verification
@@ -45,7 +45,7 @@ def events_of(harness: Harness) -> list[AnyRecordedEvent]:
 
 def stored(events: list[AnyRecordedEvent]) -> list[StoredRecord]:
     """As a log keeps them, at one offset each, tombstones too."""
-    records = [record for event in events for record in records_of([event])]
+    records = [record for event in events for record in records_of([event], FORMAT_LEVEL)]
     return [StoredRecord(0, offset, 0, record.key, record.value) for offset, record in enumerate(records)]
 
 
@@ -158,6 +158,8 @@ def test_an_owner_that_writes_after_its_successor_is_found() -> None:
     assert [finding.check for finding in verified(stored(other)).findings] == [Check.OWNER]
     again = next(event for event in events if isinstance(event, CoordinatorElected))
     assert Check.EPOCH in {finding.check for finding in verified(stored([*events, again])).findings}
+    older = msgspec.structs.replace(again, owner_epoch=2, format_level=again.format_level - 1)
+    assert [finding.check for finding in verified(stored([*events, older])).findings] == [Check.LEVEL]
     unelected = [event for event in events if not (isinstance(event, PartitionEvent) and event.owner_epoch == 1)]
     assert [finding.check for finding in verified(stored(unelected)).findings][:1] == [Check.OWNER]
 
