@@ -19,6 +19,7 @@ from muster.events.causes import Cause
 from muster.events.events import JoinPhaseCompleted, MemberJoined, RebalanceStarted, StaticMemberReplaced
 from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
 from muster.events.state import Group, GroupState, Member
+from muster.replay.rerun.situation import PHANTOM
 from muster.replay.whatif.pace import NEVER, PROMPT, Pace
 
 _JOIN_GROUP, _SYNC_GROUP = 11, 14
@@ -96,9 +97,10 @@ class Play:
         self._go_along()
 
     def come_to(self, at_ms: int) -> None:
-        """Let time pass until something comes in: a deadline of that very moment is decided after it."""
+        """Let time pass until something comes in: what members do at that very moment comes before, deadlines after."""
         self.advance(at_ms - 1)
         self.now_ms = max(self.now_ms, at_ms)
+        self._go_along()
 
     def advance(self, until_ms: int) -> None:
         """Let time pass."""
@@ -218,7 +220,8 @@ class Play:
             caller=self._caller(_JOIN_GROUP, member),
             member_id=member_id,
             group_instance_id=member.group_instance_id,
-            proposed_member_id=member.member_id,
+            # The same id as the member's would say that it is a request sent again, which leads to no event.
+            proposed_member_id=member.member_id if member_id == UNKNOWN_MEMBER_ID else PHANTOM,
             protocol_type=self.group.image.protocol_type or "consumer",
             protocols=member.protocols,
             session_timeout_ms=member.session_timeout_ms,

@@ -232,6 +232,8 @@ class _Fold:
         for event in members:
             is_told = self._of_member(event, fact, play) or is_told
         command = fact.command
+        if isinstance(command, Deadline):
+            play.advance(play.now_ms)
         if command is not None and not is_told and not isinstance(command, Deadline | JoinGroup | SyncGroup):
             play.feed(command)
         if isinstance(command, JoinGroup) and not members and fact.started is not None:
@@ -257,7 +259,6 @@ class _Fold:
         why = event.why
         if why.cause is Cause.SESSION_EXPIRED:
             self._silence(fell_silent(event), play)
-            play.advance(play.now_ms)
             return True
         if why.cause is _LEFT and event.member.group_instance_id is None and member.group_instance_id is not None:
             play.silence(member, why.arrived_ms + member.session_timeout_ms)  # a static member does not leave

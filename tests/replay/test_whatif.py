@@ -1,6 +1,7 @@
 """Tests of `whatif` on histories that the rules made, and the same story really lived with the other settings."""
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -9,6 +10,7 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.whatif.alterations import Alterations
 from muster.replay.whatif.verdict import Verdict, WhatIf
 from muster.replay.whatif.whatif import what_if
+from tests.judge.case import make_case
 from tests.replay.lived import Deed, Settings, live, started
 from tests.replay.played import history_of
 
@@ -188,6 +190,14 @@ def test_without_other_settings_everything_happens_as_it_did() -> None:
             assert verdicts(result) == [WOULD] * really
             assert all(each.would_begin_at == each.started_at for each in result.rebalances)
             assert result.additional == ()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_judges_rebalances_happen_again_without_other_settings(seed: int) -> None:
+    """Whatever was done to the processes; where it cannot be told, a takeover or a gap came in between."""
+    result = what_if(make_case(seed).history, Alterations())
+    assert result.would_not == 0
+    assert all(each.would_begin_at in (each.started_at, None) for each in result.rebalances)
 
 
 NAMES = st.sampled_from("abcde")
