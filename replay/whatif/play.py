@@ -9,9 +9,20 @@ from collections.abc import Iterator
 
 import msgspec
 
-from muster.coordinator.group.commands import AnyCommand, Caller, EndHold, ExpireSession, JoinGroup, SyncGroup
+from muster.coordinator.group.commands import (
+    AnyCommand,
+    Caller,
+    EndHold,
+    EndRegistration,
+    EndRetirement,
+    ExpireSession,
+    JoinGroup,
+    PromoteLearners,
+    SyncGroup,
+)
 from muster.coordinator.group.decide import decide
 from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.group.soft_state import PHASES
 from muster.coordinator.group.takeover import restore_soft_state
 from muster.coordinator.group.timeouts import due
 from muster.coordinator.group.turn import Moment
@@ -24,6 +35,7 @@ from muster.replay.whatif.pace import NEVER, PROMPT, Pace
 
 _JOIN_GROUP, _SYNC_GROUP = 11, 14
 _LATEST = 9
+_PLANS = (EndRegistration, EndRetirement, PromoteLearners)
 DECISIONS_MAX = 100_000
 """Decisions of one play, so that none goes on for ever."""
 
@@ -90,6 +102,14 @@ class Play:
         """Decide a command, and let the members go along with it."""
         self._decide(command)
         self._go_along()
+
+    def end_plan(self, command: AnyCommand) -> None:
+        """The time of a plan is up, as it was recorded: since when it ran is not in the log."""
+        for field, deadline in PHASES.items():
+            is_over = isinstance(command, _PLANS) and isinstance(command, deadline)
+            if is_over and getattr(self._soft, field) is not None:
+                setattr(self._soft, field, self.now_ms)
+        self.advance(self.now_ms)
 
     def let_sync(self) -> None:
         """The leader sends its assignment now: what was recorded to come before it did not happen here."""

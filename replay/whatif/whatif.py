@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from muster.coordinator.group.commands import Deadline, JoinGroup, SyncGroup
-from muster.events.causes import Cause
+from muster.events.causes import PLANNED_TRIGGERS, Cause
 from muster.events.events import (
     AnyMemberEvent,
     CoordinatorElected,
@@ -43,6 +43,7 @@ from muster.replay.whatif.verdict import Additional, Replayed, Verdict, WhatIf
 
 _BY_ITSELF = frozenset({Cause.METADATA_CHANGED, Cause.LEADER_REJOINED})
 _LEFT = Cause.MEMBER_LEFT
+_PLANNED = PLANNED_TRIGGERS - {Cause.EXPANSION_DELAY_ELAPSED}
 _MISSED = frozenset({Cause.SESSION_EXPIRED, Cause.SYNC_TIMED_OUT})
 
 NEVER_SHORTER_MS = 2**31
@@ -233,7 +234,7 @@ class _Fold:
             is_told = self._of_member(event, fact, play) or is_told
         command = fact.command
         if isinstance(command, Deadline):
-            play.advance(play.now_ms)
+            play.end_plan(command)
         if command is not None and not is_told and not isinstance(command, Deadline | JoinGroup | SyncGroup):
             play.feed(command)
         if isinstance(command, JoinGroup) and not members and fact.started is not None:
@@ -305,6 +306,8 @@ class _Fold:
                 one.begins_ms = one.follows.begins_ms
             if one.begins_ms is not None:
                 self._verdicts.would(one, would_text(one))
+            elif one.started.why.cause in _PLANNED:
+                self._verdicts.cannot_tell(one.started, "of plans, the log does not have what they waited for")
             else:
                 self._verdicts.would_not(one, would_not_text(one, self._open, play))
                 self._last_avoided_ms = one.started.why.decided_ms
