@@ -1,4 +1,4 @@
-"""`muster replay diff`: what differs in a group between two moments.
+"""`muster replay diff`: what differs in a group between two moments. A fold; it keeps the group as it stands.
 
 Members are compared by the identity that a restart keeps (`MemberRef.identity`): a static member that came back under
 a new member id is the same one.
@@ -8,20 +8,22 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from muster.events.events import GroupStabilized, JoinPhaseCompleted
+from muster.events.events import AnyEvent, JoinPhaseCompleted
 from muster.events.ids import GroupId
-from muster.replay.history import History
+from muster.replay.history import Happened, Item
 from muster.replay.rebalances.moves import Ownership, movement
 from muster.replay.rebalances.rebalance import MemberRef, Movement, SettingChange
-from muster.replay.state import At, AtSeq, MemberState, StateAt, last_incarnation, state_at
+from muster.replay.state import AtGeneration, MemberState, StateAt, StateFold
 from muster.replay.times import Instant
+from muster.replay.window import At
 
 _SHOWN = ("state", "generation_id", "protocol_type", "protocol_name", "coordinator")
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
-    """A side of the comparison: the group as of this event."""
+    """A side of the comparison: the group as of this event, the last one until the time that was asked for."""
 
+    asked_for: Instant | None
     at: Instant
     seq: int
     generation_id: int
@@ -53,25 +55,37 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
 
-def diff(history: History, before: At, after: At) -> Diff | None:
-    """Compare two moments; None if the log does not tell of one of them."""
-    one, other = state_at(history, before), state_at(history, after)
-    if one is None or other is None:
-        return None
-    return _diff(one, other)
+class DiffFold:
+    """The comparison of two moments, as the items of a group pass by."""
 
+    def __init__(self, group_id: GroupId, log: str, before: At | AtGeneration, after: At | AtGeneration) -> None:
+        self._sides = [StateFold(group_id, log, at) for at in (before, after)]
+        self._open = list(self._sides)
+        self._incarnation = -1
+        self.generations: tuple[int | None, int | None] = (None, None)
+        """The first and the last generation that began in the last life, as far as items were fed."""
 
-def at_generation(history: History, generation_id: int) -> AtSeq | None:
-    """The moment when a generation of the last life had its assignment, or had begun; None: the log has neither."""
-    incarnation = last_incarnation(history)
-    found: AtSeq | None = None
-    for happened in history.events:
-        event = happened.event
-        if event.incarnation != incarnation or not isinstance(event, JoinPhaseCompleted | GroupStabilized):
-            continue
-        if event.group.generation_id == generation_id:
-            found = AtSeq(event.seq)
-    return found
+    def feed(self, item: Item) -> bool:
+        """Take in the next item; returns whether a later one may matter."""
+        if isinstance(item, Happened):
+            self._note(item.event)
+        self._open = [side for side in self._open if side.feed(item)]
+        return bool(self._open)
+
+    def _note(self, event: AnyEvent) -> None:
+        if event.incarnation > self._incarnation:
+            self._incarnation, self.generations = event.incarnation, (None, None)
+        if isinstance(event, JoinPhaseCompleted):
+            first, _ = self.generations
+            now = event.group.generation_id
+            self.generations = (now if first is None else first, now)
+
+    def result(self) -> Diff | tuple[bool, bool]:
+        """The comparison; where the log does not tell of both moments, of which it does."""
+        before, after = (side.result() for side in self._sides)
+        if before is None or after is None:
+            return before is not None, after is not None
+        return _diff(before, after)
 
 
 def _diff(one: StateAt, other: StateAt) -> Diff:
@@ -97,7 +111,7 @@ def _diff(one: StateAt, other: StateAt) -> Diff:
 
 
 def _moment(state: StateAt) -> Moment:
-    return Moment(at=state.at, seq=state.seq, generation_id=state.generation_id)
+    return Moment(asked_for=state.asked_for, at=state.at, seq=state.seq, generation_id=state.generation_id)
 
 
 def _member_change(before: MemberState, after: MemberState) -> MemberChange:

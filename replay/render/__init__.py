@@ -1,7 +1,9 @@
-"""Results for eyes and for programs: one function, three formats.
+"""Results for eyes and for programs: tables, JSON, JSON lines, Markdown.
 
 as_json.py     JSON and JSON lines, straight from the result structs
+markdown.py    Markdown, for a chat or a ticket
 printable.py   what clients sent, made safe to show on a terminal
+streams.py     the lines of `history` and the answers of `why`, printed as they come
 tables.py      the tables of `groups`, `history`, `state`
 incident_table.py   an incident
 why_table.py   a rebalance in detail
@@ -10,52 +12,86 @@ whatif_table.py   the rebalances of a group under other settings
 diff_table.py   what differs between two moments
 """
 
-from typing import assert_never
+from datetime import UTC, tzinfo
 
 from rich.console import Console
 
 from muster.replay.diff import Diff
-from muster.replay.form import Format
+from muster.replay.form import Format, View
 from muster.replay.groups import Groups
 from muster.replay.render.as_json import Result, write_json, write_json_lines
-from muster.replay.render.diff_table import print_diff
-from muster.replay.render.tables import print_groups, print_state, print_story
-from muster.replay.render.verify_table import print_verified
-from muster.replay.render.whatif_table import print_whatif
-from muster.replay.render.why_table import print_why
-from muster.replay.state import StateAt
+from muster.replay.render.diff_table import diff_in_markdown, print_diff
+from muster.replay.render.markdown import groups_in_markdown, states_in_markdown
+from muster.replay.render.streams import AnswerStream, StoryStream, answer_stream, story_stream
+from muster.replay.render.tables import print_groups, print_state, print_states
+from muster.replay.render.verify_table import print_verified, verified_in_markdown
+from muster.replay.render.whatif_table import print_whatif, whatif_in_markdown
+from muster.replay.state import StateAt, States
 from muster.replay.story import Story
 from muster.replay.verify.finding import Verified
 from muster.replay.whatif.verdict import WhatIf
 from muster.replay.why import Why
+from muster.replay.zones import told_in
 
-__all__ = ["Result", "render"]
+__all__ = ["AnswerStream", "Result", "StoryStream", "answer_stream", "render", "story_stream"]
 
 
-def render(result: Result, form: Format, console: Console) -> None:
-    """Print the result. `console` is stdout; it knows whether there is a terminal, how wide, and NO_COLOR."""
+def render(result: Result, form: Format, console: Console, zone: tzinfo = UTC) -> None:
+    """Print the result. `console` is stdout; it knows whether there is a terminal, how wide, and NO_COLOR.
+
+    Times are told in the zone, but in JSON.
+    """
     if form is Format.JSON:
         write_json(result, console.file)
     elif form is Format.JSONL:
         write_json_lines(result, console.file)
-    else:
-        _print_table(result, console)
-
-
-def _print_table(result: Result, console: Console) -> None:
-    if isinstance(result, Groups):
-        print_groups(result, console)
     elif isinstance(result, Story):
-        print_story(result, console)
+        _stream(result, View(form=form, zone=zone), console)
     elif isinstance(result, Why):
-        print_why(result, console)
+        _stream_answers(result, View(form=form, zone=zone), console)
+    else:
+        _print(told_in(result, zone), form, console)
+
+
+def _stream(story: Story, view: View, console: Console) -> None:
+    stream = story_stream(story.group_id, story.log, None, view, console)
+    for line in story.lines:
+        stream.feed(line)
+    stream.end()
+
+
+def _stream_answers(why: Why, view: View, console: Console) -> None:
+    stream = answer_stream(why.group_id, why.log, why.window, view, console, rebalances=why.rebalances)
+    for answer in why.answers:
+        stream.feed(answer)
+    stream.end()
+
+
+Page = Groups | StateAt | States | Verified | WhatIf | Diff
+
+
+def _print(result: Page, form: Format, console: Console) -> None:
+    if form is Format.MD:
+        console.file.write(_in_markdown(result))
+    elif isinstance(result, Groups):
+        print_groups(result, console)
+    elif isinstance(result, States):
+        print_states(result, console)
+    elif isinstance(result, StateAt):
+        print_state(result, console)
     elif isinstance(result, Verified):
         print_verified(result, console)
     elif isinstance(result, WhatIf):
         print_whatif(result, console)
-    elif isinstance(result, Diff):
-        print_diff(result, console)
-    elif isinstance(result, StateAt):
-        print_state(result, console)
     else:
-        assert_never(result)
+        print_diff(result, console)
+
+
+def _in_markdown(result: Page) -> str:
+    if isinstance(result, Groups):
+        return groups_in_markdown(result)
+    if isinstance(result, Verified):
+        return verified_in_markdown(result)
+    if isinstance(result, WhatIf):
+        return whatif_in_markdown(result)
+    return diff_in_markdown(result) if isinstance(result, Diff) else states_in_markdown(result)

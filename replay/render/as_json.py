@@ -1,7 +1,7 @@
 """Results as JSON, for programs. The fields are those of the result structs, whose names are never changed.
 
 Instants are ISO 8601 in UTC with milliseconds, durations numbers of ms (`..._ms`), bytes base64. `json` is one indented
-document; `jsonl` a line for each rebalance, event, group or finding, without the frame around them.
+document; `jsonl` a line for each rebalance, event or group, without the frame around them.
 """
 
 from collections.abc import Sequence
@@ -11,13 +11,13 @@ import msgspec
 
 from muster.replay.diff import Diff
 from muster.replay.groups import Groups
-from muster.replay.state import StateAt
+from muster.replay.state import StateAt, States
 from muster.replay.story import Story
 from muster.replay.verify.finding import Verified
 from muster.replay.whatif.verdict import WhatIf
 from muster.replay.why import Why
 
-Result = Groups | Story | Why | StateAt | Verified | WhatIf | Diff
+Result = Groups | Story | Why | StateAt | States | Verified | WhatIf | Diff
 
 
 def write_json(result: Result, out: IO[str]) -> None:
@@ -26,16 +26,20 @@ def write_json(result: Result, out: IO[str]) -> None:
 
 def write_json_lines(result: Result, out: IO[str]) -> None:
     for line in _lines(result):
-        out.write(msgspec.json.encode(line).decode() + "\n")
+        write_line(line, out)
+
+
+def write_line(line: msgspec.Struct, out: IO[str]) -> None:
+    out.write(msgspec.json.encode(line).decode() + "\n")
 
 
 def _lines(result: Result) -> Sequence[msgspec.Struct]:
-    if isinstance(result, Groups):
+    if isinstance(result, Groups | States):
         return result.groups
     if isinstance(result, Story):
         return result.lines
     if isinstance(result, Verified):
         return result.findings
     if isinstance(result, WhatIf):
-        return result.rebalances
+        return (*result.rebalances, *result.additional)
     return result.answers if isinstance(result, Why) else (result,)

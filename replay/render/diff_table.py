@@ -8,16 +8,22 @@ from rich.text import Text
 from muster.replay.diff import Diff, MemberChange, Moment
 from muster.replay.rebalances.rebalance import MemberRef, SettingChange
 from muster.replay.rebalances.wording import host, name, plural
+from muster.replay.render import markdown
 from muster.replay.render.printable import text
 from muster.replay.render.tables import grid
 from muster.replay.render.why_table import movement_text
-from muster.replay.times import clock_of, day_of
+from muster.replay.times import clock_of, day_of, zone_of
 
 
 def print_diff(diff: Diff, console: Console) -> None:
     """One page."""
     console.print(text(diff.group_id, "bold"))
     console.print(grid(_rows(diff)))
+
+
+def diff_in_markdown(diff: Diff) -> str:
+    """A heading and a list."""
+    return f"## {markdown.escaped(diff.group_id)}\n\n{markdown.facts(_rows(diff))}"
 
 
 def _rows(diff: Diff) -> Iterator[tuple[str, RenderableType]]:
@@ -39,7 +45,11 @@ def _rows(diff: Diff) -> Iterator[tuple[str, RenderableType]]:
 
 
 def _moment(moment: Moment) -> Text:
-    return text(f"{day_of(moment.at)} {clock_of(moment.at)} UTC, seq {moment.seq}, generation {moment.generation_id}")
+    at = moment.at
+    told = f"{day_of(at)} {clock_of(at)} {zone_of(at)}, seq {moment.seq}, generation {moment.generation_id}"
+    if moment.asked_for is not None:
+        told += f"; asked for {day_of(moment.asked_for)} {clock_of(moment.asked_for)}"
+    return text(told)
 
 
 def _changes(changes: Sequence[SettingChange]) -> Text:

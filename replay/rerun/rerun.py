@@ -32,6 +32,7 @@ from muster.events.events import (
     MemberEvent,
     MemberFenced,
     RebalanceStarted,
+    StaticMemberReplaced,
 )
 from muster.events.state import Group, GroupState, new_group
 from muster.replay.history import Coordinated, Happened, History, Item
@@ -87,17 +88,18 @@ def rerun(history: History) -> Rerun:
 class Rerunner:
     """One re-run, fed item by item. What is in `inputs` and `differences` may be taken out between two items.
 
-    A decision's events have one time, so it keeps no more than those of one moment.
+    A decision's events have one time, so it keeps no more than those of one moment. `group`: as it stood, at rest, before
+    the first item, where that is not the first of its history.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, group: Group | None = None) -> None:
         self.inputs: list[Input] = []
         self.differences: list[Difference] = []
         self.skipped = 0
         self._moment: list[AnyEvent] = []  # the events of the last moment
-        self._group: Group | None = None
-        self._soft = SoftState()
+        self._group = group
         self._settings = PERMISSIVE
+        self._soft = SoftState() if group is None else restore_soft_state(group, group.image.state_since_ms, PERMISSIVE)
         self._is_incomplete = False
 
     def feed(self, item: Item) -> None:
@@ -234,6 +236,8 @@ def _comparable(event: AnyEvent) -> AnyEvent:
     event = msgspec.structs.replace(event, why=msgspec.structs.replace(event.why, parked_ms=0, uptime_ms=None))
     if isinstance(event, GroupEvent):
         event = msgspec.structs.replace(event, group=msgspec.structs.replace(event.group, emptied_by=None))
+    if isinstance(event, StaticMemberReplaced):
+        event = msgspec.structs.replace(event, replaced_last_seen_ms=None)
     match event:
         case MemberEvent():
             return msgspec.structs.replace(event, last_seen_ms=0, longest_silence_ms=0, heard=None)

@@ -35,7 +35,8 @@ class GroupCheck:
         self._transitions = Transitions(group_id)
         self._rerunner = Rerunner()
         self._unfinished: Happened | None = None  # the last event, if it ended no transition
-        self._places: dict[int, LogPosition] = {}  # of the events that the rules were not run for yet
+        self._moment_ms: int | None = None
+        self._places: dict[int, LogPosition] = {}  # of the last moment's events, which the rules were not run for yet
 
     @property
     def compacted(self) -> Compacted | None:
@@ -55,12 +56,16 @@ class GroupCheck:
             yield from self._number(item, is_compacted=is_compacted)
             self.events += 1
             yield from self._transition(item)
-            self._places[item.event.seq] = item.position
         elif isinstance(item, Broken):
             self._is_certain = False
             self._unreadable += 1
         self._rerunner.feed(item)
         yield from self._by_the_rules()
+        if isinstance(item, Happened):
+            if item.event.why.decided_ms != self._moment_ms:
+                self._moment_ms = item.event.why.decided_ms
+                self._places.clear()
+            self._places[item.event.seq] = item.position
 
     def end(self) -> Iterator[Finding]:
         """The log ends here."""
@@ -113,13 +118,10 @@ class GroupCheck:
         if not (rerunner.inputs or rerunner.differences):
             return
         self.decided_again += sum(each.last_seq - each.first_seq + 1 for each in rerunner.inputs)
-        last_seq = max((each.last_seq for each in rerunner.inputs), default=0)
         for difference in rerunner.differences:
-            last_seq = max(last_seq, difference.recorded[-1].seq)
             yield self._difference(difference)
         rerunner.inputs.clear()
         rerunner.differences.clear()
-        self._places = {seq: place for seq, place in self._places.items() if seq > last_seq}
 
     def _difference(self, difference: Difference) -> Finding:
         recorded = difference.recorded[0]

@@ -4,24 +4,27 @@ from collections.abc import Iterator
 
 from muster.events.events import CoordinatorElected
 from muster.events.ids import GroupId
+from muster.events.partitioner import partition_for
 from muster.events.records import StoredRecord
 from muster.replay.history import Broken, Coordinated, Happened, PassedOver, Prelude, Read, still_broken
 from muster.replay.sources import read_record
-from muster.replay.verify.finding import Check, Compacted, Finding
+from muster.replay.verify.finding import Check, Finding
 from muster.replay.verify.group_check import GroupCheck
 
 
 class PartitionCheck:
     """The checks of one partition."""
 
-    def __init__(self, partition: int) -> None:
-        self._partition = partition
+    def __init__(self, partition: int, partitions: int) -> None:
+        self.partition = partition
+        self._partitions = partitions
         self.groups: dict[GroupId, GroupCheck] = {}
         self._seen: dict[GroupId, int] = {}  # how many offsets were missing as of each group's last event
         self._next_offset = 0
         self._missing_offsets = 0
         self._epoch = -1
         self._elected: CoordinatorElected | None = None
+        self._settings: tuple[Coordinated, ...] = ()  # the last election, which says by which settings was decided
         self._prelude = Prelude()
         self._unreadable: list[Broken] = []  # records of no group, which may be repaired further on
         self.passed_over = 0
@@ -50,16 +53,12 @@ class PartitionCheck:
         for group in self.groups.values():
             yield from group.end()
 
-    @property
-    def compacted(self) -> Iterator[Compacted]:
-        """The groups of which compaction took a part."""
-        return (each.compacted for each in self.groups.values() if each.compacted is not None)
-
     def _of_group(self, group_id: GroupId, told: Happened | Broken) -> Iterator[Finding]:
         check = self.groups.get(group_id)
         if check is None:
-            check = self.groups[group_id] = GroupCheck(group_id, self._partition)
-            for item in self._prelude.reads:
+            check = self.groups[group_id] = GroupCheck(group_id, self.partition)
+            yield from self._first_of(group_id, told)
+            for item in (*self._settings, *self._prelude.reads):
                 yield from check.feed(item, is_compacted=False)
         if isinstance(told, Broken):
             yield _finding_of(told, group_id)
@@ -68,6 +67,12 @@ class PartitionCheck:
         is_compacted = self._seen.get(group_id, 0) < self._missing_offsets
         self._seen[group_id] = self._missing_offsets
         yield from check.feed(told, is_compacted=is_compacted)
+
+    def _first_of(self, group_id: GroupId, told: Happened | Broken) -> Iterator[Finding]:
+        at_home = partition_for(group_id, self._partitions)
+        if at_home != self.partition:
+            expected, found = f"its events in partition {at_home}", f"the first one here, in partition {self.partition}"
+            yield _finding(Check.PARTITION, told, group_id, expected=expected, found=found)
 
     def _of_partition(self, told: Read) -> Iterator[Finding]:
         self._prelude.note(told)
@@ -88,54 +93,48 @@ class PartitionCheck:
         if isinstance(event, CoordinatorElected):
             if event.owner_epoch <= self._epoch:
                 expected = f"an epoch above {self._epoch} for {event.owner}, who was elected"
-                yield self._finding(Check.EPOCH, told, expected=expected, found=f"epoch {event.owner_epoch}")
+                yield _finding(Check.EPOCH, told, expected=expected, found=f"epoch {event.owner_epoch}")
             if elected is not None and event.format_level < elected.format_level:
                 expected = f"format level {elected.format_level} or a higher one"
-                yield self._finding(Check.LEVEL, told, expected=expected, found=f"format level {event.format_level}")
+                yield _finding(Check.LEVEL, told, expected=expected, found=f"format level {event.format_level}")
             self._elected = event
+            self._settings = (told,)
         elif elected is not None and event.owner_epoch == elected.owner_epoch and event.owner != elected.owner:
             expected = f"{elected.owner}, who was elected with epoch {elected.owner_epoch}"
-            yield self._finding(Check.OWNER, told, expected=expected, found=event.owner)
+            yield _finding(Check.OWNER, told, expected=expected, found=event.owner)
         yield from self._epoch_of(told, event.owner_epoch, None)
 
     def _epoch_of(self, told: Happened | Coordinated, epoch: int, group_id: GroupId | None) -> Iterator[Finding]:
         if epoch < self._epoch:
             expected = f"epoch {self._epoch} or a later one"
-            yield self._finding(Check.EPOCH, told, group_id, expected=expected, found=f"epoch {epoch}")
+            yield _finding(Check.EPOCH, told, group_id, expected=expected, found=f"epoch {epoch}")
             return
         elected = self._elected.owner_epoch if self._elected is not None else None
         if epoch > self._epoch and elected is not None and epoch > elected and not self._missing_offsets:
             expected = f"the election of who has epoch {epoch}; the last one elected has {elected}"
-            yield self._finding(Check.OWNER, told, group_id, expected=expected, found=type(told.event).__name__)
+            yield _finding(Check.OWNER, told, group_id, expected=expected, found=type(told.event).__name__)
         self._epoch = epoch
 
-    def _finding(
-        self,
-        check: Check,
-        told: Happened | Coordinated,
-        group_id: GroupId | None = None,
-        *,
-        expected: str,
-        found: str,
-    ) -> Finding:
-        return Finding(
-            check=check,
-            partition=self._partition,
-            offset=told.position.offset,
-            group_id=group_id,
-            seq=told.event.seq if isinstance(told, Happened) else None,
-            expected=expected,
-            found=found,
-        )
 
-
-def _finding_of(told: Broken, group_id: GroupId | None) -> Finding:
+def _finding(
+    check: Check,
+    told: Happened | Coordinated | Broken,
+    group_id: GroupId | None = None,
+    *,
+    expected: str,
+    found: str,
+) -> Finding:
     return Finding(
-        check=Check.READABLE,
+        check=check,
         partition=told.position.partition,
         offset=told.position.offset,
         group_id=group_id,
-        seq=None,
-        expected="a record that this version can read",
-        found=f"{told.kind.value}: {told.reason}",
+        seq=told.event.seq if isinstance(told, Happened) else None,
+        expected=expected,
+        found=found,
     )
+
+
+def _finding_of(told: Broken, group_id: GroupId | None) -> Finding:
+    expected, found = "a record that this version can read", f"{told.kind.value}: {told.reason}"
+    return _finding(Check.READABLE, told, group_id, expected=expected, found=found)

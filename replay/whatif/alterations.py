@@ -4,13 +4,9 @@ import msgspec
 
 from muster.coordinator.group.configs import EXPANSION_DELAY
 from muster.coordinator.group.settings import INT32_MAX, GroupSettings
-from muster.events.causes import Cause
-from muster.events.events import MemberEvent, MemberRemoved
-from muster.events.ids import GroupInstanceId, MemberId
+from muster.events.ids import GroupInstanceId
 from muster.events.state import Group, Member
-from muster.replay.history import Happened, History
-from muster.replay.incidents.grade import Grade
-from muster.replay.incidents.identity import Identities, Life
+from muster.replay.whatif.addresses import SharedAddresses
 
 
 class Alterations(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,13 +44,13 @@ class Alterations(msgspec.Struct, frozen=True, kw_only=True):
 class Altered:
     """The members of one history under the other settings."""
 
-    def __init__(self, alterations: Alterations, identities: Identities) -> None:
+    def __init__(self, alterations: Alterations, shared: SharedAddresses) -> None:
         self.alterations = alterations
-        self._identities = identities
+        self._shared = shared
 
     def is_known(self, member: Member) -> bool:
         """Whether it would be known again under an instance id: it has one, or its process can be told apart."""
-        return self._identities.process_of(member).grade is not Grade.UNKNOWN
+        return member.group_instance_id is not None or not self._shared.has(member)
 
     def session_timeout_ms(self, member: Member) -> int:
         given = self.alterations.session_timeout_ms
@@ -65,7 +61,7 @@ class Altered:
         given = self.alterations.rebalance_timeout_ms
         instance = member.group_instance_id
         if instance is None and self.alterations.is_static and self.is_known(member):
-            instance = GroupInstanceId("/".join(self._identities.process_of(member).key))
+            instance = GroupInstanceId(f"{member.client_id}/{member.client_host}")
         return msgspec.structs.replace(
             member,
             group_instance_id=instance,
@@ -85,21 +81,3 @@ class Altered:
         if delay_ms is not None:
             altered.config = msgspec.structs.replace(altered.config, expansion_delay_ms=delay_ms or None)
         return altered
-
-
-def identities_of(history: History) -> Identities:
-    """Tell who is who, over the whole history: whoever shared a client id and a host once cannot be told apart."""
-    lives: dict[MemberId, Life] = {}
-    for item in history.items:
-        if not isinstance(item, Happened) or not isinstance(item.event, MemberEvent):
-            continue
-        event = item.event
-        member = event.member
-        known = lives.get(member.member_id)
-        begin_ms = known.begin_ms if known is not None else member.joined_ms
-        if isinstance(event, MemberRemoved):
-            end_ms = event.last_seen_ms if event.why.cause is Cause.SESSION_EXPIRED else item.at_ms
-            lives[member.member_id] = Life(member=member, begin_ms=begin_ms, end_ms=end_ms)
-        else:
-            lives[member.member_id] = Life(member=member, begin_ms=begin_ms)
-    return Identities(lives.values())

@@ -1,7 +1,7 @@
 """Members that fell silent: since when, as far as the log tells, before their sessions ended."""
 
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Iterator
 
 import msgspec
 
@@ -21,17 +21,24 @@ class FellSilent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Departures:
-    """All of one history."""
+    """Those of the steps that are looked ahead at, in the order in which they were removed."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
-        events = (event for step in steps if isinstance(step, Fact) for event in step.events)
-        self._fell_silent = [
-            fell_silent(event)
-            for event in events
-            if isinstance(event, MemberRemoved) and event.why.cause is Cause.SESSION_EXPIRED
-        ]
-        self._fell_silent.sort(key=_removed_ms)
-        self._longest_ms = max((each.removed_ms - each.last_seen_ms for each in self._fell_silent), default=0)
+    def __init__(self) -> None:
+        self._fell_silent: list[FellSilent] = []
+        self._longest_ms = 0
+
+    def note(self, step: Step) -> None:
+        """Take in the next step."""
+        for event in step.events if isinstance(step, Fact) else ():
+            if isinstance(event, MemberRemoved) and event.why.cause is Cause.SESSION_EXPIRED:
+                silent = fell_silent(event)
+                insort(self._fell_silent, silent, key=_removed_ms)
+                self._longest_ms = max(self._longest_ms, silent.removed_ms - silent.last_seen_ms)
+
+    def forget(self, before_ms: int) -> None:
+        """Drop those who were removed before a moment."""
+        if self._fell_silent and self._fell_silent[0].removed_ms < before_ms:
+            del self._fell_silent[: bisect_left(self._fell_silent, before_ms, key=_removed_ms)]
 
     def silent_at(self, at_ms: int) -> list[FellSilent]:
         """Those who were silent at a moment, and are members still; who fell silent first comes first."""

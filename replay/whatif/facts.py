@@ -10,10 +10,9 @@ from functools import cached_property
 import msgspec
 
 from muster.coordinator.group.commands import AnyCommand
-from muster.events.avro.evolve import evolve
 from muster.events.events import AnyEvent, GroupEvent, RebalanceStarted
-from muster.events.state import Group, GroupState, new_group
-from muster.replay.history import Broken, Coordinated, Gap, Happened, History
+from muster.events.state import Group, GroupState
+from muster.replay.history import Broken, Coordinated, Gap, Happened, Item
 from muster.replay.rerun.rerun import Rerunner
 
 MISSING = "parts of the history before it are missing"
@@ -22,12 +21,12 @@ _SETTLED = (GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD)
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """One command, the group before it, and what it made. `unexplained`: why there is no command."""
+    """One command and what it made. `unexplained`: why there is no command. `is_within`: whether it is asked about."""
 
     command: AnyCommand | None
     events: tuple[AnyEvent, ...]
-    before: Group
     unexplained: str = ""
+    is_within: bool = True
 
     @property
     def at_ms(self) -> int:
@@ -49,31 +48,28 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 Step = Fact | Coordinated | Gap | Broken
 
 
-def facts(history: History) -> Iterator[Step]:
-    """The facts, and what concerns the group besides."""
-    reader = _Reader(history)
-    for item in history.items:
-        yield from reader.feed(item)
-    yield from reader.end()
+class Facts:
+    """The fold: items -> facts, and what concerns the group besides. `group`: see `Rerunner`."""
 
+    def __init__(self, group: Group | None = None) -> None:
+        self._rerunner = Rerunner(group)
+        self._waiting: list[AnyEvent] = []  # in no fact yet: those of the last moment
+        self._is_within = True
 
-class _Reader:
-    def __init__(self, history: History) -> None:
-        self._rerunner = Rerunner()
-        self._group = new_group(history.group_id, incarnation=-1, wall_ms=0)
-        self._waiting: list[AnyEvent] = []  # in no fact yet
-
-    def feed(self, item: Happened | Coordinated | Gap | Broken) -> Iterator[Step]:
+    def feed(self, item: Item, *, is_within: bool = True) -> Iterator[Step]:
+        """Take in the next item; gives the steps that ended before it, and itself if it is no event."""
         self._rerunner.feed(item)
         if isinstance(item, Happened):
             if self._waiting and self._waiting[0].why.decided_ms != item.event.why.decided_ms:
                 yield from self._facts()
             self._waiting.append(item.event)
+            self._is_within = is_within
             return
         yield from self._facts()
         yield item
 
     def end(self) -> Iterator[Step]:
+        """The log ends here."""
         self._rerunner.end()
         yield from self._facts()
 
@@ -87,9 +83,8 @@ class _Reader:
             seq = events[position].seq
             command, last_seq = commands.get(seq, (None, different.get(seq, seq)))
             made = tuple(event for event in events[position:] if event.seq <= last_seq)
-            before, self._group = self._group, evolve(self._group, made)
             unexplained = "" if command is not None else DIFFERENT if seq in different else MISSING
-            yield Fact(command=command, events=made, before=before, unexplained=unexplained)
+            yield Fact(command=command, events=made, unexplained=unexplained, is_within=self._is_within)
             position += len(made)
         self._rerunner.inputs.clear()
         self._rerunner.differences.clear()

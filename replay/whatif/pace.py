@@ -1,7 +1,7 @@
 """How fast a group's members went along with a recorded rebalance, so that a play of it has the same phases."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import msgspec
 
@@ -33,17 +33,13 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 PROMPT = Pace()
 
 
-def pace_of(steps: Sequence[Step], position: int) -> Pace:
-    """The pace of the rebalance that the fact at `position` started."""
-    begun = steps[position]
-    assert isinstance(begun, Fact)
-    started = begun.started
-    assert started is not None
-    begun_ms = begun.at_ms
-    members = frozenset(begun.before.members)
+def pace_of(begun: Fact, members: Iterable[MemberId], following: Iterable[Step]) -> Pace:
+    """The pace of the rebalance that a fact started. `members`: those of the group before it."""
+    started, begun_ms = begun.started, begun.at_ms
+    members = frozenset(members)
     rejoins: dict[MemberId, int] = {}
     completed_ms: int | None = None
-    for step in steps[position:]:
+    for step in (begun, *following):
         if not isinstance(step, Fact):
             break  # what comes after a gap, or a takeover, is of another pace
         for event in step.events:

@@ -1,18 +1,19 @@
-"""The recorded rebalances, each with its verdict as it is found."""
+"""The recorded rebalances that are asked about, each with its verdict as it is found, in the order of the log."""
 
-from bisect import bisect
 from collections.abc import Iterator
 
 import msgspec
 
 from muster.events.events import RebalanceStarted
-from muster.events.ids import MemberId
-from muster.replay.history import History
+from muster.events.ids import GroupId, MemberId
+from muster.events.state import Group
+from muster.replay.history import Happened, Item
 from muster.replay.incidents.grade import Grade
 from muster.replay.rebalances.rebalance import Rebalance
-from muster.replay.rebalances.timeline import rebalances
+from muster.replay.rebalances.timeline import Timeline
 from muster.replay.rebalances.wording import headline
 from muster.replay.times import instant
+from muster.replay.transitions import Transitions
 from muster.replay.whatif.verdict import Replayed, Verdict
 
 
@@ -32,13 +33,47 @@ class Open(msgspec.Struct, kw_only=True):
     """The rebalance whose second round it is."""
 
 
-class Verdicts:
-    """The verdicts on the rebalances of one history, in order."""
+class _Asked(msgspec.Struct, kw_only=True):
+    """A rebalance that is asked about, with what is known of it by now."""
 
-    def __init__(self, history: History) -> None:
-        self._told = rebalances(history.group_id, history.items)
-        self._first = [(each.incarnation, each.first_seq) for each in self._told]
-        self.replayed: list[Replayed] = []
+    started: RebalanceStarted
+    recorded: Rebalance | None = None
+    is_over: bool = False
+    verdict: Verdict | None = None
+    grade: Grade = Grade.UNKNOWN
+    reason: str = ""
+    begins_ms: int | None = None
+
+
+class Verdicts:
+    """The fold: fed the items, which run ahead, and told the verdicts. `group`: as it stood before the first item."""
+
+    def __init__(self, group_id: GroupId, group: Group | None = None) -> None:
+        self._transitions = Transitions(group_id, group)
+        self._timeline = Timeline(group)
+        self._asked: dict[tuple[int, int], _Asked] = {}  # by incarnation and seq
+
+    def feed(self, item: Item, *, is_within: bool) -> None:
+        """Take in the next item. `is_within`: whether a rebalance that begins with it is asked about."""
+        step = self._transitions.feed(item)
+        finished = self._timeline.feed(step) if step is not None else None
+        if finished is not None:
+            self._finished(finished)
+        if isinstance(item, Happened) and isinstance(item.event, RebalanceStarted) and is_within:
+            self._asked[item.event.incarnation, item.event.seq] = _Asked(started=item.event)
+
+    @property
+    def has_open(self) -> bool:
+        """Whether any that is asked about is not given yet."""
+        return bool(self._asked)
+
+    def end(self) -> None:
+        """The log ends here; a rebalance may be running."""
+        running = self._timeline.running()
+        if running is not None:
+            self._finished(running)
+        for each in self._asked.values():
+            each.is_over = True
 
     def would_not(self, one: Open, reason: str) -> None:
         self._add(one.started, Verdict.CANNOT_TELL if one.doubt else Verdict.WOULD_NOT, one.doubt or reason, one.grade)
@@ -52,29 +87,44 @@ class Verdicts:
     def cannot_tell(self, started: RebalanceStarted, reason: str) -> None:
         self._add(started, Verdict.CANNOT_TELL, reason, Grade.UNKNOWN)
 
+    def ready(self) -> Iterator[Replayed]:
+        """Give the next ones that have both a verdict and an end."""
+        while self._asked:
+            key, asked = next(iter(self._asked.items()))
+            if asked.verdict is None or not asked.is_over:
+                return
+            del self._asked[key]
+            yield _replayed(asked, asked.verdict)
+
     def _add(
         self, started: RebalanceStarted, verdict: Verdict, reason: str, grade: Grade, begins_ms: int | None = None
     ) -> None:
-        rebalance = self._of(started)
-        self.replayed.append(
-            Replayed(
-                incarnation=started.incarnation,
-                seq=started.seq,
-                started_at=instant(started.why.decided_ms),
-                duration_ms=rebalance.duration_ms if rebalance is not None else None,
-                headline=headline(rebalance) if rebalance is not None else started.why.cause.value,
-                verdict=verdict,
-                grade=Grade.UNKNOWN if verdict is Verdict.CANNOT_TELL else grade,
-                reason=reason,
-                would_begin_at=instant(begins_ms) if begins_ms is not None and verdict is Verdict.WOULD else None,
-            )
-        )
+        asked = self._asked.get((started.incarnation, started.seq))
+        if asked is not None:
+            asked.verdict, asked.reason, asked.grade, asked.begins_ms = verdict, reason, grade, begins_ms
 
-    def _of(self, started: RebalanceStarted) -> Rebalance | None:
-        position = bisect(self._first, (started.incarnation, started.seq)) - 1
-        found = self._told[position] if position >= 0 else None
-        return found if found is not None and started.seq <= found.last_seq else None
+    def _finished(self, recorded: Rebalance) -> None:
+        """Note the end of a rebalance; those that began before it have ended, too."""
+        for (incarnation, seq), asked in self._asked.items():
+            if (incarnation, seq) > (recorded.incarnation, recorded.last_seq):
+                return
+            if incarnation == recorded.incarnation and seq >= recorded.first_seq:
+                asked.recorded = recorded
+            asked.is_over = True
 
-    def in_order(self) -> Iterator[Replayed]:
-        """The verdicts by their place in the log."""
-        return iter(sorted(self.replayed, key=lambda each: (each.incarnation, each.seq)))
+
+def _replayed(asked: _Asked, verdict: Verdict) -> Replayed:
+    recorded, started = asked.recorded, asked.started
+    begins_ms = asked.begins_ms if verdict is Verdict.WOULD else None
+    return Replayed(
+        incarnation=started.incarnation,
+        seq=started.seq,
+        generation_id=started.group.generation_id + 1,
+        started_at=instant(started.why.decided_ms),
+        duration_ms=recorded.duration_ms if recorded is not None else None,
+        headline=headline(recorded) if recorded is not None else started.why.cause.value,
+        verdict=verdict,
+        grade=Grade.UNKNOWN if verdict is Verdict.CANNOT_TELL else asked.grade,
+        reason=asked.reason,
+        would_begin_at=instant(begins_ms) if begins_ms is not None else None,
+    )

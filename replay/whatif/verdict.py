@@ -11,6 +11,7 @@ import msgspec
 from muster.events.ids import GroupId
 from muster.replay.incidents.grade import Grade
 from muster.replay.times import Instant
+from muster.replay.window import Bounds
 
 
 @unique
@@ -22,11 +23,15 @@ class Verdict(StrEnum):
     CANNOT_TELL = "cannot-tell"
 
 
-class Replayed(msgspec.Struct, frozen=True, kw_only=True):
-    """A recorded rebalance. `would_begin_at`: when it would have begun; None unless it would have happened."""
+class Replayed(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="recorded"):
+    """A recorded rebalance. `would_begin_at`: when it would have begun; None unless it would have happened.
+
+    `generation_id`: the generation by which `muster replay why` finds it, as far as it led to one.
+    """
 
     incarnation: int
     seq: int
+    generation_id: int
     started_at: Instant
     duration_ms: int | None  # None: it is running, or its end is not in the log
     headline: str
@@ -36,7 +41,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     would_begin_at: Instant | None
 
 
-class Additional(msgspec.Struct, frozen=True, kw_only=True):
+class Additional(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="additional"):
     """A rebalance that is not in the log: it would have happened between two moments, or nobody can tell."""
 
     since: Instant
@@ -47,8 +52,15 @@ class Additional(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+Line = Replayed | Additional
+
+
 class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
-    """`settings` are the other ones. `avoided_ms`: the recorded durations of what would not have happened."""
+    """`settings` are the other ones. `avoided_ms`: the recorded durations of what would not have happened.
+
+    The counts are of all, in the window if there is one. `besides` of `additional`; `left_out`: earlier rebalances that
+    are counted, and not listed.
+    """
 
     group_id: GroupId
     log: str
@@ -57,6 +69,9 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     would: int
     cannot_tell: int
     avoided_ms: int
+    besides: int
+    left_out: int
     rebalances: tuple[Replayed, ...]
     additional: tuple[Additional, ...]
     notes: tuple[str, ...]
+    window: Bounds | None = None

@@ -7,11 +7,12 @@ one is played from what was recorded.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 
 from muster.coordinator.group.commands import Deadline, JoinGroup, SyncGroup
+from muster.events.avro.evolve import apply
 from muster.events.causes import PLANNED_TRIGGERS, Cause
 from muster.events.events import (
     AnyMemberEvent,
@@ -24,22 +25,25 @@ from muster.events.events import (
     RebalanceStarted,
     StaticMemberReplaced,
 )
-from muster.events.state import GroupState, Member
-from muster.replay.history import Coordinated, History
+from muster.events.ids import GroupId
+from muster.events.state import Group, GroupState, Member, new_group
+from muster.replay.history import Coordinated, Item
 from muster.replay.incidents.acts import topics_of
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.windows import SECOND_ROUND_MS
 from muster.replay.rerun.rerun import PERMISSIVE, group_settings
 from muster.replay.times import instant
-from muster.replay.whatif.alterations import Alterations, Altered, identities_of
-from muster.replay.whatif.departures import Departures, FellSilent, fell_silent
-from muster.replay.whatif.facts import MISSING, Fact, Step, facts
+from muster.replay.whatif.addresses import SharedAddresses
+from muster.replay.whatif.alterations import Alterations, Altered
+from muster.replay.whatif.departures import FellSilent, fell_silent
+from muster.replay.whatif.facts import MISSING, Fact, Facts
+from muster.replay.whatif.lookahead import STEPS_MAX, Lookahead
 from muster.replay.whatif.pace import pace_of
 from muster.replay.whatif.play import Play, Started, TooLong
 from muster.replay.whatif.rebalances import Open, Verdicts
 from muster.replay.whatif.silences import Silences
 from muster.replay.whatif.telling import FOLLOWED, additional, doubt, would_not_text, would_text
-from muster.replay.whatif.verdict import Additional, Replayed, Verdict, WhatIf
+from muster.replay.whatif.verdict import Additional, Line
 
 _BY_ITSELF = frozenset({Cause.METADATA_CHANGED, Cause.LEADER_REJOINED})
 _LEFT = Cause.MEMBER_LEFT
@@ -57,70 +61,99 @@ BEYOND_MS = 3_600_000
 BEYOND_STEP_MS = 10_000
 
 TOO_LONG = "playing it takes too many decisions"
+BEHIND_GAP = "parts of the history behind it are missing"
 
 
-def what_if(history: History, alterations: Alterations) -> WhatIf:
-    """The verdict on each recorded rebalance, and the rebalances that there would have been besides."""
-    fold = _Fold(history, alterations)
-    replayed = tuple(fold.run())
-    silences = Silences(alterations.session_timeout_ms or NEVER_SHORTER_MS)
-    for item in history.items:
-        silences.feed(item)
-    return WhatIf(
-        group_id=history.group_id,
-        log=history.log,
-        settings=alterations.told,
-        would_not=sum(each.verdict is Verdict.WOULD_NOT for each in replayed),
-        would=sum(each.verdict is Verdict.WOULD for each in replayed),
-        cannot_tell=sum(each.verdict is Verdict.CANNOT_TELL for each in replayed),
-        avoided_ms=sum(each.duration_ms or 0 for each in replayed if each.verdict is Verdict.WOULD_NOT),
-        rebalances=replayed,
-        additional=tuple(sorted((*fold.additional, *silences.additional), key=lambda each: (each.until, each.seq))),
-        notes=tuple(silences.notes),
-    )
+class WhatIfFold:
+    """The fold: items of a group -> verdicts. `group`: as it stood, at rest, before the first item.
 
+    `shared`: from an earlier pass over the same items; needed only where the members are to be static.
+    """
 
-class _Fold:
-    """The fold over what came in."""
-
-    def __init__(self, history: History, alterations: Alterations) -> None:
-        self._early: list[tuple[Started, Additional]] = []  # rebalances that are not in the log, or not yet
-        self._steps: Sequence[Step] = list(facts(history))
-        self._altered = Altered(alterations, identities_of(history))
+    def __init__(
+        self,
+        group_id: GroupId,
+        alterations: Alterations,
+        group: Group | None = None,
+        shared: SharedAddresses | None = None,
+    ) -> None:
+        self._altered = Altered(alterations, shared or SharedAddresses())
         self._alterations = alterations
+        self._facts = Facts(group)
+        self._ahead = Lookahead()
+        self._group = group.copy() if group is not None else new_group(group_id, incarnation=-1, wall_ms=0)
+        self._verdicts = Verdicts(group_id, group)
+        self._silences = Silences(alterations.session_timeout_ms or NEVER_SHORTER_MS, group)
         self._settings = PERMISSIVE
-        self._verdicts = Verdicts(history)
         self._play: Play | None = None
-        self._departures = Departures(self._steps)
         self._is_settled = True  # the group, in the log, after the last fact
+        self._is_within = False
+        self._last_ms = 0
         self._open: list[Open] = []
         self._told = 0  # of the play's rebalances, those that were looked at
+        self._early: list[tuple[Started, Additional]] = []  # rebalances that are not in the log, or not yet
         self._last_avoided_ms = NOT_YET
 
     @property
-    def additional(self) -> tuple[Additional, ...]:
-        """The rebalances that there would have been besides."""
-        return tuple(each for _, each in self._early)
+    def notes(self) -> Iterator[str]:
+        """The limits of what was told."""
+        yield from self._silences.notes
+        if self._ahead.was_cut:
+            yield (
+                f"more than {STEPS_MAX} decisions at a time were to be looked ahead at: members that had fallen silent"
+                " may have been taken for alive there"
+            )
 
-    def run(self) -> Iterator[Replayed]:
-        """All verdicts, in the order of the log."""
-        last_ms = 0
-        for position, step in enumerate(self._steps):
+    @property
+    def is_over(self) -> bool:
+        """Whether everything that was asked about is decided, if no more is."""
+        return not (self._verdicts.has_open or self._open or self._early)
+
+    def feed(self, item: Item, *, is_within: bool = True) -> Iterator[Line]:
+        """Take in the next item; gives what is decided by now. `is_within`: whether it is in the window."""
+        self._verdicts.feed(item, is_within=is_within)
+        found = self._silences.feed(item)
+        if found is not None and is_within:
+            yield found
+        for step in self._facts.feed(item, is_within=is_within):
+            self._ahead.add(step)
+        yield from self._go_on()
+
+    def end(self) -> Iterator[Line]:
+        """Nothing comes any more."""
+        for step in self._facts.end():
+            self._ahead.add(step)
+        self._verdicts.end()
+        yield from self._go_on(is_end=True)
+        try:
+            self._end(self._last_ms)
+        except TooLong:
+            self._abandon(TOO_LONG)
+        yield from self._verdicts.ready()
+        yield from self._besides(math.inf)
+
+    def _go_on(self, *, is_end: bool = False) -> Iterator[Line]:
+        for step in self._ahead.ready(is_end=is_end):
             if isinstance(step, Fact):
-                last_ms = max(last_ms, step.at_ms)
+                self._last_ms = max(self._last_ms, step.at_ms)
+                self._is_within = step.is_within
                 try:
-                    self._fact(step, position)
+                    self._fact(step)
                 except TooLong:
                     self._abandon(TOO_LONG)
+                for event in step.events:
+                    apply(self._group, event)
+                yield from self._besides(step.at_ms - self._ahead.horizon_ms)
             elif isinstance(step, Coordinated):
                 self._coordinated(step)
             else:
-                self._abandon("parts of the history behind it are missing")
-        try:
-            self._end(last_ms)
-        except TooLong:
-            self._abandon(TOO_LONG)
-        return self._verdicts.in_order()
+                self._abandon(BEHIND_GAP)
+        yield from self._verdicts.ready()
+
+    def _besides(self, before_ms: float) -> Iterator[Additional]:
+        """Give the rebalances that there would have been besides, once it is sure that the log does not have them."""
+        while self._early and self._early[0][0].at_ms < before_ms:
+            yield self._early.pop(0)[1]
 
     def _end(self, last_ms: int) -> None:
         """The log ends: phases and delays go on by themselves, but who is silent then may have come back."""
@@ -147,7 +180,7 @@ class _Fold:
 
     # ---- facts ------------------------------------------------------------------------------------------------------
 
-    def _fact(self, fact: Fact, position: int) -> None:
+    def _fact(self, fact: Fact) -> None:
         started = fact.started
         if fact.command is None:
             self._abandon(fact.unexplained)
@@ -169,7 +202,7 @@ class _Fold:
             return
         one: Open | None = None
         if started is not None:
-            play.pace = pace_of(self._steps, position)
+            play.pace = pace_of(fact, self._group.members, self._ahead.following)
             one = self._opened(fact, started, play)
             self._open.append(one)
         self._apply(fact, play)
@@ -207,7 +240,7 @@ class _Fold:
 
     def _advance(self, play: Play, until_ms: int) -> None:
         """Let time pass, in which members fall silent."""
-        for silent in self._departures.silent_at(until_ms):
+        for silent in self._ahead.departures.silent_at(until_ms):
             play.come_to(max(play.now_ms, silent.last_seen_ms + 1))
             self._silence(silent, play)
         play.come_to(until_ms)
@@ -224,7 +257,7 @@ class _Fold:
         started = fact.started
         if started is not None and started.group.previous_state is GroupState.EMPTY:
             settings = msgspec.structs.replace(settings, initial_rebalance_delay_ms=started.timeout_ms)
-        return Play(self._altered.group(fact.before), self._alterations.of_settings(settings), fact.at_ms)
+        return Play(self._altered.group(self._group), self._alterations.of_settings(settings), fact.at_ms)
 
     def _apply(self, fact: Fact, play: Play) -> None:
         """Give to the play what came in."""
@@ -288,7 +321,7 @@ class _Fold:
             one = self._of(begun, fed)
             if one is not None and one.begins_ms is None:
                 one.begins_ms = begun.at_ms
-            else:
+            elif self._is_within:
                 self._early.append((begun, additional(begun, self._open)))
         self._told = len(play.started)
 
@@ -334,6 +367,6 @@ class _Fold:
             return False
         rejoined = [event.member for event in fact.events if isinstance(event, MemberRejoined)]
         return bool(rejoined) and all(
-            (before := fact.before.members.get(member.member_id)) is not None and topics_of(before) == topics_of(member)
+            (before := self._group.members.get(member.member_id)) is not None and topics_of(before) == topics_of(member)
             for member in rejoined
         )

@@ -17,7 +17,7 @@ from muster.events.log.url import open_log
 from muster.events.records import FORMAT_LEVEL, Record
 from muster.replay.cli import app
 from tests.replay.stories import a_night
-from tests.replay.written import PARTITIONS, broken_value, script, sqlite_log
+from tests.replay.written import PARTITIONS, append, broken_value, script, sqlite_log
 
 WIDE = {"COLUMNS": "140", "TERM": "dumb"}
 
@@ -69,7 +69,7 @@ def test_what_is_piped_is_not_wrapped(tmp_path: Path) -> None:
         ["whatif", "orders", "--session-timeout-ms", "60000"],
     ],
 )
-@pytest.mark.parametrize("form", ["table", "json", "jsonl"])
+@pytest.mark.parametrize("form", ["table", "json", "jsonl", "md"])
 def test_each_command_prints_each_format(url: str, command: list[str], form: str) -> None:
     """JSON is one document, JSON lines are documents, a table has no colours where there is no terminal."""
     result = run(*command, "--format", form, log=url)
@@ -152,7 +152,7 @@ def test_a_log_of_a_newer_version_is_one_line(tmp_path: Path) -> None:
     told = script("orders").coordinator("a:1")
     ((_, (elected,)), *_) = told.transitions
     newer = records_of([msgspec.structs.replace(elected, format_level=99)], FORMAT_LEVEL)
-    url = asyncio.run(_append(tmp_path, told.partition, newer))
+    url = asyncio.run(append(tmp_path, told.partition, newer))
     assert_fails(run("why", "orders", log=url), 2, "format level 99")
 
 
@@ -177,7 +177,7 @@ def test_properties_of_a_cluster_that_cannot_be_used_are_named(url: str, command
 def test_a_broken_record_is_shown_where_it_stands(tmp_path: Path) -> None:
     """The command succeeds and tells what came before it."""
     told = script("orders").created()
-    url = asyncio.run(_append(tmp_path, told.partition, *told.stored_transitions(), (broken_value("orders"),)))
+    url = asyncio.run(append(tmp_path, told.partition, *told.stored_transitions(), (broken_value("orders"),)))
     result = run("history", "orders", log=url)
     assert result.exit_code == 0
     assert "the group was created" in result.stdout
@@ -186,27 +186,17 @@ def test_a_broken_record_is_shown_where_it_stands(tmp_path: Path) -> None:
 
 
 def test_of_a_damaged_file_is_told_what_can_be_read(tmp_path: Path) -> None:
-    """With a warning: the answer may lack something."""
+    """With a warning, and an exit code of its own: the answer may lack something."""
     told = script("orders").created()
     filler = [(Record(encode_key(RecordKey(f"g{n}", EntityKind.GROUP_CONFIG, "")), b"x" * 1000),) for n in range(100)]
-    url = asyncio.run(_append(tmp_path, told.partition, *told.stored_transitions(), *filler))
+    url = asyncio.run(append(tmp_path, told.partition, *told.stored_transitions(), *filler))
     file = tmp_path / "muster.db"
     content = file.read_bytes()
     file.write_bytes(content[: len(content) - 10 * 4096])
     result = run("history", "orders", log=url)
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 3, result.output
     assert "the group was created" in result.stdout
     assert f"muster replay: the event log {file} is damaged" in result.stderr
-
-
-async def _append(tmp_path: Path, partition: int, *transitions: tuple[Record, ...]) -> str:
-    url = f"sqlite:///{tmp_path / 'muster.db'}"
-    log = open_log(url, partitions=PARTITIONS)
-    await log.open()
-    writer = await log.claim(partition)
-    await writer.append(list(transitions))
-    await log.close()
-    return url
 
 
 async def test_a_live_log_is_read_while_its_writer_goes_on(tmp_path: Path) -> None:
