@@ -1,4 +1,4 @@
-"""What was asked for: views, moments, windows, groups; and where that is not in the log, what is there instead."""
+"""Views, moments, windows and groups that were asked for; and where one is not in the log, what is there instead."""
 
 import sys
 import time
