@@ -21,6 +21,7 @@
     form.py        the forms of an answer
     cli.py         `muster replay ...`: its options
     commands.py    what the commands do: read the log, fold it, render the result
+    asked.py       views, windows and groups that were asked for, and what to say where there is none
     opening.py     the log of a command, opened; exit codes
 
 Histories are streamed: a fold is fed the items of a group one by one (`feed`), and keeps what its result needs.
