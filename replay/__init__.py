@@ -19,8 +19,9 @@
     fleet/         the history of every group, with Spark
     render/        results as tables, JSON, JSON lines, Markdown
     form.py        the forms of an answer
-    cli.py         `muster replay ...`: its options
+    cli.py comparing_cli.py options.py   `muster replay ...`: its options
     commands.py    what the commands do: read the log, fold it, render the result
+    comparing.py   the same for what compares: `diff`, `whatif`, `verify`
     asked.py       views, windows and groups that were asked for, and what to say where there is none
     opening.py     the log of a command, opened; exit codes
 

@@ -39,6 +39,7 @@ app = typer.Typer(
     ),
 )
 
+
 @app.command("groups")
 def groups_command(
     *,

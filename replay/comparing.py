@@ -12,10 +12,11 @@ import typer
 
 from muster import terminal
 from muster.events.ids import GroupId
-from muster.replay.commands import fail_outside, fail_unknown, print_result, start_of
+from muster.replay.asked import fail_outside, fail_unknown, start_of
 from muster.replay.diff import Diff, DiffFold
 from muster.replay.form import Format, View
-from muster.replay.opening import CANNOT_READ, NOT_FOUND, Source, fail, opened, run
+from muster.replay.opening import CANNOT_READ, NOT_FOUND, Source, fail, opened, run, say
+from muster.replay.render import Result, render
 from muster.replay.render.as_json import write_line
 from muster.replay.render.printable import printable
 from muster.replay.sources import Reading, Start, from_the_beginning, items
@@ -60,7 +61,7 @@ def diff(source: Source, group: str, view: View, *, before: At | AtGeneration, a
                 await fail_unknown(reading, group)
             result = fold.result()
             if isinstance(result, Diff):
-                print_result(result, view)
+                _print(result, view)
                 return
             has_before, _ = result
             missing = after if has_before else before
@@ -73,7 +74,7 @@ def diff(source: Source, group: str, view: View, *, before: At | AtGeneration, a
 
 def _no_generation(at: AtGeneration, start: Start, reading: Reading, fold: DiffFold) -> str:
     first, last = fold.generations
-    there = "of no generation" if first is None else f"of generations {first} to {last} of its last life"
+    there = "of no generation" if first is None else f"of {first} to {last}{fold.lives}"
     name = printable(start.group_id)
     return f"{reading.log.location} does not tell how generation {at.generation_id} of {name} began; it tells {there}"
 
@@ -112,10 +113,12 @@ def whatif(source: Source, group: str, view: View, alterations: Alterations, *, 
             if not is_within:
                 await fail_outside(reading, start, window, view)
             take(fold.end())
-            if view.form is not Format.JSONL:
-                print_result(
-                    counted.result(start.group_id, reading.log.location, alterations, fold.notes, bounds(window)), view
-                )
+            if view.form is Format.JSONL:
+                for note in fold.notes:
+                    say(f"not known: {note}")
+                return
+            location, span = reading.log.location, bounds(window)
+            _print(counted.result(start.group_id, location, alterations, fold.notes, span), view)
 
     run(read())
 
@@ -142,8 +145,12 @@ def verify(source: Source, view: View) -> None:
                 for record in chunk:
                     verification.feed(record)
             verified = verification.result(reading.log.location, unread=reading.damage)
-            print_result(verified, view)
+            _print(verified, view)
             return verified.found
 
     if run(read()):
         raise typer.Exit(FOUND)
+
+
+def _print(result: Result, view: View) -> None:
+    render(result, view.form, terminal.stdout(), view.zone)

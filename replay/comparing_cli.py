@@ -41,11 +41,12 @@ def diff_command(
         muster replay diff orders 1d now
         muster replay diff orders 7 8 --generations
     """
-    from muster.replay import commands, comparing
+    from muster.replay import asked, comparing
+    from muster.replay.opening import source_of
 
-    view = commands.view_of(form, tz)
-    read = comparing.generation if generations else commands.moment
-    source = commands.source_of(log, kafka_config or [])
+    view = asked.view_of(form, tz)
+    read = comparing.generation if generations else asked.moment
+    source = source_of(log, kafka_config or [])
     comparing.diff(source, group, view, before=read("A", before, view), after=read("B", after, view))
 
 
@@ -87,7 +88,8 @@ def whatif_command(
         muster replay whatif orders --static --scale-up-delay-ms 30000
         muster replay whatif orders --session-timeout-ms 45000 --since 24h --format jsonl | jq -r .verdict
     """
-    from muster.replay import commands, comparing
+    from muster.replay import asked, comparing
+    from muster.replay.opening import CANNOT_READ, fail, source_of
     from muster.replay.whatif.alterations import Alterations
 
     alterations = Alterations(
@@ -98,10 +100,10 @@ def whatif_command(
         is_static=static,
     )
     if not alterations.told:
-        commands.fail("give at least one setting that would be another one; --help lists them", commands.CANNOT_READ)
-    view = commands.view_of(form, tz)
-    window = commands.window_of(since, until, view)
-    comparing.whatif(commands.source_of(log, kafka_config or []), group, view, alterations, window=window)
+        fail("give at least one setting that would be another one; --help lists them", CANNOT_READ)
+    view = asked.view_of(form, tz)
+    window = asked.window_of(since, until, view)
+    comparing.whatif(source_of(log, kafka_config or []), group, view, alterations, window=window)
 
 
 def verify_command(
@@ -123,6 +125,7 @@ def verify_command(
         muster replay verify --log night.jsonl
         muster replay verify --format jsonl | jq -r .check | sort | uniq -c
     """
-    from muster.replay import commands, comparing
+    from muster.replay import asked, comparing
+    from muster.replay.opening import source_of
 
-    comparing.verify(commands.source_of(log, kafka_config or []), commands.view_of(form, tz))
+    comparing.verify(source_of(log, kafka_config or []), asked.view_of(form, tz))

@@ -62,6 +62,7 @@ class DiffFold:
         self._sides = [StateFold(group_id, log, at) for at in (before, after)]
         self._open = list(self._sides)
         self._incarnation = -1
+        self.lives = ""  # what to say of the generations below: nothing, unless there was a life before
         self.generations: tuple[int | None, int | None] = (None, None)
         """The first and the last generation that began in the last life, as far as items were fed."""
 
@@ -74,6 +75,7 @@ class DiffFold:
 
     def _note(self, event: AnyEvent) -> None:
         if event.incarnation > self._incarnation:
+            self.lives = "" if self._incarnation < 0 else " of its last life"
             self._incarnation, self.generations = event.incarnation, (None, None)
         if isinstance(event, JoinPhaseCompleted):
             first, _ = self.generations

@@ -127,8 +127,9 @@ class StateFold:
     def _is_reached_by(self, event: AnyEvent) -> bool:
         at = self._at
         if isinstance(at, AtGeneration):
-            is_of_generation = isinstance(event, JoinPhaseCompleted | GroupStabilized)
-            return is_of_generation and event.group.generation_id == at.generation_id
+            if not isinstance(event, JoinPhaseCompleted | GroupStabilized):
+                return False
+            return event.group.generation_id == at.generation_id
         return isinstance(at, AtSeq) and event.seq == at.seq
 
     def result(self) -> StateAt | None:

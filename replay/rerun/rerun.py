@@ -88,8 +88,8 @@ def rerun(history: History) -> Rerun:
 class Rerunner:
     """One re-run, fed item by item. What is in `inputs` and `differences` may be taken out between two items.
 
-    A decision's events have one time, so it keeps no more than those of one moment. `group`: as it stood, at rest, before
-    the first item, where that is not the first of its history.
+    A decision's events have one time, so it keeps no more than those of one moment. `group`: as it stood, at rest,
+    before the first item, where that is not the first of its history.
     """
 
     def __init__(self, group: Group | None = None) -> None:

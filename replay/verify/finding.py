@@ -33,7 +33,8 @@ class Check(StrEnum):
 
 
 _NOT_MUSTERS: Final = (
-    "something other than Muster changed this log: find who else may write to it, and keep a copy (muster replay export)"
+    "something other than Muster changed this log: find who else may write to it, and keep a copy (`muster replay"
+    " export FILE`)"
 )
 
 ADVICE: Final = {

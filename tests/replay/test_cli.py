@@ -255,13 +255,13 @@ def test_verify_ends_with_1_when_something_is_found_and_with_2_when_nothing_can_
     well = asyncio.run(sqlite_log(tmp_path / "muster.db", script("payments").created()))
     result = run("verify", log=well)
     assert result.exit_code == 0, result.output
-    assert "is well" in result.stdout
+    assert "holds together" in result.stdout
     assert_fails(run("verify", log=f"sqlite:///{tmp_path}/none.db"), 2)
 
 
 def test_whatif_needs_another_setting(url: str) -> None:
     """And tells each rebalance with its reason."""
-    assert_fails(run("whatif", "orders", log=url), 2, "no setting")
+    assert_fails(run("whatif", "orders", log=url), 2, "at least one setting")
     assert_fails(run("whatif", "order", "--static", log=url), 1, "did you mean orders")
     assert "session.timeout.ms=60000" in run("whatif", "orders", "--session-timeout-ms", "60000", log=url).stdout
 

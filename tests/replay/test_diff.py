@@ -3,11 +3,23 @@
 import msgspec
 
 from muster.coordinator.group.commands import ConfigOperation
-from muster.replay.diff import at_generation, diff
-from muster.replay.state import AtSeq
+from muster.replay.diff import Diff, DiffFold
+from muster.replay.history import History
+from muster.replay.state import AtGeneration
+from muster.replay.window import At, AtSeq
 from tests.coordinator.group.client import protocols, subscription
 from tests.coordinator.group.harness import Harness
 from tests.replay.played import alive, history_of, rejoin, stable
+
+
+def diff(history: History, before: At | AtGeneration, after: At | AtGeneration) -> Diff | None:
+    """The comparison; None if the log does not tell of both."""
+    fold = DiffFold(history.group_id, history.log, before, after)
+    for item in history.items:
+        if not fold.feed(item):
+            break
+    result = fold.result()
+    return result if isinstance(result, Diff) else None
 
 
 def test_members_partitions_and_settings() -> None:
@@ -54,16 +66,13 @@ def test_generations_are_as_of_their_assignments() -> None:
     h.leave_instance("b")
     rejoin(a)
     history = history_of(h)
-    one, two = at_generation(history, 1), at_generation(history, 2)
-    assert one is not None
-    assert two is not None
-    found = diff(history, one, two)
+    found = diff(history, AtGeneration(1), AtGeneration(2))
     assert found is not None
     assert (found.before.generation_id, found.after.generation_id) == (1, 2)
     assert [member.group_instance_id for member in found.went] == ["b"]
     assert found.movement is not None
     assert (found.movement.moved, found.movement.lost) == (6, 0)
-    assert at_generation(history, 9) is None
+    assert diff(history, AtGeneration(1), AtGeneration(9)) is None
     assert b.instance == "b"
 
 

@@ -25,7 +25,7 @@ from tests.coordinator.group.harness import Harness
 from tests.replay.play import MembershipPlay, Play
 from tests.replay.played import history_of
 from tests.replay.stories import a_night
-from tests.replay.written import BROKEN_KEY, broken_value
+from tests.replay.written import BROKEN_KEY, PARTITIONS, broken_value
 
 
 def events_of(harness: Harness) -> list[AnyRecordedEvent]:
@@ -49,11 +49,11 @@ def stored(events: list[AnyRecordedEvent]) -> list[StoredRecord]:
     return [StoredRecord(0, offset, 0, record.key, record.value) for offset, record in enumerate(records)]
 
 
-def verified(records: list[StoredRecord]) -> Verified:
-    verification = Verification()
+def verified(records: list[StoredRecord], partitions: int = 1) -> Verified:
+    verification = Verification(partitions)
     for record in records:
         verification.feed(record)
-    return verification.result("memory", 1)
+    return verification.result("memory")
 
 
 def appended(records: list[StoredRecord], *more: Record) -> list[StoredRecord]:
@@ -198,5 +198,5 @@ def test_a_log_that_ends_within_a_transition() -> None:
 
 def test_a_night_written_by_hand_holds_together_but_for_the_rules() -> None:
     """The script of the other tests is made without rules: what differs is theirs alone."""
-    found = {finding.check for finding in verified(a_night().stored_records()).findings}
+    found = {finding.check for finding in verified(a_night().stored_records(), PARTITIONS).findings}
     assert found <= {Check.RULES, Check.INVARIANT, Check.TRANSITION}

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from muster.replay.history import Gap, Happened
 from muster.replay.incidents.grade import Grade
 from muster.replay.whatif.alterations import Alterations
-from muster.replay.whatif.verdict import Verdict, WhatIf
 from muster.replay.whatif.answer import what_if
+from muster.replay.whatif.verdict import Verdict, WhatIf
 from tests.judge.case import make_case
 from tests.replay.lived import Deed, Settings, live, started
 from tests.replay.played import history_of
