@@ -177,7 +177,7 @@ def _names(members: Sequence[MemberRef]) -> str:
 
 
 def movement_text(movement: Movement) -> Text:
-    """What moved, in numbers, then by whom to whom."""
+    """The moved partitions in numbers, then from member to member."""
     counts = {
         "changed owner": movement.moved,
         "newly owned": movement.gained,

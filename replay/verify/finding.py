@@ -55,7 +55,7 @@ ADVICE: Final = {
         " report it, with `muster replay export FILE --pseudonyms KEYFILE`"
     ),
 }
-"""What to do about a finding of each kind."""
+"""The next step for somebody who has a finding of each kind."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

@@ -44,7 +44,7 @@ class SharedAddresses:
             self._lives.clear()
 
     def end(self) -> None:
-        """Who is alive at the end shares with whoever came after it."""
+        """End the reading: a member that is alive shares with whoever came after it."""
         for life in self._lives.values():
             self._end(life, math.inf)
 
