@@ -4,6 +4,7 @@ Exit codes: 0 answered; 1 the log is well, but what was asked for is not in it; 
 be read.
 """
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,7 +27,8 @@ app = typer.Typer(
         "    muster replay why orders\n"
         "    muster replay why orders --generation 8\n"
         "    muster replay history orders --format jsonl\n"
-        "    muster replay state orders --at 02:14:07\n\n"
+        "    muster replay state orders --at 02:14:07\n"
+        "    muster replay report orders -o report.html\n\n"
         "Without --log, MUSTER_LOG is read, and muster.db in the current directory. All times are UTC."
     ),
 )
@@ -126,3 +128,27 @@ def state_command(
     from muster.replay import commands
 
     commands.state(commands.source_of(log, kafka_config or []), group, form, at=at)
+
+
+@app.command("report")
+def report_command(
+    group: GroupArgument,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FILE", dir_okay=False, help="The page; it is written over.")
+    ],
+    log: LogOption = DEFAULT_LOG,
+    kafka_config: KafkaConfigOption = None,
+) -> None:
+    """A group's history as one HTML page for a postmortem: processes over time, incidents, cost, advice.
+
+    The page needs nothing but itself, and asks no host for anything. It has at most 2 MB; what is left out, it says.
+
+    \b
+    Example:
+
+        muster replay report orders -o report.html
+    """
+    from muster.replay.commands import source_of
+    from muster.replay.report.command import report
+
+    report(source_of(log, kafka_config or []), group, out)

@@ -63,12 +63,12 @@ def groups(source: Source, form: Format) -> None:
 
 def history(source: Source, group: str, form: Format) -> None:
     """`muster replay history`."""
-    _print(story(_history(source, group)), form)
+    _print(story(history_of(source, group)), form)
 
 
 def why(source: Source, group: str, form: Format, *, generation: int | None, everything: bool) -> None:
     """`muster replay why`."""
-    history = _history(source, group)
+    history = history_of(source, group)
     result = why_of(history, generation=generation, everything=everything)
     if generation is not None and not result.answers:
         fail(f"no rebalance of {group} led to generation {generation} in {history.log}; {_known(history)}", NOT_FOUND)
@@ -77,7 +77,7 @@ def why(source: Source, group: str, form: Format, *, generation: int | None, eve
 
 def state(source: Source, group: str, form: Format, *, at: str) -> None:
     """`muster replay state`."""
-    history = _history(source, group)
+    history = history_of(source, group)
     moment = read_at(at, now_ms=time.time_ns() // 1_000_000)
     if moment is None:
         fail(f"--at {printable(at)!r} is none of these: {FORMS_OF_AT}", CANNOT_READ)
@@ -105,7 +105,7 @@ async def _read_all(source: Source, take: Take) -> str:
         return log.location
 
 
-def _history(source: Source, group: str) -> History:
+def history_of(source: Source, group: str) -> History:
     """The group's history; ends the command if there is none, naming groups of similar names."""
     history = _run(_read_one(source, GroupId(group)))
     if history is None:

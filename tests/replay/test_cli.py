@@ -234,3 +234,20 @@ def test_colours_are_for_terminals_that_want_them(url: str, no_color: bool) -> N
     assert process.wait(timeout=30) == 0
     assert b"orders" in shown
     assert (b"\x1b[32m" in shown) is not no_color
+
+
+def test_a_report_is_written_to_the_file(url: str, tmp_path: Path) -> None:
+    """What was told is one line; an earlier one is written over."""
+    out = tmp_path / "report.html"
+    out.write_text("an earlier one")
+    result = run("report", "orders", "-o", str(out), log=url)
+    assert (result.exit_code, result.stdout) == (0, f"{out}: 7 incidents with 4 rebalances of orders\n")
+    assert out.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_a_report_that_cannot_be_made_is_one_line(url: str, tmp_path: Path) -> None:
+    """Of an unknown group nothing is written; a folder that is not there is named."""
+    out = tmp_path / "report.html"
+    assert_fails(run("report", "order", "-o", str(out), log=url), 1, "'order'", "did you mean orders?")
+    assert not out.exists()
+    assert_fails(run("report", "orders", "-o", str(tmp_path / "none" / "report.html"), log=url), 2, "none/report.html")
