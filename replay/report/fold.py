@@ -12,10 +12,12 @@ from muster.replay.report.lanes import Lanes
 from muster.replay.report.lives import Latest, Lives
 from muster.replay.report.page import LIMITS, Limits, Mark, Missing, Page, Shift, shown
 from muster.replay.report.stories import Brief, brief, shift, story
-from muster.replay.times import instant
+from muster.replay.times import duration, instant
 from muster.replay.transitions import Transition, Transitions
 
 MISSING_MAX = 100
+JUMP_MIN_MS = 1_000
+"""A wall clock that went back by less is not worth a word."""
 
 
 def report(group_id: GroupId, log: str, items: Iterable[Item], *, made_ms: int, limits: Limits = LIMITS) -> Page:
@@ -43,6 +45,7 @@ class ReportFold:
         self.rebalances = 0
         self._begin_ms: int | None = None
         self._end_ms = 0
+        self._last_ms = 0
 
     @property
     def incidents(self) -> int:
@@ -66,13 +69,13 @@ class ReportFold:
         for each in self._teller.feed(step):
             self._tell(each)
         if isinstance(step, Transition):
-            self._lives.feed(step)
+            self._note_jump(step.at_ms, self._lives.feed(step))
 
     def end(self) -> None:
         """The log ends."""
         for each in self._teller.end():
             self._tell(each)
-        self._lives.end(self._extent()[1])
+        self._lives.end(self._last_ms)
 
     def page(self, log: str, *, made_ms: int, limits: Limits = LIMITS) -> Page:
         """The page, with so much detail."""
@@ -112,6 +115,12 @@ class ReportFold:
     def _note_time(self, at_ms: int) -> None:
         self._begin_ms = at_ms if self._begin_ms is None else min(self._begin_ms, at_ms)
         self._end_ms = max(self._end_ms, at_ms)
+        self._last_ms = at_ms
+
+    def _note_jump(self, at_ms: int, back_ms: int) -> None:
+        if back_ms >= JUMP_MIN_MS:
+            text = f"the wall clock went back by {duration(back_ms)} to here: some of what is drawn later came before"
+            self._missing.add(Missing(at=instant(at_ms), at_ms=at_ms, text=text))
 
     def _note_coordinator(self, item: Coordinated) -> None:
         event = item.event

@@ -24,7 +24,7 @@ _IN_SCRIPT: Final = {ord(each): f"\\u{ord(each):04x}" for each in "<>&'\u2028\u2
 
 
 class _Drawing(msgspec.Struct, frozen=True, kw_only=True):
-    """What the script draws; texts about incidents are in the document already, and are read there."""
+    """The numbers that the script draws; it reads texts about incidents in the document."""
 
     begin: int
     end: int

@@ -67,7 +67,7 @@ class Lanes:
 
 
 def _place(told: tuple[Process, list[Life]]) -> tuple[float, int, str]:
-    """By when they came, and those that came at once by name, app-2 before app-10."""
+    """The place of a lane: by when its process came, then by name, app-2 before app-10."""
     process, lives = told
     name = _name(process, lives[-1].member)
     return lives[0].begin_ms, len(name), name

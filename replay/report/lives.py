@@ -69,10 +69,15 @@ class Lives:
         self._assignments: dict[MemberId, tuple[bytes, int | None]] = {}  # decoded
         self._band: tuple[int, int] | None = None  # since when, which generation
         self._unstable_since: int | None = None
+        self._last_ms: int | None = None
 
-    def feed(self, step: Transition) -> None:
-        """Take in the next transition."""
+    def feed(self, step: Transition) -> int:
+        """Take in the next transition; returns by how many ms the wall clock went back before it."""
         at_ms, after = step.at_ms, step.after
+        back_ms = 0 if self._last_ms is None else self._last_ms - at_ms
+        if back_ms > 0:
+            self._begin_again(self._last_ms or 0, at_ms)
+        self._last_ms = at_ms
         self.group = after
         acts = list(acts_of(step)) if step.parts else []
         went = {act.member.member_id: act for act in acts if isinstance(act, Went)}
@@ -82,15 +87,23 @@ class Lives:
         if isinstance(step.event, GroupStabilized) or (step.parts and after.state is GroupState.STABLE):
             self._assign(at_ms, after)
         self._note_generation(at_ms, after)
+        return max(0, back_ms)
 
     def end(self, at_ms: int) -> None:
         """The log ends: what goes on is drawn until then."""
-        for member_id in list(self._open):
-            self._close(member_id, at_ms)
+        self._begin_again(at_ms, at_ms)
+
+    def _begin_again(self, until_ms: int, at_ms: int) -> None:
+        """Draw what goes on until one moment, and from another one on: the wall clock jumped."""
+        for member_id, (_, partitions) in list(self._open.items()):
+            self._close(member_id, until_ms)
+            self._open[member_id] = (at_ms, partitions)
         if self._band is not None:
-            self.bands.add(Band(self._band[0], at_ms, self._band[1]))
+            self.bands.add(Band(self._band[0], max(self._band[0], until_ms), self._band[1]))
+            self._band = (at_ms, self._band[1])
         if self._unstable_since is not None:
-            self.unstable.add(Span(self._unstable_since, at_ms))
+            self.unstable.add(Span(self._unstable_since, max(self._unstable_since, until_ms)))
+            self._unstable_since = at_ms
 
     # ---- members ------------------------------------------------------------------------------------------------
 
@@ -140,10 +153,6 @@ class Lives:
             known = assignment, None if decoded is None else len(decoded)
             self._assignments[member.member_id] = known
         return known[1]
-
-    def partitions_now(self, member_id: MemberId) -> int | None:
-        """The number of partitions of a living member, before `end`."""
-        return self._open[member_id][1] if member_id in self._open else None
 
     # ---- the group ----------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ const articles = [...document.querySelectorAll("article")];
 const rows = [...byId("lanes").rows];
 const AXIS = 22, GENERATION = 13, ROW = 16, ROWS_MAX = 6, LANE = 36, BAR_Y = 19, BAR = 13, SPAN_MIN_MS = 20, COUNTS_MAX = 1500;
 const STEPS = [1, 5, 10, 50, 100, 500, 1e3, 5e3, 15e3, 6e4, 3e5, 9e5, 36e5, 108e5, 216e5, 864e5, 6048e5, 2592e6, 31536e6];
-const ENDS = {"left": "○", "planned": "○", "removed": "□", "came-back": "↻"};
+const ENDS = {"left": "○", "planned": "○", "removed": "□", "came-back": "|"};
 const whole = Math.max(1000, data.end - data.begin), margin = whole * 0.01;
 const all = {from: data.begin - margin, to: data.end + margin};
 let view = {...all}, width = 0, isLocal = false, selected = -1, laneOf = [], waits = false;
@@ -256,7 +256,7 @@ function select(n, goes) {
   const each = incidents[n];
   if (each.end < view.from || each.begin > view.to || !goes) {
     const size = Math.max(each.end - each.begin, 2000);
-    show(each.begin - size, each.begin + 2 * size);
+    show(each.begin - size / 2, each.begin + size * 1.5);
   } else redraw();
   if (goes) each.article.focus();
 }

@@ -17,7 +17,7 @@ GENERATIONS_MAX = 8
 
 
 class Brief(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of an incident while the history is read: not its rebalances whole."""
+    """An incident as it is kept while the history is read: without its rebalances whole."""
 
     story: Story
     incident_id: str
@@ -26,7 +26,7 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def brief(incident: Incident) -> Brief:
-    """What the page tells of an incident, but for what is known only in the end."""
+    """An incident as the page tells it, but for what is known only in the end."""
     begin_ms = wall_ms_of(incident.started_at)
     end_ms = None if incident.ended_at is None else max(begin_ms, wall_ms_of(incident.ended_at))
     story = Story(

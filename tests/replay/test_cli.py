@@ -237,7 +237,7 @@ def test_colours_are_for_terminals_that_want_them(url: str, no_color: bool) -> N
 
 
 def test_a_report_is_written_to_the_file(url: str, tmp_path: Path) -> None:
-    """What was told is one line; an earlier one is written over."""
+    """One line says what it tells; an earlier one is written over."""
     out = tmp_path / "report.html"
     out.write_text("an earlier one")
     result = run("report", "orders", "-o", str(out), log=url)
@@ -246,7 +246,7 @@ def test_a_report_is_written_to_the_file(url: str, tmp_path: Path) -> None:
 
 
 def test_a_report_that_cannot_be_made_is_one_line(url: str, tmp_path: Path) -> None:
-    """Of an unknown group nothing is written; a folder that is not there is named."""
+    """Nothing is written of an unknown group; a folder that is not there is named."""
     out = tmp_path / "report.html"
     assert_fails(run("report", "order", "-o", str(out), log=url), 1, "'order'", "did you mean orders?")
     assert not out.exists()

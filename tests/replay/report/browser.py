@@ -175,3 +175,10 @@ def _environment(home: str) -> dict[str, str]:
 
 def url_of(path: Path) -> str:
     return path.resolve().as_uri()
+
+
+def middle(tab: Tab, selector: str) -> list[float]:
+    """The place of the first of these elements."""
+    box = f"document.querySelector('{selector}').getBoundingClientRect()"
+    place: list[float] = tab.run(f"(b => [b.x + b.width / 2, b.y + b.height / 2])({box})")
+    return place

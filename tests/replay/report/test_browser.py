@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.replay.report.browser import Tab, browser, found, url_of
+from tests.replay.report.browser import Tab, browser, found, middle, url_of
 from tests.replay.report.told import busy, document_of, hostile
 from tests.replay.stories import a_night
 
@@ -34,13 +34,6 @@ def tab() -> Iterator[Tab]:
 def night(tab: Tab, tmp_path: Path) -> Tab:
     """The night of `orders`, opened."""
     return opened(tab, document_of(a_night().history()), tmp_path)
-
-
-def middle(tab: Tab, selector: str) -> list[float]:
-    """The place of the first of these elements."""
-    box = f"document.querySelector('{selector}').getBoundingClientRect()"
-    place: list[float] = tab.run(f"(b => [b.x + b.width / 2, b.y + b.height / 2])({box})")
-    return place
 
 
 def put(tab: Tab, selector: str, value: str) -> None:
@@ -89,7 +82,7 @@ def test_a_lane_tells_what_its_process_had(night: Tab) -> None:
 
 
 def test_filters_leave_what_was_asked_for(night: Tab) -> None:
-    """By kind, by process, and back."""
+    """Some by kind, one by process, and all again."""
     every = night.run(SHOWN)
     night.run("document.querySelector('[value=crash]').click()")
     assert night.run(SHOWN) == [kind for kind in every if kind != "crash"]
@@ -149,7 +142,7 @@ def test_what_clients_say_is_only_text(tab: Tab, tmp_path: Path, text: str) -> N
 
 
 def test_ten_thousand_events_are_zoomed_without_lag(tab: Tab, tmp_path: Path) -> None:
-    """What is drawn is bounded by the screen, not by the history."""
+    """The screen bounds what is drawn, not the history."""
     opened(tab, document_of(busy(10_000).history()), tmp_path)
     drawn = "document.querySelectorAll('#chart svg *').length"
     most = tab.run(drawn)

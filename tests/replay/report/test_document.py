@@ -22,7 +22,7 @@ def night() -> str:
 
 
 def test_its_policy_allows_its_own_script_and_style_alone(night: str) -> None:
-    """By their hashes; no host is named."""
+    """It names their hashes, and no host."""
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="(.+?)"', night)
     allowed = dict(part.split(" ", 1) for part in policy.replace("&#39;", "'").split("; "))
     assert allowed.keys() == {"default-src", "script-src", "style-src", "base-uri", "form-action"}

@@ -114,12 +114,14 @@ def test_what_is_kept_while_reading_is_bounded() -> None:
 
 
 def test_times_never_run_backwards_on_a_lane() -> None:
-    """A wall clock that jumped an hour back."""
+    """A wall clock that jumped an hour back is told, and what goes on is drawn on both sides of it."""
     script = Script().coordinator("coordinator-a:100").created()
     script.start(script.joined(script.member("one"))).wait(100).complete().stabilize({"one": {"orders": [0]}})
     script.wait(-3_600_000).start(script.joined(script.member("two"))).wait(100).complete()
     script.stabilize({"one": {"orders": [0]}, "two": {"orders": [1]}})
     page = page_of(script.history())
+    assert [each.text.split(":")[0] for each in page.missing] == ["the wall clock went back by 1 h 00 min to here"]
+    assert lanes_of(page)["one"][2] == [0, 1, 1]
     for lane in page.lanes:
         assert all(each.begin_ms <= each.end_ms for each in (*lane.stretches, *lane.silences))
     assert all(each.begin_ms <= each.end_ms for each in (*page.bands, *page.unstable))
@@ -127,7 +129,7 @@ def test_times_never_run_backwards_on_a_lane() -> None:
 
 
 def test_a_text_is_bounded_and_has_no_control_characters() -> None:
-    """What is cut off is counted; an escape does not make it longer than that."""
+    """The rest is counted; an escape does not make it longer than that."""
     assert shown("billing-2") == "billing-2"
     assert shown("\x1b[31m\u202e") == "\\x1b[31m\\u202e"
     assert shown(30_000 * "x") == f"{TEXT_MAX * 'x'}… (30,000 characters)"
