@@ -247,8 +247,9 @@ function step(by) {
   const now = seen.findIndex((each) => each.n === selected);
   const next = seen[now < 0 ? (by > 0 ? 0 : seen.length - 1) : Math.max(0, Math.min(seen.length - 1, now + by))];
   select(next.n, false);
-  const left = chart.getBoundingClientRect();
-  showTip(incidentText(next), left.left + 20, left.top + 60);
+  const place = chart.getBoundingClientRect();
+  showTip(incidentText(next), place.left + 20, place.top + 60);
+  byId("said").textContent = incidentText(next);
 }
 function select(n, goes) {
   selected = n;
@@ -316,6 +317,10 @@ function filter() {
   redraw();
 }
 form.addEventListener("input", filter);
+byId("none").addEventListener("click", () => {
+  for (const each of form.querySelectorAll("[name=kind]")) each.checked = false;
+  filter();
+});
 form.addEventListener("submit", (event) => event.preventDefault());
 form.addEventListener("reset", () => setTimeout(() => { zone(); filter(); }));
 function zone() {

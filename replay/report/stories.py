@@ -14,6 +14,7 @@ STATEMENTS_MAX = 12
 MOVES_MAX = 6
 CULPRITS_MAX = 8
 GENERATIONS_MAX = 8
+SEQS_MAX = 8
 
 
 class Brief(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,9 +94,10 @@ def _culprits(culprits: tuple[MemberRef, ...]) -> tuple[str, ...]:
 
 
 def _told(statement: Statement) -> Told:
-    return Told(
-        text=shown(statement.text), grade=statement.grade, at=statement.at, seqs=", ".join(map(str, statement.seqs[:8]))
-    )
+    seqs = ", ".join(map(str, statement.seqs[:SEQS_MAX]))
+    more = len(statement.seqs) - SEQS_MAX
+    seqs += f" and {more} more" if more > 0 else ""
+    return Told(text=shown(statement.text), grade=statement.grade, at=statement.at, seqs=seqs)
 
 
 def _generation(rebalance: Rebalance) -> str:

@@ -88,6 +88,11 @@ def test_filters_leave_what_was_asked_for(night: Tab) -> None:
     assert night.run(SHOWN) == [kind for kind in every if kind != "crash"]
     night.run("document.querySelector('form').reset()")
     night.until(f"{SHOWN}.length === {len(every)}")
+    night.run("document.querySelector('#none').click()")
+    night.run("document.querySelector('[value=crash]').click()")
+    assert night.run(SHOWN) == ["crash"]
+    night.run("document.querySelector('form').reset()")
+    night.until(f"{SHOWN}.length === {len(every)}")
     put(night, "#process", "BILLING-2")
     assert [lane.split(" ")[0] for lane in night.run(LANES)] == ["billing-2"]
     assert "crash" in night.run(SHOWN)

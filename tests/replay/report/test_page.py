@@ -123,8 +123,10 @@ def test_times_never_run_backwards_on_a_lane() -> None:
     assert [each.text.split(":")[0] for each in page.missing] == ["the wall clock went back by 1 h 00 min to here"]
     assert lanes_of(page)["one"][2] == [0, 1, 1]
     for lane in page.lanes:
-        assert all(each.begin_ms <= each.end_ms for each in (*lane.stretches, *lane.silences))
-    assert all(each.begin_ms <= each.end_ms for each in (*page.bands, *page.unstable))
+        assert all(each.begin_ms <= each.end_ms for each in lane.stretches)
+        assert all(each.begin_ms <= each.end_ms for each in lane.silences)
+    assert all(each.begin_ms <= each.end_ms for each in page.bands)
+    assert all(each.begin_ms <= each.end_ms for each in page.unstable)
     assert all(each.end_ms is None or each.begin_ms <= each.end_ms for each in page.stories)
 
 
