@@ -60,7 +60,7 @@ class Lanes:
             end_ms=None if over is None else over.at_ms,
             ended="" if over is None else over.how,
             partitions=stretches[-1].partitions if over is None and stretches else None,
-            stretches=tuple(stretches),
+            stretches=tuple(sorted(stretches, key=lambda each: each.begin_ms)),
             silences=tuple(_silences(self._ended[each] for each in ids if each in self._ended)),
             marks=tuple(mark for member_id in ids for mark in self._marks.get(member_id, ())),
         )

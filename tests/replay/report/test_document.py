@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import re
+from html.parser import HTMLParser
 
 import msgspec
 import pytest
@@ -16,9 +17,39 @@ from tests.replay.stories import a_night
 END_TAG = "</script><script>alert(1)</script>"
 
 
+class Nesting(HTMLParser):
+    """Notes whether each tag is closed where it should be, and every id."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Open it."""
+        if tag not in {"meta", "input"}:
+            self.open.append(tag)
+        self.ids += [value for name, value in attrs if name == "id" and value is not None]
+
+    def handle_endtag(self, tag: str) -> None:
+        """It was the last that was opened."""
+        assert self.open.pop() == tag, (tag, self.getpos())
+
+
 @pytest.fixture(scope="module")
 def night() -> str:
     return document_of(a_night().history())
+
+
+@pytest.mark.parametrize("group", ["a night", END_TAG, "\"'><b id=x>"])
+def test_its_tags_are_closed_and_its_ids_are_its_own(night: str, group: str) -> None:
+    """What a label or a link names is there."""
+    document = night if group == "a night" else document_of(hostile(group).history())
+    nesting = Nesting()
+    nesting.feed(document)
+    assert nesting.open == []
+    assert len(set(nesting.ids)) == len(nesting.ids)
+    assert set(re.findall(r'(?:aria-labelledby|href)="#?(.*?)"', document)) <= set(nesting.ids)
 
 
 def test_its_policy_allows_its_own_script_and_style_alone(night: str) -> None:

@@ -1,10 +1,17 @@
 """The values of a report: who has a lane, what is drawn on it, what is told, and what is left out."""
 
+from itertools import pairwise
+
+import pytest
+
 from muster.events.causes import Cause
 from muster.replay.history import Broken, Happened, History, LogPosition, Unreadable, with_gaps
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.telling import incidents
+from muster.replay.rebalances.timeline import rebalances
 from muster.replay.report.page import TEXT_MAX, Limits, Page, shown
+from muster.replay.state import AtSeq, state_at
+from tests.judge.case import make_case
 from tests.replay.histories import Script
 from tests.replay.report.told import busy, page_of
 from tests.replay.stories import a_night
@@ -111,6 +118,23 @@ def test_what_is_kept_while_reading_is_bounded() -> None:
     page = page_of(busy(10_000).history())
     assert (len(page.lanes), page.events >= 10_000, page.left_out) == (20, True, ())
     assert sum(len(lane.marks) for lane in page.lanes) == len([each for each in page.stories if each.kind != "start"])
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_nothing_is_left_out_of_what_the_judge_plays(seed: int) -> None:
+    """Every incident and every rebalance, and who is there in the end; a process is there once, or was silent."""
+    history = make_case(seed).history
+    page = page_of(history)
+    assert [each.headline for each in page.stories] == [shown(each.headline) for each in incidents(history)]
+    assert len(page.shifts) == page.rebalances == len(rebalances(history.group_id, history.items))
+    state = state_at(history, AtSeq(list(history.events)[-1].event.seq))
+    assert state is not None
+    assert len([lane for lane in page.lanes if lane.end_ms is None]) == len(state.members)
+    if any("clock" in each.text for each in page.missing):
+        return
+    for lane in page.lanes:
+        twice = [after.begin_ms for before, after in pairwise(lane.stretches) if before.end_ms > after.begin_ms]
+        assert all(any(each.begin_ms <= at_ms <= each.end_ms for each in lane.silences) for at_ms in twice)
 
 
 def test_times_never_run_backwards_on_a_lane() -> None:
