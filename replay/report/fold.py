@@ -16,8 +16,6 @@ from muster.replay.times import duration, instant
 from muster.replay.transitions import Transition, Transitions
 
 MISSING_MAX = 100
-JUMP_MIN_MS = 1_000
-"""A wall clock that went back by less is not worth a word."""
 
 
 def report(group_id: GroupId, log: str, items: Iterable[Item], *, made_ms: int, limits: Limits = LIMITS) -> Page:
@@ -118,7 +116,7 @@ class ReportFold:
         self._last_ms = at_ms
 
     def _note_jump(self, at_ms: int, back_ms: int) -> None:
-        if back_ms >= JUMP_MIN_MS:
+        if back_ms:
             text = f"the wall clock went back by {duration(back_ms)} to here: some of what is drawn later came before"
             self._missing.add(Missing(at=instant(at_ms), at_ms=at_ms, text=text))
 

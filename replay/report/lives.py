@@ -5,14 +5,16 @@ Everything that is kept is bounded; the oldest goes first, and is counted.
 """
 
 from collections import deque
+from collections.abc import Iterable, Set
 from typing import Generic, TypeVar
 
 import msgspec
 
 from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE
-from muster.events.events import GroupStabilized
+from muster.events.events import GroupStabilized, MemberEvent
 from muster.events.ids import MemberId
 from muster.events.state import Group, GroupState, Member
+from muster.events.tables import Table
 from muster.replay.incidents.acts import CameBack, Went, acts_of
 from muster.replay.incidents.identity import Life
 from muster.replay.rebalances.moves import decode_assignment
@@ -20,6 +22,9 @@ from muster.replay.report.page import LIMITS, Band, Mark, Span, Stretch
 from muster.replay.transitions import Transition
 
 T = TypeVar("T")
+
+JUMP_MIN_MS = 1_000
+"""A wall clock that went back by less stood still."""
 
 UNSEEN = "not recorded"
 """How a member went whose going is not in the log."""
@@ -72,22 +77,24 @@ class Lives:
         self._last_ms: int | None = None
 
     def feed(self, step: Transition) -> int:
-        """Take in the next transition; returns by how many ms the wall clock went back before it."""
-        at_ms, after = step.at_ms, step.after
-        back_ms = 0 if self._last_ms is None else self._last_ms - at_ms
-        if back_ms > 0:
-            self._begin_again(self._last_ms or 0, at_ms)
-        self._last_ms = at_ms
-        self.group = after
-        acts = list(acts_of(step)) if step.parts else []
-        went = {act.member.member_id: act for act in acts if isinstance(act, Went)}
-        back = {act.replaced_member_id: act for act in acts if isinstance(act, CameBack)}
-        if step.parts or len(after.members) != len(self.living):
-            self._meet(at_ms, after, went, back)
-        if isinstance(step.event, GroupStabilized) or (step.parts and after.state is GroupState.STABLE):
-            self._assign(at_ms, after)
-        self._note_generation(at_ms, after)
-        return max(0, back_ms)
+        """Take in the next transition; returns by how many ms the wall clock jumped back before it."""
+        at_ms = step.at_ms if self._last_ms is None else max(step.at_ms, self._last_ms)
+        back_ms = at_ms - step.at_ms
+        if back_ms >= JUMP_MIN_MS:
+            self._begin_again(at_ms, step.at_ms)
+            at_ms = step.at_ms
+        else:
+            back_ms = 0
+        self._last_ms, self.group = at_ms, step.after
+        touched = {part.member.member_id for part in step.parts if isinstance(part, MemberEvent)}
+        if touched or len(step.after.members) != len(self.living):
+            self._meet(at_ms, step, touched)
+        if isinstance(step.event, GroupStabilized):
+            self._assign(at_ms, step.after, step.after.members)
+        elif step.after.state is GroupState.STABLE:
+            self._assign(at_ms, step.after, touched)
+        self._note_generation(at_ms, step.after)
+        return back_ms
 
     def end(self, at_ms: int) -> None:
         """The log ends: what goes on is drawn until then."""
@@ -107,11 +114,28 @@ class Lives:
 
     # ---- members ------------------------------------------------------------------------------------------------
 
-    def _meet(self, at_ms: int, after: Group, went: dict[MemberId, Went], back: dict[MemberId, CameBack]) -> None:
-        for member_id in [each for each in self.living if each not in after.members]:
-            self._bury(member_id, at_ms, went.get(member_id), back.get(member_id))
-        for member_id, member in after.members.items():
-            if member_id not in self.living:
+    def _meet(self, at_ms: int, step: Transition, touched: set[MemberId]) -> None:
+        """Begin and end lives: of those that the events are about, and if that is not all, of everybody."""
+        acts, members = list(acts_of(step)), step.after.members
+        went = {act.member.member_id: act for act in acts if isinstance(act, Went)}
+        back = {act.replaced_member_id: act for act in acts if isinstance(act, CameBack)}
+        self._meet_some(at_ms, touched | back.keys(), members, went, back)
+        if len(members) != len(self.living):
+            self._meet_some(at_ms, self.living.keys() | members.keys(), members, went, back)
+
+    def _meet_some(
+        self,
+        at_ms: int,
+        asked: Set[MemberId],
+        members: Table[MemberId, Member],
+        went: dict[MemberId, Went],
+        back: dict[MemberId, CameBack],
+    ) -> None:
+        for member_id in sorted(asked):
+            member = members.get(member_id)
+            if member is None and member_id in self.living:
+                self._bury(member_id, at_ms, went.get(member_id), back.get(member_id))
+            elif member is not None and member_id not in self.living:
                 self.living[member_id] = Life(member=member, begin_ms=at_ms)
                 self._open[member_id] = (at_ms, 0)
 
@@ -135,9 +159,12 @@ class Lives:
 
     # ---- assignments --------------------------------------------------------------------------------------------
 
-    def _assign(self, at_ms: int, group: Group) -> None:
+    def _assign(self, at_ms: int, group: Group, to: Iterable[MemberId]) -> None:
         is_consumers = group.image.protocol_type == CONSUMER_PROTOCOL_TYPE
-        for member_id, member in group.members.items():
+        for member_id in to:
+            member = group.members.get(member_id)
+            if member is None:
+                continue
             partitions = self._partitions(group, member) if is_consumers else None
             since_ms, before = self._open[member_id]
             if partitions != before:
