@@ -43,7 +43,7 @@ def night() -> str:
 
 @pytest.mark.parametrize("group", ["a night", END_TAG, "\"'><b id=x>"])
 def test_its_tags_are_closed_and_its_ids_are_its_own(night: str, group: str) -> None:
-    """What a label or a link names is there."""
+    """A label or a link names what is there."""
     document = night if group == "a night" else document_of(hostile(group).history())
     nesting = Nesting()
     nesting.feed(document)
