@@ -144,9 +144,12 @@ class MemberRejoined(MemberEvent, frozen=True, kw_only=True):
 
 
 class StaticMemberReplaced(MemberEvent, frozen=True, kw_only=True):
+    """A new process took the instance id. `replaced_last_seen_ms`: the old one's last sign of life; None: unknown."""
+
     replaced_member_id: MemberId
     replaced_client_id: str
     replaced_client_host: str
+    replaced_last_seen_ms: int | None = None
     last_seen_ms: int
     longest_silence_ms: int
     heard: bool | None = None

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from muster.events.events import AnyEvent, MemberEvent
+from muster.events.events import AnyEvent, MemberEvent, StaticMemberReplaced
 
 JUMP_MS: Final = 1_000
 SLEW: Final = 1 / 1_000
@@ -48,6 +48,8 @@ def _shifted(event: AnyEvent, by_ms: int) -> AnyEvent:
     why = msgspec.structs.replace(
         event.why, decided_ms=event.why.decided_ms + by_ms, arrived_ms=event.why.arrived_ms + by_ms
     )
+    if isinstance(event, StaticMemberReplaced) and event.replaced_last_seen_ms is not None:
+        event = msgspec.structs.replace(event, replaced_last_seen_ms=event.replaced_last_seen_ms + by_ms)
     if isinstance(event, MemberEvent):
         return msgspec.structs.replace(event, why=why, last_seen_ms=event.last_seen_ms + by_ms)
     return msgspec.structs.replace(event, why=why)

@@ -45,6 +45,7 @@ from muster.replay.rebalances.wording import (
     partitions,
     plainly,
     plural,
+    rearmed_text,
     short_member_id,
     who,
 )
@@ -72,7 +73,7 @@ def _partition_text(event: CoordinatorElected | CoordinatorReady | CoordinatorPa
             read = f"{plural(event.events_read, 'event')} read, {plural(event.groups, 'group')}"
             return f"{event.owner} was ready after {duration(event.took_ms)}: {read}, {plural(event.members, 'member')}"
         case CoordinatorPaused():
-            return f"{event.owner} stood still for at least {duration(event.late_ms)}; all sessions were re-armed"
+            return f"{event.owner} stood still for at least {duration(event.late_ms)}; {rearmed_text(event)}"
         case CoordinatorStopped():
             return f"{event.owner} stopped in good order"
         case _:

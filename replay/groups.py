@@ -1,20 +1,51 @@
-"""`muster replay groups`: every group of a log in a line. Of each group only its state is kept while reading."""
+"""`muster replay groups`: every group of a log in a line.
 
+Records are skimmed, not decoded (`skim.py`). Of each group are kept the records that make it as it stood before its
+last rebalance, and those since, which are folded at the end: they say how the last rebalance began and ended.
+"""
+
+from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Callable
+from enum import StrEnum, unique
+from fnmatch import fnmatchcase
+from operator import attrgetter
+from typing import Any, Final
 
 import msgspec
 
 from muster.coordinator.group.configs import MUSTER, UPSTREAM
+from muster.events.avro.codec import event_type_of
 from muster.events.causes import Cause
 from muster.events.events import MemberJoined
 from muster.events.ids import GroupId
+from muster.events.keys import EntityKind, decode_key
+from muster.events.records import StoredRecord, UndecodableKey
 from muster.events.state import Group, GroupState
-from muster.replay.history import Broken, Gap, Happened, Item, PassedOver, Prelude, Read, SeqGaps, Told, still_broken
+from muster.replay.form import Sort
+from muster.replay.history import Broken, Coordinated, PassedOver, Prelude, SeqGaps, still_broken
 from muster.replay.rebalances.rebalance import Outcome, Rebalance
 from muster.replay.rebalances.timeline import Timeline
 from muster.replay.rebalances.wording import missing_text
-from muster.replay.times import Instant, instant
+from muster.replay.skim import BEGINNING, Skim
+from muster.replay.sources import Reading, read_record
+from muster.replay.state import StateAt, state_of
+from muster.replay.times import Instant, instant, wall_ms_of
 from muster.replay.transitions import Transitions
+from muster.replay.window import Bounds
+
+KEYS_KNOWN_MAX: Final = 200_000
+TAIL_MAX: Final = 2_000
+"""Records that are kept of one group, but for those of a rebalance that is longer."""
+
+
+@unique
+class Owner(StrEnum):
+    """The coordinator of a group now. MOVING: it was released, and members of it are still Muster's."""
+
+    MUSTER = "muster"
+    UPSTREAM = "upstream"
+    MOVING = "moving"
 
 
 class GroupLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,9 +69,13 @@ class GroupLine(msgspec.Struct, frozen=True, kw_only=True):
     last_outcome: Outcome | None
     last_event_at: Instant | None
     events: int
-    missing_events: int  # compacted away
+    missing_events: int
+    """Events that are not in the log, compacted away: `rebalances` may be more then, and `events` are."""
+    unknown_events: int
+    """Events of types that a newer version wrote; they are not among `events`."""
     quarantined: tuple[str, ...]
     coordinator: str
+    owner: Owner
 
 
 class Groups(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,85 +84,154 @@ class Groups(msgspec.Struct, frozen=True, kw_only=True):
     log: str
     groups: tuple[GroupLine, ...]
     unreadable_keys: tuple[str, ...]
+    window: Bounds | None = None
+
+
+SORTS: Final[dict[Sort, Callable[["GroupLine"], Any]]] = {
+    Sort.NAME: lambda line: line.group_id,
+    Sort.STATE: lambda line: line.state or "",
+    Sort.MEMBERS: lambda line: -line.members,
+    Sort.REBALANCES: lambda line: -line.rebalances,
+    Sort.LAST: lambda line: -(wall_ms_of(line.last_rebalance_at) if line.last_rebalance_at is not None else -1),
+    Sort.EVENTS: lambda line: -line.events,
+}
+"""The keys to sort groups by: names and states in their order, of all else the most, or the latest, first."""
 
 
 class Overview:
-    """Takes in what a log yields; one object per command."""
+    """Takes in the records of a log; one object per command. `wanted`: a pattern of group ids, as for files."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, since_ms: int | None = None, until_ms: int | None = None, wanted: str | None = None) -> None:
+        self._span = (since_ms, until_ms)
+        self._wanted = wanted
         self._groups: dict[GroupId, _Group] = {}
+        self._by_key: dict[bytes, _Group | None] = {}
         self._preludes: defaultdict[int, Prelude] = defaultdict(Prelude)
         self._unreadable: list[Broken] = []
 
-    def take(self, group_id: GroupId | None, read: Read) -> None:
-        """The next read; without a group it concerns all groups of its partition."""
-        partition = read.position.partition
-        if group_id is None:
-            self._preludes[partition].note(read)
-            if isinstance(read, PassedOver):
-                self._unreadable = still_broken(self._unreadable, read)
-                return
-            if isinstance(read, Broken):
-                self._unreadable.append(read)
-            for group in self._groups.values():
-                if group.partition == partition:
-                    group.take(read)
-            return
-        assert not isinstance(read, PassedOver)  # it has no group
-        known = self._groups.get(group_id)
-        if known is None:
-            known = self._groups[group_id] = _Group(group_id, partition)
-            for earlier in self._preludes[partition].reads:
-                known.take(earlier)
-        known.take(read)
+    def take(self, record: StoredRecord) -> None:
+        """The next record."""
+        try:
+            group = self._by_key[record.key]
+        except KeyError:
+            group = self._of_new_key(record)
+        if group is not None:
+            group.take(record)
 
-    def result(self, log: str) -> Groups:
-        """The groups by name."""
-        lines = [self._groups[group_id].line() for group_id in sorted(self._groups)]
-        return Groups(log=log, groups=tuple(lines), unreadable_keys=tuple(map(missing_text, self._unreadable)))
+    def result(
+        self, log: str, window: Bounds | None = None, sort: Callable[[GroupLine], Any] = SORTS[Sort.NAME]
+    ) -> Groups:
+        """The groups of which the window has anything."""
+        lines = [self._groups[group_id].line() for group_id in self.names]
+        return Groups(
+            log=log,
+            groups=tuple(sorted((line for line in lines if line is not None), key=sort)),
+            unreadable_keys=tuple(map(missing_text, self._unreadable)),
+            window=window,
+        )
+
+    def states(self, log: str) -> list[StateAt]:
+        """The groups whole, by name."""
+        states = (self._groups[group_id].state(log) for group_id in self.names)
+        until_ms = self._span[1]
+        asked_for = None if until_ms is None else instant(until_ms)
+        return [msgspec.structs.replace(state, asked_for=asked_for) for state in states if state is not None]
+
+    @property
+    def names(self) -> list[GroupId]:
+        return sorted(self._groups)
+
+    def _of_new_key(self, record: StoredRecord) -> "_Group | None":
+        """The group of a key that is met for the first time; None for what is of no group that is wanted."""
+        try:
+            key = decode_key(record.key)
+        except UndecodableKey:
+            self._note(record)
+            return None
+        if key.kind is EntityKind.PARTITION:
+            self._note(record)
+            return None
+        if len(self._by_key) >= KEYS_KNOWN_MAX:
+            self._by_key.clear()
+        group_id = GroupId(key.group_id)
+        group = None
+        if self._wanted is None or fnmatchcase(group_id, self._wanted):
+            group = self._groups.get(group_id)
+            if group is None:
+                since_ms, until_ms = self._span
+                skim = Skim(self._preludes[record.partition], since_ms=since_ms, until_ms=until_ms)
+                group = self._groups[group_id] = _Group(group_id, record.partition, skim)
+        self._by_key[record.key] = group
+        return group
+
+    def _note(self, record: StoredRecord) -> None:
+        """Take in what concerns a whole partition."""
+        found = read_record(record)
+        if found is None:
+            return
+        _, read = found
+        until_ms = self._span[1]
+        if until_ms is not None and isinstance(read, Coordinated) and read.at_ms > until_ms:
+            return
+        self._preludes[record.partition].note(read)
+        if isinstance(read, PassedOver):
+            self._unreadable = still_broken(self._unreadable, read)
+        elif isinstance(read, Broken):
+            self._unreadable.append(read)
 
 
 class _Group:
-    """The figures of one group while its events are folded."""
+    """The figures of one group while its records are skimmed."""
 
-    def __init__(self, group_id: GroupId, partition: int) -> None:
+    def __init__(self, group_id: GroupId, partition: int, skim: Skim) -> None:
         self.partition = partition
         self._group_id = group_id
-        self._gaps = SeqGaps()
-        self._transitions = Transitions(group_id)
-        self._timeline = Timeline()
+        self._skim = skim
+        self._begin = BEGINNING
+        self._tail: list[StoredRecord] = []
+        """The records since `_begin`, which is before the last rebalance."""
         self._last: Rebalance | None = None
-        self._last_event_ms: int | None = None
-        self._rebalances = 0
-        self._events = 0
         self._was_released = False
-        self._missing = 0
-        self._quarantined: list[str] = []
 
-    def take(self, read: Told) -> None:
-        gap = self._gaps.before(read)
-        if gap is not None:
-            self._missing += gap.missing
-            self._feed(gap)
-        if isinstance(read, Happened):
-            self._events += 1
-            if isinstance(read.event, MemberJoined):
-                self._was_released = False
-            elif read.event.why.cause is Cause.GROUP_RELEASED:
-                self._was_released = True
-            if read.event.why.cause is Cause.GROUP_REPAIRED:
-                self._quarantined.clear()
-            self._last_event_ms = read.at_ms
-        elif isinstance(read, Broken) and read.kind.quarantines:
-            self._quarantined.append(missing_text(read))
-        self._feed(read)
+    def take(self, record: StoredRecord) -> None:
+        """The next record of the group."""
+        skim, tail = self._skim, self._tail
+        ended = skim.take(record)
+        if skim.is_over:
+            return
+        tail.append(record)
+        if self._was_released and record.value is not None and event_type_of(record.value) is MemberJoined:
+            self._was_released = False
+        if ended is None:
+            return
+        cause = ended.why.cause
+        if cause is Cause.GROUP_RELEASED:
+            self._was_released = True
+        elif cause is Cause.GROUP_REPAIRED:
+            skim.broken.clear()
+        begin = skim.before_rebalances[-1] if skim.before_rebalances else BEGINNING
+        if begin.offset > self._begin.offset:
+            self._begin = begin
+            del tail[: bisect_left(tail, begin.offset, key=attrgetter("offset"))]
+        elif len(tail) >= TAIL_MAX and skim.is_at_rest:
+            self._last = self._fold()
+            skim.cut()
+            self._begin, self._tail = skim.checkpoint, []
 
-    def _feed(self, item: Item | Gap) -> None:
-        step = self._transitions.feed(item)
-        finished = self._timeline.feed(step) if step is not None else None
-        if finished is not None:
-            self._last = finished
-            self._rebalances += 1
+    def _fold(self) -> Rebalance | None:
+        """The last rebalance."""
+        group = self._begin.group(self._group_id)
+        transitions, timeline, last = Transitions(self._group_id, group), Timeline(group), self._last
+        gaps = SeqGaps(incarnation=self._begin.incarnation, seq=self._begin.seq)
+        for record in self._tail:
+            found = read_record(record)
+            if found is None or isinstance(found[1], PassedOver):
+                continue
+            gap = gaps.before(found[1])
+            for item in (found[1],) if gap is None else (gap, found[1]):
+                step = transitions.feed(item)
+                last = (timeline.feed(step) if step is not None else None) or last
+        return timeline.running() or last
 
     def _is_upstream(self, group: Group | None) -> bool:
         """Released by a setting, until that is set back; or the last that happened is that it was lost."""
@@ -135,10 +239,32 @@ class _Group:
             return False
         return group.config.coordinator == UPSTREAM or (self._was_released and not group.members)
 
-    def line(self) -> GroupLine:
-        group = self._transitions.group
-        running = self._timeline.running()
-        last = running or self._last
+    def _owner(self, group: Group | None) -> Owner:
+        if not self._is_upstream(group):
+            return Owner.MUSTER
+        return Owner.MOVING if group is not None and group.members else Owner.UPSTREAM
+
+    def state(self, log: str) -> StateAt | None:
+        """The group as it stands; None if nothing of it can be read."""
+        now = self._skim.now()
+        group = now.group(self._group_id)
+        if group is None:
+            return None
+        missing = self._skim.missing
+        notes = [*([f"{missing} events before it are not in the log"] if missing else [])]
+        notes += [missing_text(each) for each in (*self._skim.broken, *now.broken())]
+        owners = [each.event.owner for each in now.prelude if isinstance(each, Coordinated)]
+        return state_of(group, log, now.at_ms, owners[-1] if owners else None, notes)
+
+    def line(self) -> GroupLine | None:
+        """None if nothing of the group is in the window."""
+        skim = self._skim
+        if not skim.has_begun or (skim.is_over and skim.last is None):
+            return None
+        now = skim.now()
+        group = now.group(self._group_id)
+        last = self._fold() if skim.rebalances else None
+        unreadable = (*skim.broken, *now.broken())
         return GroupLine(
             group_id=self._group_id,
             partition=self.partition,
@@ -146,14 +272,23 @@ class _Group:
             generation_id=group.generation_id if group is not None else None,
             members=len(group.members) if group is not None else 0,
             static_members=len(group.instances) if group is not None else 0,
-            rebalances=self._rebalances + (running is not None),
+            rebalances=skim.rebalances,
             last_rebalance_at=last.started_at if last is not None else None,
             last_cause=last.trigger.cause if last is not None else None,
             last_text=last.trigger.text if last is not None else None,
             last_outcome=last.outcome if last is not None else None,
-            last_event_at=instant(self._last_event_ms) if self._last_event_ms is not None else None,
-            events=self._events,
-            missing_events=self._missing,
-            quarantined=tuple(self._quarantined),
+            last_event_at=instant(skim.last.why.decided_ms) if skim.last is not None else None,
+            events=skim.events,
+            missing_events=skim.missing,
+            unknown_events=skim.unknown_types,
+            quarantined=tuple(map(missing_text, sorted(unreadable, key=lambda each: each.position.offset))),
             coordinator=UPSTREAM if self._is_upstream(group) else MUSTER,
+            owner=self._owner(group),
         )
+
+
+async def read_overview(reading: Reading, overview: Overview) -> None:
+    """Read the whole log into an overview. Raises LogTooNew, and what the log raises."""
+    async for chunk in reading.chunks(range(reading.log.partitions)):
+        for record in chunk:
+            overview.take(record)

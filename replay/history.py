@@ -142,11 +142,12 @@ class SeqGaps:
     """Finds gaps in `seq` while the reads of one group pass by.
 
     A broken record explains one missing number, so that it is not reported twice; and a new incarnation begins at 1.
+    `incarnation` and `seq` are those of the last event before them.
     """
 
-    def __init__(self) -> None:
-        self._incarnation = -1
-        self._seq = 0
+    def __init__(self, *, incarnation: int = -1, seq: int = 0) -> None:
+        self._incarnation = incarnation
+        self._seq = seq
         self._unreadable = 0
 
     def before(self, read: Told) -> Gap | None:

@@ -41,14 +41,14 @@ Step = Transition | Coordinated | Gap | Broken
 
 
 class Transitions:
-    """The fold."""
+    """The fold. `group`: as it stood before the first item, where that is not the first of its history."""
 
-    def __init__(self, group_id: GroupId) -> None:
+    def __init__(self, group_id: GroupId, group: Group | None = None) -> None:
         self._group_id = group_id
         self._parts: list[Part] = []  # of the transition that is being read
         self._clock = SteadyClock()
         self._jump_ms = 0
-        self.group: Group | None = None
+        self.group: Group | None = group
         """The group as of the last transition; None before the first."""
 
     def steps(self, items: Iterable[Item]) -> Iterator[Step]:

@@ -20,12 +20,12 @@ from muster.events.records import SIGNS_OF_LIFE_FROM_LEVEL, EventsError
 
 log = structlog.get_logger(__name__)
 
-LEAVE_EVERY_MS: Final = 5_000
-LEFT_WITHIN_MS: Final = 4_000
-READ_WITHIN_MS: Final = 1_000
+SIGN_INTERVAL_MS: Final = 5_000
+SIGN_TIMEOUT_MS: Final = 4_000
+READ_TIMEOUT_MS: Final = 1_000
 """A takeover may wait for so long, once: after a reading that failed there is none until others may have succeeded."""
-READ_AGAIN_AFTER_MS: Final = 60_000
-SAID_AFTER_MS: Final = 60_000
+READ_RETRY_INTERVAL_MS: Final = 60_000
+REPORTED_AFTER_MS: Final = 60_000
 
 
 class SignsOfLife:
@@ -68,10 +68,10 @@ class SignsOfLife:
         if self._log.format_level < SIGNS_OF_LIFE_FROM_LEVEL:
             return {}
         try:
-            async with asyncio.timeout(READ_WITHIN_MS / 1_000):
-                return await self._log.last_signs_of_life(timeout_ms=READ_WITHIN_MS)
+            async with asyncio.timeout(READ_TIMEOUT_MS / 1_000):
+                return await self._log.last_signs_of_life(timeout_ms=READ_TIMEOUT_MS)
         except (LogError, EventsError, TimeoutError) as error:
-            self._not_read_before_ms = self._clock.monotonic_ms() + READ_AGAIN_AFTER_MS
+            self._not_read_before_ms = self._clock.monotonic_ms() + READ_RETRY_INTERVAL_MS
             SIGNS_OF_LIFE_FAILED.inc()
             log.warning(
                 "the last sign of life of the owner before could not be read",
@@ -84,13 +84,13 @@ class SignsOfLife:
         while True:
             if self._serves():
                 await self._leave_one()
-            await asyncio.sleep(LEAVE_EVERY_MS / 1_000)
+            await asyncio.sleep(SIGN_INTERVAL_MS / 1_000)
 
     async def _leave_one(self) -> None:
         sign = SignOfLife(owner=self._owner, wall_ms=self._clock.wall_ms())
         try:
-            async with asyncio.timeout(LEFT_WITHIN_MS / 1_000):
-                await self._log.leave_sign_of_life(sign, timeout_ms=LEFT_WITHIN_MS)
+            async with asyncio.timeout(SIGN_TIMEOUT_MS / 1_000):
+                await self._log.leave_sign_of_life(sign, timeout_ms=SIGN_TIMEOUT_MS)
         except (LogError, TimeoutError) as error:
             self._failed(error)
         else:
@@ -100,7 +100,7 @@ class SignsOfLife:
         SIGNS_OF_LIFE_FAILED.inc()
         now_ms = self._clock.monotonic_ms()
         self._fails_since_ms = now_ms if self._fails_since_ms is None else self._fails_since_ms
-        if not self._is_said and now_ms - self._fails_since_ms >= SAID_AFTER_MS:
+        if not self._is_said and now_ms - self._fails_since_ms >= REPORTED_AFTER_MS:
             self._is_said = True
             log.warning(
                 "no sign of life can be left: should this process end, it may not be known when",

@@ -12,17 +12,21 @@ known here), whatever its bytes.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
 from muster import schemas
 from muster.events.avro.decoder import LatestTails, compile_decoder
 from muster.events.avro.encoder import LatestValues, compile_encoder
+from muster.events.avro.glance import Glance, GroupGlance
 from muster.events.events import (
     EVENT_TYPES,
     AnyRecordedEvent,
+    Event,
     GroupConfigured,
     GroupDeleted,
+    GroupEvent,
     MemberRemoved,
     RegistrationEnded,
 )
@@ -33,6 +37,7 @@ from muster.events.state import NOT_CONFIGURED
 MARKER = b"\xc3\x01"
 HEADER_BYTES = 10
 
+T = TypeVar("T")
 Decoder = Callable[[bytes], AnyRecordedEvent]
 Encoder = Callable[[AnyRecordedEvent], bytes]
 
@@ -53,6 +58,7 @@ class Registry:
     def __init__(self, known: Mapping[int, Iterable[schemas.Schema]]) -> None:
         types = {event_type.__name__: event_type for event_type in EVENT_TYPES}
         self._schemas: dict[bytes, schemas.Schema] = {}
+        self._levels: dict[bytes, int] = {}
         self._newest: dict[type[AnyRecordedEvent], bytes] = {}
         self._newest_at: dict[int, dict[type[AnyRecordedEvent], bytes]] = {}
         """The headers of the newest schemas, by the level that brought something new."""
@@ -65,11 +71,14 @@ class Registry:
                 if schema["name"] not in types:
                     raise ValueError(f"the schema {schema['name']} is of no event type")
                 self._schemas[header] = schema
+                self._levels[header] = level
                 self._newest[types[schema["name"]]] = header
             self._newest_at[level] = self._newest.copy()
         self._types = {header: types[schema["name"]] for header, schema in self._schemas.items()}
         self._decoders: dict[bytes, Decoder] = {}
         self._latest_tails: LatestTails = {}
+        self._glancers: dict[bytes, Callable[[bytes], Glance | GroupGlance]] = {}
+        self._latest_glanced: LatestTails = {}
         self._latest_values: LatestValues = {}
         self._encoders: dict[int, dict[type[AnyRecordedEvent], Encoder]] = {}
 
@@ -85,15 +94,21 @@ class Registry:
         """The fingerprint of that schema, as it stands in values."""
         return self._newest[event_type][len(MARKER) :]
 
+    def level_of(self, value: bytes) -> int:
+        """The format level of the schema that the value was written with, which is known here."""
+        return self._levels[value[:HEADER_BYTES]]
+
     def decode(self, value: bytes) -> AnyRecordedEvent:
         """The event in the value. Raises BrokenRecord, and its UnknownEventType."""
-        decoder = self._decoders.get(value[:HEADER_BYTES]) or self._new_decoder(value)
-        try:
-            return decoder(value)
-        except IndexError as error:
-            raise BrokenRecord(f"the value ends too early, after {len(value)} bytes") from error
-        except UnicodeDecodeError as error:
-            raise BrokenRecord(f"a string in the value is not UTF-8: {error}") from error
+        return _strictly(self._decoders.get(value[:HEADER_BYTES]) or self._new_decoder(value), value)
+
+    def glance(self, value: bytes) -> Glance | GroupGlance:
+        """The fields of `Glance` of a group's event, or of `GroupGlance` of one on the group's own key.
+
+        What is read past is not looked into. Raises BrokenRecord, and its UnknownEventType, also for an event of a
+        partition.
+        """
+        return _strictly(self._glancers.get(value[:HEADER_BYTES]) or self._new_glancer(value), value)
 
     def encode(self, event: AnyRecordedEvent, format_level: int) -> bytes:
         """The event's value, written with the newest schema of its type up to the level.
@@ -104,13 +119,27 @@ class Registry:
         encoder = of_level.get(type(event)) or self._new_encoder(type(event), format_level)
         return encoder(event)
 
-    def _new_decoder(self, value: bytes) -> Decoder:
-        header = value[:HEADER_BYTES]
+    def _known_type(self, header: bytes) -> type[AnyRecordedEvent]:
         event_type = self._types.get(header)
         if event_type is None:
             if len(header) < HEADER_BYTES or not header.startswith(MARKER):
                 raise BrokenRecord(f"the value does not begin with Avro's marker and a fingerprint: {header.hex()}")
             raise UnknownEventType(f"no schema with the fingerprint {header[len(MARKER) :].hex()} is known here")
+        return event_type
+
+    def _new_glancer(self, value: bytes) -> Callable[[bytes], Glance | GroupGlance]:
+        header = value[:HEADER_BYTES]
+        event_type = self._known_type(header)
+        if not issubclass(event_type, Event):
+            raise BrokenRecord(f"{event_type.__name__} is no event of a group")
+        glance = GroupGlance if issubclass(event_type, GroupEvent) else Glance
+        newest = self.newest_schema_of(event_type)
+        glancer = self._glancers[header] = compile_decoder(self._schemas[header], newest, glance, self._latest_glanced)
+        return glancer
+
+    def _new_decoder(self, value: bytes) -> Decoder:
+        header = value[:HEADER_BYTES]
+        event_type = self._known_type(header)
         newest = self.newest_schema_of(event_type)
         decoder = self._decoders[header] = compile_decoder(
             self._schemas[header], newest, event_type, self._latest_tails
@@ -127,10 +156,21 @@ class Registry:
         return encoder
 
 
+def _strictly(decoder: Callable[[bytes], T], value: bytes) -> T:
+    try:
+        return decoder(value)
+    except IndexError as error:
+        raise BrokenRecord(f"the value ends too early, after {len(value)} bytes") from error
+    except UnicodeDecodeError as error:
+        raise BrokenRecord(f"a string in the value is not UTF-8: {error}") from error
+
+
 REGISTRY = Registry({level: schemas.event_schemas(level) for level in schemas.levels()})
 
 encode = REGISTRY.encode
 decode = REGISTRY.decode
+level_of = REGISTRY.level_of
+glance = REGISTRY.glance
 event_type_of = REGISTRY.event_type_of
 fingerprint_of = REGISTRY.fingerprint_of
 

@@ -19,7 +19,7 @@ it is the `AppendRefused` in the append's verdicts.
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -210,5 +210,19 @@ class EventLog(Protocol):
 
         Records that no owner wrote are among them, and say so (`StoredRecord.stranger`): `events.strangers` skips them.
         Offsets may have gaps where compaction removed records. Reading disturbs no writer.
+        """
+        ...
+
+
+@runtime_checkable
+class SearchableLog(Protocol):
+    """A log that finds records by their keys without reading the values of others."""
+
+    def read_wanted(
+        self, partition: int, wanted: Sequence[bytes], *, start: int, end: int
+    ) -> AsyncIterator[Sequence[StoredRecord]]:
+        """Read chunks as `EventLog.read`, but leave out other keys of ours than those that begin with one of `wanted`.
+
+        See `events.keys.prefix_of`. A key that is not ours is there; one of ours that is broken further in may not be.
         """
         ...

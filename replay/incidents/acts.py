@@ -257,9 +257,16 @@ def _came_back(part: StaticMemberReplaced, before: Group) -> CameBack:
         before=before.members.get(part.replaced_member_id),
         replaced_member_id=part.replaced_member_id,
         replaced_client_host=part.replaced_client_host,
-        last_seen_ms=part.last_seen_ms - part.longest_silence_ms,
+        last_seen_ms=_last_seen_of_replaced(part),
         absorbed=part.why.cause is Cause.STATIC_RESTART_ABSORBED,
     )
+
+
+def _last_seen_of_replaced(part: StaticMemberReplaced) -> int:
+    """Of histories that do not record it, the begin of the longest silence, which its return may have ended."""
+    if part.replaced_last_seen_ms is not None:
+        return part.replaced_last_seen_ms
+    return part.last_seen_ms - part.longest_silence_ms
 
 
 def topics_of(member: Member) -> frozenset[str] | None:

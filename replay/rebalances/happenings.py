@@ -26,7 +26,17 @@ from muster.events.state import Group
 from muster.replay.history import Coordinated
 from muster.replay.rebalances.moves import partitions_of
 from muster.replay.rebalances.rebalance import Happening, HappeningKind, MemberRef, actor, ref
-from muster.replay.rebalances.wording import cause_text, count_of, error_name, host, plural, process, several, who
+from muster.replay.rebalances.wording import (
+    cause_text,
+    count_of,
+    error_name,
+    host,
+    plural,
+    process,
+    rearmed_text,
+    several,
+    who,
+)
 from muster.replay.times import duration, instant
 
 
@@ -207,6 +217,6 @@ def _pause(event: CoordinatorPaused) -> Happening:
         at=instant(event.paused_ms),
         text=(
             f"the coordinator {event.owner} stood still for at least {duration(event.late_ms)}; nobody was blamed, "
-            f"all sessions were re-armed in full"
+            f"{rearmed_text(event)}"
         ),
     )

@@ -48,14 +48,16 @@ def rebalances(group_id: GroupId, items: Iterable[Item]) -> list[Rebalance]:
 class Timeline:
     """The fold. Feed it all steps, then ask what is still running and what happened since the last rebalance."""
 
-    def __init__(self) -> None:
-        self._group: Group | None = None
+    def __init__(self, group: Group | None = None) -> None:
+        """`group`: as it stood before the first step, at rest, where that is not the first of its history."""
+        self._group: Group | None = group
         self._running: RunningRebalance | None = None
-        self._baseline: Ownership | None = None  # the last stable assignment; None: not known
+        self._baseline = None if group is None else ownership(group) if group.members else NOBODY
+        """The last stable assignment; None: not known."""
         self._happenings = HappeningCollector()
         self._notes: list[str] = []
         self._coordinators = Coordinators()
-        self._last_seq = 0
+        self._last_seq = 0 if group is None else group.seq
 
     @property
     def since_the_last(self) -> tuple[Happening, ...]:
@@ -66,6 +68,11 @@ class Timeline:
     def notes(self) -> tuple[str, ...]:
         """The gaps in the history since the last rebalance ended."""
         return () if self._running is not None else tuple(self._notes)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a rebalance is."""
+        return self._running is not None
 
     def running(self) -> Rebalance | None:
         """The rebalance that has not ended, as far as it went."""

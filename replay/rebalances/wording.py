@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from kio.schema.errors import ErrorCode
 
 from muster.events.causes import TEXTS, Cause
-from muster.events.events import Why
+from muster.events.events import CoordinatorPaused, Why
 from muster.replay.history import Broken, Gap, Unreadable
 from muster.replay.rebalances.rebalance import Actor, MemberRef, Move, Outcome, Rebalance, TopicPartitions
 from muster.replay.times import duration, setting
@@ -79,6 +79,12 @@ def listed(words: Sequence[str]) -> str:
 
 def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def rearmed_text(event: CoordinatorPaused) -> str:
+    """'3 sessions of partition 5 were re-armed in full': of all its groups."""
+    were = "was" if event.sessions == 1 else "were"
+    return f"{plural(event.sessions, 'session')} of partition {event.partition} {were} re-armed in full"
 
 
 def cause_text(why: Why, actors: Sequence[Actor], planned: str = "") -> str:

@@ -1,42 +1,71 @@
-"""Results for eyes and for programs: one function, three formats.
+"""Results for eyes and for programs: tables, JSON, JSON lines, Markdown.
 
 as_json.py     JSON and JSON lines, straight from the result structs
+markdown.py    Markdown, for a chat or a ticket
 printable.py   what clients sent, made safe to show on a terminal
+streams.py     the lines of `history` and the answers of `why`, printed as they come
 tables.py      the tables of `groups`, `history`, `state`
 incident_table.py   an incident
 why_table.py   a rebalance in detail
 """
 
+from datetime import UTC, tzinfo
+
 from rich.console import Console
 
-from muster.replay.form import Format
+from muster.replay.form import Format, View
 from muster.replay.groups import Groups
 from muster.replay.render.as_json import write_json, write_json_lines
-from muster.replay.render.tables import print_groups, print_state, print_story
-from muster.replay.render.why_table import print_why
-from muster.replay.state import StateAt
+from muster.replay.render.markdown import groups_in_markdown, states_in_markdown
+from muster.replay.render.streams import AnswerStream, StoryStream, answer_stream, story_stream
+from muster.replay.render.tables import print_groups, print_state, print_states
+from muster.replay.state import StateAt, States
 from muster.replay.story import Story
 from muster.replay.why import Why
+from muster.replay.zones import told_in
 
-Result = Groups | Story | Why | StateAt
+__all__ = ["AnswerStream", "Result", "StoryStream", "answer_stream", "render", "story_stream"]
+
+Result = Groups | Story | Why | StateAt | States
 
 
-def render(result: Result, form: Format, console: Console) -> None:
-    """Print the result. `console` is stdout; it knows whether there is a terminal, how wide, and NO_COLOR."""
+def render(result: Result, form: Format, console: Console, zone: tzinfo = UTC) -> None:
+    """Print the result. `console` is stdout; it knows whether there is a terminal, how wide, and NO_COLOR.
+
+    Times are told in the zone, but in JSON.
+    """
     if form is Format.JSON:
         write_json(result, console.file)
     elif form is Format.JSONL:
         write_json_lines(result, console.file)
-    else:
-        _print_table(result, console)
-
-
-def _print_table(result: Result, console: Console) -> None:
-    if isinstance(result, Groups):
-        print_groups(result, console)
     elif isinstance(result, Story):
-        print_story(result, console)
+        _stream(result, View(form=form, zone=zone), console)
     elif isinstance(result, Why):
-        print_why(result, console)
+        _stream_answers(result, View(form=form, zone=zone), console)
+    else:
+        _print(told_in(result, zone), form, console)
+
+
+def _stream(story: Story, view: View, console: Console) -> None:
+    stream = story_stream(story.group_id, story.log, None, view, console)
+    for line in story.lines:
+        stream.feed(line)
+    stream.end()
+
+
+def _stream_answers(why: Why, view: View, console: Console) -> None:
+    stream = answer_stream(why.group_id, why.log, why.window, view, console, rebalances=why.rebalances)
+    for answer in why.answers:
+        stream.feed(answer)
+    stream.end()
+
+
+def _print(result: Groups | StateAt | States, form: Format, console: Console) -> None:
+    if form is Format.MD:
+        console.file.write(groups_in_markdown(result) if isinstance(result, Groups) else states_in_markdown(result))
+    elif isinstance(result, Groups):
+        print_groups(result, console)
+    elif isinstance(result, States):
+        print_states(result, console)
     else:
         print_state(result, console)

@@ -24,10 +24,11 @@ from muster.replay.rebalances.rebalance import (
 from muster.replay.rebalances.wording import JOIN_ENDS, host, listed, move_text, name, plural
 from muster.replay.render.printable import text
 from muster.replay.render.tables import grid
-from muster.replay.times import Instant, clock_of, day_of, duration, setting
-from muster.replay.why import Answer, Why
+from muster.replay.times import Instant, clock_of, day_of, duration, setting, zone_of
+from muster.replay.why import Answer, Edge
 
 Row = tuple[str, RenderableType]
+_CROSSINGS = {Edge.SINCE: "it began before --since", Edge.UNTIL: "it had not ended at --until"}
 
 _OUTCOME_STYLES = {
     Outcome.STABLE: "green",
@@ -40,20 +41,17 @@ MOVES_SHOWN = 12
 """A table shows so many moves; JSON has all."""
 
 
-def print_why(why: Why, console: Console) -> None:
-    """Each rebalance asked for, the latest at the bottom."""
-    if not why.answers:
-        console.print(text(f"The log tells of no rebalance of {why.group_id}.", "bold"))
-    for position, answer in enumerate(why.answers):
-        if position:
-            console.print()
-        console.print(text(answer.headline, f"bold {_OUTCOME_STYLES[answer.rebalance.outcome]}"))
-        console.print(grid(_rows(answer)))
+def print_answer(answer: Answer, console: Console) -> None:
+    """The answer about one rebalance."""
+    console.print(text(answer.headline, f"bold {_OUTCOME_STYLES[answer.rebalance.outcome]}"))
+    console.print(grid(rows_of(answer)))
 
 
-def _rows(answer: Answer) -> Iterator[Row]:
+def rows_of(answer: Answer) -> Iterator[Row]:
+    """All there is to say below the headline: labels, and texts."""
     rebalance = answer.rebalance
     yield "When", _when(rebalance)
+    yield from _stacked("Window", (text(_CROSSINGS[edge], "yellow") for edge in answer.crosses))
     yield from _trigger(rebalance.trigger)
     yield from _stacked("Folded in", (_at(seen.at, seen.text) for seen in rebalance.folded))
     phase = rebalance.join_phase
@@ -83,7 +81,7 @@ def _at(at: Instant, content: str) -> Text:
 
 
 def _when(rebalance: Rebalance) -> Text:
-    when = text(f"{day_of(rebalance.started_at)} {clock_of(rebalance.started_at)} UTC")
+    when = text(f"{day_of(rebalance.started_at)} {clock_of(rebalance.started_at)} {zone_of(rebalance.started_at)}")
     if rebalance.duration_ms is not None:
         when.append(text(f", took {duration(rebalance.duration_ms)}"))
     when.append(", ").append(text(rebalance.outcome, _OUTCOME_STYLES[rebalance.outcome]))

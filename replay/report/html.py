@@ -7,9 +7,12 @@ the document allows the two inline texts by their hashes, and nothing else; so t
 import base64
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, tzinfo
 from functools import cache
 from importlib.metadata import version
 from typing import Final
+from zoneinfo import ZoneInfo
 
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
@@ -17,7 +20,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from muster import DISTRIBUTION
 from muster.replay.report.fold import ReportFold
 from muster.replay.report.page import LIMITS, Lane, Page, Span
-from muster.replay.times import Instant, instant
+from muster.replay.times import Instant, in_zone, instant, zone_of
 
 PAGE_BYTES_MAX: Final = 2_000_000
 _IN_SCRIPT: Final = {ord(each): f"\\u{ord(each):04x}" for each in "<>&'\u2028\u2029"}
@@ -36,8 +39,15 @@ class _Drawing(msgspec.Struct, frozen=True, kw_only=True):
     incidents: tuple[tuple[int, int | None, tuple[int, ...]], ...]
 
 
-def document(page: Page) -> str:
-    """The document, however long."""
+def document(page: Page, zone: tzinfo = UTC) -> str:
+    """The document, however long. `zone`: in which it tells times at first; in UTC if the zone has no name."""
+    name = zone.key if isinstance(zone, ZoneInfo) and zone.key != "local" else "UTC"
+
+    def told(at: Instant) -> str:
+        """'2026-11-21 02:00:05.800 UTC', as the script writes it, too."""
+        there = at if name == "UTC" else in_zone(at, zone)
+        return f"{there[:10]} {there[11:23]} {zone_of(there)}"
+
     template, style, script = _parts()
     drawing = _Drawing(
         begin=page.begin_ms,
@@ -51,6 +61,8 @@ def document(page: Page) -> str:
     )
     return template.render(
         page=page,
+        told=told,
+        zone=name,
         kinds=sorted(Counter(each.kind for each in page.stories).items()),
         style=style,
         script=script,
@@ -61,13 +73,16 @@ def document(page: Page) -> str:
     )
 
 
-def fitting(fold: ReportFold, log: str, *, made_ms: int) -> str:
-    """The document of what was folded, with as much detail as there is room for."""
+def fitting(
+    fold: ReportFold, log: str, *, made_ms: int, zone: tzinfo = UTC, damage: Sequence[str] = ()
+) -> tuple[str, Page]:
+    """The document of what was folded, with as much detail as there is room for; and the values that are on it."""
     limits = LIMITS
     while True:
-        text = document(fold.page(log, made_ms=made_ms, limits=limits))
+        page = fold.page(log, made_ms=made_ms, limits=limits, damage=damage)
+        text = document(page, zone)
         if len(text.encode()) <= PAGE_BYTES_MAX or limits.is_least:
-            return text
+            return text, page
         limits = limits.halved()
 
 
@@ -87,11 +102,6 @@ def _parts() -> tuple[Template, str, str]:
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters.update(utc=_utc, instant=instant)
+    environment.filters.update(instant=instant)
     style, script = (loader.get_source(environment, name)[0] for name in ("report.css", "report.js"))
     return environment.get_template("report.html.j2"), style, script
-
-
-def _utc(at: Instant) -> str:
-    """'2026-11-21 02:00:05.800 UTC', as the script writes it, too."""
-    return f"{at[:10]} {at[11:23]} UTC"

@@ -41,6 +41,11 @@ class Latest(Generic[T]):
         self.dropped += len(self.kept) == self.kept.maxlen
         self.kept.append(each)
 
+    def clear(self) -> None:
+        """Forget all, and count nothing of it."""
+        self.kept.clear()
+        self.dropped = 0
+
     def last(self, most: int) -> tuple[T, ...]:
         """So many of the latest."""
         return tuple(self.kept)[-most:]
@@ -60,9 +65,9 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lives:
-    """The fold."""
+    """The fold. `group`: as it stood before the first step, at `at_ms`, where that is not the first of its history."""
 
-    def __init__(self) -> None:
+    def __init__(self, group: Group | None = None, *, at_ms: int = 0) -> None:
         self.ended: Latest[Ended] = Latest(LIMITS.stretches)
         self.stretches: Latest[tuple[MemberId, Stretch]] = Latest(LIMITS.stretches)
         self.marks: Latest[tuple[MemberId, Mark]] = Latest(LIMITS.stretches)
@@ -75,6 +80,22 @@ class Lives:
         self._band: tuple[int, int] | None = None  # since when, which generation
         self._unstable_since: int | None = None
         self._last_ms: int | None = None
+        if group is not None:
+            self._find(group, at_ms)
+
+    def _find(self, group: Group, at_ms: int) -> None:
+        """Take in the group as it stands."""
+        self.group, self._last_ms = group, at_ms
+        for member in group.members.values():
+            self.living[member.member_id] = Life(member=member, begin_ms=min(at_ms, member.joined_ms))
+            self._open[member.member_id] = (at_ms, 0)
+        self._assign(at_ms, group, group.members)
+        self._note_generation(at_ms, group)
+
+    def forget(self) -> None:
+        """Forget what is over: it came before what is shown. What goes on is drawn from its beginning."""
+        for kept in (self.ended, self.stretches, self.marks, self.bands, self.unstable):
+            kept.clear()
 
     def feed(self, step: Transition) -> int:
         """Take in the next transition; returns by how many ms the wall clock jumped back before it."""

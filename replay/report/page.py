@@ -10,6 +10,8 @@ import msgspec
 from muster.replay.incidents.grade import Grade
 from muster.replay.render.printable import printable
 from muster.replay.times import Instant
+from muster.replay.why import Edge
+from muster.replay.window import Bounds
 
 TEXT_MAX = 400
 """Characters of any text that a client has a say in; a client id may have 32 KiB."""
@@ -95,7 +97,10 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Story(msgspec.Struct, frozen=True, kw_only=True):
-    """An incident. `lanes` are those of its culprits; `parent`: the headline of the one within which it happened."""
+    """An incident. `lanes` are those of its culprits; `parent`: the headline of the one within which it happened.
+
+    `crosses`: which edges of the window.
+    """
 
     key: str
     kind: str
@@ -108,6 +113,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     begin: Instant
     end: Instant | None
     took: str
+    crosses: tuple[Edge, ...]
     parent: str | None
     generations: str
     chain: tuple[Told, ...]
@@ -142,11 +148,15 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """A report. `left_out`: sentences about what there was no room for."""
+    """A report. `left_out`: sentences about what there was no room for; `damage`: about what cannot be read of the log.
+
+    `begin_ms` and `end_ms` are the ends of the chart.
+    """
 
     group_id: str
     log: str
     made: Instant
+    window: Bounds | None
     state: str
     events: int
     rebalances: int
@@ -162,4 +172,5 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     stories: tuple[Story, ...]
     shifts: tuple[Shift, ...]
     missing: tuple[Missing, ...]
+    damage: tuple[str, ...]
     left_out: tuple[str, ...]

@@ -11,7 +11,7 @@ const STEPS = [1, 5, 10, 50, 100, 500, 1e3, 5e3, 15e3, 6e4, 3e5, 9e5, 36e5, 108e
 const ENDS = {"left": "○", "planned": "○", "removed": "□", "came-back": "|"};
 const whole = Math.max(1000, data.end - data.begin), margin = whole * 0.01;
 const all = {from: data.begin - margin, to: data.end + margin};
-let view = {...all}, width = 0, isLocal = false, selected = -1, laneOf = [], waits = false;
+let view = {...all}, width = 0, zone = "UTC", clocks = null, selected = -1, laneOf = [], waits = false;
 
 const incidents = data.incidents.map(([begin, end, lanes], n) =>
   ({n, begin, end: end ?? data.end, lanes, article: articles[n], row: 0, shown: true}));
@@ -20,17 +20,20 @@ const lanes = data.lanes.map((lane, n) => ({...lane, n, text: (lane.name + " " +
 // ---- times ----
 
 const two = (n) => String(n).padStart(2, "0");
-const zoneName = () => isLocal ? (Intl.DateTimeFormat().resolvedOptions().timeZone || "local time") : "UTC";
-function offset(at) {
-  const minutes = -at.getTimezoneOffset(), size = Math.abs(minutes);
-  return (minutes < 0 ? "-" : "+") + two(Math.floor(size / 60)) + ":" + two(size % 60);
+const zoneName = () => zone === "local" ? Intl.DateTimeFormat().resolvedOptions().timeZone || "local time" : zone;
+// By how many minutes the zone's clocks are ahead of UTC at a time.
+function ahead(ms) {
+  if (zone === "UTC") return 0;
+  if (zone === "local") return -new Date(ms).getTimezoneOffset();
+  const told = {};
+  for (const each of clocks.formatToParts(ms)) told[each.type] = Number(each.value);
+  const there = Date.UTC(told.year, told.month - 1, told.day, told.hour, told.minute, told.second);
+  return Math.round((there - Math.floor(ms / 1000) * 1000) / 6e4);
 }
 function parts(ms) {
-  const at = new Date(ms);
-  if (!isLocal) return [at.toISOString().slice(0, 10), at.toISOString().slice(11, 23), "UTC"];
-  const day = at.getFullYear() + "-" + two(at.getMonth() + 1) + "-" + two(at.getDate());
-  const clock = [at.getHours(), at.getMinutes(), at.getSeconds()].map(two).join(":");
-  return [day, clock + "." + String(at.getMilliseconds()).padStart(3, "0"), offset(at)];
+  const minutes = ahead(ms), size = Math.abs(minutes), there = new Date(ms + minutes * 6e4).toISOString();
+  const offset = (minutes < 0 ? "-" : "+") + two(Math.floor(size / 60)) + ":" + two(size % 60);
+  return [there.slice(0, 10), there.slice(11, 23), zone === "UTC" ? "UTC" : "UTC" + offset];
 }
 const stamp = (ms) => parts(ms).join(" ");
 function tellTimes() {
@@ -80,7 +83,7 @@ const rowCount = pack();
 
 function ticks() {
   const step = STEPS.find((each) => (view.to - view.from) / each <= Math.max(2, width / 110)) ?? STEPS.at(-1);
-  const shift = isLocal ? -new Date(view.from).getTimezoneOffset() * 6e4 : 0;
+  const shift = ahead(view.from) * 6e4;
   const found = [];
   for (let at = Math.ceil((view.from + shift) / step) * step - shift; at <= view.to && found.length < 50; at += step) found.push(at);
   return {step, found};
@@ -174,7 +177,7 @@ function draw() {
   waits = false;
   drawBody();
   const text = `${stamp(view.from)} to ${stamp(view.to)}`;
-  byId("range").textContent = isLocal ? `${text} (${zoneName()})` : text;
+  byId("range").textContent = zone === "UTC" ? text : `${text} (${zoneName()})`;
 }
 function redraw() {
   if (!waits) { waits = true; requestAnimationFrame(draw); }
@@ -322,19 +325,22 @@ byId("none").addEventListener("click", () => {
   filter();
 });
 form.addEventListener("submit", (event) => event.preventDefault());
-form.addEventListener("reset", () => setTimeout(() => { zone(); filter(); }));
-function zone() {
-  isLocal = byId("zone").value === "local";
+form.addEventListener("reset", () => setTimeout(() => { changeZone(); filter(); }));
+function changeZone() {
+  const numbers = {year: "numeric", month: "numeric", day: "numeric", hour: "numeric", minute: "numeric", second: "numeric"};
+  zone = byId("zone").value;
+  clocks = zone === "UTC" || zone === "local" ? null : new Intl.DateTimeFormat("en-US", {...numbers, timeZone: zone, hourCycle: "h23"});
   tellTimes();
   redraw();
 }
-byId("zone").addEventListener("change", zone);
+byId("zone").addEventListener("change", changeZone);
 
 // ---- begin ----
 
 addEventListener("beforeprint", () => { view = {...all}; width = 1000; draw(); });
 addEventListener("afterprint", () => { width = 0; measure(); });
 new ResizeObserver(measure).observe(chart);
+changeZone();
 measure();
 filter();
 })();

@@ -9,6 +9,7 @@ from muster.replay.render.incident_table import cost_text
 from muster.replay.report.lanes import Lanes
 from muster.replay.report.page import Shift, Story, Told, shown
 from muster.replay.times import duration, wall_ms_of
+from muster.replay.why import Edge
 
 STATEMENTS_MAX = 12
 MOVES_MAX = 6
@@ -26,7 +27,7 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
     culprits: tuple[MemberRef, ...]
 
 
-def brief(incident: Incident) -> Brief:
+def brief(incident: Incident, crosses: tuple[Edge, ...] = ()) -> Brief:
     """An incident as the page tells it, but for what is known only in the end."""
     begin_ms = wall_ms_of(incident.started_at)
     end_ms = None if incident.ended_at is None else max(begin_ms, wall_ms_of(incident.ended_at))
@@ -42,6 +43,7 @@ def brief(incident: Incident) -> Brief:
         begin=incident.started_at,
         end=incident.ended_at,
         took="not over" if end_ms is None else duration(end_ms - begin_ms),
+        crosses=crosses,
         parent=None,
         generations=_generations(incident.rebalances),
         chain=tuple(_told(each) for each in incident.chain[:STATEMENTS_MAX]),

@@ -32,6 +32,7 @@ from muster.events.events import (
     MemberEvent,
     MemberFenced,
     RebalanceStarted,
+    StaticMemberReplaced,
 )
 from muster.events.state import Group, GroupState, new_group
 from muster.replay.history import Coordinated, Happened, History
@@ -225,6 +226,8 @@ def _comparable(event: AnyEvent) -> AnyEvent:
     event = msgspec.structs.replace(event, why=msgspec.structs.replace(event.why, parked_ms=0, uptime_ms=None))
     if isinstance(event, GroupEvent):
         event = msgspec.structs.replace(event, group=msgspec.structs.replace(event.group, emptied_by=None))
+    if isinstance(event, StaticMemberReplaced):
+        event = msgspec.structs.replace(event, replaced_last_seen_ms=None)
     match event:
         case MemberEvent():
             return msgspec.structs.replace(event, last_seen_ms=0, longest_silence_ms=0, heard=None)

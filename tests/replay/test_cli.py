@@ -17,7 +17,7 @@ from muster.events.log.url import open_log
 from muster.events.records import FORMAT_LEVEL, Record
 from muster.replay.cli import app
 from tests.replay.stories import a_night
-from tests.replay.written import PARTITIONS, broken_value, script, sqlite_log
+from tests.replay.written import PARTITIONS, append, broken_value, script, sqlite_log
 
 WIDE = {"COLUMNS": "140", "TERM": "dumb"}
 
@@ -61,7 +61,7 @@ def test_what_is_piped_is_not_wrapped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command", [["groups"], ["history", "orders"], ["why", "orders"], ["state", "orders", "--at", "12"]]
 )
-@pytest.mark.parametrize("form", ["table", "json", "jsonl"])
+@pytest.mark.parametrize("form", ["table", "json", "jsonl", "md"])
 def test_each_command_prints_each_format(url: str, command: list[str], form: str) -> None:
     """JSON is one document, JSON lines are documents, a table has no colours where there is no terminal."""
     result = run(*command, "--format", form, log=url)
@@ -144,7 +144,7 @@ def test_a_log_of_a_newer_version_is_one_line(tmp_path: Path) -> None:
     told = script("orders").coordinator("a:1")
     ((_, (elected,)), *_) = told.transitions
     newer = records_of([msgspec.structs.replace(elected, format_level=99)], FORMAT_LEVEL)
-    url = asyncio.run(_append(tmp_path, told.partition, newer))
+    url = asyncio.run(append(tmp_path, told.partition, newer))
     assert_fails(run("why", "orders", log=url), 2, "format level 99")
 
 
@@ -161,7 +161,7 @@ def test_properties_of_a_cluster_that_cannot_be_used_are_named(url: str, command
 def test_a_broken_record_is_shown_where_it_stands(tmp_path: Path) -> None:
     """The command succeeds and tells what came before it."""
     told = script("orders").created()
-    url = asyncio.run(_append(tmp_path, told.partition, *told.stored_transitions(), (broken_value("orders"),)))
+    url = asyncio.run(append(tmp_path, told.partition, *told.stored_transitions(), (broken_value("orders"),)))
     result = run("history", "orders", log=url)
     assert result.exit_code == 0
     assert "the group was created" in result.stdout
@@ -170,27 +170,17 @@ def test_a_broken_record_is_shown_where_it_stands(tmp_path: Path) -> None:
 
 
 def test_of_a_damaged_file_is_told_what_can_be_read(tmp_path: Path) -> None:
-    """With a warning: the answer may lack something."""
+    """With a warning, and an exit code of its own: the answer may lack something."""
     told = script("orders").created()
     filler = [(Record(encode_key(RecordKey(f"g{n}", EntityKind.GROUP_CONFIG, "")), b"x" * 1000),) for n in range(100)]
-    url = asyncio.run(_append(tmp_path, told.partition, *told.stored_transitions(), *filler))
+    url = asyncio.run(append(tmp_path, told.partition, *told.stored_transitions(), *filler))
     file = tmp_path / "muster.db"
     content = file.read_bytes()
     file.write_bytes(content[: len(content) - 10 * 4096])
     result = run("history", "orders", log=url)
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 3, result.output
     assert "the group was created" in result.stdout
     assert f"muster replay: the event log {file} is damaged" in result.stderr
-
-
-async def _append(tmp_path: Path, partition: int, *transitions: tuple[Record, ...]) -> str:
-    url = f"sqlite:///{tmp_path / 'muster.db'}"
-    log = open_log(url, partitions=PARTITIONS)
-    await log.open()
-    writer = await log.claim(partition)
-    await writer.append(list(transitions))
-    await log.close()
-    return url
 
 
 async def test_a_live_log_is_read_while_its_writer_goes_on(tmp_path: Path) -> None:
@@ -234,20 +224,3 @@ def test_colours_are_for_terminals_that_want_them(url: str, no_color: bool) -> N
     assert process.wait(timeout=30) == 0
     assert b"orders" in shown
     assert (b"\x1b[32m" in shown) is not no_color
-
-
-def test_a_report_is_written_to_the_file(url: str, tmp_path: Path) -> None:
-    """One line says what it tells; an earlier one is written over."""
-    out = tmp_path / "report.html"
-    out.write_text("an earlier one")
-    result = run("report", "orders", "-o", str(out), log=url)
-    assert (result.exit_code, result.stdout) == (0, f"{out}: 7 incidents with 4 rebalances of orders\n")
-    assert out.read_text(encoding="utf-8").startswith("<!doctype html>")
-
-
-def test_a_report_that_cannot_be_made_is_one_line(url: str, tmp_path: Path) -> None:
-    """Nothing is written of an unknown group; a folder that is not there is named."""
-    out = tmp_path / "report.html"
-    assert_fails(run("report", "order", "-o", str(out), log=url), 1, "'order'", "did you mean orders?")
-    assert not out.exists()
-    assert_fails(run("report", "orders", "-o", str(tmp_path / "none" / "report.html"), log=url), 2, "none/report.html")

@@ -9,14 +9,15 @@ from muster.events.ids import GroupId
 from muster.events.log.memory import MemoryEventLog
 from muster.events.records import FORMAT_LEVEL, LogTooNew, Record, StoredRecord
 from muster.events.strangers import Strangers
-from muster.replay.groups import Groups, Overview
+from muster.replay.groups import Groups, Overview, read_overview
 from muster.replay.history import Broken, Coordinated, Gap, Happened, Unreadable
 from muster.replay.rebalances.rebalance import Outcome
-from muster.replay.sources import read_histories, read_log
+from muster.replay.sources import Reading, read_histories
 from muster.replay.why import why
 from tests.events.test_projector import ELECTED
 from tests.replay.histories import Script
 from tests.replay.stories import a_night
+from tests.replay.told import printed
 from tests.replay.written import (
     BROKEN_KEY,
     broken_value,
@@ -45,7 +46,7 @@ def orders() -> Script:
 
 async def overview(log: MemoryEventLog) -> Groups:
     taken = Overview()
-    await read_log(log, taken.take)
+    await read_overview(Reading(log=log), taken)
     return taken.result(log.location)
 
 
@@ -176,6 +177,15 @@ async def test_what_was_compacted_away_is_a_gap() -> None:
     assert line.missing_events == gaps[0].missing
 
 
+async def test_a_count_that_compaction_makes_wrong_is_not_shown_as_right() -> None:
+    """It is at least so many, and events of a newer version are counted on their own."""
+    records = [record for record in stored(orders(), replaced={40: unknown_type("orders")}) if record.offset > 16]
+    groups = await overview(await memory_log(records))
+    assert (groups.groups[0].rebalances, groups.groups[0].unknown_events) == (3, 1)
+    assert " 3+ " in printed(groups)
+    assert "1 events of types that are not known here" in printed(groups)
+
+
 async def test_a_group_knows_its_coordinator_from_before_its_first_event() -> None:
     """The last coordinator before it belongs to its story, earlier ones do not."""
     told = script("orders").coordinator("a:1").wait(10).coordinator("b:2").created()
@@ -190,7 +200,7 @@ async def test_a_log_of_a_higher_format_level_is_refused() -> None:
     assert isinstance(elected, CoordinatorElected)
     (record,) = records_of([msgspec.structs.replace(elected, format_level=99, version="9.0.0")], FORMAT_LEVEL)
     log = await memory_log([StoredRecord(0, 0, 0, record.key, record.value)])
-    with pytest.raises(LogTooNew, match=r"format level 99.*Muster 9\.0\.0"):
+    with pytest.raises(LogTooNew, match=r"format level 99.*Muster 9\.0\.0; use a newer Muster$"):
         await read_histories(log)
 
 

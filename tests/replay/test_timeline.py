@@ -3,10 +3,13 @@
 from collections.abc import Callable
 from functools import cache
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.events.causes import Cause
+from muster.events.events import CoordinatorPaused
+from muster.replay.event_texts import event_text
 from muster.replay.history import Broken, Gap, Happened, History, LogPosition, Told, Unreadable, with_gaps
 from muster.replay.rebalances.moves import NOBODY, Ownership, movement
 from muster.replay.rebalances.rebalance import HappeningKind, MemberRef, Outcome, Rebalance
@@ -133,6 +136,19 @@ def test_refusals_and_pauses_are_happenings() -> None:
     assert restart.kind is HappeningKind.STATIC_RESTART
     assert (refused.error, refused.times) == ("GROUP_MAX_SIZE_REACHED", 3)
     assert pause.kind is HappeningKind.COORDINATOR_PAUSE
+    assert pause.text == (
+        "the coordinator coordinator-b:200 stood still for at least 5.0 s; nobody was blamed, 2 sessions of partition 3"
+        " were re-armed in full"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sessions", "said"), [(1, "1 session of partition 3 was"), (40, "40 sessions of partition 3 were")]
+)
+def test_a_pause_says_how_many_sessions_have_their_full_time_again(sessions: int, said: str) -> None:
+    """Not all of them, where the machine is late again and again; the partition's other groups are counted, too."""
+    paused = CoordinatorPaused(partition=3, owner_epoch=1, owner="a:1", paused_ms=0, late_ms=5_000, sessions=sessions)
+    assert event_text(paused) == f"a:1 stood still for at least 5.0 s; {said} re-armed in full"
 
 
 def test_a_group_made_anew_begins_again() -> None:

@@ -6,12 +6,13 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from muster.events.avro.codec import records_of
 from muster.events.causes import TEXTS, TRIGGERS, Cause
 from muster.events.events import MemberRemoved
+from muster.events.records import FORMAT_LEVEL, StoredRecord
 from muster.replay.event_texts import event_text
 from muster.replay.form import Format
 from muster.replay.groups import Overview
-from muster.replay.history import Happened
 from muster.replay.rebalances.rebalance import HappeningKind, Outcome
 from muster.replay.render import render
 from muster.replay.why import Why, generations_of, why
@@ -200,9 +201,8 @@ def test_who_coordinates_a_group_is_in_its_line() -> None:
 
     def coordinator(h: Harness) -> str:
         overview = Overview()
-        for item in history_of(h).items:
-            if isinstance(item, Happened):
-                overview.take(h.group_id, item)
+        for offset, record in enumerate(records_of(h.events, FORMAT_LEVEL)):
+            overview.take(StoredRecord(0, offset, 0, record.key, record.value))
         (line,) = overview.result("harness").groups
         return line.coordinator
 

@@ -8,8 +8,9 @@ from rich.console import Console
 from muster.replay.form import Format
 from muster.replay.rebalances.rebalance import Happening, HappeningKind, MemberRef, Rebalance
 from muster.replay.render import Result, render
-from muster.replay.state import AtSeq, StateAt, state_at
+from muster.replay.state import StateAt, state_at
 from muster.replay.why import Answer, why
+from muster.replay.window import AtSeq
 from tests.coordinator.group.harness import Harness
 from tests.replay.played import history_of
 

@@ -37,6 +37,17 @@ async def sqlite_log(path: Path, *scripts: Script) -> str:
     return url
 
 
+async def append(tmp_path: Path, partition: int, *transitions: tuple[Record, ...]) -> str:
+    """Append to the file in a folder, which is made if it is not there; returns its URL."""
+    url = f"sqlite:///{tmp_path / 'muster.db'}"
+    log = open_log(url, partitions=PARTITIONS)
+    await log.open()
+    writer = await log.claim(partition)
+    await writer.append(list(transitions))
+    await log.close()
+    return url
+
+
 async def memory_log(records: Iterable[StoredRecord]) -> MemoryEventLog:
     """A memory log that holds exactly these records, gaps in their offsets included."""
     storage = MemoryStorage(PARTITIONS)

@@ -1,8 +1,8 @@
 """The connects to one broker: some are under way, the others wait, first come first served.
 
 Each costs the loop some tenths of a millisecond, more with TLS, when it begins and when the broker has answered. So
-they begin in turns, which all brokers share, and at most `CONNECTS_AT_ONCE` answers of one broker come at once, as
-those of one that stood still do. A broker that does not answer delays no connect to another one.
+they begin in turns, which all brokers share, and few answers of one broker come at once, as those of one that stood
+still do. A broker that does not answer delays no connect to another one.
 """
 
 from collections import OrderedDict
@@ -11,14 +11,16 @@ from typing import Final
 from muster.coordinator.load.turns import Turns, Waits
 
 CONNECTS_AT_ONCE: Final = 128
-"""The connects to one broker that are under way at a time."""
+TLS_CONNECTS_AT_ONCE: Final = 16
+"""The connects to one broker that are under way at a time; a TLS handshake costs the loop some milliseconds."""
 
 
 class ConnectQueue:
     """See the module. `take_turn` of who waits is called when it may begin; `leave` gives its place back."""
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: Turns, *, at_once: int = CONNECTS_AT_ONCE) -> None:
         self._turns = turns
+        self._at_once = at_once
         self._waiting: OrderedDict[Waits, None] = OrderedDict()
         self._under_way: set[Waits] = set()
 
@@ -35,7 +37,7 @@ class ConnectQueue:
         self._fill()
 
     def _fill(self) -> None:
-        while self._waiting and len(self._under_way) < CONNECTS_AT_ONCE:
+        while self._waiting and len(self._under_way) < self._at_once:
             connect, _ = self._waiting.popitem(last=False)
             self._under_way.add(connect)
             if self._turns.begin(connect):

@@ -23,7 +23,7 @@ from muster.coordinator.settings.addresses import why_not_bound
 from muster.coordinator.settings.broker_ports import BrokerPorts, NoPort
 from muster.coordinator.sidecar.relay.broker_side import BrokerEndpoint
 from muster.coordinator.sidecar.relay.client_side import ClientSide
-from muster.coordinator.sidecar.relay.connect_queue import ConnectQueue
+from muster.coordinator.sidecar.relay.connect_queue import CONNECTS_AT_ONCE, TLS_CONNECTS_AT_ONCE, ConnectQueue
 from muster.coordinator.sidecar.relay.intercept import Interceptor
 from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
@@ -142,11 +142,13 @@ class Listeners:
         await self._listening.accept_at(bound, self._connections_to(node_id), context=self._client_context)
 
     def _connections_to(self, node_id: int | None) -> Callable[[], ClientSide]:
+        at_once = CONNECTS_AT_ONCE if self._broker_context is None else TLS_CONNECTS_AT_ONCE
+        connects = ConnectQueue(self._connect_turns, at_once=at_once)
         endpoint = BrokerEndpoint(
             node_id=node_id,
             addresses=lambda: self._where(node_id),
             context=self._broker_context,
-            connects=ConnectQueue(self._connect_turns),
+            connects=connects,
             throttle=self._throttle,
             refusals=self._refusals,
             on_unreachable=partial(self._on_unreachable, node_id),

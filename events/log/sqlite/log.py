@@ -19,6 +19,7 @@ from typing import TypeVar
 
 import msgspec
 
+from muster.events.keys import KEY_HEADER
 from muster.events.log.base import AppendRefused, Deposed, LogDamaged, LogUnavailable, SignOfLife
 from muster.events.log.limits import BATCH_BYTES_MAX, CHUNK_BYTES_MAX, CHUNK_RECORDS_MAX, verdict_on
 from muster.events.log.sqlite import schema as sqlite_schema
@@ -41,10 +42,10 @@ _LAST_OFFSET = "SELECT offset FROM records WHERE partition = ? ORDER BY offset D
 _LEAVE_SIGN = "INSERT OR REPLACE INTO meta VALUES ('sign_of_life', ?)"
 _LAST_SIGN = "SELECT value FROM meta WHERE name = 'sign_of_life'"
 _INSERT = "INSERT INTO records VALUES (?, ?, ?, ?, ?)"
-_READ = (
-    "SELECT offset, timestamp_ms, key, value FROM records"
-    " WHERE partition = ? AND offset >= ? AND offset < ? ORDER BY offset LIMIT ?"
-)
+_READ = "SELECT offset, timestamp_ms, key, value FROM records WHERE partition = ? AND offset >= ? AND offset < ?"
+_IN_ORDER = " ORDER BY offset LIMIT ?"
+_SEARCHED_OFFSETS = 50_000
+"""The offsets that one read looks through for wanted keys: some 20 ms."""
 
 
 class SqliteEventLog:
@@ -185,7 +186,7 @@ class SqliteEventLog:
         stop = await self.end_offset(partition)
         if end is not None:
             stop = min(stop, end)
-        read_range = partial(self._read_range, partition)
+        read_range = partial(self._read_range, partition, ())
         while start < stop:
             try:
                 chunk = await read_range(start, stop)
@@ -199,8 +200,26 @@ class SqliteEventLog:
         async for chunk in read_around(read_range, start, stop):
             yield chunk
 
-    async def _read_range(self, partition: int, start: int, end: int) -> Sequence[StoredRecord]:
-        return await self.file.read(partial(_read_chunk, partition, start, end))
+    async def read_wanted(
+        self, partition: int, wanted: Sequence[bytes], *, start: int, end: int
+    ) -> AsyncIterator[Sequence[StoredRecord]]:
+        """See SearchableLog. Of a damaged file, or of its end, everything is read."""
+        try:
+            while start < end < UNKNOWN_END:
+                until = min(end, start + _SEARCHED_OFFSETS)
+                chunk = await self._read_range(partition, wanted, start, until)
+                if chunk:
+                    yield chunk
+                start = chunk[-1].offset + 1 if chunk else until
+        except LogDamaged as damage:
+            self._note(damage)
+        async for chunk in self.read(partition, start=start, end=end):
+            yield chunk
+
+    async def _read_range(
+        self, partition: int, wanted: Sequence[bytes], start: int, end: int
+    ) -> Sequence[StoredRecord]:
+        return await self.file.read(partial(_read_chunk, partition, wanted, start, end))
 
     def _note(self, damage: LogDamaged) -> None:
         """Note damage when opened for reading, else raise it: an owner must not go on with a part of the records."""
@@ -296,8 +315,14 @@ def _end_offset(partition: int, connection: sqlite3.Connection) -> int:
     return 0 if last is None else last[0] + 1
 
 
-def _read_chunk(partition: int, start: int, end: int, connection: sqlite3.Connection) -> list[StoredRecord]:
-    rows = connection.execute(_READ, (partition, start, end, CHUNK_RECORDS_MAX))
+def _read_chunk(
+    partition: int, wanted: Sequence[bytes], start: int, end: int, connection: sqlite3.Connection
+) -> list[StoredRecord]:
+    query, values = _READ, list[int | bytes]((partition, start, end))
+    if wanted:  # by the key alone, so that the values of others are not read
+        query += f" AND (substr(key, 1, ?) <> ?{' OR substr(key, 1, ?) = ?' * len(wanted)})"
+        values.extend(each for prefix in (KEY_HEADER, *wanted) for each in (len(prefix), prefix))
+    rows = connection.execute(query + _IN_ORDER, (*values, CHUNK_RECORDS_MAX))
     chunk: list[StoredRecord] = []
     size_bytes = 0
     # By batches, since counting the bytes row by row costs a fifth of the reading.

@@ -17,6 +17,7 @@ from muster.events.events import (
     JoinPhaseCompleted,
     MemberEvent,
     MemberRemoved,
+    StaticMemberReplaced,
 )
 from muster.events.ids import MemberId
 from muster.events.state import GroupState, HandedOutId, HandedOutIdOutcome, ReturnedMember
@@ -197,6 +198,32 @@ def test_a_member_that_was_replaced_unheard_is_told_apart() -> None:
     new.join()
     assert last_of(h, new.member_id).heard
     assert last_of(h, new.member_id).last_seen_ms == h.wall_ms
+
+
+def test_a_replacement_tells_when_the_process_that_was_replaced_was_last_heard() -> None:
+    """So how long a restart took, and whether the old process still lived when the new one came, is known."""
+    h = Harness()
+    (a,) = h.stable_group(h.static("a"))
+    h.sleep(1_000)
+    a.heartbeat()
+    heard_ms = h.wall_ms
+    h.sleep(4_000)
+    a.restarted().join()
+    replaced = h.decisions[-1].events[0]
+    assert isinstance(replaced, StaticMemberReplaced)
+    assert (replaced.replaced_last_seen_ms, replaced.last_seen_ms) == (heard_ms, heard_ms + 4_000)
+
+
+def test_a_process_that_was_replaced_unheard_since_a_takeover_has_no_last_sign_of_life() -> None:
+    """The owner before may have heard it later than anything in the log says."""
+    h = Harness()
+    (a,) = h.stable_group(h.static("a"))
+    h.takeover()
+    h.sleep(1_000)
+    a.restarted().join()
+    replaced = h.decisions[-1].events[0]
+    assert isinstance(replaced, StaticMemberReplaced)
+    assert replaced.replaced_last_seen_ms is None
 
 
 def test_the_end_of_a_join_phase_tells_when_absent_members_were_last_heard() -> None:

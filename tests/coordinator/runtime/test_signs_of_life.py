@@ -6,7 +6,7 @@ import pytest
 import structlog
 
 from muster.coordinator.observability.metrics import REGISTRY
-from muster.coordinator.runtime.signs_of_life import LEAVE_EVERY_MS, READ_WITHIN_MS, SAID_AFTER_MS
+from muster.coordinator.runtime.signs_of_life import READ_TIMEOUT_MS, REPORTED_AFTER_MS, SIGN_INTERVAL_MS
 from muster.events.avro.codec import decode
 from muster.events.events import CoordinatorReady
 from muster.events.log.memory import MemoryStorage
@@ -28,7 +28,7 @@ def test_a_takeover_quotes_the_last_sign_of_life() -> None:
     async def life_and_crash() -> int:
         process = await SimulatedProcess(storage).start()
         began_ms = process.clock.wall_ms()
-        await asyncio.sleep(2.4 * LEAVE_EVERY_MS / 1000)
+        await asyncio.sleep(2.4 * SIGN_INTERVAL_MS / 1000)
         return began_ms
 
     async def takeover() -> None:
@@ -39,7 +39,7 @@ def test_a_takeover_quotes_the_last_sign_of_life() -> None:
     began_ms = simulate(life_and_crash())  # its tasks end with the loop
     simulate(takeover())
     for partition in range(2):
-        assert readies(storage, partition) == [(None, None), ("simulated:1", began_ms + 2 * LEAVE_EVERY_MS)]
+        assert readies(storage, partition) == [(None, None), ("simulated:1", began_ms + 2 * SIGN_INTERVAL_MS)]
 
 
 def test_a_partition_that_is_taken_back_quotes_the_process_itself() -> None:
@@ -68,12 +68,12 @@ def test_none_is_left_before_a_partition_is_owned_and_after_the_end() -> None:
         storage = MemoryStorage(1)
         process = SimulatedProcess(storage)
         await process.log.open()
-        await asyncio.sleep(LEAVE_EVERY_MS / 1000)
+        await asyncio.sleep(SIGN_INTERVAL_MS / 1000)
         assert storage.signs_of_life == {}
         await process.runtime.start()
         await process.runtime.stop()
         storage.signs_of_life = {}
-        await asyncio.sleep(3 * LEAVE_EVERY_MS / 1000)
+        await asyncio.sleep(3 * SIGN_INTERVAL_MS / 1000)
         assert storage.signs_of_life == {}
 
     simulate(story())
@@ -85,7 +85,7 @@ def test_a_log_of_level_3_has_none() -> None:
     async def story() -> None:
         storage = MemoryStorage(1, format_level=3)
         process = await SimulatedProcess(storage).start()
-        await asyncio.sleep(3 * LEAVE_EVERY_MS / 1000)
+        await asyncio.sleep(3 * SIGN_INTERVAL_MS / 1000)
         assert storage.signs_of_life == {}
         await process.runtime.stop()
 
@@ -105,9 +105,9 @@ def test_one_that_cannot_be_left_is_said_once_and_counted(after_s: float) -> Non
         with structlog.testing.capture_logs() as lines:
             began_ms = process.clock.monotonic_ms()
             await process.start()
-            assert process.clock.monotonic_ms() - began_ms <= READ_WITHIN_MS
+            assert process.clock.monotonic_ms() - began_ms <= READ_TIMEOUT_MS
             await process.stable_group("a")
-            await asyncio.sleep(3 * SAID_AFTER_MS / 1000)
+            await asyncio.sleep(3 * REPORTED_AFTER_MS / 1000)
             await process.runtime.stop()
         assert [line["event"] for line in lines if line["log_level"] == "warning"] == [
             "the last sign of life of the owner before could not be read",

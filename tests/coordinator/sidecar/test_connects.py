@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from muster.coordinator.load.slices import SLICE_S
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.sidecar.relay import broker_side, connect_queue
-from muster.coordinator.sidecar.relay.connect_queue import CONNECTS_AT_ONCE, ConnectQueue
+from muster.coordinator.sidecar.relay.connect_queue import CONNECTS_AT_ONCE, TLS_CONNECTS_AT_ONCE, ConnectQueue
 from tests.coordinator.sidecar.relaying import relaying
 from tests.coordinator.sidecar.scripted_broker import ScriptedBroker, request, scripted_broker
 from tests.waiting import until
@@ -52,20 +52,21 @@ async def test_connects_begin_in_slices_whichever_brokers_they_are_to() -> None:
     assert crowd.begun == connects
 
 
-async def test_so_many_are_under_way_to_a_broker_and_who_came_first_is_next() -> None:
+@pytest.mark.parametrize("at_once", [CONNECTS_AT_ONCE, TLS_CONNECTS_AT_ONCE])
+async def test_so_many_are_under_way_to_a_broker_and_who_came_first_is_next(at_once: int) -> None:
     crowd = Crowd()
-    queue, other = ConnectQueue(crowd.turns), ConnectQueue(crowd.turns)
-    connects = [Connect(crowd) for _ in range(CONNECTS_AT_ONCE + 4)]
+    queue, other = (ConnectQueue(crowd.turns, at_once=at_once) for _ in range(2))
+    connects = [Connect(crowd) for _ in range(at_once + 4)]
     for connect in connects:
         queue.wait(connect)
-    await until(lambda: len(crowd.begun) == CONNECTS_AT_ONCE)
-    queue.leave(connects[CONNECTS_AT_ONCE])  # its client has gone
+    await until(lambda: len(crowd.begun) == at_once)
+    queue.leave(connects[at_once])  # its client has gone
     elsewhere = Connect(crowd)
     other.wait(elsewhere)
     queue.leave(connects[7])
     queue.leave(connects[3])
-    await until(lambda: len(crowd.begun) == CONNECTS_AT_ONCE + 3)
-    assert crowd.begun == [*connects[:CONNECTS_AT_ONCE], elsewhere, *connects[CONNECTS_AT_ONCE + 1 :][:2]]
+    await until(lambda: len(crowd.begun) == at_once + 3)
+    assert crowd.begun == [*connects[:at_once], elsewhere, *connects[at_once + 1 :][:2]]
 
 
 async def test_who_goes_before_its_turn_gives_its_place_back() -> None:

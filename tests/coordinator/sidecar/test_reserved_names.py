@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.sidecar.apis import produce_and_txn
 from muster.coordinator.sidecar.apis.produce_and_txn import REFUSED_TXN_BYTES_MAX
 from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
+from muster.coordinator.sidecar.relay.conversation import FIRST_BYTES_MAX
 from muster.coordinator.sidecar.relay.intercept import SidecarApi
 from muster.coordinator.wire.api import Fault
 from tests.coordinator.kio_client import filled, with_length
@@ -199,6 +200,6 @@ async def test_partitions_are_added_as_clients_do_it_not_as_brokers_do() -> None
 async def test_a_request_that_nobody_has_any_business_to_send_is_not_taken_at_any_length() -> None:
     async with listening() as (_, relay, client):
         frame = transactional(22, 0, f"muster-{EVENTS}-0")[4:]
-        client.send((REFUSED_TXN_BYTES_MAX + 1).to_bytes(4, "big") + frame)
+        client.send((REFUSED_TXN_BYTES_MAX + 1).to_bytes(4, "big") + frame + bytes(FIRST_BYTES_MAX))
         assert await client.rest() == b""
         assert relay.metrics.protocol_errors[Fault.OVERSIZED_FRAME] == 1

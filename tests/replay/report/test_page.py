@@ -10,7 +10,8 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.telling import incidents
 from muster.replay.rebalances.timeline import rebalances
 from muster.replay.report.page import TEXT_MAX, Limits, Page, shown
-from muster.replay.state import AtSeq, state_at
+from muster.replay.state import state_at
+from muster.replay.window import AtSeq
 from tests.judge.case import make_case
 from tests.replay.histories import Script
 from tests.replay.report.told import busy, page_of

@@ -22,7 +22,7 @@ def document_of(history: History) -> str:
     for item in history.items:
         fold.feed(item)
     fold.end()
-    return fitting(fold, history.log, made_ms=MADE_MS)
+    return fitting(fold, history.log, made_ms=MADE_MS)[0]
 
 
 def busy(events: int, members: int = 20) -> Script:
