@@ -58,7 +58,7 @@ def test_a_report_is_written_to_the_file(url: str, out: Path) -> None:
 
 
 def test_a_report_that_cannot_be_made_is_one_line(url: str, out: Path) -> None:
-    """Of an unknown group, of a time that is not in the log: the earlier page stays as it is."""
+    """An unknown group, a time that is not in the log: the earlier page stays as it is."""
     out.write_text("an earlier one")
     assert_fails(run("report", "order", "-o", str(out), log=url), 1, "'order'", "did you mean orders?")
     late = run("report", "orders", "-o", str(out), "--since", "2027-01-01", log=url)
