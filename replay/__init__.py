@@ -18,6 +18,7 @@
     rerun/         a recorded history through the rules again, which must give the same events
     fleet/         the history of every group, with Spark
     render/        results as tables, JSON, JSON lines, Markdown
+    report/        a history as one HTML page
     form.py        the forms of an answer
     cli.py comparing_cli.py options.py   `muster replay ...`: its options
     commands.py    what the commands do: read the log, fold it, render the result

@@ -59,11 +59,13 @@ def window_of(since: str | None, until: str | None, view: View, *, may_be_seq: b
 # ---- what is not there --------------------------------------------------------------------------
 
 
-async def start_of(reading: Reading, group: GroupId, window: Window, view: View, *, goes_on: bool = False) -> Start:
-    """The start of a window; ends the command if the group's history does not reach it."""
+async def start_of(
+    reading: Reading, group: GroupId, window: Window, view: View, *, goes_on: bool = False, quiet_ms: int = 0
+) -> Start:
+    """The start of a window; ends the command if the group's history does not reach it. `quiet_ms`: see `Skim`."""
     if window.since is None and not window.has_seq:
         return from_the_beginning(group)
-    start = await find_start(reading, group, window)
+    start = await find_start(reading, group, window, quiet_ms=quiet_ms)
     if start.last is not None and not start.is_reached and not goes_on:
         await fail_outside(reading, start, window, view)
     return start

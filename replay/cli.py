@@ -33,7 +33,8 @@ app = typer.Typer(
         "    muster replay state orders --at 02:14:07\n"
         "    muster replay diff orders 7 8 --generations\n"
         "    muster replay whatif orders --session-timeout-ms 45000\n"
-        "    muster replay verify\n\n"
+        "    muster replay verify\n"
+        "    muster replay report orders -o report.html\n\n"
         "Without --log, MUSTER_LOG is read, and muster.db in the current directory. Times are local on a terminal, and"
         " UTC everywhere else, unless --tz says otherwise; JSON has UTC always."
     ),
@@ -209,6 +210,42 @@ def export_command(
     window = commands.window_of(since, until, view, may_be_seq=False)
     source = commands.source_of(log, kafka_config or [])
     commands.export(source, to, window=window, wanted=group, keyfile=pseudonyms)
+
+
+@app.command("report")
+def report_command(
+    group: GroupArgument,
+    *,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FILE", dir_okay=False, help="The page; it is written over.")
+    ],
+    since: SinceOption = None,
+    until: UntilOption = None,
+    tz: TzOption = None,
+    log: LogOption = DEFAULT_LOG,
+    kafka_config: KafkaConfigOption = None,
+) -> None:
+    """A group's history as one HTML page for a postmortem: processes over time, incidents, cost, advice.
+
+    The page needs nothing but itself, and asks no host for anything. It has at most 2 MB; what is left out, it says.
+    Its times are UTC, or those of --tz, and can be switched.
+
+    \b
+    Examples:
+
+        muster replay report orders -o report.html
+        muster replay report orders -o report.html --since 02:00 --until 02:30 --tz Europe/Berlin
+    """
+    from datetime import UTC
+
+    from muster.replay import asked
+    from muster.replay.opening import source_of
+    from muster.replay.report.command import report
+
+    view = asked.view_of(Format.TABLE, tz)
+    window = asked.window_of(since, until, view)
+    page_zone = UTC if tz is None else view.zone
+    report(source_of(log, kafka_config or []), group, out, view, window=window, page_zone=page_zone)
 
 
 comparing_cli.add_to(app)

@@ -140,9 +140,13 @@ def _life(member: Member, went: Went | None) -> Life:
 
 
 class Coordinators:
-    """The owners of the partition, and the times without one."""
+    """The owners of the partition, and the times without one.
 
-    def __init__(self) -> None:
+    `begin_ms`: the wall clock of the group's last event before what is read; the owner was there.
+    """
+
+    def __init__(self, begin_ms: int = 0) -> None:
+        self._begin_ms = begin_ms
         self._owner: str | None = None
         self._stopped = False
         self._last_ms: int | None = None
@@ -166,7 +170,7 @@ class Coordinators:
                     paused=False,
                     members=tuple(members),
                 )
-            self._owner, self._stopped = event.owner, False
+            self._stopped = False
         elif isinstance(event, CoordinatorStopped):
             self._stopped = True
         elif isinstance(event, CoordinatorPaused) and members:
@@ -180,5 +184,6 @@ class Coordinators:
                 members=tuple(members),
             )
         if not isinstance(event, CoordinatorElected):  # the next owner's, while nobody serves yet
-            self._last_ms = item.at_ms
+            self._owner = event.owner
+            self._last_ms = max(item.at_ms, self._begin_ms)
         return away
