@@ -5,11 +5,8 @@ log cannot be read; 3 after an answer from a log of which a part cannot be read.
 """
 
 import os
-import sys
-import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
-from difflib import get_close_matches
 from pathlib import Path
 from typing import IO
 
@@ -17,8 +14,9 @@ import typer
 
 from muster import terminal
 from muster.events.ids import GroupId
+from muster.replay.asked import fail_outside, fail_unknown, moment, start_of, view_of, window_of
 from muster.replay.exports import FORM, Head, copy, export_to
-from muster.replay.form import Format, Sort, View
+from muster.replay.form import Sort, View
 from muster.replay.groups import SORTS, Overview, read_overview
 from muster.replay.opening import CANNOT_READ, DAMAGED, NOT_FOUND, Source, fail, opened, run, source_of
 from muster.replay.pseudonyms import Pseudonyms
@@ -27,10 +25,9 @@ from muster.replay.render.printable import printable
 from muster.replay.sources import Reading, Start, find_start, from_the_beginning, items
 from muster.replay.state import StateFold, States
 from muster.replay.story import StoryLines
-from muster.replay.times import FORMS_OF_AT, FORMS_OF_TIME, NoSuchTime, in_zone, instant
+from muster.replay.times import in_zone, instant
 from muster.replay.why import Answer, Answers, generation_of
-from muster.replay.window import WHOLE, At, AtSeq, AtTime, Cut, Place, Window, bounds, read_at
-from muster.replay.zones import UnknownZone, local_zone, zone_named
+from muster.replay.window import WHOLE, At, AtTime, Cut, Place, Window, bounds
 
 __all__ = [
     "CANNOT_READ",
@@ -45,47 +42,6 @@ __all__ = [
     "why",
     "window_of",
 ]
-
-
-def view_of(form: Format, tz: str | None) -> View:
-    """Make a view from the options of a command: local times for eyes, UTC for all else, unless a zone is given."""
-    if tz is None:
-        return View(form=form, zone=local_zone() if form is Format.TABLE and sys.stdout.isatty() else View().zone)
-    try:
-        return View(form=form, zone=zone_named(tz))
-    except UnknownZone as error:
-        fail(f"--tz: {error}", CANNOT_READ)
-
-
-def moment(option: str, text: str, view: View, *, may_be_seq: bool = True) -> At:
-    """Parse a moment that was given; ends the command if it is none."""
-    try:
-        at = read_at(text, now_ms=_now_ms(), zone=view.zone)
-    except NoSuchTime as error:
-        fail(f"{option}: {error}", CANNOT_READ)
-    if at is None:
-        fail(
-            f"{option} {printable(text)!r} is none of these: {FORMS_OF_AT if may_be_seq else FORMS_OF_TIME}",
-            CANNOT_READ,
-        )
-    if isinstance(at, AtSeq) and not may_be_seq:
-        fail(f"{option} {text}: a seq number is one group's, give a time: {FORMS_OF_TIME}", CANNOT_READ)
-    return at
-
-
-def window_of(since: str | None, until: str | None, view: View, *, may_be_seq: bool = True) -> Window:
-    """Parse `--since` and `--until`; ends the command if one is no moment, or they are the wrong way round."""
-    window = Window(
-        since=None if since is None else moment("--since", since, view, may_be_seq=may_be_seq),
-        until=None if until is None else moment("--until", until, view, may_be_seq=may_be_seq),
-    )
-    first, last = window.since, window.until
-    is_empty = (isinstance(first, AtTime) and isinstance(last, AtTime) and first.wall_ms > last.wall_ms) or (
-        isinstance(first, AtSeq) and isinstance(last, AtSeq) and first.seq > last.seq
-    )
-    if is_empty:
-        fail(f"--since {since} is after --until {until}", CANNOT_READ)
-    return window
 
 
 # ---- the commands -------------------------------------------------------------------------------
@@ -112,7 +68,7 @@ def history(source: Source, group: str, view: View, *, window: Window = WHOLE, g
     async def read() -> None:
         async with opened(source) as reading:
             group_id = GroupId(group)
-            start = await _start(reading, group_id, window, view, goes_on=goes_on)
+            start = await start_of(reading, group_id, window, view, goes_on=goes_on)
             cut, lines = Cut(window, start.life), StoryLines(start.checkpoint.group(start.group_id))
             console = terminal.stdout()
             stream = story_stream(group_id, reading.log.location, bounds(window), view, console, goes_on=goes_on)
@@ -129,9 +85,9 @@ def history(source: Source, group: str, view: View, *, window: Window = WHOLE, g
                         if goes_on:
                             console.file.flush()
             if not is_known:
-                await _fail_unknown(reading, group)
+                await fail_unknown(reading, group)
             if not is_told:
-                await _fail_outside(reading, start, window, view)
+                await fail_outside(reading, start, window, view)
             stream.end()
 
     run(read())
@@ -148,7 +104,7 @@ def why(
             if is_last:
                 start = await find_start(reading, GroupId(group), None)
             else:
-                start = await _start(reading, GroupId(group), window, view)
+                start = await start_of(reading, GroupId(group), window, view)
             stream = answer_stream(
                 start.group_id,
                 reading.log.location,
@@ -170,9 +126,9 @@ def why(
                     if not is_last and generation in (None, number):
                         stream.feed(answer)
             if not is_known:
-                await _fail_unknown(reading, group)
+                await fail_unknown(reading, group)
             if not fold.has_begun:
-                await _fail_outside(reading, start, window, view)
+                await fail_outside(reading, start, window, view)
             if generation is not None and generation not in known:
                 fail(_no_generation(group, generation, reading, known), NOT_FOUND)
             if is_last and last is not None:
@@ -222,10 +178,10 @@ def state(source: Source, group: str | None, view: View, *, at: At, wanted: str 
                     if not fold.feed(item):
                         break
             if not is_known:
-                await _fail_unknown(reading, group)
+                await fail_unknown(reading, group)
             result = fold.result()
             if result is None:
-                await _fail_outside(reading, start, Window(since=at, until=at), view)
+                await fail_outside(reading, start, Window(since=at, until=at), view)
             else:
                 _print(result, view)
 
@@ -269,59 +225,6 @@ def _pseudonyms(keyfile: Path) -> Pseudonyms:
         fail(f"--pseudonyms {keyfile}: {error}", CANNOT_READ)
 
 
-# ---- what is not there --------------------------------------------------------------------------
-
-
-async def _start(reading: Reading, group: GroupId, window: Window, view: View, *, goes_on: bool = False) -> Start:
-    """The start of a window; ends the command if the group's history does not reach it."""
-    if window.since is None and not window.has_seq:
-        return from_the_beginning(group)
-    start = await find_start(reading, group, window)
-    if start.last is not None and not start.is_reached and not goes_on:
-        await _fail_outside(reading, start, window, view)
-    return start
-
-
-async def _fail_unknown(reading: Reading, group: str) -> None:
-    """End the command, naming groups of similar names."""
-    overview = Overview()
-    await read_overview(reading, overview)
-    message = f"there is no group {printable(group)!r} in {reading.log.location}"
-    near = get_close_matches(group, overview.names, n=3)
-    fail(f"{message}; did you mean {' or '.join(map(printable, near))}?" if near else message, NOT_FOUND)
-
-
-async def _fail_outside(reading: Reading, start: Start, window: Window, view: View) -> None:
-    """End the command: the log does not tell of that time. It says what there is."""
-    everything = await find_start(reading, start.group_id, None)
-    first, last = everything.first, everything.last
-    if first is None or last is None:
-        extent = "none of its events can be read"
-    else:
-        begin, end = (in_zone(instant(each.why.decided_ms), view.zone) for each in (first, last))
-        lives = "" if first.incarnation == last.incarnation else " of its last life"
-        extent = f"it tells of seq {first.seq} to {last.seq}{lives}, from {begin} to {end}"
-    fail(
-        f"{reading.log.location} does not tell of {printable(start.group_id)} {_when(window, view)}; {extent}",
-        NOT_FOUND,
-    )
-
-
-def _when(window: Window, view: View) -> str:
-    """The window in words."""
-
-    def of(at: At) -> str:
-        return f"seq {at.seq}" if isinstance(at, AtSeq) else in_zone(instant(at.wall_ms), view.zone)
-
-    if window.since is not None and window.since == window.until:
-        return f"at {of(window.since)}"
-    told = [
-        *([f"since {of(window.since)}"] if window.since is not None else []),
-        *([f"until {of(window.until)}"] if window.until is not None else []),
-    ]
-    return " ".join(told)
-
-
 def _no_generation(group: str, generation: int, reading: Reading, known: set[int]) -> str:
     there = f"it tells of {', '.join(map(str, sorted(known)))}" if known else "it tells of no rebalance"
     return f"no rebalance of {printable(group)} led to generation {generation} in {reading.log.location}; {there}"
@@ -333,7 +236,3 @@ def _print(result: Result, view: View) -> None:
 
 def _ms(at: At | None) -> int | None:
     return at.wall_ms if isinstance(at, AtTime) else None
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

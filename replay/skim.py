@@ -75,8 +75,9 @@ BEGINNING = Checkpoint()
 class Skim:
     """Takes in the records of one group, in the order of its partition.
 
-    `quiet_ms`: a checkpoint is made only where nothing had happened for as long; at 0, once after each rebalance. What
-    is counted is what was decided from `since_ms` on; after `until_ms` nothing is taken in.
+    `quiet_ms`: a checkpoint is made only where nothing had happened for as long, and then right behind the last
+    transition, so that what the partition's owners did in the quiet comes after it; at 0, once after each rebalance.
+    What is counted is what was decided from `since_ms` on; after `until_ms` nothing is taken in.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class Skim:
         self.unknown_types = 0
         """Events of types that a newer version wrote."""
         self._prelude = prelude
+        self._prelude_then: tuple[Told, ...] = ()  # as it was at the end of the last transition
         self._quiet_ms = quiet_ms
         self.has_begun = since_ms is None
         self.is_over = False
@@ -190,9 +192,15 @@ class Skim:
         if self.first is None:
             self.first = ended
         self.last = ended
+        self._prepare_checkpoint()
+        return ended
+
+    def _prepare_checkpoint(self) -> None:
+        """Note, at the end of a transition, what a checkpoint behind it needs."""
         if not self.is_at_rest:
             self._is_due = True
-        return ended
+        if self._quiet_ms:
+            self._prelude_then = tuple(self._prelude.reads)
 
     def _checkpoint(self, offset: int, at_ms: int) -> None:
         last = self.last
@@ -200,17 +208,22 @@ class Skim:
             return
         if at_ms - last.why.decided_ms < self._quiet_ms:
             return
-        self._is_due = self._quiet_ms > 0
-        self.checkpoint = self._made(self._records, offset)
+        if self._quiet_ms:
+            self.checkpoint = self._made(self._records, self._next_offset, self._prelude_then)
+        else:
+            self._is_due = False
+            self.checkpoint = self._made(self._records, offset)
 
-    def _made(self, records: dict[bytes, StoredRecord], offset: int) -> Checkpoint:
+    def _made(
+        self, records: dict[bytes, StoredRecord], offset: int, prelude: tuple[Told, ...] | None = None
+    ) -> Checkpoint:
         return Checkpoint(
             offset=offset,
             incarnation=self.last.incarnation if self.last else -1,
             seq=self.last.seq if self.last else 0,
             at_ms=self.last.why.decided_ms if self.last else 0,
             records=tuple(records.values()),
-            prelude=tuple(self._prelude.reads),
+            prelude=tuple(self._prelude.reads) if prelude is None else prelude,
         )
 
     def _count(self, ended: GroupGlance, parts: list[StoredRecord]) -> None:

@@ -62,10 +62,12 @@ class Coordinators:
     """The fold over the partition's events.
 
     Times of one owner's life are steadied (`replay/clock.py`), those of a takeover are compared by the wall clock: it
-    is all that two owners have in common.
+    is all that two owners have in common. `begin_ms`: the wall clock of the group's last event before what is read; the
+    owner was there.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, begin_ms: int = 0) -> None:
+        self._begin_ms = begin_ms
         self._owner: str | None = None
         self._epoch: int | None = None
         self._jumped_ms = 0
@@ -88,11 +90,11 @@ class Coordinators:
         away = None
         if isinstance(event, CoordinatorReady):
             away = self._takeover(event, members)
-            self._owner = event.owner
         elif isinstance(event, CoordinatorPaused):
             away = self._pause(event, self.at_ms(item), members)
         if not isinstance(event, CoordinatorElected):  # the next owner's, while nobody serves yet
-            self._last_ms = item.at_ms
+            self._owner = event.owner
+            self._last_ms = max(item.at_ms, self._begin_ms)
             self._last_known = LastKnown.STOP if isinstance(event, CoordinatorStopped) else LastKnown.EVENT
         return away
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from muster.events.events import GroupDeleted
 from muster.events.ids import GroupId
+from muster.events.state import Group
 from muster.replay.history import Broken, Coordinated, Gap, History, Item
 from muster.replay.incidents.acts import acts_of
 from muster.replay.incidents.aways import Coordinators
@@ -28,19 +29,27 @@ def told(group_id: GroupId, items: Iterable[Item]) -> Iterator[Incident]:
 
 
 class Teller:
-    """The fold."""
+    """The fold.
 
-    def __init__(self, group_id: GroupId) -> None:
+    `group`: as it stood before the first step, after a time of quiet (`QUIET_MS`), where that is not the first of its
+    history; its last event was at `at_ms` (wall clock).
+    """
+
+    def __init__(self, group_id: GroupId, group: Group | None = None, *, at_ms: int = 0) -> None:
         self._group_id = group_id
-        self._timeline = Timeline()
-        self._coordinators = Coordinators()
-        self._episode = Episode(None)
+        self._timeline = Timeline(group)
+        self._coordinators = Coordinators(at_ms)
+        self._episode = Episode(group)
         self._end_of_life: GroupDeleted | None = None
+
+    def is_over_before(self, step: Step) -> bool:
+        """Whether no incident can be in both this step and those before it."""
+        return self._episode.is_over(self._at_ms(step)) and not self._timeline.is_running
 
     def feed(self, step: Step) -> Iterator[Incident]:
         """Take in the next step; yields the incidents of the episode that ended before it."""
         at_ms = self._at_ms(step)
-        if self._episode.is_over(at_ms) and self._timeline.running() is None:
+        if self.is_over_before(step):
             yield from incidents_of(self._episode, self._group_id)
             self._episode = Episode(self._episode.after)
         finished = self._timeline.feed(step)
@@ -74,3 +83,7 @@ class Teller:
         if running is not None:
             self._episode.rebalances.append(running)
         yield from incidents_of(self._episode, self._group_id)
+
+
+def _at_ms(step: Step) -> int:
+    return step.position.timestamp_ms if isinstance(step, Gap | Broken) else step.at_ms
