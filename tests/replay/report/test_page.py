@@ -105,13 +105,25 @@ def test_a_history_of_which_nothing_can_be_read_has_a_page() -> None:
 
 
 def test_the_latest_is_kept_and_the_rest_is_counted() -> None:
-    """Where there is no room for all."""
+    """Where there is no room for all; and the incidents that cost most."""
     page = page_of(a_night().history(), LEAST)
     assert [lane.name for lane in page.lanes] == ["billing-3"]
-    assert [len(each) for each in (page.bands, page.stories, page.shifts)] == [1, 1, 1]
-    assert "The 6 earliest incidents are left out." in page.left_out
+    assert [len(each) for each in (page.bands, page.shifts)] == [1, 1]
+    assert [each.kind for each in page.stories] == ["start", "crash", "scale-down", "deployment"]
+    assert "The 3 earliest incidents that cost less are left out." in page.left_out
     assert "The 3 earliest processes are left out." in page.left_out
     assert page.incidents_told == 7
+
+
+def test_it_begins_with_what_cost_most() -> None:
+    """By the time in which partitions had no consumer; what it cost together, and how many of each kind."""
+    page = page_of(a_night().history())
+    assert [page.stories[each].kind for each in page.weightiest] == ["crash", "deployment", "start", "scale-down"]
+    assert page.cost == (
+        "at least 4 rebalances, 9.1 s not Stable, 46.4 partition-seconds without a consumer, 8 partitions moved"
+    )
+    assert page.kinds[0] == ("deployment", 2)
+    assert len(page.kinds) == 6
 
 
 def test_what_is_kept_while_reading_is_bounded() -> None:
