@@ -97,7 +97,9 @@ class ReportFold:
             return
         for each in self._teller.feed(step):
             self._tell(each)
-        if isinstance(step, Transition):
+        if isinstance(step, Gap | Broken):
+            self._lives.miss()
+        elif isinstance(step, Transition):
             back_ms = self._lives.feed(step)
             if place is Place.WITHIN:
                 self._note_jump(step, back_ms)

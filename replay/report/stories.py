@@ -11,7 +11,7 @@ from muster.replay.report.page import Shift, Story, Told, shown
 from muster.replay.times import duration, wall_ms_of
 from muster.replay.why import Edge
 
-STATEMENTS_MAX = 12
+STATEMENTS_MAX = 30
 MOVES_MAX = 6
 CULPRITS_MAX = 8
 GENERATIONS_MAX = 8

@@ -84,6 +84,25 @@ def test_what_is_missing_is_said_and_ends_what_it_has_to() -> None:
     assert "20" in page.missing[0].text
     assert "26" in page.missing[0].text
     assert page.begin_ms <= page.missing[0].at_ms <= page.end_ms
+    after = [each for each in page.lanes[0].stretches if each.begin_ms >= page.missing[0].at_ms - 60_000]
+    assert after[0].partitions is None
+
+
+def test_after_a_gap_nobody_is_said_to_have_no_partitions() -> None:
+    """Until all assignments are told again, in one transition of which nothing is missing."""
+    script = Script().coordinator("coordinator-a:100").created()
+    names = ("one", "two")
+    script.start(*(script.joined(script.member(name)) for name in names)).wait(100).complete()
+    script.stabilize({"one": {"orders": [0]}, "two": {"orders": [1]}})
+    begin = script.group.seq
+    for turn in range(3):
+        script.wait(10_000).start(script.rejoined(script.of("one"))).wait(100).complete()
+        script.wait(50).stabilize({"one": {"orders": [turn % 2]}, "two": {"orders": [(turn + 1) % 2]}})
+    lost = next(read.event.seq for read in script.reads if isinstance(read, Happened) and read.event.seq > begin + 4)
+    reads = [read for read in script.reads if not (isinstance(read, Happened) and read.event.seq == lost)]
+    for lane in lanes_of(page_of(script.history(reads=reads))).values():
+        assert 0 not in lane[2][1:]
+        assert lane[2][-1] == 1
 
 
 def test_a_group_that_was_made_anew_has_the_members_of_both_lives() -> None:
