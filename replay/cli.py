@@ -1,7 +1,7 @@
 """`muster replay ...`: parse, call one pure function, render, choose the exit code.
 
-Exit codes: 0 answered; 1 the log is well, but what was asked for is not in it; 2 a wrong option, or a log that cannot
-be read; 3 answered, from a log of which a part cannot be read.
+Exit codes: 0 answered; 1 the log is well, but what was asked for is not in it, or `verify` found something; 2 a wrong
+option, or a log that cannot be read; 3 answered, from a log of which a part cannot be read.
 """
 
 from pathlib import Path
@@ -10,7 +10,9 @@ from typing import Annotated
 import typer
 
 from muster.events.log.options import DEFAULT_LOG, KafkaConfigOption, LogOption
+from muster.replay import comparing_cli
 from muster.replay.form import Format, Sort
+from muster.replay.options import FormatOption, GroupArgument, GroupsOption, SinceOption, TzOption, UntilOption
 from muster.replay.times import FORMS_OF_AT
 
 app = typer.Typer(
@@ -29,34 +31,14 @@ app = typer.Typer(
         "    muster replay why orders --since 2h\n"
         "    muster replay history orders --format jsonl\n"
         "    muster replay state orders --at 02:14:07\n"
+        "    muster replay diff orders 7 8 --generations\n"
+        "    muster replay whatif orders --session-timeout-ms 45000\n"
+        "    muster replay verify\n"
         "    muster replay report orders -o report.html\n\n"
         "Without --log, MUSTER_LOG is read, and muster.db in the current directory. Times are local on a terminal, and"
         " UTC everywhere else, unless --tz says otherwise; JSON has UTC always."
     ),
 )
-
-FormatOption = Annotated[
-    Format,
-    typer.Option(
-        "--format",
-        help="A table for eyes; json, or jsonl (a line per rebalance, event, group) for programs; md for a chat.",
-    ),
-]
-SinceOption = Annotated[str | None, typer.Option("--since", metavar="WHEN", help=f"Only from then on: {FORMS_OF_AT}.")]
-UntilOption = Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Only until then: forms as above.")]
-TzOption = Annotated[
-    str | None,
-    typer.Option(
-        "--tz",
-        metavar="ZONE",
-        envvar="MUSTER_TZ",
-        help="UTC, local, or a name such as Europe/Berlin: times are told, and those without a zone read, in it.",
-    ),
-]
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group id.")]
-GroupsOption = Annotated[
-    str | None, typer.Option("--group", metavar="PATTERN", help="Only groups whose id matches, as in 'orders-*'.")
-]
 
 
 @app.command("groups")
@@ -264,3 +246,6 @@ def report_command(
     window = asked.window_of(since, until, view)
     page_zone = UTC if tz is None else view.zone
     report(source_of(log, kafka_config or []), group, out, view, window=window, page_zone=page_zone)
+
+
+comparing_cli.add_to(app)

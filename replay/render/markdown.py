@@ -28,6 +28,15 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
+def facts(rows: Iterable[tuple[str, object]]) -> str:
+    """Labels, and what there is to say about each, as a list; a line of it below the first is an item of its own."""
+    told = ""
+    for label, content in rows:
+        first, *more = str(content).split("\n")
+        told += f"* **{label}** {escaped(first)}\n" + "".join(f"  * {escaped(each.strip())}\n" for each in more)
+    return told
+
+
 def groups_in_markdown(groups: Groups) -> str:
     """A row for each group, then what could not be read."""
     if not groups.groups:

@@ -11,7 +11,7 @@ from rich.console import Console
 from muster import terminal
 from muster.events.ids import GroupId
 from muster.replay.form import Format, View
-from muster.replay.render.markdown import escaped, moment
+from muster.replay.render.markdown import escaped, facts, moment
 from muster.replay.render.printable import printable, text
 from muster.replay.render.tables import StoryTable
 from muster.replay.render.why_table import print_answer, rows_of
@@ -202,9 +202,7 @@ class _MarkdownAnswers:
     def feed(self, answer: Answer) -> None:
         self._out.write(f"{'' if self._is_first else chr(10)}## {escaped(answer.headline)}\n\n")
         self._is_first = False
-        for label, content in rows_of(told_in(answer, self._zone)):
-            first, *more = str(content).split("\n")
-            self._out.write(f"* **{label}** {escaped(first)}\n" + "".join(f"  * {escaped(each)}\n" for each in more))
+        self._out.write(facts(rows_of(told_in(answer, self._zone))))
 
     def end(self) -> None:
         if self._is_first:
