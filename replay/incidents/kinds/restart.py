@@ -7,7 +7,7 @@ from muster.replay.incidents.episode import Episode
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
-from muster.replay.incidents.kinds.replaced import advice_on, members_of
+from muster.replay.incidents.kinds.replaced import advice_on, fenced_before, members_of
 from muster.replay.incidents.naming import process_name
 from muster.replay.incidents.replacements import Replacement
 from muster.replay.incidents.silence import heard_again, last_seen
@@ -42,7 +42,7 @@ def _evidence(each: Replacement, episode: Episode) -> tuple[Statement, ...]:
         seqs=(each.came.seq,),
     )
     if each.went is None or not each.went.is_silent:
-        return (came,)
+        return (came, *fenced_before(episode, [each]))
     return (last_seen(episode, each.went), *heard_again(episode, [each.went]), came)
 
 
