@@ -19,6 +19,7 @@
     form.py        the forms of an answer
     cli.py         `muster replay ...`: its options
     commands.py    what the commands do: read the log, fold it, render the result
+    why_command.py   the command `why`: which incidents are read, and which are shown
     asked.py       views, windows and groups that were asked for, and what to say where there is none
     opening.py     the log of a command, opened; exit codes
 

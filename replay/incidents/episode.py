@@ -142,10 +142,11 @@ def _life(member: Member, went: Went | None) -> Life:
 class Coordinators:
     """The owners of the partition, and the times without one."""
 
-    def __init__(self) -> None:
+    def __init__(self, last_ms: int | None = None) -> None:
+        """`last_ms`: the last that is known already of an owner that was there."""
         self._owner: str | None = None
         self._stopped = False
-        self._last_ms: int | None = None
+        self._last_ms = last_ms
 
     def note_event(self, at_ms: int) -> None:
         """An event of the group: its owner was there."""
@@ -179,6 +180,8 @@ class Coordinators:
                 paused=True,
                 members=tuple(members),
             )
+        elif isinstance(event, CoordinatorElected):
+            self._owner = self._owner or event.owner
         if not isinstance(event, CoordinatorElected):  # the next owner's, while nobody serves yet
             self._last_ms = item.at_ms
         return away

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Iterator
 
 from muster.events.ids import GroupId
-from muster.replay.history import Broken, Gap, History, Item
+from muster.replay.history import Broken, Coordinated, Gap, History, Item
 from muster.replay.incidents.acts import acts_of
 from muster.replay.incidents.episode import Coordinators, Episode
 from muster.replay.incidents.grouping import incidents_of
 from muster.replay.incidents.incident import Incident
 from muster.replay.rebalances.timeline import Timeline
+from muster.replay.skim import BEGINNING, Checkpoint
 from muster.replay.transitions import Step, Transition, Transitions
 
 
@@ -26,26 +27,34 @@ def told(group_id: GroupId, items: Iterable[Item]) -> Iterator[Incident]:
 
 
 class Teller:
-    """The fold."""
+    """The fold. `start`: where the steps begin, in a time of quiet."""
 
-    def __init__(self, group_id: GroupId) -> None:
+    def __init__(self, group_id: GroupId, start: Checkpoint = BEGINNING) -> None:
+        group = start.group(group_id)
         self._group_id = group_id
-        self._timeline = Timeline()
-        self._coordinators = Coordinators()
-        self._episode = Episode(None)
+        self._start = start
+        self._timeline = Timeline(group)
+        self._coordinators = Coordinators(None if group is None else start.at_ms)
+        self._episode = Episode(group)
+        self.began_ms: int | None = None
+        """When the episode began that is not told yet, in wall clock ms."""
 
     def feed(self, step: Step) -> Iterator[Incident]:
         """Take in the next step; yields the incidents of the episode that ended before it."""
         at_ms = step.position.timestamp_ms if isinstance(step, Gap | Broken) else step.at_ms
+        if not isinstance(step, Transition) and step.position.offset < self._start.offset:
+            self._note_earlier(step)
+            return
         if self._episode.is_over(at_ms) and self._timeline.running() is None:
             yield from incidents_of(self._episode, self._group_id)
-            self._episode = Episode(self._episode.after)
+            self._episode, self.began_ms = Episode(self._episode.after), None
+        self.began_ms = at_ms if self.began_ms is None else self.began_ms
         finished = self._timeline.feed(step)
         if finished is not None:
             self._episode.rebalances.append(finished)
         if isinstance(step, Transition) and step.begins_life:  # its events are counted from 1 again
             yield from incidents_of(self._episode, self._group_id)
-            self._episode = Episode(step.before)
+            self._episode, self.began_ms = Episode(step.before), at_ms
         if isinstance(step, Transition):
             self._coordinators.note_event(at_ms)
             self._episode.add(acts_of(step), step.after)
@@ -56,6 +65,13 @@ class Teller:
             away = self._coordinators.note(step, tuple(after.members) if after is not None else ())
             if away is not None:
                 self._episode.add_away(away)
+
+    def _note_earlier(self, step: Coordinated | Gap | Broken) -> None:
+        """How the partition stood at the start."""
+        if isinstance(step, Coordinated):
+            self._timeline.feed(step)
+            self._coordinators.note(step, ())
+            self._coordinators.note_event(max(step.at_ms, self._start.at_ms))
 
     def end(self) -> Iterator[Incident]:
         """The incidents of the last episode; a rebalance may be running."""

@@ -28,6 +28,15 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
+def bullets(rows: Iterable[tuple[str, object]]) -> str:
+    """A bullet for each label, with what there is to say about it; further lines are bullets below it."""
+    told = ""
+    for label, content in rows:
+        first, *more = str(content).split("\n")
+        told += f"* **{label}** {escaped(first)}\n" + "".join(f"  * {escaped(each)}\n" for each in more)
+    return told
+
+
 def groups_in_markdown(groups: Groups) -> str:
     """A row for each group, then what could not be read."""
     if not groups.groups:
