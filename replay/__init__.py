@@ -10,16 +10,20 @@
     transitions.py  a history as transitions, with the group before and after each
     rebalances/    history -> rebalances: what started each, how long it took, what moved
     incidents/     what belongs together: rebalances -> incidents
-    why.py story.py state.py groups.py   the results of `why`, `history`, `state`, `groups`
+    why.py story.py state.py groups.py diff.py   the results of `why`, `history`, `state`, `groups`, `diff`
+    verify/        a whole log, checked
+    whatif/        a group's rebalances, played with other settings
     event_texts.py each event type in one line of English
     times.py zones.py progress.py   instants and durations as people read them; time zones; a progress bar
     rerun/         a recorded history through the rules again, which must give the same events
     fleet/         the history of every group, with Spark
     render/        results as tables, JSON, JSON lines, Markdown
+    report/        a history as one HTML page
     form.py        the forms of an answer
-    cli.py         `muster replay ...`: its options
+    cli.py comparing_cli.py options.py   `muster replay ...`: its options
     commands.py    what the commands do: read the log, fold it, render the result
-    why_command.py   the command `why`: which incidents are read, and which are shown
+    comparing.py   the same for what compares: `diff`, `whatif`, `verify`
+    why_command.py   the same for `why`: which incidents are read, and which are shown
     asked.py       views, windows and groups that were asked for, and what to say where there is none
     opening.py     the log of a command, opened; exit codes
 

@@ -1,7 +1,7 @@
 """`muster replay ...`: parse, call one pure function, render, choose the exit code.
 
-Exit codes: 0 answered; 1 the log is well, but what was asked for is not in it; 2 a wrong option, or a log that cannot
-be read; 3 answered, from a log of which a part cannot be read.
+Exit codes: 0 answered; 1 the log is well, but what was asked for is not in it, or `verify` found something; 2 a wrong
+option, or a log that cannot be read; 3 answered, from a log of which a part cannot be read.
 """
 
 from pathlib import Path
@@ -10,7 +10,9 @@ from typing import Annotated
 import typer
 
 from muster.events.log.options import DEFAULT_LOG, KafkaConfigOption, LogOption
+from muster.replay import comparing_cli
 from muster.replay.form import Format, Sort
+from muster.replay.options import FormatOption, GroupArgument, GroupsOption, SinceOption, TzOption, UntilOption
 from muster.replay.times import FORMS_OF_AT
 
 app = typer.Typer(
@@ -28,34 +30,15 @@ app = typer.Typer(
         "    muster replay why orders --generation 8\n"
         "    muster replay why orders --since 2h\n"
         "    muster replay history orders --format jsonl\n"
-        "    muster replay state orders --at 02:14:07\n\n"
+        "    muster replay state orders --at 02:14:07\n"
+        "    muster replay diff orders 7 8 --generations\n"
+        "    muster replay whatif orders --session-timeout-ms 45000\n"
+        "    muster replay verify\n"
+        "    muster replay report orders -o report.html\n\n"
         "Without --log, MUSTER_LOG is read, and muster.db in the current directory. Times are local on a terminal, and"
         " UTC everywhere else, unless --tz says otherwise; JSON has UTC always."
     ),
 )
-
-FormatOption = Annotated[
-    Format,
-    typer.Option(
-        "--format",
-        help="A table for eyes; json, or jsonl (a line per incident, event, group) for programs; md for a chat.",
-    ),
-]
-SinceOption = Annotated[str | None, typer.Option("--since", metavar="WHEN", help=f"Only from then on: {FORMS_OF_AT}.")]
-UntilOption = Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Only until then: forms as above.")]
-TzOption = Annotated[
-    str | None,
-    typer.Option(
-        "--tz",
-        metavar="ZONE",
-        envvar="MUSTER_TZ",
-        help="UTC, local, or a name such as Europe/Berlin: times are told, and those without a zone read, in it.",
-    ),
-]
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group id.")]
-GroupsOption = Annotated[
-    str | None, typer.Option("--group", metavar="PATTERN", help="Only groups whose id matches, as in 'orders-*'.")
-]
 
 
 @app.command("groups")
@@ -251,3 +234,42 @@ def export_command(
     window = commands.window_of(since, until, view, may_be_seq=False)
     source = commands.source_of(log, kafka_config or [])
     commands.export(source, to, window=window, wanted=group, keyfile=pseudonyms)
+
+
+@app.command("report")
+def report_command(
+    group: GroupArgument,
+    *,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FILE", dir_okay=False, help="The page; it is written over.")
+    ],
+    since: SinceOption = None,
+    until: UntilOption = None,
+    tz: TzOption = None,
+    log: LogOption = DEFAULT_LOG,
+    kafka_config: KafkaConfigOption = None,
+) -> None:
+    """A group's history as one HTML page for a postmortem: processes over time, incidents, cost, advice.
+
+    The page needs nothing but itself, and asks no host for anything. It has at most 2 MB; what is left out, it says.
+    Its times are UTC, or those of --tz, and can be switched.
+
+    \b
+    Examples:
+
+        muster replay report orders -o report.html
+        muster replay report orders -o report.html --since 02:00 --until 02:30 --tz Europe/Berlin
+    """
+    from datetime import UTC
+
+    from muster.replay import asked
+    from muster.replay.opening import source_of
+    from muster.replay.report.command import report
+
+    view = asked.view_of(Format.TABLE, tz)
+    window = asked.window_of(since, until, view)
+    page_zone = UTC if tz is None else view.zone
+    report(source_of(log, kafka_config or []), group, out, view, window=window, page_zone=page_zone)
+
+
+comparing_cli.add_to(app)

@@ -86,12 +86,19 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
         `wanted`: see SearchableLog; other logs give all.
         """
+        async for chunk in self.all_chunks(partitions, wanted=wanted, start=start, end=end):
+            yield list(self.strangers.without(chunk))
+
+    async def all_chunks(
+        self, partitions: Sequence[int], *, wanted: Sequence[bytes] = (), start: int = 0, end: int | None = None
+    ) -> AsyncIterator[Sequence[StoredRecord]]:
+        """As `chunks`, with the records that no owner wrote."""
         ends = {each: await self.log.end_offset(each) if end is None else end for each in partitions}
         total, done = sum(ends.values()), 0
         for partition, stop in ends.items():
             try:
                 async for chunk in self._read(partition, start, stop, wanted):
-                    yield list(self.strangers.without(chunk))
+                    yield chunk
                     self.watch(done + chunk[-1].offset + 1 if chunk else done, total)
             except BrokenBatch as broken:
                 self.lost.append(f"{self.log.location}, {broken}; what comes after it in its partition was left out")

@@ -7,7 +7,8 @@ import msgspec
 
 from muster.coordinator.group.configs import values_set
 from muster.events.avro.evolve import apply
-from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from muster.events.events import AnyEvent, GroupStabilized, JoinPhaseCompleted
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.state import Group, GroupState, Member, MemberRole, new_group
 from muster.replay.history import Coordinated, Happened, History, Item
@@ -33,6 +34,7 @@ class MemberState(MemberRef, frozen=True, kw_only=True):
     assignment_bytes: int
     role: MemberRole
     retiring: bool
+    subscription: tuple[str, ...] | None = None  # topics; None: not a consumer's, or it cannot be decoded
 
 
 class RegistrationState(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,10 +77,16 @@ class States(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[StateAt, ...]
 
 
+class AtGeneration(msgspec.Struct, frozen=True):
+    """When a generation of the group's last life had its assignment; before that, when it had begun."""
+
+    generation_id: int
+
+
 class StateFold:
     """The group at a moment, as its items pass by. A number is one of the group's last life."""
 
-    def __init__(self, group_id: GroupId, log: str, at: At) -> None:
+    def __init__(self, group_id: GroupId, log: str, at: At | AtGeneration) -> None:
         self._group_id = group_id
         self._log = log
         self._at = at
@@ -88,7 +96,7 @@ class StateFold:
         self._notes: list[str] = []
         self._notes_left_out = 0
         self._reached: StateAt | None = None
-        """The group right after the number, unless a later life begins."""
+        """The group right after the number, or in the generation, unless a later life begins."""
 
     def feed(self, item: Item) -> bool:
         """Take in the next item; returns whether a later one may matter."""
@@ -113,12 +121,20 @@ class StateFold:
             self._reached = None
         apply(self._group, event)
         self._last = item
-        if isinstance(self._at, AtSeq) and event.seq == self._at.seq and event.incarnation == self._group.incarnation:
+        if event.incarnation == self._group.incarnation and self._is_reached_by(event):
             self._reached = self._now()
+
+    def _is_reached_by(self, event: AnyEvent) -> bool:
+        at = self._at
+        if isinstance(at, AtGeneration):
+            if not isinstance(event, JoinPhaseCompleted | GroupStabilized):
+                return False
+            return event.group.generation_id == at.generation_id
+        return isinstance(at, AtSeq) and event.seq == at.seq
 
     def result(self) -> StateAt | None:
         """None if the log has no event of it until then, or not (yet) that number."""
-        return self._reached if isinstance(self._at, AtSeq) else self._now()
+        return self._now() if isinstance(self._at, AtTime) else self._reached
 
     def _now(self) -> StateAt | None:
         if self._group is None or self._last is None:
@@ -183,4 +199,12 @@ def _member(group: Group, member: Member) -> MemberState:
         assignment_bytes=len(group.assignment_of(member)),
         role=member.role,
         retiring=member.retiring,
+        subscription=_subscription(group, member) if is_consumer else None,
     )
+
+
+def _subscription(group: Group, member: Member) -> tuple[str, ...] | None:
+    """The topics of the member's metadata for the chosen protocol, or for its first one."""
+    chosen = group.image.protocol_name or next((protocol.name for protocol in member.protocols), None)
+    topics = subscribed_topics(member.metadata_for(chosen))
+    return None if topics is None else tuple(sorted(topics))

@@ -50,10 +50,12 @@ class Why:
         life: int = -1,
     ) -> None:
         self._transitions = Transitions(group_id, start.group(group_id))
-        self._teller = Teller(group_id, start)
+        self._teller = Teller(group_id, start.group(group_id), at_ms=start.at_ms)
         self._edges = _Edges(window, life)
         self._at = _Edges(Window(until=at), life)
         self._first_ms: int | None = None
+        self.is_over = False
+        """Whether what follows is of incidents that begin after the window."""
 
     @property
     def has_begun(self) -> bool:
@@ -67,12 +69,6 @@ class Why:
         """The moment: the number's, or that of the last event before it that has passed by."""
         return self._at.last_ms if self._at.until_ms is None else self._at.until_ms
 
-    @property
-    def is_over(self) -> bool:
-        """Whether what follows is of incidents that begin after the window."""
-        until_ms, began_ms = self._edges.until_ms, self._teller.began_ms
-        return until_ms is not None and began_ms is not None and began_ms > until_ms
-
     def feed(self, item: Item) -> Iterator[Incident]:
         """Take in the next item; gives the incidents that ended before it."""
         step = self._transitions.feed(item)
@@ -82,6 +78,11 @@ class Why:
             self._first_ms = step.at_ms if self._first_ms is None else self._first_ms
             self._edges.pass_by(step)
             self._at.pass_by(step)
+        until_ms = self._edges.until_ms
+        if isinstance(step, Transition) and until_ms is not None and step.at_ms > until_ms:
+            self.is_over = self.is_over or self._teller.is_over_before(step)
+        if self.is_over:
+            return
         for incident in self._teller.feed(step):
             yield from self._edges.within(incident)
 

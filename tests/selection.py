@@ -36,6 +36,7 @@ LEFT_OUT: Final = (
     "tests/model",
     "tests/mutants",
     "tests/replay/fleet",
+    "tests/replay/report/test_browser.py",
     "tests/simulation",
     "tests/test_commands.py",
     "tests/test_readme.py",

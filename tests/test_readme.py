@@ -57,7 +57,7 @@ def test_the_commands_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             asked = [sys.executable, "-m", "muster", *arguments_of(line)]
             done = subprocess.run(asked, capture_output=True, text=True, timeout=ENDS_WITHIN_S, check=False)
             assert (done.returncode, "Traceback" in done.stderr) == (0, False), (line, done.stderr)
-            told = any(word in done.stdout for word in ("orders", "rdkafka", "web-1"))
+            told = any(word in done.stdout for word in ("orders", "rdkafka", "web-1", "holds together"))
             assert told or (tmp_path / "fleet" / "rebalances").is_dir(), (line, done.stdout)
         assert consumer.assignments == 1, "the restart was a rebalance"
         consumer.close()
@@ -92,7 +92,7 @@ def test_targets_and_files_that_the_readme_names_are_there() -> None:
     for path in re.findall(r"\]\(([\w./-]+)\)", README) + re.findall(r"^\| `([\w/]+/)`", README, re.MULTILINE):
         assert any((folder / path).exists() for folder in (root, root / "src" / "muster")), path
     said = ""
-    for command in ("serve", "groups repair", "log repair"):
+    for command in ("serve", "groups repair", "log repair", "replay groups", "replay whatif", "replay export"):
         asked = [sys.executable, "-m", "muster", *command.split(), "--help"]
         said += subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True).stdout
     for option in re.findall(r"`(--[a-z-]+)", README):

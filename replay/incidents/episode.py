@@ -140,13 +140,17 @@ def _life(member: Member, went: Went | None) -> Life:
 
 
 class Coordinators:
-    """The owners of the partition, and the times without one."""
+    """The owners of the partition, and the times without one.
 
-    def __init__(self, last_ms: int | None = None) -> None:
-        """`last_ms`: the last that is known already of an owner that was there."""
+    `begin_ms`: the wall clock of the group's last event before what is read; the owner was there. What is read of the
+    time before it says who that was.
+    """
+
+    def __init__(self, begin_ms: int = 0) -> None:
+        self._begin_ms = begin_ms
         self._owner: str | None = None
         self._stopped = False
-        self._last_ms = last_ms
+        self._last_ms: int | None = None
 
     def note_event(self, at_ms: int) -> None:
         """An event of the group: its owner was there."""
@@ -167,7 +171,7 @@ class Coordinators:
                     paused=False,
                     members=tuple(members),
                 )
-            self._owner, self._stopped = event.owner, False
+            self._stopped = False
         elif isinstance(event, CoordinatorStopped):
             self._stopped = True
         elif isinstance(event, CoordinatorPaused) and members:
@@ -183,5 +187,6 @@ class Coordinators:
         elif isinstance(event, CoordinatorElected):
             self._owner = self._owner or event.owner
         if not isinstance(event, CoordinatorElected):  # the next owner's, while nobody serves yet
-            self._last_ms = item.at_ms
+            self._owner = event.owner
+            self._last_ms = max(item.at_ms, self._begin_ms)
         return away

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator
 
 from muster.events.ids import GroupId
+from muster.events.state import Group
 from muster.replay.history import Broken, Coordinated, Gap, History, Item
 from muster.replay.incidents.acts import acts_of
 from muster.replay.incidents.episode import Coordinators, Episode
 from muster.replay.incidents.grouping import incidents_of
 from muster.replay.incidents.incident import Incident
 from muster.replay.rebalances.timeline import Timeline
-from muster.replay.skim import BEGINNING, Checkpoint
 from muster.replay.transitions import Step, Transition, Transitions
 
 
@@ -27,34 +27,38 @@ def told(group_id: GroupId, items: Iterable[Item]) -> Iterator[Incident]:
 
 
 class Teller:
-    """The fold. `start`: where the steps begin, in a time of quiet."""
+    """The fold.
 
-    def __init__(self, group_id: GroupId, start: Checkpoint = BEGINNING) -> None:
-        group = start.group(group_id)
+    `group`: as it stood before the first step, after a time of quiet (`QUIET_MS`), where that is not the first of its
+    history; its last event was at `at_ms` (wall clock).
+    """
+
+    def __init__(self, group_id: GroupId, group: Group | None = None, *, at_ms: int = 0) -> None:
         self._group_id = group_id
-        self._start = start
+        self._begin_ms = at_ms
         self._timeline = Timeline(group)
-        self._coordinators = Coordinators(None if group is None else start.at_ms)
+        self._coordinators = Coordinators(at_ms)
         self._episode = Episode(group)
-        self.began_ms: int | None = None
-        """When the episode began that is not told yet, in wall clock ms."""
+
+    def is_over_before(self, step: Step) -> bool:
+        """Whether no incident can be in both this step and those before it."""
+        return self._episode.is_over(_at_ms(step)) and not self._timeline.is_running
 
     def feed(self, step: Step) -> Iterator[Incident]:
         """Take in the next step; yields the incidents of the episode that ended before it."""
-        at_ms = step.position.timestamp_ms if isinstance(step, Gap | Broken) else step.at_ms
-        if not isinstance(step, Transition) and step.position.offset < self._start.offset:
+        at_ms = _at_ms(step)
+        if not isinstance(step, Transition) and at_ms <= self._begin_ms:
             self._note_earlier(step)
             return
-        if self._episode.is_over(at_ms) and self._timeline.running() is None:
+        if self.is_over_before(step):
             yield from incidents_of(self._episode, self._group_id)
-            self._episode, self.began_ms = Episode(self._episode.after), None
-        self.began_ms = at_ms if self.began_ms is None else self.began_ms
+            self._episode = Episode(self._episode.after)
         finished = self._timeline.feed(step)
         if finished is not None:
             self._episode.rebalances.append(finished)
         if isinstance(step, Transition) and step.begins_life:  # its events are counted from 1 again
             yield from incidents_of(self._episode, self._group_id)
-            self._episode, self.began_ms = Episode(step.before), at_ms
+            self._episode = Episode(step.before)
         if isinstance(step, Transition):
             self._coordinators.note_event(at_ms)
             self._episode.add(acts_of(step), step.after)
@@ -71,7 +75,6 @@ class Teller:
         if isinstance(step, Coordinated):
             self._timeline.feed(step)
             self._coordinators.note(step, ())
-            self._coordinators.note_event(max(step.at_ms, self._start.at_ms))
 
     def end(self) -> Iterator[Incident]:
         """The incidents of the last episode; a rebalance may be running."""
@@ -79,3 +82,7 @@ class Teller:
         if running is not None:
             self._episode.rebalances.append(running)
         yield from incidents_of(self._episode, self._group_id)
+
+
+def _at_ms(step: Step) -> int:
+    return step.position.timestamp_ms if isinstance(step, Gap | Broken) else step.at_ms

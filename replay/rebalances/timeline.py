@@ -69,6 +69,11 @@ class Timeline:
         """The gaps in the history since the last rebalance ended."""
         return () if self._running is not None else tuple(self._notes)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a rebalance is."""
+        return self._running is not None
+
     def running(self) -> Rebalance | None:
         """The rebalance that has not ended, as far as it went."""
         return self._finish(Outcome.RUNNING, None) if self._running is not None else None

@@ -8,27 +8,34 @@ printable.py   what clients sent, made safe to show on a terminal
 streams.py     the lines of `history`, printed as they come
 tables.py      the tables of `groups`, `history`, `state`
 why_table.py   a rebalance in detail
+verify_table.py   what holds of a log, and what does not
+whatif_table.py   the rebalances of a group under other settings
+diff_table.py   what differs between two moments
 """
 
 from datetime import UTC, tzinfo
 
 from rich.console import Console
 
+from muster.replay.diff import Diff
 from muster.replay.form import Format, View
 from muster.replay.groups import Groups
-from muster.replay.render.as_json import write_json, write_json_lines
+from muster.replay.render.as_json import Result, write_json, write_json_lines
+from muster.replay.render.diff_table import diff_in_markdown, print_diff
 from muster.replay.render.incident_streams import IncidentStream, incident_stream
 from muster.replay.render.incident_table import Detail
 from muster.replay.render.markdown import groups_in_markdown, states_in_markdown
 from muster.replay.render.streams import StoryStream, story_stream
 from muster.replay.render.tables import print_groups, print_state, print_states
+from muster.replay.render.verify_table import print_verified, verified_in_markdown
+from muster.replay.render.whatif_table import print_whatif, whatif_in_markdown
 from muster.replay.state import StateAt, States
 from muster.replay.story import Story
+from muster.replay.verify.finding import Verified
+from muster.replay.whatif.verdict import WhatIf
 from muster.replay.zones import told_in
 
 __all__ = ["Detail", "IncidentStream", "Result", "StoryStream", "incident_stream", "render", "story_stream"]
-
-Result = Groups | Story | StateAt | States
 
 
 def render(result: Result, form: Format, console: Console, zone: tzinfo = UTC) -> None:
@@ -53,12 +60,31 @@ def _stream(story: Story, view: View, console: Console) -> None:
     stream.end()
 
 
-def _print(result: Groups | StateAt | States, form: Format, console: Console) -> None:
+Page = Groups | StateAt | States | Verified | WhatIf | Diff
+
+
+def _print(result: Page, form: Format, console: Console) -> None:
     if form is Format.MD:
-        console.file.write(groups_in_markdown(result) if isinstance(result, Groups) else states_in_markdown(result))
+        console.file.write(_in_markdown(result))
     elif isinstance(result, Groups):
         print_groups(result, console)
     elif isinstance(result, States):
         print_states(result, console)
-    else:
+    elif isinstance(result, StateAt):
         print_state(result, console)
+    elif isinstance(result, Verified):
+        print_verified(result, console)
+    elif isinstance(result, WhatIf):
+        print_whatif(result, console)
+    else:
+        print_diff(result, console)
+
+
+def _in_markdown(result: Page) -> str:
+    if isinstance(result, Groups):
+        return groups_in_markdown(result)
+    if isinstance(result, Verified):
+        return verified_in_markdown(result)
+    if isinstance(result, WhatIf):
+        return whatif_in_markdown(result)
+    return diff_in_markdown(result) if isinstance(result, Diff) else states_in_markdown(result)

@@ -9,27 +9,39 @@ from typing import IO, Final
 
 import msgspec
 
+from muster.replay.diff import Diff
 from muster.replay.groups import Groups
 from muster.replay.state import StateAt, States
 from muster.replay.story import Story
+from muster.replay.verify.finding import Verified
+from muster.replay.whatif.verdict import WhatIf
 
 _INDENT: Final = "    "
 
+Result = Groups | Story | StateAt | States | Verified | WhatIf | Diff
 
-def write_json(result: Groups | Story | StateAt | States, out: IO[str]) -> None:
+
+def write_json(result: Result, out: IO[str]) -> None:
     out.write(msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n")
 
 
-def write_json_lines(result: Groups | Story | StateAt | States, out: IO[str]) -> None:
-    lines = JsonLines(out)
+def write_json_lines(result: Result, out: IO[str]) -> None:
     for line in _lines(result):
-        lines.feed(line)
+        write_line(line, out)
 
 
-def _lines(result: Groups | Story | StateAt | States) -> Sequence[msgspec.Struct]:
+def write_line(line: msgspec.Struct, out: IO[str]) -> None:
+    out.write(msgspec.json.encode(line).decode() + "\n")
+
+
+def _lines(result: Result) -> Sequence[msgspec.Struct]:
     if isinstance(result, Groups | States):
         return result.groups
-    return result.lines if isinstance(result, Story) else (result,)
+    if isinstance(result, Story):
+        return result.lines
+    if isinstance(result, Verified):
+        return result.findings
+    return (*result.rebalances, *result.additional) if isinstance(result, WhatIf) else (result,)
 
 
 class JsonLines:
@@ -39,7 +51,7 @@ class JsonLines:
         self._out = out
 
     def feed(self, value: msgspec.Struct) -> None:
-        self._out.write(msgspec.json.encode(value).decode() + "\n")
+        write_line(value, self._out)
 
     def end(self) -> None:
         self._out.flush()

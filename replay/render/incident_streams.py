@@ -13,7 +13,7 @@ from muster.replay.rebalances.rebalance import Rebalance
 from muster.replay.rebalances.wording import headline
 from muster.replay.render.as_json import JsonDocument, JsonLines
 from muster.replay.render.incident_table import Detail, print_incident, rows_of, title_of
-from muster.replay.render.markdown import bullets, escaped
+from muster.replay.render.markdown import escaped, facts
 from muster.replay.render.printable import text
 from muster.replay.render.why_table import print_rebalance, rows_of_rebalance
 from muster.replay.window import Bounds
@@ -96,9 +96,9 @@ class _MarkdownStream:
 
     def feed(self, incident: Incident, detail: Detail, rebalances: Sequence[Rebalance] = ()) -> None:
         told = told_in(incident, self._zone)
-        self._write(f"## {escaped(told.headline)}\n\n{escaped(title_of(told))}\n\n{bullets(rows_of(told, detail))}")
+        self._write(f"## {escaped(told.headline)}\n\n{escaped(title_of(told))}\n\n{facts(rows_of(told, detail))}")
         for rebalance in rebalances:
-            rows = bullets(rows_of_rebalance(told_in(rebalance, self._zone)))
+            rows = facts(rows_of_rebalance(told_in(rebalance, self._zone)))
             self._write(f"### {escaped(headline(rebalance))}\n\n{rows}")
 
     def note(self, sentence: str) -> None:

@@ -28,12 +28,12 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
-def bullets(rows: Iterable[tuple[str, object]]) -> str:
-    """A bullet for each label, with what there is to say about it; further lines are bullets below it."""
+def facts(rows: Iterable[tuple[str, object]]) -> str:
+    """Labels, and what there is to say about each, as a list; a line of it below the first is an item of its own."""
     told = ""
     for label, content in rows:
         first, *more = str(content).split("\n")
-        told += f"* **{label}** {escaped(first)}\n" + "".join(f"  * {escaped(each)}\n" for each in more)
+        told += f"* **{label}** {escaped(first)}\n" + "".join(f"  * {escaped(each.strip())}\n" for each in more)
     return told
 
 

@@ -58,7 +58,7 @@ def rows_of_rebalance(rebalance: Rebalance) -> Iterator[Row]:
         yield "Sync phase", _sync_phase(rebalance.sync_phase)
     yield "Members", _members(rebalance)
     if rebalance.movement is not None:
-        yield "Moved", _movement(rebalance.movement)
+        yield "Moved", movement_text(rebalance.movement)
     yield from _stacked("Meanwhile", map(_happening, rebalance.meanwhile))
     yield from _stacked("Before", map(_happening, rebalance.avoided))
     yield from _stacked("Missing", (text(note, "yellow") for note in rebalance.notes))
@@ -170,7 +170,8 @@ def _names(members: Sequence[MemberRef]) -> str:
     return listed([name(member) for member in members])
 
 
-def _movement(movement: Movement) -> Text:
+def movement_text(movement: Movement) -> Text:
+    """The moved partitions in numbers, then from member to member."""
     counts = {
         "changed owner": movement.moved,
         "newly owned": movement.gained,

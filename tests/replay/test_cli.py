@@ -59,7 +59,15 @@ def test_what_is_piped_is_not_wrapped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [["groups"], ["history", "orders"], ["why", "orders"], ["state", "orders", "--at", "12"]]
+    "command",
+    [
+        ["groups"],
+        ["history", "orders"],
+        ["why", "orders"],
+        ["state", "orders", "--at", "12"],
+        ["diff", "orders", "12", "20"],
+        ["whatif", "orders", "--session-timeout-ms", "60000"],
+    ],
 )
 @pytest.mark.parametrize("form", ["table", "json", "jsonl", "md"])
 def test_each_command_prints_each_format(url: str, command: list[str], form: str) -> None:
@@ -137,7 +145,15 @@ def test_a_log_of_a_newer_version_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [["groups"], ["history", "orders"], ["why", "orders"], ["state", "orders", "--at", "12"]]
+    "command",
+    [
+        ["groups"],
+        ["history", "orders"],
+        ["why", "orders"],
+        ["state", "orders", "--at", "12"],
+        ["diff", "orders", "12", "20"],
+        ["whatif", "orders", "--session-timeout-ms", "60000"],
+    ],
 )
 def test_properties_of_a_cluster_that_cannot_be_used_are_named(url: str, command: list[str]) -> None:
     """The error has the name of the property; the value may be a secret."""
@@ -212,3 +228,39 @@ def test_colours_are_for_terminals_that_want_them(url: str, no_color: bool) -> N
     assert process.wait(timeout=30) == 0
     assert b"orders" in shown
     assert (b"\x1b[32m" in shown) is not no_color
+
+
+def test_verify_ends_with_1_when_something_is_found_and_with_2_when_nothing_can_be_read(
+    url: str, tmp_path: Path
+) -> None:
+    """The night of the other tests was written by hand, not by the rules, which `verify` finds out."""
+    night = run("verify", log=url)
+    assert night.exit_code == 1
+    assert "finding" in night.stdout
+    assert "orders, seq" in night.stdout
+    found = msgspec.json.decode(run("verify", "--format", "json", log=url).stdout)["findings"]
+    assert {"check", "partition", "offset", "group_id", "seq", "expected", "found"} <= found[0].keys()
+    well = asyncio.run(sqlite_log(tmp_path / "muster.db", script("payments").created()))
+    result = run("verify", log=well)
+    assert result.exit_code == 0, result.output
+    assert "holds together" in result.stdout
+    assert_fails(run("verify", log=f"sqlite:///{tmp_path}/none.db"), 2)
+
+
+def test_whatif_needs_another_setting(url: str) -> None:
+    """And tells each rebalance with its reason."""
+    assert_fails(run("whatif", "orders", log=url), 2, "at least one setting")
+    assert_fails(run("whatif", "order", "--static", log=url), 1, "did you mean orders")
+    assert "session.timeout.ms=60000" in run("whatif", "orders", "--session-timeout-ms", "60000", log=url).stdout
+
+
+def test_diff_of_generations_and_of_moments(url: str) -> None:
+    """A generation is as of its assignment; one that the log does not know is named, with those that it knows."""
+    generations = run("diff", "orders", "1", "2", "--generations", log=url)
+    assert generations.exit_code == 0, generations.output
+    assert "generation 1" in generations.stdout
+    assert "generation 2" in generations.stdout
+    assert_fails(run("diff", "orders", "1", "99", "--generations", log=url), 1, "generation 99", "it tells of 1")
+    assert_fails(run("diff", "orders", "1", "two", "--generations", log=url), 2, "'two'")
+    assert_fails(run("diff", "orders", "1", "noon", log=url), 2, "'noon'")
+    assert_fails(run("diff", "orders", "1", "9999", log=url), 1, "it tells of seq 1")

@@ -1,0 +1,234 @@
+"""A group's items -> the values of its page. Pure; what is kept is bounded by `Limits`.
+
+Of a window, what comes before it is folded and not shown. After it, only incidents go on to be followed, until they are
+over: half of one may be taken for another kind. Those that cross an edge of the window say so.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from muster.events.events import CoordinatorReady
+from muster.events.ids import GroupId
+from muster.events.state import Group
+from muster.replay.history import Broken, Coordinated, Gap, Happened, Item
+from muster.replay.incidents.incident import Incident
+from muster.replay.incidents.telling import Teller
+from muster.replay.rebalances.wording import jump_text, missing_text
+from muster.replay.report.lanes import Lanes
+from muster.replay.report.lives import Latest, Lives
+from muster.replay.report.page import LIMITS, Limits, Mark, Missing, Page, Shift, shown
+from muster.replay.report.stories import Brief, brief, shift, story
+from muster.replay.times import duration, instant, wall_ms_of
+from muster.replay.transitions import Step, Transition, Transitions
+from muster.replay.window import WHOLE, AtTime, Cut, Edge, Place, Window, bounds
+
+MISSING_MAX = 100
+
+
+def report(group_id: GroupId, log: str, items: Iterable[Item], *, made_ms: int, limits: Limits = LIMITS) -> Page:
+    """The page of a group's history. `made_ms`: the wall clock now."""
+    fold = ReportFold(group_id)
+    for item in items:
+        fold.feed(item)
+    fold.end()
+    return fold.page(log, made_ms=made_ms, limits=limits)
+
+
+class ReportFold:
+    """The fold: feed it all items, or until it `is_over`, end it, then ask for pages.
+
+    `group`: as it stood before the first item, after a time of quiet, where that is not the first of its history; its
+    last event was at `at_ms` (wall clock). `life`: the last incarnation, for a window of numbers.
+    """
+
+    def __init__(
+        self,
+        group_id: GroupId,
+        group: Group | None = None,
+        *,
+        at_ms: int = 0,
+        window: Window = WHOLE,
+        life: int = -1,
+    ) -> None:
+        self._group_id = group_id
+        self._window = window
+        self._cut = Cut(window, life)
+        self._transitions = Transitions(group_id, group)
+        self._teller = Teller(group_id, group, at_ms=at_ms)
+        self._lives = Lives(group, at_ms=at_ms)
+        self._briefs: Latest[Brief] = Latest(LIMITS.incidents)
+        self._shifts: Latest[Shift] = Latest(LIMITS.shifts)
+        self._takeovers: Latest[Mark] = Latest(LIMITS.bands)
+        self._missing: Latest[Missing] = Latest(MISSING_MAX)
+        self._events = 0
+        self.rebalances = 0
+        self.has_begun = False
+        self.is_over = False
+        """Whether anything was in the window; whether nothing that is left can be."""
+        self._since_ms = window.since.wall_ms if isinstance(window.since, AtTime) else -math.inf
+        self._until_ms = math.inf
+        self._shift_ms = 0  # how far the wall clock is ahead of the times of the transitions, since it jumped
+        self._begin_ms: int | None = None
+        self._end_ms = 0
+        self._last_ms = at_ms
+
+    @property
+    def incidents(self) -> int:
+        """How many were told."""
+        return self._briefs.left_out(0)
+
+    def feed(self, item: Item) -> None:
+        """Take in the next item."""
+        place = self._cut.place(item)
+        step = self._transitions.feed(item)
+        if place is Place.AFTER:
+            self._go_on(step)
+            return
+        if place is Place.WITHIN:
+            self._note(item, step)
+        if step is None:
+            return
+        for each in self._teller.feed(step):
+            self._tell(each)
+        if isinstance(step, Transition):
+            back_ms = self._lives.feed(step)
+            if place is Place.WITHIN:
+                self._note_jump(step, back_ms)
+
+    def end(self) -> None:
+        """The log ends, or the window."""
+        for each in self._teller.end():
+            self._tell(each)
+        self._lives.end(self._last_ms)
+
+    def page(self, log: str, *, made_ms: int, limits: Limits = LIMITS, damage: Sequence[str] = ()) -> Page:
+        """The page, with so much detail. `damage`: what cannot be read of the log, in words."""
+        begin_ms, end_ms = self._extent()
+        lives, group = self._lives, self._lives.group
+        lanes = Lanes(lives, limits)
+        headlines = {each.incident_id: each.story.headline for each in self._briefs.kept}
+        told = enumerate(self._briefs.last(limits.incidents))
+        return Page(
+            group_id=shown(self._group_id),
+            log=shown(log),
+            made=instant(made_ms),
+            window=bounds(self._window),
+            state=group.state if group is not None else "not known",
+            events=self._events,
+            rebalances=self.rebalances,
+            incidents_told=self.incidents,
+            begin_ms=begin_ms,
+            end_ms=end_ms,
+            begin=instant(begin_ms),
+            end=instant(end_ms),
+            lanes=lanes.lanes,
+            bands=lives.bands.last(limits.bands),
+            unstable=lives.unstable.last(limits.bands),
+            takeovers=self._takeovers.last(limits.bands),
+            stories=tuple(story(each, number, headlines, lanes) for number, each in told),
+            shifts=tuple(sorted(self._shifts.last(limits.shifts), key=lambda each: each.at)),
+            missing=self._missing.last(MISSING_MAX),
+            damage=tuple(map(shown, damage)),
+            left_out=self._left_out(lanes, limits),
+        )
+
+    # ---- the window -------------------------------------------------------------------------------------------------
+
+    def _note(self, item: Item, step: Step | None) -> None:
+        """Note the next item of the window."""
+        if isinstance(item, Happened):
+            self._events += 1
+        if not self.has_begun:
+            self._begin()
+        if isinstance(step, Gap | Broken):
+            self._miss(step.position.timestamp_ms, missing_text(step))
+        elif isinstance(step, Coordinated):
+            if self._begin_ms is not None:
+                self._note_time(step.at_ms)
+                self._note_coordinator(step)
+        elif step is not None and isinstance(item, Happened):
+            self._note_transition(step, item.at_ms - step.at_ms)
+
+    def _begin(self) -> None:
+        """The window begins: what was over before is not shown, and who was there is drawn from its beginning on."""
+        self.has_begun = True
+        self._lives.forget()
+        if self._lives.group is not None and isinstance(self._window.since, AtTime):
+            self._begin_ms = self._end_ms = self._last_ms = self._window.since.wall_ms
+
+    def _note_transition(self, step: Transition, ahead_ms: int) -> None:
+        since = self._window.since
+        if since is not None and self._since_ms == -math.inf:  # it is a number
+            self._since_ms = step.at_ms
+        if isinstance(since, AtTime) and ahead_ms != self._shift_ms:
+            self._since_ms = since.wall_ms - ahead_ms
+        self._shift_ms = ahead_ms
+        self._note_time(step.at_ms)
+
+    def _go_on(self, step: Step | None) -> None:
+        """Follow the incidents over the end of the window."""
+        until = self._window.until
+        if self._until_ms == math.inf:
+            self._until_ms = self._last_ms
+            if isinstance(until, AtTime):
+                self._until_ms = until.wall_ms - self._shift_ms
+                self._note_time(int(self._until_ms))
+        if step is None or self.is_over:
+            return
+        self.is_over = self._teller.is_over_before(step)
+        if not self.is_over:
+            for each in self._teller.feed(step):
+                self._tell(each)
+
+    # ---- what is told -----------------------------------------------------------------------------------------------
+
+    def _tell(self, incident: Incident) -> None:
+        begin_ms = wall_ms_of(incident.started_at)
+        end_ms = math.inf if incident.ended_at is None else wall_ms_of(incident.ended_at)
+        if not self.has_begun or end_ms < self._since_ms or begin_ms > self._until_ms:
+            return
+        begins_before, ends_after = begin_ms < self._since_ms, end_ms > self._until_ms
+        crosses = (*([Edge.SINCE] if begins_before else []), *([Edge.UNTIL] if ends_after else []))
+        self._briefs.add(brief(incident, crosses))
+        for rebalance in incident.rebalances:
+            self.rebalances += 1
+            self._shifts.add(shift(rebalance))
+
+    def _note_time(self, at_ms: int) -> None:
+        self._begin_ms = at_ms if self._begin_ms is None else min(self._begin_ms, at_ms)
+        self._end_ms = max(self._end_ms, at_ms)
+        self._last_ms = at_ms
+
+    def _note_jump(self, step: Transition, back_ms: int) -> None:
+        if step.jump_ms:
+            self._miss(step.at_ms, jump_text(step.jump_ms))
+        if back_ms:
+            text = f"the wall clock went back by {duration(back_ms)} to here: some of what is drawn later came before"
+            self._miss(step.at_ms, text)
+
+    def _miss(self, at_ms: int, text: str) -> None:
+        self._missing.add(Missing(at=instant(at_ms), at_ms=at_ms, text=shown(text)))
+
+    def _note_coordinator(self, item: Coordinated) -> None:
+        event = item.event
+        if isinstance(event, CoordinatorReady):
+            self._takeovers.add(Mark(event.ready_ms, shown(event.owner, 120)))
+
+    def _extent(self) -> tuple[int, int]:
+        times = [each.at_ms for each in self._missing.kept]
+        begin_ms = min(times, default=0) if self._begin_ms is None else self._begin_ms
+        return begin_ms, max(begin_ms + 1, self._end_ms)
+
+    def _left_out(self, lanes: Lanes, limits: Limits) -> tuple[str, ...]:
+        lives = self._lives
+        parts = [
+            ("incidents", self._briefs.left_out(limits.incidents)),
+            ("rebalances of the table of assignments", self._shifts.left_out(limits.shifts)),
+            ("processes", lanes.left_out),
+            ("lives of members", lives.ended.dropped),
+            ("stretches of the lanes", lives.stretches.left_out(limits.stretches)),
+            ("generations of the chart", lives.bands.left_out(limits.bands)),
+            ("takeovers", self._takeovers.left_out(limits.bands)),
+            ("gaps", self._missing.dropped),
+        ]
+        return tuple(f"The {count:,} earliest {what} are left out." for what, count in parts if count)
