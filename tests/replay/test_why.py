@@ -106,7 +106,7 @@ def test_a_generation_is_that_of_its_incident_with_the_rebalance_whole(url: str)
 
 
 def test_a_moment_is_that_of_the_incidents_that_span_it(url: str) -> None:
-    """By time or by number; between two of them both are shown, and that it is so."""
+    """A time or a number; between two of them both are shown, and that it is so."""
     (crash,) = told(url, "--at", "2026-11-21T02:13:31.000Z")
     assert crash["kind"] == "crash"
     assert told(url, "--at", str(crash["rebalances"][0]["first_seq"] + 1))[0]["id"] == crash["id"]
@@ -165,5 +165,5 @@ def test_a_client_can_write_neither_to_the_terminal_nor_markdown() -> None:
 
 
 def test_the_page_of_kinds_is_named() -> None:
-    """By the help of the command."""
+    """In the help of the command."""
     assert "docs/incidents.md" in " ".join(run("why", "--help").stdout.split())
