@@ -57,7 +57,7 @@ def why(source: Source, group: str, view: View, asked: Asked, window: Window = W
 
 
 class _Shown:
-    """What is printed: the first one whole, and all where they are few by what was asked for; of others the most."""
+    """Prints incidents: the first one whole; of a list the others with the most important only."""
 
     def __init__(self, stream: IncidentStream, asked: Asked, choice: Choice) -> None:
         self.stream = stream
@@ -109,7 +109,7 @@ async def _told(reading: Reading, start: Start, fold: Why) -> AsyncIterator[Iter
 
 
 def _end(choice: Choice, shown: _Shown, what: str) -> None:
-    """What is left to show, and what there is to say of it. `what`: the group, and the time that was asked for."""
+    """Show what is left, and say what there is to say of it. `what`: the group, and the time that was asked for."""
     left = list(choice.end())
     if isinstance(choice, Around) and choice.nearest:
         shown.stream.note(f"There was no incident of {what}. The nearest {choice.nearest}:")

@@ -56,7 +56,7 @@ def told(h: Harness) -> Rebalance:
 
 
 def since(history: History) -> tuple[Happening, ...]:
-    """What happened after the last rebalance."""
+    """The happenings after the last rebalance."""
     timeline = Timeline()
     for step in Transitions(history.group_id).steps(history.items):
         timeline.feed(step)
