@@ -22,7 +22,7 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """What an incident cost; see docs/incidents.md for the definitions. A field that is None cannot be known."""
+    """The cost of an incident; see docs/incidents.md for the definitions. A field that is None cannot be known."""
 
     rebalances: int
     rebalancing_ms: int | None
