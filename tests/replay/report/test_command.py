@@ -17,8 +17,7 @@ from muster.replay.incidents.windows import QUIET_MS
 from muster.replay.report.fold import ReportFold
 from muster.replay.report.page import Page
 from muster.replay.sources import Reading, find_start, items, read_histories
-from muster.replay.why import Edge
-from muster.replay.window import AtTime, Window
+from muster.replay.window import AtTime, Edge, Window
 from tests.replay.histories import Script
 from tests.replay.report.told import MADE_MS, page_of
 from tests.replay.stories import a_night
