@@ -37,6 +37,7 @@ class Teller:
 
     def __init__(self, group_id: GroupId, group: Group | None = None, *, at_ms: int = 0) -> None:
         self._group_id = group_id
+        self._begin_ms = at_ms
         self._timeline = Timeline(group)
         self._coordinators = Coordinators(at_ms)
         self._episode = Episode(group)
@@ -49,6 +50,9 @@ class Teller:
     def feed(self, step: Step) -> Iterator[Incident]:
         """Take in the next step; yields the incidents of the episode that ended before it."""
         at_ms = self._at_ms(step)
+        if not isinstance(step, Transition) and at_ms <= self._begin_ms:
+            self._note_earlier(step)
+            return
         if self.is_over_before(step):
             yield from incidents_of(self._episode, self._group_id)
             self._episode = Episode(self._episode.after)
@@ -71,6 +75,12 @@ class Teller:
             if away is not None:
                 self._episode.add_away(away)
 
+    def _note_earlier(self, step: Coordinated | Gap | Broken) -> None:
+        """How the partition stood at the start."""
+        if isinstance(step, Coordinated):
+            self._timeline.feed(step)
+            self._coordinators.note(step, ())
+
     def _at_ms(self, step: Step) -> int:
         """When it was, in wall clock ms, steadied if it is no gap."""
         if isinstance(step, Gap | Broken):
@@ -83,7 +93,3 @@ class Teller:
         if running is not None:
             self._episode.rebalances.append(running)
         yield from incidents_of(self._episode, self._group_id)
-
-
-def _at_ms(step: Step) -> int:
-    return step.position.timestamp_ms if isinstance(step, Gap | Broken) else step.at_ms

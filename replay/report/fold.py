@@ -21,8 +21,7 @@ from muster.replay.report.page import LIMITS, Limits, Mark, Missing, Page, Shift
 from muster.replay.report.stories import Brief, Total, brief, shift, story
 from muster.replay.times import duration, instant, wall_ms_of
 from muster.replay.transitions import Step, Transition, Transitions
-from muster.replay.why import Edge
-from muster.replay.window import WHOLE, AtTime, Cut, Place, Window, bounds
+from muster.replay.window import WHOLE, AtTime, Cut, Edge, Place, Window, bounds
 
 MISSING_MAX = 100
 WEIGHTIEST = 5

@@ -10,8 +10,7 @@ import msgspec
 from muster.replay.incidents.grade import Grade
 from muster.replay.render.printable import printable
 from muster.replay.times import Instant
-from muster.replay.why import Edge
-from muster.replay.window import Bounds
+from muster.replay.window import Bounds, Edge
 
 TEXT_MAX = 400
 """Characters of any text that a client has a say in; a client id may have 32 KiB."""

@@ -9,7 +9,7 @@ from muster.replay.render.incident_table import cost_text
 from muster.replay.report.lanes import Lanes
 from muster.replay.report.page import Shift, Story, Told, shown
 from muster.replay.times import duration, wall_ms_of
-from muster.replay.why import Edge
+from muster.replay.window import Edge
 
 STATEMENTS_MAX = 30
 MOVES_MAX = 6
