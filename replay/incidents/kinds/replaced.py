@@ -8,9 +8,8 @@ from muster.replay.incidents.acts import AnyAct, CameBack, Departure, Duelled, W
 from muster.replay.incidents.episode import Episode
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
-from muster.replay.incidents.naming import process_name
 from muster.replay.incidents.replacements import Replacement
-from muster.replay.rebalances.wording import plural
+from muster.replay.rebalances.wording import host, plural
 from muster.replay.times import instant
 
 
@@ -39,7 +38,7 @@ def how_it_went(went: Went | None) -> str:
 
 
 def fenced_before(episode: Episode, replacements: Sequence[Replacement]) -> Iterator[Statement]:
-    """The former processes that were still alive when their instance ids were taken: their requests were fenced."""
+    """Other processes that were alive under an instance id that was taken: their requests were fenced."""
     for each in replacements:
         if not isinstance(each.came, CameBack):
             continue
@@ -55,8 +54,9 @@ def fenced_before(episode: Episode, replacements: Sequence[Replacement]) -> Iter
         if fenced:
             yield Statement(
                 text=(
-                    f"the process that had been {process_name(each.came.member)} before was still alive:"
-                    f" {plural(times, 'request')} of it {'was' if times == 1 else 'were'} fenced"
+                    f"another process with the instance id '{instance}' was alive, at"
+                    f" {host(fenced[0].why.client_host or '')}: {plural(times, 'request')} of it"
+                    f" {'was' if times == 1 else 'were'} fenced"
                 ),
                 grade=Grade.RECORDED,
                 at=instant(fenced[0].at_ms),

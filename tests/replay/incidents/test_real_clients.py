@@ -66,4 +66,7 @@ def test_what_happened_to_the_demos_second_process_is_told() -> None:
     """It was started with the instance id of one that was alive."""
     told = incidents(history_in(DATA / "demo.jsonl", "billing"))
     statements = [each.text for incident in told for each in incident.chain]
-    assert any(text.startswith("the process that had been 'billing-1'") and "fenced" in text for text in statements)
+    assert any(
+        text.startswith("another process with the instance id 'billing-1' was alive, at 127.0.0.1")
+        for text in statements
+    )
