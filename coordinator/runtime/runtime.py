@@ -59,6 +59,8 @@ class Runtime:
         self._give_up = give_up
         self._owned: dict[int, OwnedPartition] = {}
         self._retaking: dict[int, asyncio.Task[None]] = {}
+        self._given_up: list[OwnedPartition] = []
+        """Partitions that were lost for good: their tasks end with the process."""
         self._renewing: asyncio.Task[None] | None = None
         self._slow = SlowAppends(owner.event_log, lambda: self._owned)
         self._successors = SuccessorWatch(owner.event_log, lambda: self._owned, self._lost)
@@ -131,6 +133,9 @@ class Runtime:
         self._owned = {}
         for ownership in owned.values():
             ownership.partition.close(ErrorCode.not_coordinator)
+        if self._given_up:
+            abandoning = [asyncio.create_task(each.abandon()) for each in self._given_up]
+            await asyncio.wait(abandoning, timeout=STOP_TIMEOUT_S)
         stopping_tasks = [asyncio.create_task(_stop(*item), name=f"stop-{item[0]}") for item in owned.items()]
         if stopping_tasks:
             stopped, late = await asyncio.wait(stopping_tasks, timeout=STOP_TIMEOUT_S)
@@ -235,7 +240,9 @@ class Runtime:
                 asyncio.get_running_loop().call_later(LOST_REPORT_DELAY_S, self._log_lost)
             self._lost_now[number] = str(error)
             self._retake_later(number, ownership)
-        elif isinstance(error, Deposed):
+            return
+        self._given_up.append(ownership)
+        if isinstance(error, Deposed):
             if self._finding_successor is None:  # the others are lost to the same one
                 self._finding_successor = asyncio.create_task(ownership.report_successor(error), name="name-successor")
                 self._finding_successor.add_done_callback(on_failure(self._give_up))

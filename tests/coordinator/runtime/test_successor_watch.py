@@ -1,6 +1,7 @@
 """A process that appends nothing finds out all the same that another one has taken its log over."""
 
 import asyncio
+import gc
 
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
@@ -36,6 +37,20 @@ async def test_an_idle_process_finds_out_that_it_was_deposed() -> None:
     assert not second.lost
     await first.runtime.stop()
     await second.runtime.stop()
+
+
+@story
+async def test_a_deposed_process_leaves_no_task_behind() -> None:
+    """Those of its partitions last until it stops, and end then."""
+    storage = MemoryStorage()
+    first = await SimulatedProcess(storage).start()
+    second = await SimulatedProcess(storage).start()
+    await asyncio.sleep(FOUND_OUT_S)
+    assert first.lost
+    gc.collect()  # what nobody held would be reported as destroyed
+    await first.runtime.stop()
+    await second.runtime.stop()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 @story
