@@ -61,10 +61,9 @@ class Runtime:
         self._retaking: dict[int, asyncio.Task[None]] = {}
         self._given_up: list[OwnedPartition] = []
         """Partitions that were lost for good: their tasks end with the process."""
-        self._renewing: asyncio.Task[None] | None = None
         self._slow = SlowAppends(owner.event_log, lambda: self._owned)
         self._successors = SuccessorWatch(owner.event_log, lambda: self._owned, self._lost)
-        self._watching: list[asyncio.Task[None]] = []
+        self._background: list[asyncio.Task[None]] = []
         self._read: set[int] = set()
         self._unreadable: dict[int, str] = {}
         """The reason for each partition that is not served, since an owner's record in it cannot be read."""
@@ -105,16 +104,15 @@ class Runtime:
                 self._outage.failed(number, error, began_ms=began_ms)
                 self._retake_later(number)
         if self._log.claim_renewal_ms is not None:
-            self._renewing = asyncio.create_task(self._renew(self._log.claim_renewal_ms), name="renew-claims")
-            self._renewing.add_done_callback(on_failure(self._give_up))
-        self._watch(self._slow.watch(), "slow-appends")
+            self._run_in_background(self._renew(self._log.claim_renewal_ms), "renew-claims")
+        self._run_in_background(self._slow.watch(), "slow-appends")
         if self._log.can_be_taken_over:
-            self._watch(self._successors.watch(), "successor-watch")
+            self._run_in_background(self._successors.watch(), "successor-watch")
 
-    def _watch(self, watch: Coroutine[Any, Any, None], name: str) -> None:
-        watching = asyncio.create_task(watch, name=name)
-        watching.add_done_callback(on_failure(self._give_up))
-        self._watching.append(watching)
+    def _run_in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(on_failure(self._give_up))
+        self._background.append(task)
 
     async def all_owned(self) -> None:
         """Wait until every partition that is retried is owned, or given up."""
@@ -125,7 +123,7 @@ class Runtime:
         """Give all partitions up in good order; parked requests are answered NOT_COORDINATOR."""
         self._stopping = True
         owned, self._owned = self._owned, {}  # what is lost from here on is not taken over again
-        tasks = [*self._retaking.values(), *self._watching, *filter(None, (self._renewing,))]
+        tasks = [*self._retaking.values(), *self._background]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -133,17 +131,15 @@ class Runtime:
         self._owned = {}
         for ownership in owned.values():
             ownership.partition.close(ErrorCode.not_coordinator)
-        if self._given_up:
-            abandoning = [asyncio.create_task(each.abandon()) for each in self._given_up]
-            await asyncio.wait(abandoning, timeout=STOP_TIMEOUT_S)
-        stopping_tasks = [asyncio.create_task(_stop(*item), name=f"stop-{item[0]}") for item in owned.items()]
-        if stopping_tasks:
-            stopped, late = await asyncio.wait(stopping_tasks, timeout=STOP_TIMEOUT_S)
-            _log_not_stopped(dict(filter(None, (done.result() for done in stopped))))
-            for stopping in late:
-                stopping.cancel()
-            if late:
-                log.warning("stopped before everything was said in the event log", partitions=len(late))
+        abandoning = [asyncio.create_task(each.abandon(), name="abandon") for each in self._given_up]
+        stopping = [asyncio.create_task(_stop(*item), name=f"stop-{item[0]}") for item in owned.items()]
+        if abandoning or stopping:
+            _, late = await asyncio.wait([*abandoning, *stopping], timeout=STOP_TIMEOUT_S)
+            _log_not_stopped(dict(filter(None, (each.result() for each in stopping if each not in late))))
+            for each in late:
+                each.cancel()
+            if cut_short := late.intersection(stopping):
+                log.warning("stopped before everything was said in the event log", partitions=len(cut_short))
         if self._finding_successor is not None:
             await asyncio.wait([self._finding_successor])  # it has a timeout of its own
 

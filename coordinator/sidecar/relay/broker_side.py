@@ -14,7 +14,7 @@ from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.net.connection_memory import unsent_bytes
 from muster.coordinator.net.flow import Flow, send_all
 from muster.coordinator.sidecar.messages.request_start import api_and_client_of
-from muster.coordinator.sidecar.relay.connect_queue import CONNECTS_AT_ONCE, ConnectQueue
+from muster.coordinator.sidecar.relay.connect_queue import ConnectQueue
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.sidecar.relay.refusals import Refusal, RefusalLog
 from muster.coordinator.tasks import on_failure
@@ -147,7 +147,8 @@ class BrokerSide(asyncio.Protocol):
         for host, port in self._endpoint.addresses():
             address = f"{host}:{port}"
             if waited_s >= CONNECT_TIMEOUT_S:
-                self._tell_not_reached(address, f"{CONNECTS_AT_ONCE} connects to it have taken {waited_s:.0f} s")
+                at_once = self._endpoint.connects.at_once
+                self._tell_not_reached(address, f"{at_once} connects to it have taken {waited_s:.0f} s")
                 break
             try:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):

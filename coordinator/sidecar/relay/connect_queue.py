@@ -19,8 +19,8 @@ class ConnectQueue:
     """See the module. `take_turn` of who waits is called when it may begin; `leave` gives its place back."""
 
     def __init__(self, turns: Turns, *, at_once: int = CONNECTS_AT_ONCE) -> None:
+        self.at_once = at_once
         self._turns = turns
-        self._at_once = at_once
         self._waiting: OrderedDict[Waits, None] = OrderedDict()
         self._under_way: set[Waits] = set()
 
@@ -37,7 +37,7 @@ class ConnectQueue:
         self._fill()
 
     def _fill(self) -> None:
-        while self._waiting and len(self._under_way) < self._at_once:
+        while self._waiting and len(self._under_way) < self.at_once:
             connect, _ = self._waiting.popitem(last=False)
             self._under_way.add(connect)
             if self._turns.begin(connect):

@@ -9,7 +9,8 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.load.slices import SLICE_S
 from muster.coordinator.load.turns import Turns
-from muster.coordinator.sidecar.relay import broker_side, connect_queue
+from muster.coordinator.log_throttle import LogThrottle
+from muster.coordinator.sidecar.relay import broker_side, listeners
 from muster.coordinator.sidecar.relay.connect_queue import CONNECTS_AT_ONCE, TLS_CONNECTS_AT_ONCE, ConnectQueue
 from tests.coordinator.sidecar.relaying import relaying
 from tests.coordinator.sidecar.scripted_broker import ScriptedBroker, request, scripted_broker
@@ -111,8 +112,9 @@ async def test_a_broker_that_hangs_delays_nobody_elses_connect_and_is_told_to_al
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Those who waited behind others for as long as a connect may take are told with them."""
-    monkeypatch.setattr(connect_queue, "CONNECTS_AT_ONCE", 1)
+    monkeypatch.setattr(listeners, "CONNECTS_AT_ONCE", 1)
     monkeypatch.setattr(broker_side, "CONNECT_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(LogThrottle, "due", lambda *_: 0)  # each says it
     hangs = socket.socket()
     hangs.bind(("127.0.0.1", 0))
     hangs.listen(0)
@@ -121,13 +123,16 @@ async def test_a_broker_that_hangs_delays_nobody_elses_connect_and_is_told_to_al
         hanging = cast("ScriptedBroker", _At(port))
         async with scripted_broker() as broker, relaying({1: broker, 2: hanging}) as relay:
             waiting = [await relay.connect(2) for _ in range(3)]
-            for client in waiting:
-                client.send(request(NOBODYS, 0, 1))
-            await until(lambda: relay.metrics.bytes_received == 3 * len(request(NOBODYS, 0, 1)))
-            assert await (await relay.connect(1)).ask(request(NOBODYS, 0, 1)) == b""
-            for client in waiting:
-                assert await client.rest() == b""
+            with capture_logs() as logged:
+                for client in waiting:
+                    client.send(request(NOBODYS, 0, 1))
+                await until(lambda: relay.metrics.bytes_received == 3 * len(request(NOBODYS, 0, 1)))
+                assert await (await relay.connect(1)).ask(request(NOBODYS, 0, 1)) == b""
+                for client in waiting:
+                    assert await client.rest() == b""
             assert relay.relayed.brokers_not_reached == 3
+            waited = "1 connects to it have taken"
+            assert [line["error"][: len(waited)] for line in logged] == ["no answer within 0.5 s", waited, waited]
 
 
 class _At:
