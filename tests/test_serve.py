@@ -103,6 +103,11 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         assert f"--metrics {address}" in refused("--log", "memory:", "--metrics", address)
 
 
+def test_a_muster_that_is_named_as_the_cluster_is_refused(serving: MusterProcess) -> None:
+    said = refused("--upstream", serving.bootstrap, "--log", "memory:")
+    assert f"--upstream {serving.bootstrap}: a Muster answers there, not a broker" in said
+
+
 def test_who_gave_an_address_that_cannot_be_had_is_named(tmp_path: Path) -> None:
     """The variable or the file, since that is what has to be changed; another port only where a port is taken."""
     file = tmp_path / "muster.toml"
