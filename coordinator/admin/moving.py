@@ -28,9 +28,9 @@ ANY_GROUP = "muster-release-all"
 
 
 class GroupCoordinator(msgspec.Struct, frozen=True, kw_only=True):
-    """The coordinator of a group: MUSTER, UPSTREAM, or MOVING meanwhile. `text`: for people."""
+    """The coordinator of a group: MUSTER, UPSTREAM, MOVING meanwhile; None: no such group. `text`: for people."""
 
-    coordinator: str
+    coordinator: str | None
     text: str
 
 
@@ -73,14 +73,28 @@ async def list_with_coordinator(admin: GroupAdmin, group_id: str) -> tuple[Group
 async def describe_with_coordinator(
     admin: GroupAdmin, group_id: str
 ) -> tuple[GroupCoordinator | None, tuple[ConfigEntry, ...]]:
-    """`GroupAdmin.describe_group_config`, with the coordinator, if the group exists and may be described."""
+    """`GroupAdmin.describe_group_config`, with the coordinator, unless the group may not be described."""
     settings = await admin.describe_group_config(group_id)
     if all(each.name != COORDINATOR for each in settings):
         await admin.check_is_muster(group_id)
+    return await _known_coordinator(admin, group_id), settings
+
+
+async def alter_with_coordinator(
+    admin: GroupAdmin, group_id: str, settings: Mapping[str, str | None]
+) -> GroupCoordinator | None:
+    """`GroupAdmin.alter_group_config`; returns the coordinator, unless the group may not be described."""
+    await admin.alter_group_config(group_id, settings)
+    return await _known_coordinator(admin, group_id)
+
+
+async def _known_coordinator(admin: GroupAdmin, group_id: str) -> GroupCoordinator | None:
     try:
-        return await coordinator_of(admin, group_id), settings
-    except Refused:
-        return None, settings
+        return await coordinator_of(admin, group_id)
+    except Refused as refused:
+        if refused.error is not ErrorCode.group_id_not_found:
+            return None
+        return GroupCoordinator(coordinator=None, text="not there yet: its first member makes it, with these configs")
 
 
 async def groups_of_muster(admin: GroupAdmin) -> GroupsHere:
