@@ -10,7 +10,7 @@ FindCoordinator, not by Metadata: Musters behind several addresses may all have 
       NoCoordinator             no server answers, or none coordinates the group
         NotReady                a server answers, but does not coordinate the group now
       NotMuster                 a Kafka broker answers
-      OutcomeUnknown            the connection was lost while a change was under way
+      OutcomeUnknown            the connection was lost while a change was under way, or its answer is about others
       Refused                   the coordinator refuses the request; `error` is Kafka's
         NotCoordinatedHere      the group has its members upstream
         NotForGroup             a sidecar that is not for the group (`--groups`)
