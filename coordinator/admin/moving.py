@@ -9,6 +9,7 @@ the config `members.move`, so any AdminClient can do the same. See docs/moving-g
 """
 
 import asyncio
+import shlex
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -16,7 +17,7 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.admin import ConfigEntry, GroupAdmin
-from muster.coordinator.admin.link import AdminError, NotForGroup, Refused
+from muster.coordinator.admin.link import AdminError, NoCoordinator, NotForGroup, Refused
 from muster.coordinator.group.configs import COORDINATOR, COORDINATOR_TIMEOUT, MEMBERS, MOVE, MUSTER, UPSTREAM
 from muster.coordinator.group.outcomes import GroupMove, ListedMember, MoveState
 from muster.coordinator.upstream.shadow import PROTOCOL_TYPE as SHADOW_PROTOCOL_TYPE
@@ -174,12 +175,16 @@ async def move_group(
         return GroupMove(to=to, state=MoveState.DONE, members=0, told=0, back=0, took_ms=0)
     last_step = None
     while move.state is MoveState.MOVING:
-        step = move.told, move.back, move.left
+        step = move.told, move.back, move.left, len(move.late)
         if step != last_step:
             tell(move)
         last_step = step
         await asyncio.sleep(POLL_INTERVAL_S)
-        again = await described_move(admin, group_id)
+        try:
+            again = await described_move(admin, group_id)
+        except NoCoordinator as error:
+            how_far = f"muster members list {shlex.quote(group_id)}"
+            raise AdminError(f"{error}; the move goes on, unless the sidecar has ended: {how_far}") from error
         if again is None:
             raise AdminError(f"group {group_id}: the move has ended with the process that made it; ask again")
         move = again
