@@ -24,7 +24,7 @@ from muster.events.kafka.shortage import tell_shortage
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 CONNECT_TIMEOUT_S = 10.0
-"""The time for a connect, and before it for the wait behind others."""
+"""The time for a connect, and before it for the wait behind others, since the last one of them that succeeded."""
 LINGER_S = 10.0
 """How long requests of a client that is gone are still worked on, or sent to a broker that does not read."""
 _NO_LINGER = struct.pack("ii", 1, 0)
@@ -159,14 +159,12 @@ class BrokerSide(asyncio.Protocol):
         queue, turn = self._endpoint.connects.to((host, port)), _Turn()
         queue.wait(turn)
         try:
-            try:
-                await asyncio.wait_for(turn.came, CONNECT_TIMEOUT_S)
-            except TimeoutError:
-                raise TimeoutError(_behind_others(queue)) from None
+            await _come(turn, queue)
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 transport, _ = await asyncio.get_running_loop().create_connection(
                     lambda: self, host, port, ssl=self._endpoint.context
                 )
+            queue.connected += 1
             return transport
         finally:
             queue.leave(turn)
@@ -250,8 +248,15 @@ class _Turn:
             self.came.set_result(None)
 
 
-def _behind_others(queue: ConnectQueue) -> str:
-    return f"its turn did not come within {CONNECT_TIMEOUT_S:g} s: {queue.at_once} connects to it are under way"
+async def _come(turn: _Turn, queue: ConnectQueue) -> None:
+    """Wait for the turn. Raises TimeoutError, unless the queue moves on."""
+    connected = -1
+    while queue.connected != connected:
+        connected = queue.connected
+        await asyncio.wait([turn.came], timeout=CONNECT_TIMEOUT_S)
+        if turn.came.done():
+            return
+    raise TimeoutError(f"none of {queue.at_once} connects to it has succeeded within {CONNECT_TIMEOUT_S:g} s")
 
 
 def _reset(transport: asyncio.Transport) -> None:

@@ -34,6 +34,8 @@ class ConnectQueue:
 
     def __init__(self, turns: Turns, *, at_once: int = CONNECTS_AT_ONCE) -> None:
         self.at_once = at_once
+        self.connected = 0
+        """Counts the connects that have succeeded."""
         self._turns = turns
         self._waiting: OrderedDict[Waits, None] = OrderedDict()
         self._under_way: set[Waits] = set()
