@@ -30,7 +30,7 @@ class RetentionClock:
     `kept_ms`: how long offsets are kept.
     """
 
-    def __init__(self, clock: Clock, *, kept_ms: int = 0) -> None:
+    def __init__(self, clock: Clock, *, kept_ms: int) -> None:
         self._clock = clock
         self._believed_after_ms = max(BELIEVED_AFTER_MS, kept_ms)
         self._lead_ms = clock.wall_ms() - clock.monotonic_ms()

@@ -50,7 +50,7 @@ class JumpingClock(VirtualClock):
 def test_a_clock_that_runs_as_usual_is_followed() -> None:
     """Also where it is set right by a little, again and again, and without a line."""
     clocks = Clocks()
-    subject = RetentionClock(clocks)
+    subject = RetentionClock(clocks, kept_ms=0)
     with capture_logs() as lines:
         for step_ms in (0, JUMP_MS, JUMP_MS, -3 * JUMP_MS, -DAY_MS):
             clocks.now_ms += 600_000
@@ -62,7 +62,7 @@ def test_a_clock_that_runs_as_usual_is_followed() -> None:
 def test_a_clock_that_jumps_ahead_and_back_is_never_believed() -> None:
     """The time goes on by the monotonic clock, and a line says so at each end."""
     clocks = Clocks()
-    subject = RetentionClock(clocks)
+    subject = RetentionClock(clocks, kept_ms=0)
     former_ms = clocks.lead_ms
     with capture_logs() as lines:
         clocks.lead_ms += 8 * DAY_MS
@@ -78,7 +78,7 @@ def test_a_clock_that_jumps_ahead_and_back_is_never_believed() -> None:
 def test_a_clock_that_stays_ahead_is_believed_after_a_day() -> None:
     """So that something expires again; the next jump counts from there."""
     clocks = Clocks()
-    subject = RetentionClock(clocks)
+    subject = RetentionClock(clocks, kept_ms=0)
     clocks.lead_ms += 8 * DAY_MS
     subject.observe()
     clocks.now_ms += BELIEVED_AFTER_MS - 1
@@ -154,7 +154,7 @@ async def test_a_file_is_not_trimmed_by_a_clock_that_has_jumped_ahead(
     event_log = SqliteEventLog(tmp_path / "muster.db", partitions=1, audit_window_ms=WINDOW_MS, wall_ms=clocks.wall_ms)
     await event_log.open()
     await (await event_log.claim(0)).append([(record("a", "1"), record("a", "2"), record("z"))])
-    retention_clock, trims = RetentionClock(clocks), 0
+    retention_clock, trims = RetentionClock(clocks, kept_ms=0), 0
     trim = event_log.trim
 
     async def counted(now_ms: int) -> object:
@@ -182,7 +182,7 @@ async def test_a_file_is_not_trimmed_by_a_clock_that_has_jumped_ahead(
 def test_a_jump_is_told_when_it_is_seen_believed_or_undone() -> None:
     """Once each, however often the clocks are compared; with how far the clock is ahead."""
     clocks = Clocks()
-    subject = RetentionClock(clocks)
+    subject = RetentionClock(clocks, kept_ms=0)
 
     def told(passed_ms: int, ahead_ms: int = 0) -> list[tuple[str, str, int | None]]:
         clocks.now_ms += passed_ms
