@@ -58,7 +58,7 @@ def new_reachability(
     give_up: Callable[[Exception], None] = unexpected,
     heard: HeardFrom | None = None,
 ) -> Reachability:
-    """Of clients that hear nothing from any broker, unless told otherwise."""
+    """Make one whose clients hear nothing from any broker, unless told otherwise."""
     heard = HeardFrom(Heard) if heard is None else heard
     return Reachability(link, give_up=give_up, monotonic_ms=VirtualClock().monotonic_ms, heard=heard)
 
