@@ -106,6 +106,46 @@ def test_random_bytes_of_either_side_raise_nothing_but_the_protocols_error(piece
     assert fault in {None, *CLIENTS_FAULTS, Fault.BROKER_ANSWER}
 
 
+FETCHED = framed(1, b"x" * 100)
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered", "is_all"),
+    [
+        (request(FETCH, 7, 1), FETCHED, True),
+        (request(FETCH, 7, 1) + request(FETCH, 7, 2, bytes(500))[:100], FETCHED, True),
+        (request(FETCH, 7, 1) + produce(2, 1, bytes(500))[:100], FETCHED, True),
+        (request(FETCH, 7, 1), b"", False),
+        (request(FETCH, 7, 1), FETCHED[:50], False),
+        (request(FETCH, 7, 1) + request(FETCH, 7, 2), FETCHED, False),
+        (request(FETCH, 7, 1) + produce(2, 0), FETCHED, False),
+        (request(FETCH, 7, 1) + produce(2, 0, bytes(500))[:100], FETCHED, False),
+        (produce(2, 0) + request(FETCH, 7, 1), FETCHED, False),
+    ],
+    ids=[
+        "answered",
+        "half a Fetch",
+        "half a Produce",
+        "unanswered",
+        "half an answer",
+        "one unanswered",
+        "acks=0 last",
+        "half of acks=0",
+        "acks=0 first",
+    ],
+)
+def test_all_is_answered_only_if_nothing_that_the_broker_has_whole_could_be_lost(
+    asked: bytes, answered: bytes, is_all: bool
+) -> None:
+    """Then alone its connection is reset: a broker that has not read a request yet would not read it after that."""
+    subject = new_conversation()
+    subject.receive(asked)
+    assert subject.next_request(0) is None
+    assert b"".join(subject.for_broker) == asked
+    subject.answers.receive(answered)
+    assert subject.is_all_answered is is_all
+
+
 def test_a_relayed_request_is_never_whole_in_memory() -> None:
     subject = new_conversation()
     frame = request(FETCH, 7, 1, b"x" * 4_000)
