@@ -102,7 +102,7 @@ class Partition:
         self._quarantine = Quarantine(
             quarantined,
             outbox=outbox,
-            moment=self._processor.moment,
+            note_moment=self._processor.note_moment,
             settings=owner.settings,
             waiting=self._waiting,
             repaired=self._repaired,

@@ -34,14 +34,14 @@ class Quarantine:
         damages: Mapping[GroupId, Damage],
         *,
         outbox: Outbox,
-        moment: Callable[[], Moment],
+        note_moment: Callable[[], Moment],
         settings: GroupSettings,
         waiting: WaitingRequests,
         repaired: Callable[[Group], None],
     ) -> None:
         self._damages = dict(damages)
         self._outbox = outbox
-        self._moment = moment
+        self._note_moment = note_moment
         self._settings = settings
         self._waiting = waiting
         self._repaired = repaired
@@ -80,7 +80,7 @@ class Quarantine:
             self._store(damage, command)
 
     def _store(self, damage: Damage, command: AlterGroupConfig) -> None:
-        group, events = repair_group(damage, command, self._moment(), self._settings)
+        group, events = repair_group(damage, command, self._note_moment(), self._settings)
 
         def settled(refused: AppendRefused | None) -> None:
             if self._is_closed:

@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator import assembly
+from muster.coordinator.group.commands import AnyRequest, JoinGroup
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.runtime.owner import Owner
 from muster.coordinator.runtime.retention_clock import BELIEVED_AFTER_MS, JUMP_MS, RetentionClock
@@ -119,6 +120,30 @@ def test_offsets_that_were_committed_while_the_clock_was_behind_do_not_expire_ea
         assert [stored.offset for stored in process.offsets.committed(process.group_id).values()] == [5]
         await asyncio.sleep(3_600)
         assert (await process.describe()).state is GroupState.DEAD
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_question_notes_no_clock() -> None:
+    """Nothing is recorded by it; a decision notes the clock, and a jump is told of."""
+
+    async def story() -> None:
+        clock = JumpingClock()
+        process = await SimulatedProcess(MemoryStorage(partitions=1), clock=clock).start()
+        told = await process.stable_group("a")
+        asked: list[AnyRequest] = []
+        submit = process.runtime.submit
+        process.runtime.submit = lambda command, _: asked.append(command)  # type: ignore[method-assign,assignment]
+        process.join("b")
+        process.runtime.submit = submit  # type: ignore[method-assign]
+        assert isinstance(asked[0], JoinGroup)
+        clock.ahead_ms = 8 * DAY_MS
+        with capture_logs() as lines:
+            assert not process.runtime.would_refuse(asked[0])
+            assert not lines
+            await process.commit(5, told["a"])
+        assert "the clock has jumped ahead" in lines[0]["event"]
         await process.runtime.stop()
 
     simulate(story())
