@@ -170,8 +170,8 @@ class Move:
         """Report the move's progress."""
         members = self.members.values()
         waits_for = self.waits_for(now_ms) if state is MoveState.MOVING else []
-        known = {each.member_id for each in waits_for}
-        late = [each for each in members if not each.is_gone and each.member_id not in known]
+        waited_for = {each.member_id for each in waits_for}
+        late = [each for each in members if not each.is_gone and each.member_id not in waited_for]
         return GroupMove(
             to=self.to,
             state=state,

@@ -7,8 +7,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muster.coordinator.net.frames import AT_ONCE
+from muster.coordinator.sidecar.messages.request_plan import RequestPlan
 from muster.coordinator.sidecar.relay.answers import Expected
 from muster.coordinator.sidecar.relay.conversation import IN_FLIGHT_MAX, Conversation
+from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.events.steps import ENTRIES_AT_ONCE, Steps, finished
 from tests.coordinator.sidecar.scripted_broker import framed, request
@@ -199,6 +201,22 @@ def test_a_bad_length_is_refused_and_what_came_before_it_is_relayed(length: int,
         subject.next_request(0)
     assert raised.value.fault is fault
     assert b"".join(subject.for_broker) == before
+
+
+def test_a_first_request_that_is_too_long_is_refused_before_it_has_come() -> None:
+    """Its length is enough: a client that sends no more would keep its place for nothing."""
+    limits = RelayLimits(
+        frame_bytes_max=FRAME_BYTES_MAX,
+        waiting_bytes_max=WAITING_BYTES_MAX,
+        authorization_cache_ms=0,
+        authenticates=False,
+    )
+    plan = RequestPlan(is_handled=True, handled_bytes_max=50)
+    subject = Conversation(plan_of=lambda *_: plan, fast=lambda *_: None, limits=limits, new_id=lambda: b"must")
+    subject.receive(request(JOIN, 7, 1, bytes(100))[:12])
+    with pytest.raises(ProtocolError, match="50 are allowed") as raised:
+        subject.has_request()
+    assert raised.value.fault is Fault.OVERSIZED_FRAME
 
 
 @pytest.mark.parametrize("rest", [b"", b"\xff", b"\xff\xff\xff\xff\x00", b"\x7f\xff" + b"x" * 40])

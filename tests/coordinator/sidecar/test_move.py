@@ -251,15 +251,17 @@ def test_a_move_that_went_well_is_told_without_a_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "level"), [(ErrorCode.none, "error"), (ErrorCode.not_coordinator, "warning")], ids=["stored", "deposed"]
+    ("error", "is_lost"),
+    [(ErrorCode.none, True), (ErrorCode.group_id_not_found, True), (ErrorCode.not_coordinator, False)],
+    ids=["stored", "nothing to store", "deposed"],
 )
-def test_a_lost_group_is_told_with_a_count_only_if_its_release_was_stored(error: ErrorCode, level: str) -> None:
+def test_a_lost_group_is_told_with_a_count_only_if_its_release_was_stored(error: ErrorCode, is_lost: bool) -> None:
     """A process that was deposed has released nobody, and upstream is not who has the group."""
     with capture_logs() as lines:
         log_lost(GroupId("orders"), "why", ReleaseGroupOutcome(error=error))
     (line,) = lines
-    assert (line["log_level"], line["reason"]) == (level, "why")
-    assert ("members" in line, "lost to upstream" in line["event"]) == (not error, not error)
+    assert (line["log_level"], line["reason"]) == ("error" if is_lost else "warning", "why")
+    assert ("members" in line, "lost to upstream" in line["event"]) == (is_lost, is_lost)
 
 
 def test_a_report_of_members_that_have_all_done_the_same_says_so() -> None:
