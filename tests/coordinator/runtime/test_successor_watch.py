@@ -147,7 +147,7 @@ async def test_of_a_hundred_partitions_each_that_stands_still_tells_of_a_success
 
 @story
 async def test_every_partition_is_looked_at_in_its_turn() -> None:
-    """Of two that nobody appends in, one after the other may be taken over."""
+    """One partition of two in which nobody appends may be taken over before the other."""
     storage = MemoryStorage(partitions=2 * PARTITIONS_AT_ONCE + 1)
     process = await SimulatedProcess(storage).start()
     asked: list[int] = []
