@@ -6,6 +6,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
@@ -34,12 +35,14 @@ def main(
     chosen = [area for area in AREAS if not areas or area.name in areas]
     todo = sample(chosen, share=share, seed=seed)
     print(f"{len(todo)} mutants, seed {seed}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="muster-mutants-") as scratch, ThreadPoolExecutor(jobs) as pool:
+    with ExitStack() as ending:
+        scratch = ending.enter_context(tempfile.TemporaryDirectory(prefix="muster-mutants-"))
         trials: SimpleQueue[Trial] = SimpleQueue()
         for number in range(jobs):
             directory = Path(scratch) / str(number)
             directory.mkdir()
-            trials.put(Trial(ROOT, directory, limit_s=limit_s))
+            trials.put(ending.enter_context(closing(Trial(ROOT, directory, limit_s=limit_s))))
+        pool = ending.enter_context(ThreadPoolExecutor(jobs))
         covering = _covering(trials, chosen)
         tried = list(pool.map(lambda each: _tried(trials, covering[each[0].name], *each), todo))
     sys.exit(0 if _report(chosen, tried) else 1)

@@ -1,6 +1,7 @@
 """Which mutants are made; that a sample is the same each time, and that equivalent ones are still there to be named."""
 
 import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -99,8 +100,8 @@ def test_a_time_out_that_the_unchanged_code_runs_into_as_well_is_no_notice(
 ) -> None:
     """A loaded machine must not count as one: such a trial is repeated."""
     (tree / "tests" / "few" / "test_it.py").write_text(f"{LOOKS}    {fails}\n", encoding="utf-8")
-    trial = Trial(tree, tmp_path / "copy", limit_s=60)
-    assert trial.of(MUTANT, ["tests/few/test_it.py::test_it"]) is verdict
+    with closing(Trial(tree, tmp_path / "copy", limit_s=60)) as trial:
+        assert trial.of(MUTANT, ["tests/few/test_it.py::test_it"]) is verdict
     assert (tmp_path / "copy" / "events" / "code.py").read_text(encoding="utf-8") == "N = 5\n"
 
 
@@ -121,12 +122,21 @@ def test_c(): pass
 """
 
 
+def test_what_takes_too_long_is_ended(tree: Path, tmp_path: Path) -> None:
+    """As with a mutant that hangs, which is noticed if the tests end in time without it."""
+    stops = "    if mutated: __import__('signal').pause()"
+    (tree / "tests" / "few" / "test_it.py").write_text(f"{LOOKS}{stops}\n", encoding="utf-8")
+    with closing(Trial(tree, tmp_path / "copy", limit_s=2)) as trial:
+        assert trial.of(MUTANT, ["tests/few/test_it.py::test_it"]) in {Verdict.TOO_LONG, Verdict.UNCLEAR}
+
+
 def test_only_tests_that_come_by_a_mutant_are_run(tree: Path, tmp_path: Path) -> None:
     """By its statement's lines; what is done at the import is looked at by all that come by the file."""
     (tree / "events" / "code.py").write_text(CALLED, encoding="utf-8")
     (tree / "tests" / "few" / "test_it.py").write_text(CALLING, encoding="utf-8")
     (tree / "tests" / "few" / "test_nothing.py").write_text("def test_it(): pass\n", encoding="utf-8")
-    covering = Trial(tree, tmp_path / "copy", limit_s=60).covering(AREA)
+    with closing(Trial(tree, tmp_path / "copy", limit_s=60)) as trial:
+        covering = trial.covering(AREA)
     assert covering is not None
 
     def names(line: int) -> list[str]:

@@ -17,18 +17,22 @@ from typing import Final
 from tests.mutants.areas import Area
 from tests.mutants.covering import Covering
 from tests.mutants.making import Mutant
+from tests.mutants.running import LATE
 
 COPIED: Final = (
     "src", "coordinator", "events", "replay", "schemas", "tests", "benchmarks", "demo", "docs",
     "conftest.py", "pyproject.toml", "README.md", "CHANGELOG.md", "Makefile",
 )  # fmt: skip
 PYTEST: Final = (
-    "-m", "pytest", "-q", "-x", "--hypothesis-seed=0", "--timeout=60",
+    "-q", "-x", "--hypothesis-seed=0",
     "-m", "not broker and not clients and not spark",
 )  # fmt: skip
 LAST_FAILED: Final = "--last-failed"
+TEST_LIMIT: Final = "--timeout=60"
 UNKNOWN_TESTS = 4
 TRIES_MAX = 3
+RUNNING: Final = Path(__file__).with_name("running.py")
+COVERING_LIMIT_S: Final = 3_600.0
 
 
 class Verdict(StrEnum):
@@ -52,6 +56,15 @@ class Trial:
                 shutil.copytree(root / name, directory / name, symlinks=True)
             else:
                 shutil.copy2(root / name, directory / name)
+        variables = {"PYTHONPATH": f"{directory / 'src'}{os.pathsep}{directory}", "HYPOTHESIS_PROFILE": "quick"}
+        self._running = subprocess.Popen(
+            [sys.executable, "-P", RUNNING],
+            cwd=directory,
+            env={**os.environ, **variables},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     def covering(self, area: Area) -> Covering | None:
         """Which of its tests come by which lines; None if they fail as they are, and would notice all."""
@@ -59,9 +72,12 @@ class Trial:
         settings = self._directory / "covering.ini"
         settings.write_text(f"[run]\ndata_file = {recorded}\n", encoding="utf-8")
         folders = [f"--cov={folder}" for folder in area.code]
-        options = ("--cov-context=test", "--cov-report=", f"--cov-config={settings}")
-        passed = self._run(None, *folders, *options, *area.tests)[0] is Verdict.UNNOTICED
-        return Covering(self._directory, recorded) if passed else None
+        options = ("--cov-context=test", "--cov-report=", f"--cov-config={settings}", "--maxfail=10")
+        all_passed = self._run(COVERING_LIMIT_S, *folders, *options, *area.tests)[0] is Verdict.UNNOTICED
+        if all_passed or self._run(COVERING_LIMIT_S, LAST_FAILED, *area.tests)[0] is Verdict.UNNOTICED:
+            return Covering(self._directory, recorded)
+        print((self._directory / "printed.txt").read_text(encoding="utf-8"))
+        return None
 
     def of(self, mutant: Mutant, tests: Sequence[str]) -> Verdict:
         """Run the tests on it, again where they run into a time-out and do so without it, too."""
@@ -78,21 +94,21 @@ class Trial:
         original = file.read_text(encoding="utf-8")
         try:
             self._write(file, mutant.text)
-            return self._run(self._limit_s, "--cache-clear", *tests)
+            return self._run(self._limit_s, "--cache-clear", TEST_LIMIT, *tests)
         finally:
             self._write(file, original)
 
     def _passes_without(self, verdict: Verdict, tests: Sequence[str]) -> bool:
         """Whether what noticed the mutant passes as it is: the test that failed, or all within the limit."""
         only = () if verdict is Verdict.TOO_LONG else (LAST_FAILED,)
-        return self._run(self._limit_s, *only, *tests)[0] is Verdict.UNNOTICED
+        return self._run(self._limit_s, *only, TEST_LIMIT, *tests)[0] is Verdict.UNNOTICED
 
     def _write(self, file: Path, text: str) -> None:
         file.write_text(text, encoding="utf-8")
         for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
             compiled.unlink()  # it goes by the second of the last change, and by size
 
-    def _run(self, limit_s: float | None, *arguments: str) -> tuple[Verdict, bool]:
+    def _run(self, limit_s: float, *arguments: str) -> tuple[Verdict, bool]:
         """What the tests say, and whether a time-out is a reason for it."""
         code, printed = self._pytest(limit_s, arguments)
         if code == UNKNOWN_TESTS:  # the mutant is in their names, or in the way of their module's import
@@ -101,27 +117,17 @@ class Trial:
             return Verdict.TOO_LONG, True
         return Verdict.NOTICED if code else Verdict.UNNOTICED, b"Timeout" in printed
 
-    def _pytest(self, limit_s: float | None, arguments: Sequence[str]) -> tuple[int | None, bytes]:
+    def _pytest(self, limit_s: float, arguments: Sequence[str]) -> tuple[int | None, bytes]:
         """Its exit code, None if it took too long, and what it printed."""
-        variables = {"PYTHONPATH": str(self._directory / "src"), "HYPOTHESIS_PROFILE": "quick"}
-        listed = self._directory / "arguments.txt"  # a line may be full long before they are
-        listed.write_text("\n".join(arguments), encoding="utf-8")
-        printed = self._directory / "printed.txt"
-        with (
-            printed.open("wb") as output,
-            subprocess.Popen(
-                [sys.executable, *PYTEST, f"@{listed}"],
-                cwd=self._directory,
-                env={**os.environ, **variables},
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            ) as running,
-        ):
-            try:
-                code = running.wait(timeout=limit_s)
-            except subprocess.TimeoutExpired:
-                os.killpg(running.pid, 9)
-                return None, b""
-        return code, printed.read_bytes()
+        (self._directory / "arguments.txt").write_text("\n".join([*PYTEST, *arguments]), encoding="utf-8")
+        assert self._running.stdin is not None
+        assert self._running.stdout is not None
+        self._running.stdin.write(f"{self._directory} {limit_s}\n")
+        self._running.stdin.flush()
+        code = self._running.stdout.readline().strip()
+        assert code, "the process that runs pytest has ended"
+        return None if code == LATE else int(code), (self._directory / "printed.txt").read_bytes()
+
+    def close(self) -> None:
+        """End the process that runs pytest."""
+        self._running.communicate()
