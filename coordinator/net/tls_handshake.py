@@ -33,7 +33,7 @@ HANDSHAKE_AND_TURNS_TIMEOUT_S = 60.0
 KEPT_BYTES_MAX: Final = 16_384
 """The bytes that are kept until they have a turn, and as many in one read more. A flight of a handshake is smaller."""
 _READ: Final = memoryview(bytearray(KEPT_BYTES_MAX))
-"""What all gates read into: the loop's own reads may be of 256 KiB, for each client."""
+"""All gates read into it: the loop's own reads may be of 256 KiB, for each client."""
 
 _MEANINGS = {
     "WRONG_VERSION_NUMBER": "it does not speak TLS",

@@ -10,6 +10,7 @@ append, what stands there is read: a newer owner's fence record deposes us, stra
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -78,13 +79,19 @@ class SuccessorWatch:
                 end = await self._log.end_offset(number)
                 if end <= before.read_to:
                     return
-                elected = await first_elected(self._log, writer, start=before.read_to, end=end)
+                elected = await first_elected(
+                    self._log, writer, start=before.read_to, end=end, has_read_to=partial(self._read_to, number, before)
+                )
         except (TimeoutError, LogError, EventsError):
             return  # whether the log is there, and can be read, is found out and told elsewhere
         if elected is None:
-            self._looked[number] = _Looked(before.next_offset, end)
+            self._read_to(number, before, end)
         elif self._is_the_newest(number, ownership, writer):  # else it is our own newer claim
             self._lost(number, Deposed(number, writer.epoch))
+
+    def _read_to(self, number: int, before: _Looked, offset: int) -> None:
+        """Note it, so that a look that takes too long goes on there the next time."""
+        self._looked[number] = _Looked(before.next_offset, offset)
 
     def _is_the_newest(self, number: int, ownership: OwnedPartition, writer: LogWriter) -> bool:
         """Whether this process has not claimed the partition again: renewed its claim, or taken it over once more."""

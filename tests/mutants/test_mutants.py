@@ -74,7 +74,7 @@ def test_it():
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """What is copied for a trial, all empty but for one file of code."""
+    """The files that are copied for a trial, all empty but for one of code."""
     tree = tmp_path / "tree"
     for name in COPIED:
         if "." in name or name == "Makefile":
@@ -131,7 +131,7 @@ def test_what_takes_too_long_is_ended(tree: Path, tmp_path: Path) -> None:
 
 
 def test_only_tests_that_come_by_a_mutant_are_run(tree: Path, tmp_path: Path) -> None:
-    """By its statement's lines; what is done at the import is looked at by all that come by the file."""
+    """The lines of its statement count; what is done at the import is looked at by all that come by the file."""
     (tree / "events" / "code.py").write_text(CALLED, encoding="utf-8")
     (tree / "tests" / "few" / "test_it.py").write_text(CALLING, encoding="utf-8")
     (tree / "tests" / "few" / "test_nothing.py").write_text("def test_it(): pass\n", encoding="utf-8")

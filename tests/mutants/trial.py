@@ -109,7 +109,7 @@ class Trial:
             compiled.unlink()  # it goes by the second of the last change, and by size
 
     def _run(self, limit_s: float, *arguments: str) -> tuple[Verdict, bool]:
-        """What the tests say, and whether a time-out is a reason for it."""
+        """The verdict of the tests, and whether a time-out is a reason for it."""
         code, printed = self._pytest(limit_s, arguments)
         if code == UNKNOWN_TESTS:  # the mutant is in their names, or in the way of their module's import
             code, printed = self._pytest(limit_s, list(dict.fromkeys(each.partition("::")[0] for each in arguments)))

@@ -28,7 +28,7 @@ from muster.coordinator.sidecar.relay.intercept import Interceptor
 from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.sidecar.relay.refusals import RefusalLog
-from muster.coordinator.upstream.coordinators import Heard, HeardFrom
+from muster.coordinator.upstream.coordinators import HeardFrom
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -54,7 +54,7 @@ class Listeners:
         client_context: ssl.SSLContext | None,
         broker_context: ssl.SSLContext | None,
         on_unreachable: Callable[[int | None], None],
-        heard: HeardFrom | None = None,
+        heard: HeardFrom,
     ) -> None:
         self._host = host
         self._advertised_host = advertised_host
@@ -68,7 +68,7 @@ class Listeners:
         self._client_context = client_context
         self._broker_context = broker_context
         self._on_unreachable = on_unreachable
-        self._heard = HeardFrom(Heard) if heard is None else heard
+        self._heard = heard
         self._brokers: dict[int, tuple[str, int]] = {}
         self._live: tuple[tuple[str, int], ...] = ()
         self._addresses: list[Address] = []

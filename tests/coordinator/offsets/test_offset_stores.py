@@ -248,7 +248,7 @@ class TestTopicOffsetStore(OffsetStoreContract):
         assert storage.end_offset(PARTITION) == end + 1, "nothing but the fence: it stands in its place"
 
     async def test_a_partition_that_is_claimed_again_is_watched_once(self, storage: MemoryStorage) -> None:
-        """Who looked after strangers for the former claim does not do so for ever."""
+        """The reader of strangers of the former claim does not go on for ever."""
         store = TopicOffsetStore(lambda: MemoryEventLog(storage))
         await claimed(store)
         end = storage.end_offset(PARTITION)

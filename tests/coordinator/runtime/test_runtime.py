@@ -476,7 +476,7 @@ async def test_figures_are_of_all_groups_and_members() -> None:
 
 @story
 async def test_it_is_known_of_a_join_whether_it_would_be_refused() -> None:
-    """By what the group is now, without any change to it."""
+    """The group as it is now decides, without any change to it."""
     process = await SimulatedProcess(MemoryStorage(), settings=GroupSettings(max_size=1)).start()
     await process.stable_group("a")
 

@@ -54,6 +54,31 @@ async def test_a_deposed_process_leaves_no_task_behind() -> None:
 
 
 @story
+async def test_a_successor_is_found_behind_more_strangers_than_a_look_reads() -> None:
+    """A look that takes too long goes on where it was, and what cannot be decoded is no successor's record."""
+    storage = MemoryStorage()
+    first = await SimulatedProcess(storage).start()
+    await asyncio.sleep(CHECK_INTERVAL_S + 1)  # where it ends was noted
+    for records in storage.records:
+        offset = storage.end_offset(records[0].partition)
+        records += [StoredRecord(records[0].partition, offset + number, 0, b"key", b"?") for number in range(5)]
+    second = await SimulatedProcess(storage).start()
+    read = first.log.read
+
+    async def slowly(partition: int, *, start: int = 0, end: int | None = None):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        async for chunk in read(partition, start=start, end=end):
+            for record in chunk:
+                await asyncio.sleep(CHECK_TIMEOUT_S / 2)
+                yield [record]
+
+    first.log.read = slowly  # type: ignore[method-assign]
+    await asyncio.sleep(20 * CHECK_INTERVAL_S)
+    assert isinstance(first.lost[0], Deposed)
+    await first.runtime.stop()
+    await second.runtime.stop()
+
+
+@story
 async def test_a_process_that_stands_alone_appends_nothing_and_reads_no_stranger_twice() -> None:
     """Strangers that write behind our last append depose nobody."""
     storage = MemoryStorage()

@@ -172,7 +172,7 @@ def test_who_waits_behind_others_gives_up_when_none_of_them_succeeds() -> None:
 
 @pytest.mark.usefixtures("one_at_a_time")
 async def test_a_broker_that_hangs_keeps_nobody_from_any_broker() -> None:
-    """Who has waited behind others for it goes on to the next one; who comes later begins there."""
+    """A client that has waited behind others for it goes on to the next one; later ones begin there."""
     with a_broker_that_hangs() as hanging:
         async with scripted_broker() as broker, relaying({1: broker, 2: hanging}) as relay:
             clients = [await relay.connect(None) for _ in range(12)]
