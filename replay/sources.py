@@ -163,7 +163,7 @@ async def find_start(
 ) -> Start:
     """Skim the group's history up to the window; without one, up to the last so many rebalances.
 
-    `quiet_ms`: see `Skim`; not 0, as many rebalances before a window are told, too. Raises LogTooNew, and what it raises.
+    `quiet_ms`: see `Skim`; with it as many rebalances before a window come, too. Raises LogTooNew, and as the log does.
     """
     search = _Search(group, window, Skim(prelude := Prelude(), quiet_ms=quiet_ms, rebalances_kept=rebalances), prelude)
     search.tells_before = quiet_ms > 0
