@@ -72,6 +72,11 @@ def _rows(result: WhatIf) -> Iterator[tuple[str, RenderableType]]:
         yield "Cannot tell", text(plural(result.cannot_tell, "rebalance"), "yellow")
     if result.besides:
         yield "Besides", text(f"{plural(result.besides, 'rebalance')} that the log does not have", "red")
+    if result.besides_unknown:
+        yield (
+            "Perhaps",
+            text(f"{plural(result.besides_unknown, 'rebalance')} more that the log does not have", "yellow"),
+        )
     if result.left_out:
         yield "Not listed", text(f"the {result.left_out} before these: see --since and --until, or --format jsonl")
     for note in result.notes:

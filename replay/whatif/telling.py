@@ -48,6 +48,14 @@ def _of_silent(silent: Member, member: Member, *, is_static: bool) -> Iterator[s
         )
 
 
+def close_text(ms: int) -> str:
+    """Why it cannot be told whether a process came back in time."""
+    return (
+        f"the process came back {duration(ms)} from the end of that session: a heartbeat more or less before it fell"
+        " silent decides"
+    )
+
+
 def would_text(one: Open) -> str:
     """When it would have begun."""
     recorded_ms = one.started.why.decided_ms
@@ -70,15 +78,21 @@ def would_not_text(one: Open, together: Sequence[Open], play: Play) -> str:
     return "what came in starts none under these settings"
 
 
-def additional(begun: Started, together: Sequence[Open]) -> Additional:
-    """A rebalance that began in a play of these, and is none of them."""
+def additional(begun: Started, together: Sequence[Open], *, is_first: bool) -> Additional:
+    """A rebalance that began in a play of these, and is none of them. `is_first`: of those of the play."""
     seq = together[-1].started.seq if together else 0
     since = min((each.started.why.decided_ms for each in together), default=begun.at_ms)
+    reason = f"one more rebalance would have begun ({begun.cause.value})"
+    if begun.is_late:
+        reason = "a member that would have been dropped for being late comes back: in the same rebalance, or in another"
+    elif not is_first:
+        reason = f"there may have been another ({begun.cause.value}): how fast members would have rejoined is not known"
+    is_known = is_first and not begun.is_late
     return Additional(
         since=instant(min(since, begun.at_ms)),
         until=instant(begun.at_ms),
         seq=seq,
-        verdict=Verdict.WOULD,
-        grade=Grade.INFERRED,
-        reason=f"one more rebalance would have begun ({begun.cause.value})",
+        verdict=Verdict.WOULD if is_known else Verdict.CANNOT_TELL,
+        grade=Grade.INFERRED if is_known else Grade.UNKNOWN,
+        reason=reason,
     )
