@@ -30,6 +30,7 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.windows import SECOND_ROUND_MS
 from muster.replay.rerun.rerun import PERMISSIVE, group_settings
 from muster.replay.times import instant
+from muster.replay.whatif import telling
 from muster.replay.whatif.alterations import Altered
 from muster.replay.whatif.departures import FellSilent, fell_silent
 from muster.replay.whatif.facts import MISSING, Fact, Step, is_second_round
@@ -37,7 +38,6 @@ from muster.replay.whatif.lookahead import Lookahead
 from muster.replay.whatif.pace import pace_of
 from muster.replay.whatif.play import Play, Started, TooLong
 from muster.replay.whatif.rebalances import Open, Teller
-from muster.replay.whatif.telling import FOLLOWED, additional, close_text, doubt, would_not_text, would_text
 from muster.replay.whatif.verdict import Additional
 
 _LEFT = Cause.MEMBER_LEFT
@@ -152,7 +152,7 @@ class Player:
             if self._open:
                 self._open.append(msgspec.structs.replace(second, follows=self._open[-1]))
             else:
-                self._verdicts.would_not(second, FOLLOWED)
+                self._verdicts.would_not(second, telling.FOLLOWED)
             return
         if started is not None and self._play is None and self._was_early(fact, started):
             return
@@ -178,7 +178,7 @@ class Player:
             if begun.cause in _MISSED and begun.member_id in missed:
                 self._early.remove((begun, told))
                 one = Open(started=started, subjects=frozenset(missed), grade=Grade.RECORDED, begins_ms=begun.at_ms)
-                self._verdicts.would(one, would_text(one))
+                self._verdicts.would(one, telling.would_text(one))
                 return True
         return False
 
@@ -229,7 +229,7 @@ class Player:
         if isinstance(command, Deadline):
             play.end_plan(command)
         if command is not None and not is_told and not isinstance(command, Deadline | JoinGroup | SyncGroup):
-            play.feed(command)
+            play.feed(self._altered.command(command, play.group))
         if isinstance(command, JoinGroup) and not members and fact.started is not None:
             play.feed(command)
 
@@ -259,14 +259,15 @@ class Player:
         if close is not None and close[1] < CLOSE_MS:
             for one in self._open:
                 if one.subjects & {close[0], member.member_id}:
-                    one.doubt = one.doubt or close_text(close[1])
+                    one.doubt = one.doubt or telling.close_text(close[1])
 
     def _removed(self, event: MemberRemoved, member: Member, play: Play) -> bool:
         why = event.why
         if why.cause is Cause.SESSION_EXPIRED:
             self._silence(fell_silent(event), play)
             return True
-        if why.cause is _LEFT and event.member.group_instance_id is None and member.group_instance_id is not None:
+        is_own = why.client_id in (None, member.client_id)  # an administrator may have removed it
+        if why.cause is _LEFT and is_own and event.member.group_instance_id is None and member.group_instance_id:
             play.silence(member, why.arrived_ms + member.session_timeout_ms)  # a static member does not leave
             return True
         return False
@@ -281,7 +282,7 @@ class Player:
             subjects=frozenset(each.member_id for each in members),
             grade=Grade.INFERRED if is_assumed else Grade.RECORDED,
             is_arrival=any(isinstance(event, MemberJoined) for event in fact.events),
-            doubt=doubt(fact, self._altered, play, is_static=self._alterations.is_static),
+            doubt=telling.doubt(fact, self._altered, play, is_static=self._alterations.is_static),
         )
 
     def _attribute(self, fed: Open | None) -> None:
@@ -294,7 +295,7 @@ class Player:
             if one is not None and one.begins_ms is None:
                 one.begins_ms = begun.at_ms
             elif self._is_within:
-                self._early.append((begun, additional(begun, self._open, is_first=self._besides == 0)))
+                self._early.append((begun, telling.additional(begun, self._open, is_first=self._besides == 0)))
                 self._besides += 1
         self._told = len(play.started)
 
@@ -313,11 +314,13 @@ class Player:
             if one.follows is not None:
                 one.begins_ms = one.follows.begins_ms
             if one.begins_ms is not None:
-                self._verdicts.would(one, would_text(one))
+                self._verdicts.would(one, telling.would_text(one))
             elif one.started.why.cause in _PLANNED:
                 self._verdicts.cannot_tell(one.started, "of plans, the log does not have what they waited for")
+            elif one.started.why.cause is _LEFT and any(each.member_id in one.subjects for each in play.expired):
+                self._verdicts.cannot_tell(one.started, telling.WHEN_MISSED)
             else:
-                self._verdicts.would_not(one, would_not_text(one, self._open, play))
+                self._verdicts.would_not(one, telling.would_not_text(one, self._open, play))
                 self._last_avoided_ms = one.started.why.decided_ms
         self._close()
 
@@ -325,7 +328,7 @@ class Player:
         """End the play: what is not decided cannot be told."""
         for one in self._open:
             if one.begins_ms is not None:
-                self._verdicts.would(one, would_text(one))
+                self._verdicts.would(one, telling.would_text(one))
             else:
                 self._verdicts.cannot_tell(one.started, one.doubt or reason)
         self._close()

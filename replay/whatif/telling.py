@@ -14,6 +14,11 @@ from muster.replay.whatif.verdict import Additional, Verdict
 
 FOLLOWED = "it followed from the one before, which would not have happened"
 
+WHEN_MISSED = (
+    "as a static member it would have been missed when its session ended: in one rebalance with another, or in its own,"
+    " as their last heartbeats came"
+)
+
 
 def doubt(fact: Fact, altered: Altered, play: Play, *, is_static: bool) -> str:
     """Why it cannot be told whether the rebalance would have happened; empty: it can."""
