@@ -97,7 +97,7 @@ def test_of_a_file_that_is_cut_off_is_said_that_not_all_was_read(url: str, tmp_p
     path = tmp_path / "cut.jsonl"
     run("export", str(path), "--log", url)
     path.write_bytes(path.read_bytes()[:-100])
-    result = run("verify", "--log", str(path))
+    result = run("verify", "--log", str(path), width="400")
     assert result.exit_code == 3, result.output
     assert "which is not all of it" in result.stdout
     assert "cut off at byte" in result.stderr
