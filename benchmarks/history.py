@@ -78,7 +78,12 @@ def _generation(events: list[AnyEvent]) -> int:
 def _moved(event: AnyEvent, group_id: GroupId, turn: int, *, seq: int, ms: int, generations: int) -> AnyEvent:
     """The same event so many turns later."""
     why = event.why
-    why = msgspec.structs.replace(why, arrived_ms=why.arrived_ms + turn * ms, decided_ms=why.decided_ms + turn * ms)
+    why = msgspec.structs.replace(
+        why,
+        arrived_ms=why.arrived_ms + turn * ms,
+        decided_ms=why.decided_ms + turn * ms,
+        uptime_ms=None if why.uptime_ms is None else why.uptime_ms + turn * ms,
+    )
     changed: dict[str, object] = {"group_id": group_id, "seq": event.seq + turn * seq, "why": why}
     if isinstance(event, GroupEvent):
         image = event.group

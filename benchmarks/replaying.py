@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -26,40 +27,47 @@ from tests.brokers import KAFKA_VERSION, MEASURED_JVM_OPTIONS, running_broker
 GROUPS: Final = 1_000
 WINDOW: Final = 10_000
 MEMORY_MB: Final = 300
+NAMES: Final = ("many", "one", "short")
 ORDERS: Final = GroupId("orders")
 
 
+class History(StrEnum):
+    MANY = f"{GROUPS:,} groups"
+    ONE = "one group"
+    SHORT = f"one group, {WINDOW:,} events"
+
+
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """`events`: in each of the two histories, of GROUPS groups and of one."""
+    """`events`: in each of the two long histories, of GROUPS groups and of one."""
 
     events: int
     kafka_log: bool
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """A command, on which history it is run, and in how many seconds it is to be done with 1M events."""
+    """A command, the history on which it is run, and in how many seconds it is to be done with all events."""
 
-    of_one: bool
+    of: History
     arguments: Sequence[str]
     at_most_s: float | None
 
     @property
     def name(self) -> str:
-        history = "one group" if self.of_one else f"{GROUPS:,} groups"
-        return f"{history}: {' '.join(self.arguments)}"
+        return f"{self.of}: {' '.join(self.arguments)}"
 
 
 def commands(load: Load) -> list[Command]:
     """The commands; a window is the last WINDOW events of one group."""
     seq = str(max(1, load.events - WINDOW))
     return [
-        Command(of_one=False, arguments=("groups",), at_most_s=10),
-        Command(of_one=False, arguments=("why", "group-7", "--all"), at_most_s=3),
-        Command(of_one=False, arguments=("history", "group-7"), at_most_s=3),
-        Command(of_one=True, arguments=("why", ORDERS, "--last"), at_most_s=10),
-        Command(of_one=True, arguments=("why", ORDERS, "--since", seq), at_most_s=None),
-        Command(of_one=True, arguments=("history", ORDERS, "--since", seq), at_most_s=None),
-        Command(of_one=True, arguments=("state", ORDERS, "--at", seq), at_most_s=None),
+        Command(of=History.MANY, arguments=("groups",), at_most_s=10),
+        Command(of=History.MANY, arguments=("why", "group-7", "--all"), at_most_s=3),
+        Command(of=History.MANY, arguments=("history", "group-7"), at_most_s=3),
+        Command(of=History.ONE, arguments=("why", ORDERS, "--last"), at_most_s=10),
+        Command(of=History.ONE, arguments=("why", ORDERS, "--since", seq), at_most_s=None),
+        Command(of=History.ONE, arguments=("history", ORDERS, "--since", seq), at_most_s=None),
+        Command(of=History.ONE, arguments=("state", ORDERS, "--at", seq), at_most_s=None),
+        Command(of=History.SHORT, arguments=("report", ORDERS, "-o", "/dev/null"), at_most_s=2),
     ]
 
 
@@ -68,10 +76,10 @@ def measure(load: Load, console: Console) -> Results:
     figures: list[Figure] = []
     with ExitStack() as stack:
         directory = Path(stack.enter_context(TemporaryDirectory(prefix="muster-bench-")))
-        logs = {"sqlite": [f"sqlite:///{directory}/{name}.db" for name in ("many", "one")]}
+        logs = {"sqlite": [f"sqlite:///{directory}/{name}.db" for name in NAMES]}
         if load.kafka_log:
             broker = stack.enter_context(running_broker(how="process", jvm_options=MEASURED_JVM_OPTIONS))
-            logs["kafka-log"] = [f"kafka://{broker.bootstrap}/events_{name}" for name in ("many", "one")]
+            logs["kafka-log"] = [f"kafka://{broker.bootstrap}/events_{name}" for name in NAMES]
         for server, urls in logs.items():
             with console.status(f"{server}: histories of {load.events:,} events"):
                 _write(urls, load)
@@ -86,9 +94,10 @@ def measure(load: Load, console: Console) -> Results:
 
 def _write(urls: Sequence[str], load: Load) -> None:
     template = one_group(rebalances=40)
-    many, one = (open_log(url) for url in urls)
+    many, one, short = (open_log(url) for url in urls)
     asyncio.run(write(many, many_groups(one_group(rebalances=max(1, load.events // GROUPS // 31)), GROUPS)))
-    asyncio.run(write(one, ((ORDERS, transition) for transition in long_group(template, ORDERS, load.events))))
+    for log, events in ((one, load.events), (short, WINDOW)):
+        asyncio.run(write(log, ((ORDERS, transition) for transition in long_group(template, ORDERS, events))))
 
 
 async def _read(url: str) -> float:
@@ -105,7 +114,7 @@ async def _read(url: str) -> float:
 
 
 def _figures(command: Command, logs: Mapping[str, Sequence[str]]) -> list[Figure]:
-    ran = {server: _run(command.arguments, urls[command.of_one]) for server, urls in logs.items()}
+    ran = {server: _run(command.arguments, urls[list(History).index(command.of)]) for server, urls in logs.items()}
     goal = None if command.at_most_s is None else Goal(at_most=command.at_most_s)
     return [
         Figure(name=command.name, unit="s", values={server: each[0] for server, each in ran.items()}, goal=goal),
@@ -133,7 +142,9 @@ finally:
 
 def _run(arguments: Sequence[str], url: str) -> tuple[float, float]:
     """The seconds that the command took, and the most memory it had, in MB."""
-    line = [sys.executable, "-c", _MAIN, "replay", *arguments, "--log", url, "--format", "jsonl"]
+    line = [sys.executable, "-c", _MAIN, "replay", *arguments, "--log", url]
+    if "report" not in arguments:
+        line += ["--format", "jsonl"]
     started = time.perf_counter()
     ran = subprocess.run(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=True)
-    return time.perf_counter() - started, int(ran.stderr) / 1024
+    return time.perf_counter() - started, int(ran.stderr.split()[-1]) / 1024

@@ -23,6 +23,7 @@
     cli.py comparing_cli.py options.py   `muster replay ...`: its options
     commands.py    what the commands do: read the log, fold it, render the result
     comparing.py   the same for what compares: `diff`, `whatif`, `verify`
+    why_command.py   the same for `why`: which incidents are read, and which are shown
     asked.py       views, windows and groups that were asked for, and what to say where there is none
     opening.py     the log of a command, opened; exit codes
 

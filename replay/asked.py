@@ -65,7 +65,7 @@ async def start_of(
     """The start of a window; ends the command if the group's history does not reach it. `quiet_ms`: see `Skim`."""
     if window.since is None and not window.has_seq:
         return from_the_beginning(group)
-    start = await find_start(reading, group, window, quiet_ms=quiet_ms)
+    start = await find_start(reading, group, window, quiet_ms=quiet_ms, rebalances=2)
     if start.last is not None and not start.is_reached and not goes_on:
         await fail_outside(reading, start, window, view)
     return start
@@ -91,21 +91,21 @@ async def fail_outside(reading: Reading, start: Start, window: Window, view: Vie
         lives = "" if first.incarnation == last.incarnation else " of its last life"
         extent = f"it tells of seq {first.seq} to {last.seq}{lives}, from {begin} to {end}"
     fail(
-        f"{reading.log.location} does not tell of {printable(start.group_id)} {_when(window, view)}; {extent}",
+        f"{reading.log.location} does not tell of {printable(start.group_id)}{when(window, view)}; {extent}",
         NOT_FOUND,
     )
 
 
-def _when(window: Window, view: View) -> str:
-    """The window in words."""
+def when(window: Window, view: View) -> str:
+    """The window in words, with a blank before them; nothing for the whole history."""
 
     def of(at: At) -> str:
         return f"seq {at.seq}" if isinstance(at, AtSeq) else in_zone(instant(at.wall_ms), view.zone)
 
     if window.since is not None and window.since == window.until:
-        return f"at {of(window.since)}"
+        return f" at {of(window.since)}"
     told = [
-        *([f"since {of(window.since)}"] if window.since is not None else []),
-        *([f"until {of(window.until)}"] if window.until is not None else []),
+        *([f" since {of(window.since)}"] if window.since is not None else []),
+        *([f" until {of(window.until)}"] if window.until is not None else []),
     ]
-    return " ".join(told)
+    return "".join(told)

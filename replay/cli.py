@@ -106,10 +106,26 @@ def why_command(
     group: GroupArgument,
     *,
     generation: Annotated[
-        int | None, typer.Option("--generation", metavar="N", min=0, help="The rebalance that led to generation N.")
+        int | None,
+        typer.Option(
+            "--generation",
+            metavar="N",
+            min=0,
+            help="The incident to which the rebalance belongs that led to generation N, and that rebalance whole.",
+        ),
     ] = None,
-    last: Annotated[bool, typer.Option("--last", help="The last rebalance; so it is without any option.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="All rebalances, the latest at the bottom.")] = False,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at",
+            metavar="WHEN",
+            help=f"The incidents of that moment; if there is none, the nearest before and after it: {FORMS_OF_AT}.",
+        ),
+    ] = None,
+    last: Annotated[
+        bool, typer.Option("--last", help="The last incident alone, whether it has a rebalance or not.")
+    ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All incidents, the latest at the bottom.")] = False,
     since: SinceOption = None,
     until: UntilOption = None,
     tz: TzOption = None,
@@ -117,26 +133,34 @@ def why_command(
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Why a group rebalanced: trigger, who, what was folded in, how long, what moved; and what did not cause one.
+    """Why a group rebalanced: its incidents, with what happened, what it cost, and what would have spared it.
+
+    Without an option the last 20, the newest first; json and jsonl have all, the oldest first. Each sentence is
+    recorded (events say it), inferred (events bear it) or unknown, and names its events. An incident that crosses
+    --since or --until is told whole, and says so. What the kinds of incidents are is in docs/incidents.md.
 
     \b
     Examples:
 
         muster replay why orders
+        muster replay why orders --last
+        muster replay why orders --at 02:14:07
         muster replay why orders --generation 8
         muster replay why orders --since 2h
         muster replay why orders --all --format jsonl | jq -r .headline
     """
     from muster.replay import commands
 
-    if (generation is not None) + last + everything > 1:
-        commands.fail("only one of --generation, --last and --all can be given", commands.CANNOT_READ)
-    if last and (since is not None or until is not None):
-        commands.fail("--last is the last of all: leave it out, or --since and --until", commands.CANNOT_READ)
+    if (generation is not None) + (at is not None) + last + everything > 1:
+        commands.fail("only one of --generation, --at, --last and --all can be given", commands.CANNOT_READ)
+    if (last or at is not None) and (since is not None or until is not None):
+        which = "--last" if last else "--at"
+        commands.fail(f"{which} is about the whole history: leave it out, or --since and --until", commands.CANNOT_READ)
     view = commands.view_of(form, tz)
     window = commands.window_of(since, until, view)
-    source = commands.source_of(log, kafka_config or [])
-    commands.why(source, group, view, generation=generation, everything=everything, window=window)
+    moment = None if at is None else commands.moment("--at", at, view)
+    asked = commands.Asked(generation=generation, at=moment, last=last, everything=everything)
+    commands.why(commands.source_of(log, kafka_config or []), group, view, asked, window)
 
 
 @app.command("state")

@@ -5,7 +5,6 @@ log cannot be read; 3 after an answer from a log of which a part cannot be read.
 """
 
 import os
-from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
 from pathlib import Path
 from typing import IO
@@ -20,17 +19,18 @@ from muster.replay.form import Sort, View
 from muster.replay.groups import SORTS, Overview, read_overview
 from muster.replay.opening import CANNOT_READ, DAMAGED, NOT_FOUND, Source, fail, opened, run, source_of
 from muster.replay.pseudonyms import Pseudonyms
-from muster.replay.render import Result, answer_stream, render, story_stream
+from muster.replay.render import Result, render, story_stream
 from muster.replay.render.printable import printable
-from muster.replay.sources import Reading, Start, find_start, from_the_beginning, items
+from muster.replay.sources import from_the_beginning, items
 from muster.replay.state import StateFold, States
 from muster.replay.story import StoryLines
 from muster.replay.times import in_zone, instant
-from muster.replay.why import Answer, Answers, generation_of
+from muster.replay.why_command import Asked, why
 from muster.replay.window import WHOLE, At, AtTime, Cut, Place, Window, bounds
 
 __all__ = [
     "CANNOT_READ",
+    "Asked",
     "export",
     "fail",
     "groups",
@@ -91,66 +91,6 @@ def history(source: Source, group: str, view: View, *, window: Window = WHOLE, g
             stream.end()
 
     run(read())
-
-
-def why(
-    source: Source, group: str, view: View, *, generation: int | None, everything: bool, window: Window = WHOLE
-) -> None:
-    """`muster replay why`."""
-    is_last = generation is None and not everything and window == WHOLE
-
-    async def read() -> None:
-        async with opened(source) as reading:
-            if is_last:
-                start = await find_start(reading, GroupId(group), None)
-            else:
-                start = await start_of(reading, GroupId(group), window, view)
-            stream = answer_stream(
-                start.group_id,
-                reading.log.location,
-                bounds(window),
-                view,
-                terminal.stdout(),
-                rebalances=start.rebalances if is_last else None,
-            )
-            fold = Answers(start.group_id, start.checkpoint.group(start.group_id), Cut(window, start.life))
-            known: set[int] = set()
-            last: Answer | None = None
-            is_known = start.last is not None
-            async for told in _answers(reading, start, fold):
-                is_known = True
-                for answer in told:
-                    number = generation_of(answer.rebalance)
-                    known.add(number)
-                    last = answer
-                    if not is_last and generation in (None, number):
-                        stream.feed(answer)
-            if not is_known:
-                await fail_unknown(reading, group)
-            if not fold.has_begun:
-                await fail_outside(reading, start, window, view)
-            if generation is not None and generation not in known:
-                fail(_no_generation(group, generation, reading, known), NOT_FOUND)
-            if is_last and last is not None:
-                stream.feed(last)
-            stream.end()
-
-    run(read())
-
-
-async def _answers(reading: Reading, start: Start, fold: Answers) -> AsyncIterator[Iterable[Answer]]:
-    """The answers that each item of the group gives, and in the end those that are left."""
-    has_any = False
-    reads = items(reading, start)
-    async with aclosing(reads):
-        async for item in reads:
-            has_any = True
-            answer = fold.feed(item)
-            yield () if answer is None else (answer,)
-            if fold.is_over:
-                break
-    if has_any:
-        yield fold.end()
 
 
 def state(source: Source, group: str | None, view: View, *, at: At, wanted: str | None = None) -> None:
@@ -223,11 +163,6 @@ def _pseudonyms(keyfile: Path) -> Pseudonyms:
         return Pseudonyms(keyfile.read_bytes().strip())
     except (OSError, ValueError) as error:
         fail(f"--pseudonyms {keyfile}: {error}", CANNOT_READ)
-
-
-def _no_generation(group: str, generation: int, reading: Reading, known: set[int]) -> str:
-    there = f"it tells of {', '.join(map(str, sorted(known)))}" if known else "it tells of no rebalance"
-    return f"no rebalance of {printable(group)} led to generation {generation} in {reading.log.location}; {there}"
 
 
 def _print(result: Result, view: View) -> None:

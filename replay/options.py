@@ -11,7 +11,7 @@ FormatOption = Annotated[
     Format,
     typer.Option(
         "--format",
-        help="A table for eyes; json, or jsonl (a line per rebalance, event, group) for programs; md for a chat.",
+        help="A table for eyes; json, or jsonl (a line per incident, event, group) for programs; md for a chat.",
     ),
 ]
 SinceOption = Annotated[str | None, typer.Option("--since", metavar="WHEN", help=f"Only from then on: {FORMS_OF_AT}.")]

@@ -10,7 +10,7 @@ records that make the group as it stood there. They are made in times of rest, s
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Final
 
@@ -29,13 +29,16 @@ _ON_THE_GROUPS_KEY = frozenset(each for each in EVENT_TYPES if issubclass(each, 
 _AT_REST = frozenset({GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD})
 
 
+BUSY_EVENTS: Final = 10_000
+"""A group to which something happens all the time can be told from as many events before its last rebalance."""
+
 BROKEN_KEPT: Final = 20
 """Records that cannot be read, of which a group is told one by one."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A place in the group's partition. `seq` and `at_ms` (wall clock) are those of the last event before
-    it, `records` make the group there.
+    """A place in the group's partition, right behind a transition. `seq` and `at_ms` (wall clock) are those of the last
+    event before it, `records` make the group there.
 
     `prelude`: what a history that begins here has to say of the partition first.
     """
@@ -75,9 +78,9 @@ BEGINNING = Checkpoint()
 class Skim:
     """Takes in the records of one group, in the order of its partition.
 
-    `quiet_ms`: a checkpoint is made only where nothing had happened for as long, and then right behind the last
-    transition, so that what the partition's owners did in the quiet comes after it; at 0, once after each rebalance.
-    What is counted is what was decided from `since_ms` on; after `until_ms` nothing is taken in.
+    `quiet_ms`: a checkpoint is made only where nothing happened for longer; at 0, once after each rebalance. Where it
+    is never quiet, `BUSY_EVENTS` later at the latest. What is counted is what was decided from `since_ms` on; after
+    `until_ms` nothing is taken in.
     """
 
     def __init__(
@@ -105,7 +108,6 @@ class Skim:
         self.unknown_types = 0
         """Events of types that a newer version wrote."""
         self._prelude = prelude
-        self._prelude_then: tuple[Told, ...] = ()  # as it was at the end of the last transition
         self._quiet_ms = quiet_ms
         self.has_begun = since_ms is None
         self.is_over = False
@@ -113,7 +115,10 @@ class Skim:
         self._since_ms = since_ms
         self._until_ms = until_ms
         self._is_due = True
+        self._busy: tuple[int, Checkpoint] = (0, BEGINNING)
         self._next_offset = 0
+        self._stood: list[Told] = []
+        """All that there was to say of the partition behind the last transition."""
         self._records: dict[bytes, StoredRecord] = {}
         self._parts: list[StoredRecord] = []
         self._unreadable = 0
@@ -154,7 +159,7 @@ class Skim:
         for part in self._parts:
             if part.value is not None:
                 records[part.key] = part
-        return self._made(records, self._next_offset)
+        return self._made(records, self._prelude.reads)
 
     def cut(self) -> None:
         """Make a checkpoint here, whatever happened before."""
@@ -168,8 +173,7 @@ class Skim:
             return None
         if last is not None and ended.incarnation < last.incarnation:
             return None  # a leftover of an earlier life
-        offset = parts[0].offset if parts else record.offset
-        self._checkpoint(offset, ended.why.decided_ms)
+        self._checkpoint(ended.why.decided_ms)
         if not self.has_begun and self._since_ms is not None and ended.why.decided_ms >= self._since_ms:
             self.has_begun = True
             self.events, self.missing, self.rebalances = 1 + sum(part.value is not None for part in parts), 0, 0
@@ -188,42 +192,34 @@ class Skim:
         if kind is GroupDeleted:
             self._records = {}
         self._records[record.key] = record
-        self._next_offset = record.offset + 1
+        self._next_offset, self._stood = record.offset + 1, self._prelude.reads
         if self.first is None:
             self.first = ended
         self.last = ended
-        self._prepare_checkpoint()
-        return ended
-
-    def _prepare_checkpoint(self) -> None:
-        """Note, at the end of a transition, what a checkpoint behind it needs."""
         if not self.is_at_rest:
             self._is_due = True
-        if self._quiet_ms:
-            self._prelude_then = tuple(self._prelude.reads)
+        return ended
 
-    def _checkpoint(self, offset: int, at_ms: int) -> None:
+    def _checkpoint(self, at_ms: int) -> None:
         last = self.last
         if last is None or not self.is_at_rest or not self._is_due:
             return
-        if at_ms - last.why.decided_ms < self._quiet_ms:
-            return
-        if self._quiet_ms:
-            self.checkpoint = self._made(self._records, self._next_offset, self._prelude_then)
-        else:
-            self._is_due = False
-            self.checkpoint = self._made(self._records, offset)
+        if not self._quiet_ms or at_ms - last.why.decided_ms > self._quiet_ms:
+            self._is_due = self._quiet_ms > 0
+            self.checkpoint = self._made(self._records, self._stood)
+            self._busy = (self.events, self.checkpoint)
+        elif self.events - self._busy[0] >= BUSY_EVENTS:
+            self.checkpoint = self._busy[1]  # so that as many events before this place are told
+            self._busy = (self.events, self._made(self._records, self._stood))
 
-    def _made(
-        self, records: dict[bytes, StoredRecord], offset: int, prelude: tuple[Told, ...] | None = None
-    ) -> Checkpoint:
+    def _made(self, records: dict[bytes, StoredRecord], prelude: Sequence[Told]) -> Checkpoint:
         return Checkpoint(
-            offset=offset,
+            offset=self._next_offset,
             incarnation=self.last.incarnation if self.last else -1,
             seq=self.last.seq if self.last else 0,
             at_ms=self.last.why.decided_ms if self.last else 0,
             records=tuple(records.values()),
-            prelude=tuple(self._prelude.reads) if prelude is None else prelude,
+            prelude=tuple(prelude),
         )
 
     def _count(self, ended: GroupGlance, parts: list[StoredRecord]) -> None:

@@ -163,9 +163,11 @@ async def find_start(
 ) -> Start:
     """Skim the group's history up to the window; without one, up to the last so many rebalances.
 
-    `quiet_ms`: see `Skim`. Raises LogTooNew, and what the log raises.
+    `quiet_ms`: see `Skim`; if it is not 0, as many rebalances before a window are told, too. Raises LogTooNew, and what
+    the log raises.
     """
     search = _Search(group, window, Skim(prelude := Prelude(), quiet_ms=quiet_ms, rebalances_kept=rebalances), prelude)
+    search.tells_before = quiet_ms > 0
     async for chunk in _chunks_of(reading, group, start=0):
         if any(map(search.ends_with, chunk)):
             break
@@ -182,6 +184,7 @@ class _Search:
         self._skim = skim
         self._prelude = prelude
         self._found: Checkpoint | None = None
+        self.tells_before = False
 
     def ends_with(self, record: StoredRecord) -> bool:
         """Take in the next record; returns whether no later one matters."""
@@ -198,14 +201,14 @@ class _Search:
         if isinstance(window.since, AtSeq) and before is not None and ended.incarnation > before.incarnation:
             self._found = None
         if self._found is None and window.begins_by(ended):
-            self._found = skim.checkpoint
+            self._found = self._before_rebalances() if self.tells_before else skim.checkpoint
         return self._found is not None and not window.has_seq
 
     def found(self) -> Start:
         """The start, as far as it was looked for."""
         skim, found = self._skim, self._found
         if self._window is None:
-            found = skim.before_rebalances[0] if skim.before_rebalances else skim.checkpoint
+            found = self._before_rebalances()
         return Start(
             group_id=self._group,
             checkpoint=found or skim.checkpoint,
@@ -215,6 +218,10 @@ class _Search:
             rebalances=skim.rebalances,
             is_reached=found is not None,
         )
+
+    def _before_rebalances(self) -> Checkpoint:
+        skim = self._skim
+        return skim.before_rebalances[0] if skim.before_rebalances else skim.checkpoint
 
 
 async def items(reading: Reading, start: Start, *, goes_on: bool = False) -> AsyncGenerator[Item]:

@@ -1,129 +1,231 @@
-"""`muster replay why`: why did this group rebalance? And what did not make it?"""
+"""`muster replay why`: why did this group rebalance? The incidents of a group, and which of them were asked for.
 
-from collections.abc import Iterator
-from enum import StrEnum, unique
+`Why` folds a group's items into its incidents, as they pass by, and gives those that lie in a window. What comes before
+the window is folded, and an incident that crosses an edge of it is told whole, and says so. The choices below take
+incidents, oldest first, and give those that are shown; each keeps as many as it shows.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Final, Protocol
 
 import msgspec
 
-from muster.events.events import RebalanceStarted
 from muster.events.ids import GroupId
-from muster.events.state import Group
-from muster.replay.history import History, Item
-from muster.replay.rebalances.rebalance import Happening, Rebalance
-from muster.replay.rebalances.timeline import Timeline
-from muster.replay.rebalances.wording import headline
+from muster.replay.history import Item
+from muster.replay.incidents.incident import Incident
+from muster.replay.incidents.telling import Teller
+from muster.replay.rebalances.rebalance import Rebalance
+from muster.replay.skim import BEGINNING, Checkpoint
+from muster.replay.times import wall_ms_of
 from muster.replay.transitions import Transition, Transitions
-from muster.replay.window import WHOLE, Bounds, Cut, Place
+from muster.replay.window import WHOLE, At, AtSeq, AtTime, Bounds, Edge, Window
+
+NEWEST: Final = 20
+"""So many incidents are shown to people who do not say how many they want."""
 
 
-@unique
-class Edge(StrEnum):
-    """An edge of the window that a rebalance crosses: it began before, or had not ended at the end."""
-
-    SINCE = "since"
-    UNTIL = "until"
-
-
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer about one rebalance. `since` and `notes` are about the time after the last one, else empty."""
-
-    headline: str
-    rebalance: Rebalance
-    since: tuple[Happening, ...] = ()
-    notes: tuple[str, ...] = ()
-    crosses: tuple[Edge, ...] = ()
-
-
-class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """The rebalances asked for, in order; `rebalances` is how many the log tells of, or the window, if there is one."""
+class Incidents(msgspec.Struct, frozen=True, kw_only=True):
+    """The document of the incidents that were asked for."""
 
     group_id: GroupId
     log: str
-    rebalances: int
-    answers: tuple[Answer, ...]
-    window: Bounds | None = None
+    window: Bounds | None
+    incidents: tuple[Incident, ...]
 
 
-class Answers:
-    """The fold: an answer for each rebalance, as the items of a group pass by; the last one at the end.
+class Why:
+    """The fold. `start`: where the items begin. `life`: the last incarnation, which numbers of events are of.
 
-    `group`: as it stood before the first item, where that is not the first of its history.
+    `at`: a moment that is to be known in wall clock ms.
     """
 
-    def __init__(self, group_id: GroupId, group: Group | None = None, cut: Cut | None = None) -> None:
-        self._transitions = Transitions(group_id, group)
-        self._timeline = Timeline(group)
-        self._cut = cut or Cut(WHOLE)
-        self._place = Place.BEFORE
-        self.has_begun = False
-        """Whether anything is in the window."""
-        self._began_before = False
-        self._waiting: Answer | None = None
-        """The last one that ended: it is told with what happened since then, if no other one follows."""
+    def __init__(
+        self,
+        group_id: GroupId,
+        start: Checkpoint = BEGINNING,
+        *,
+        window: Window = WHOLE,
+        at: At | None = None,
+        life: int = -1,
+    ) -> None:
+        self._transitions = Transitions(group_id, start.group(group_id))
+        self._teller = Teller(group_id, start.group(group_id), at_ms=start.at_ms)
+        self._edges = _Edges(window, life)
+        self._at = _Edges(Window(until=at), life)
+        self._first_ms: int | None = None
+        self.is_over = False
+        """Whether what follows is of incidents that begin after the window."""
 
     @property
-    def is_over(self) -> bool:
-        """Whether the window is."""
-        return self._place is Place.AFTER
+    def has_begun(self) -> bool:
+        """Whether anything was before the window's end, and the moment."""
+        first_ms = self._first_ms
+        ends_ms = (each.until_ms for each in (self._edges, self._at))
+        return first_ms is not None and all(end_ms is None or first_ms <= end_ms for end_ms in ends_ms)
 
-    def feed(self, item: Item) -> Answer | None:
-        """Take in the next item; returns the answer about a rebalance before the last one that has ended."""
-        self._place = self._cut.place(item)
-        if self.is_over:
-            return None
-        self.has_begun = self.has_begun or self._place is Place.WITHIN
+    @property
+    def at_ms(self) -> int:
+        """The moment: the number's, or that of the last event before it that has passed by."""
+        return self._at.last_ms if self._at.until_ms is None else self._at.until_ms
+
+    def feed(self, item: Item) -> Iterator[Incident]:
+        """Take in the next item; gives the incidents that ended before it."""
         step = self._transitions.feed(item)
         if step is None:
-            return None
-        finished = self._timeline.feed(step)
-        told = self._answer(finished) if finished is not None and self._place is Place.WITHIN else None
-        if isinstance(step, Transition) and isinstance(step.event, RebalanceStarted):
-            self._began_before = self._place is Place.BEFORE
-        if told is None:
-            return None
-        ready, self._waiting = self._waiting, told
-        return ready
+            return
+        if isinstance(step, Transition):
+            self._first_ms = step.at_ms if self._first_ms is None else self._first_ms
+            self._edges.pass_by(step)
+            self._at.pass_by(step)
+        until_ms = self._edges.until_ms
+        if isinstance(step, Transition) and until_ms is not None and step.at_ms > until_ms:
+            self.is_over = self.is_over or self._teller.is_over_before(step)
+        if self.is_over:
+            return
+        for incident in self._teller.feed(step):
+            yield from self._edges.within(incident)
 
-    def end(self) -> Iterator[Answer]:
-        """The answers that are left; a rebalance may be running."""
-        running, last = self._timeline.running(), self._waiting
-        if running is not None:
-            if last is not None:
-                yield last
-            last = self._answer(running, is_cut=self.is_over)
-        if last is not None:
-            yield msgspec.structs.replace(last, since=self._timeline.since_the_last, notes=self._timeline.notes)
-
-    def _answer(self, rebalance: Rebalance, *, is_cut: bool = False) -> Answer:
-        crosses = (*([Edge.SINCE] if self._began_before else []), *([Edge.UNTIL] if is_cut else []))
-        return Answer(headline=headline(rebalance), rebalance=rebalance, crosses=crosses)
+    def end(self) -> Iterator[Incident]:
+        """The incidents that are left; one may be going on."""
+        for incident in self._teller.end():
+            yield from self._edges.within(incident)
 
 
-def why(history: History, *, generation: int | None = None, everything: bool = False) -> Why:
-    """The rebalances that led to a generation, or all of them, or the last one.
+class _Edges:
+    """A window in wall clock ms; of numbers the times are known when they have passed by."""
 
-    One that led to no generation (yet) is found under the one it would have led to. Several may have led to the same
-    number: a group that was deleted and made anew counts from 0 again.
+    def __init__(self, window: Window, life: int) -> None:
+        self._window = window
+        self._life = life
+        self.last_ms = 0
+        since, until = window.since, window.until
+        self.since_ms = since.wall_ms if isinstance(since, AtTime) else None
+        self.until_ms = until.wall_ms if isinstance(until, AtTime) else None
+
+    def pass_by(self, step: Transition) -> None:
+        """The next transition of the group."""
+        since, until = self._window.since, self._window.until
+        if step.event.incarnation == self._life:
+            first = (*step.parts, step.event)[0].seq
+            if isinstance(since, AtSeq) and self.since_ms is None and step.event.seq >= since.seq:
+                self.since_ms = step.at_ms
+            if isinstance(until, AtSeq) and self.until_ms is None and first > until.seq:
+                self.until_ms = self.last_ms
+        self.last_ms = step.at_ms
+
+    def within(self, incident: Incident) -> Iterator[Incident]:
+        """The incident, with the edges that it crosses; nothing if it is outside."""
+        started_ms = wall_ms_of(incident.started_at)
+        ended_ms = None if incident.ended_at is None else wall_ms_of(incident.ended_at)
+        since_ms, until_ms = self.since_ms, self.until_ms
+        if self._window.since is not None and (since_ms is None or (ended_ms is not None and ended_ms < since_ms)):
+            return
+        if until_ms is not None and started_ms > until_ms:
+            return
+        crosses = (
+            *([Edge.SINCE] if since_ms is not None and started_ms < since_ms else []),
+            *([Edge.UNTIL] if until_ms is not None and (ended_ms is None or ended_ms > until_ms) else []),
+        )
+        yield msgspec.structs.replace(incident, crosses=crosses) if crosses else incident
+
+
+# ---- which are shown -----------------------------------------------------------------------------------------------
+
+
+class Choice(Protocol):
+    """Takes incidents, oldest first, and gives those that are shown, in the order in which they are."""
+
+    def take(self, incident: Incident) -> Iterable[Incident]: ...
+
+    def end(self) -> Iterable[Incident]: ...
+
+
+class Every:
+    """All of them, oldest first."""
+
+    def take(self, incident: Incident) -> Iterable[Incident]:
+        return (incident,)
+
+    def end(self) -> Iterable[Incident]:
+        return ()
+
+
+class Newest:
+    """The last few, newest first. `older`: how many are left out."""
+
+    def __init__(self, at_most: int) -> None:
+        self._last: deque[Incident] = deque(maxlen=at_most)
+        self._taken = 0
+
+    @property
+    def older(self) -> int:
+        return self._taken - len(self._last)
+
+    def take(self, incident: Incident) -> Iterable[Incident]:
+        self._taken += 1
+        self._last.append(incident)
+        return ()
+
+    def end(self) -> Iterable[Incident]:
+        return reversed(self._last)
+
+
+class OfGeneration:
+    """Those to which a rebalance belongs that led to the generation, or that was to lead to it.
+
+    They are several where the group was deleted and made anew: it counts from 0 again.
     """
-    answers = answers_of(history)
-    chosen = answers[-1:]
-    if generation is not None:
-        chosen = [answer for answer in answers if generation_of(answer.rebalance) == generation]
-    elif everything:
-        chosen = answers
-    return Why(group_id=history.group_id, log=history.log, rebalances=len(answers), answers=tuple(chosen))
+
+    def __init__(self, generation: int) -> None:
+        self.generation = generation
+        self.known: tuple[int, int] | None = None
+        """The least and the greatest generation that there was."""
+
+    def take(self, incident: Incident) -> Iterable[Incident]:
+        numbers = [generation_of(each) for each in incident.rebalances]
+        if numbers:
+            least, greatest = self.known or (numbers[0], numbers[0])
+            self.known = (min(least, *numbers), max(greatest, *numbers))
+        return (incident,) if self.generation in numbers else ()
+
+    def end(self) -> Iterable[Incident]:
+        return ()
 
 
-def answers_of(history: History) -> list[Answer]:
-    """An answer for every rebalance of the history."""
-    fold = Answers(history.group_id)
-    told = [fold.feed(item) for item in history.items]
-    return [*(each for each in told if each is not None), *fold.end()]
+class Around:
+    """Those that were going on at the moment of the fold; if there is none, the nearest before and after it."""
 
+    def __init__(self, fold: Why) -> None:
+        self._fold = fold
+        self._spanning: list[Incident] = []
+        self._before: Incident | None = None
+        self._after: Incident | None = None
 
-def generations_of(history: History) -> list[int]:
-    """The rebalances that can be asked for by number."""
-    return sorted({generation_of(answer.rebalance) for answer in answers_of(history)})
+    @property
+    def nearest(self) -> str:
+        """Which of the nearest are given in place of those that span the moment: '', 'before', 'before and after'."""
+        sides = {"before": self._before, "after": self._after}
+        return "" if self._spanning else " and ".join(side for side, incident in sides.items() if incident is not None)
+
+    @property
+    def has_after(self) -> bool:
+        """Whether nothing that is told later can be nearer."""
+        return self._after is not None
+
+    def take(self, incident: Incident) -> Iterable[Incident]:
+        at_ms = self._fold.at_ms
+        if wall_ms_of(incident.started_at) > at_ms:
+            self._after = self._after or incident
+        elif incident.ended_at is not None and wall_ms_of(incident.ended_at) < at_ms:
+            if self._before is None or self._before.ended_at is None or self._before.ended_at <= incident.ended_at:
+                self._before = incident
+        else:
+            self._spanning.append(incident)
+        return ()
+
+    def end(self) -> Iterable[Incident]:
+        return self._spanning or [each for each in (self._before, self._after) if each is not None]
 
 
 def generation_of(rebalance: Rebalance) -> int:

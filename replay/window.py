@@ -6,7 +6,7 @@ decided after its end, and of what stands before that, what was decided before i
 """
 
 from datetime import UTC, tzinfo
-from enum import Enum, unique
+from enum import Enum, StrEnum, unique
 
 import msgspec
 
@@ -57,6 +57,14 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
 
 WHOLE = Window()
+
+
+@unique
+class Edge(StrEnum):
+    """An edge of a window that an incident crosses: it began before, or was not over at the end."""
+
+    SINCE = "since"
+    UNTIL = "until"
 
 
 @unique

@@ -32,6 +32,7 @@ from muster.events.events import (
 )
 from muster.events.ids import MemberId
 from muster.events.state import Group, Member
+from muster.replay.rebalances.wording import is_of_another
 from muster.replay.transitions import Transition
 
 
@@ -103,11 +104,15 @@ class CameBack(Act, frozen=True, kw_only=True):
 
 
 class Went(Act, frozen=True, kw_only=True):
-    """A member is gone. `requested_with`: how many members the same request removed."""
+    """A member is gone. `requested_with`: how many members the same request removed.
+
+    `heard`: whether `last_seen_ms` is a sign of life; False: it is the time of a takeover; None: not recorded.
+    """
 
     member: Member
     how: Departure
     last_seen_ms: int
+    heard: bool | None
     requested_with: int
     was_leader: bool
 
@@ -211,14 +216,15 @@ def _went(part: MemberRemoved, before: Group, removed: int) -> Went:
         at_ms=part.why.decided_ms,
         why=part.why,
         member=part.member,
-        how=_departure(part, removed),
+        how=_departure(part),
         last_seen_ms=part.last_seen_ms,
+        heard=part.heard,
         requested_with=removed if part.why.api_key is not None else 1,
         was_leader=before.leader_id == part.member.member_id,
     )
 
 
-def _departure(part: MemberRemoved, removed: int) -> Departure:
+def _departure(part: MemberRemoved) -> Departure:
     """How it went. Who asks for others, or from elsewhere under another client id, is not the member itself."""
     why, member = part.why, part.member
     known = _DEPARTURES.get(why.cause)
@@ -226,8 +232,7 @@ def _departure(part: MemberRemoved, removed: int) -> Departure:
         return known
     if why.cause is not Cause.MEMBER_LEFT or member.retiring:
         return Departure.PLANNED
-    by_another = (why.client_id, why.client_host) != (member.client_id, member.client_host)
-    return Departure.REMOVED if by_another and (why.client_id is not None or removed > 1) else Departure.LEFT
+    return Departure.REMOVED if is_of_another(why, member) else Departure.LEFT
 
 
 def _rejoined(part: MemberRejoined, before: Group) -> Rejoined:
@@ -263,7 +268,7 @@ def _came_back(part: StaticMemberReplaced, before: Group) -> CameBack:
 
 
 def _last_seen_of_replaced(part: StaticMemberReplaced) -> int:
-    """Of histories that do not record it, the begin of the longest silence, which its return may have ended."""
+    """The last sign of life; where it is not recorded, the begin of the longest silence, which its return may end."""
     if part.replaced_last_seen_ms is not None:
         return part.replaced_last_seen_ms
     return part.last_seen_ms - part.longest_silence_ms

@@ -1,4 +1,4 @@
-"""What an incident cost. Definitions, which docs/incidents.md gives to readers:
+"""The cost of an incident. Definitions, which docs/incidents.md gives to readers:
 
 rebalancing_ms     the time in which the group was not Stable, over its rebalances
 partition_ms       partitions times the time in which they had no consumer: with an eager assignor all of them in

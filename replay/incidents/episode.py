@@ -4,51 +4,47 @@ An incident lies within one episode. So an episode is all that is kept while a h
 by `ACTS_MAX`, after which it is ended whether it is quiet or not, and says so (`is_cut`).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TypeVar
 
 import msgspec
 
-from muster.events.events import CoordinatorElected, CoordinatorPaused, CoordinatorReady, CoordinatorStopped
+from muster.events.events import GroupDeleted, JoinPhaseCompleted
 from muster.events.ids import MemberId
 from muster.events.state import Group, Member
-from muster.replay.history import Broken, Coordinated, Gap
-from muster.replay.incidents.acts import AnyAct, Came, CameBack, Departure, Phase, Went
+from muster.replay.history import Broken, Gap
+from muster.replay.incidents.acts import AnyAct, Came, CameBack, Departure, Phase, Rejoined, Went
+from muster.replay.incidents.aways import Away
 from muster.replay.incidents.identity import Identities, Life, Process
 from muster.replay.incidents.replacements import Replacement, replacements
-from muster.replay.incidents.windows import ACTS_MAX, QUIET_MS
+from muster.replay.incidents.windows import ACTS_MAX, QUIET_MS, TAKEOVER_MS
 from muster.replay.rebalances.rebalance import Rebalance
 
 A = TypeVar("A")
 
 
-class Away(msgspec.Struct, frozen=True, kw_only=True):
-    """A time in which no coordinator served the group, in wall clock ms.
+class Silence(msgspec.Struct, frozen=True, kw_only=True):
+    """The last sign of life of a member that is gone: at some moment between these two, wall clock ms."""
 
-    `since_ms`: the last that is known of the owner before; it was gone at some moment after it. `paused`: the process
-    itself stood still, and went on.
-    """
-
-    since_ms: int
-    until_ms: int
-    owner_before: str | None
-    owner: str
-    in_good_order: bool
-    paused: bool
-    members: tuple[MemberId, ...]
+    from_ms: int
+    to_ms: int
 
     @property
-    def duration_ms(self) -> int:
-        """At most so long."""
-        return max(0, self.until_ms - self.since_ms)
+    def is_known(self) -> bool:
+        """Whether the moment is recorded."""
+        return self.from_ms == self.to_ms
 
 
 class Episode:
-    """A stretch of history. It is filled by `telling.py`, and only read by the kinds."""
+    """A stretch of history. It is filled by `telling.py`, and only read by the kinds.
 
-    def __init__(self, before: Group | None) -> None:
+    `before`: the group as it stood; `life_before`: the end of its former life, if this is the begin of a new one.
+    """
+
+    def __init__(self, before: Group | None, life_before: GroupDeleted | None = None) -> None:
         self.before = before
+        self.life_before = life_before
         self.after = before
         self.acts: list[AnyAct] = []
         self.rebalances: list[Rebalance] = []
@@ -90,7 +86,7 @@ class Episode:
 
     @cached_property
     def identities(self) -> Identities:
-        """Who is who in it."""
+        """The members in it, told apart as processes."""
         went = {act.member.member_id: act for act in self.of(Went)}
         members: dict[MemberId, Member] = dict(self.before.members.items()) if self.before is not None else {}
         replaced: dict[MemberId, CameBack] = {}
@@ -113,6 +109,54 @@ class Episode:
         with its client id and, if there is one, its host: the numbers are right, and the grade says so.
         """
         return replacements(self.acts, self.process_of)
+
+    @cached_property
+    def _members(self) -> dict[MemberId, Member]:
+        """Every member that it knows, as it was last seen."""
+        members: dict[MemberId, Member] = dict(self.before.members.items()) if self.before is not None else {}
+        for act in self.acts:
+            if isinstance(act, Came | CameBack | Rejoined | Went):
+                members[act.member.member_id] = act.member
+        return members
+
+    def member(self, member_id: MemberId) -> Member | None:
+        """The member, as it was last seen; None if the history does not have it."""
+        return self._members.get(member_id)
+
+    @cached_property
+    def heard_again(self) -> dict[MemberId, tuple[int, int]]:
+        """The members that were removed for their silence and heard from again: when (wall clock ms), by which `seq`.
+
+        They had not died. Of one that is not here that is not known: it may have forgotten who it was.
+        """
+        return {
+            each.member_id: (each.heard_ms, act.seq)
+            for act in self.of(Phase)
+            if isinstance(act.event, JoinPhaseCompleted)
+            for each in act.event.returned
+        }
+
+    def silence_of(self, went: Went) -> Silence:
+        """When the member was last heard from. A takeover invents no sign of life: one that came in between hides it.
+
+        It was alive, by the rules, for its session timeout before the last that is known of the owner before.
+        """
+        takeovers = [each for each in self.aways if not each.paused and each.until_ms <= went.at_ms]
+        if went.heard is None:  # before format level 4 it may be the time of a takeover
+            takeovers = [each for each in takeovers if abs(each.until_ms - went.last_seen_ms) <= TAKEOVER_MS]
+        if went.heard or (went.heard is None and not takeovers):
+            return Silence(from_ms=went.last_seen_ms, to_ms=went.last_seen_ms)
+        member_id = went.member.member_id
+        signs = [
+            went.member.joined_ms,
+            *(each.since_ms - went.member.session_timeout_ms for each in takeovers[-1:]),
+            *(
+                act.at_ms
+                for act in self.acts
+                if isinstance(act, Came | CameBack | Rejoined) and act.member.member_id == member_id
+            ),
+        ]
+        return Silence(from_ms=min(max(signs), went.last_seen_ms), to_ms=went.last_seen_ms)
 
     def rebalance_of(self, act: AnyAct) -> Rebalance | None:
         """The rebalance that the act started, or in which it happened."""
@@ -137,53 +181,3 @@ def _life(member: Member, went: Went | None) -> Life:
         return Life(member=member, begin_ms=member.joined_ms)
     ended_ms = went.at_ms if went.how in (Departure.LEFT, Departure.PLANNED) else went.last_seen_ms
     return Life(member=member, begin_ms=member.joined_ms, end_ms=ended_ms)
-
-
-class Coordinators:
-    """The owners of the partition, and the times without one.
-
-    `begin_ms`: the wall clock of the group's last event before what is read; the owner was there.
-    """
-
-    def __init__(self, begin_ms: int = 0) -> None:
-        self._begin_ms = begin_ms
-        self._owner: str | None = None
-        self._stopped = False
-        self._last_ms: int | None = None
-
-    def note_event(self, at_ms: int) -> None:
-        """An event of the group: its owner was there."""
-        self._last_ms = at_ms
-
-    def note(self, item: Coordinated, members: Sequence[MemberId]) -> Away | None:
-        """Take in an event of the partition; returns the time without an owner that ends with it."""
-        event = item.event
-        away = None
-        if isinstance(event, CoordinatorReady):
-            if self._owner is not None and self._last_ms is not None and members:
-                away = Away(
-                    since_ms=min(self._last_ms, event.ready_ms),
-                    until_ms=event.ready_ms,
-                    owner_before=self._owner,
-                    owner=event.owner,
-                    in_good_order=self._stopped,
-                    paused=False,
-                    members=tuple(members),
-                )
-            self._stopped = False
-        elif isinstance(event, CoordinatorStopped):
-            self._stopped = True
-        elif isinstance(event, CoordinatorPaused) and members:
-            away = Away(
-                since_ms=event.paused_ms - event.late_ms,
-                until_ms=event.paused_ms,
-                owner_before=event.owner,
-                owner=event.owner,
-                in_good_order=False,
-                paused=True,
-                members=tuple(members),
-            )
-        if not isinstance(event, CoordinatorElected):  # the next owner's, while nobody serves yet
-            self._owner = event.owner
-            self._last_ms = max(item.at_ms, self._begin_ms)
-        return away

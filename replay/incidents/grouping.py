@@ -6,13 +6,12 @@ rebalances   the one that holds it has it, else the one that claimed its trigger
 parents      an incident that began within another one that lasted longer, and that other is of many processes
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from muster.events.ids import GroupId
 from muster.events.state import Member
 from muster.replay.history import Broken, Gap
-from muster.replay.incidents.acts import Went
 from muster.replay.incidents.cost import cost_of
 from muster.replay.incidents.episode import Episode
 from muster.replay.incidents.grade import Grade
@@ -20,7 +19,9 @@ from muster.replay.incidents.incident import Incident, Statement
 from muster.replay.incidents.kinds import FINDERS, UNKNOWN
 from muster.replay.incidents.kinds.kind import Claim, View
 from muster.replay.incidents.naming import refs
-from muster.replay.incidents.windows import DEPLOYMENT_NEXT_MS, HELD_MS, HELD_SHARE, SECOND_ROUND_MS
+from muster.replay.incidents.subscriptions import given_up as gave_up
+from muster.replay.incidents.waiting import given_up, held_ms, waits
+from muster.replay.incidents.windows import DEPLOYMENT_NEXT_MS, SECOND_ROUND_MS
 from muster.replay.rebalances.rebalance import MemberRef, Outcome, Rebalance
 from muster.replay.rebalances.wording import missing_text
 from muster.replay.times import instant
@@ -59,7 +60,8 @@ class _Draft:
     def end_ms(self) -> int | None:
         """When the last of its rebalances ended, or the last of its acts; None while one is running."""
         if not self.rebalances:
-            return max((act.at_ms for act in self.claim.acts), default=self.claim.at_ms)
+            ends = [act.at_ms for act in self.claim.acts]
+            return max([*ends, self.claim.until_ms] if self.claim.until_ms else ends, default=self.claim.at_ms)
         if any(each.outcome is Outcome.RUNNING for each in self.rebalances):
             return None
         return max(each.started_ms + (each.duration_ms or 0) for each in self.rebalances)
@@ -116,19 +118,9 @@ def _own(rebalance: Rebalance, by_seq: dict[int, _Draft]) -> _Draft | None:
 
 def _holder(rebalance: Rebalance, episode: Episode, by_seq: dict[int, _Draft]) -> _Draft | None:
     """The incident of the member whose end was what the join phase waited for, longer than for anybody else."""
-    phase = rebalance.join_phase
-    if phase.duration_ms is None or rebalance.initial:
+    if held_ms(rebalance) is None:
         return None
-    end_ms = rebalance.started_ms + phase.duration_ms
-    others_ms = rebalance.started_ms + max((each.after_ms for each in phase.arrivals), default=0)
-    held_ms = end_ms - others_ms
-    if held_ms <= HELD_MS or held_ms <= phase.duration_ms * HELD_SHARE:
-        return None
-    holders = [
-        by_seq[act.seq]
-        for act in episode.of(Went)
-        if rebalance.first_seq <= act.seq <= rebalance.last_seq and act.at_ms == end_ms and act.seq in by_seq
-    ]
+    holders = [by_seq[act.seq] for act in given_up(rebalance, episode) if act.seq in by_seq]
     began = by_seq.get(rebalance.trigger.seq)
     return began if began in holders else next(iter(holders), None)
 
@@ -181,27 +173,35 @@ def _incident(
         ended_at=None if end_ms is None else instant(end_ms),
         rebalances=tuple(rebalances),
         parent=None if parent is None else ids[id(parent)],
-        chain=tuple(sorted((*claim.chain, *_told(rebalances)), key=lambda each: each.at or "")),
+        chain=tuple(sorted((*claim.chain, *_told(rebalances, episode)), key=lambda each: each.at or "")),
         cost=cost_of(rebalances),
         advice=claim.advice,
-        notes=tuple(missing_text(each) for each in episode.missing),
+        notes=_notes(rebalances, episode),
     )
+
+
+def _notes(rebalances: Iterable[Rebalance], episode: Episode) -> tuple[str, ...]:
+    """The parts of the history that are missing, and jumps of the clock, once each."""
+    missing = (missing_text(each) for each in episode.missing)
+    return tuple(dict.fromkeys((*missing, *(note for each in rebalances for note in each.notes))))
 
 
 def _distinct(claim: Claim) -> Iterable[Member | MemberRef]:
     return {member.member_id: member for member in claim.culprits}.values()
 
 
-def _told(rebalances: Iterable[Rebalance]) -> tuple[Statement, ...]:
-    return tuple(
-        Statement(
+def _told(rebalances: Iterable[Rebalance], episode: Episode) -> Iterator[Statement]:
+    """The rebalances: what started each, and whom it waited for."""
+    for each in rebalances:
+        yield Statement(
             text=f"generation {each.from_generation} -> {each.to_generation or '?'}: {each.trigger.text}",
             grade=Grade.RECORDED,
             at=each.started_at,
             seqs=(each.first_seq, each.last_seq),
         )
-        for each in rebalances
-    )
+        yield from waits(each, episode)
+        if "cooperative" in (each.protocol_name or ""):
+            yield from gave_up(each, episode)
 
 
 def _incarnation(draft: _Draft, episode: Episode) -> int:

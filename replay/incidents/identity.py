@@ -1,4 +1,4 @@
-"""Who is who: members, told apart as processes.
+"""Members, told apart as processes: who is who.
 
 An instance id is an identity, and recorded. A client id at a host is a hypothesis: it is used where no two live members
 of the group shared it. Else it is unknown which process came back as which member: behind a sidecar every host is the

@@ -6,10 +6,10 @@ All fields are plain values, and their names are those of the JSON output. Insta
 import msgspec
 
 from muster.events.ids import GroupId
-from muster.replay.history import Broken, Gap
 from muster.replay.incidents.grade import Grade
 from muster.replay.rebalances.rebalance import MemberRef, Rebalance
 from muster.replay.times import Instant
+from muster.replay.window import Edge
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +22,7 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """What an incident cost; see docs/incidents.md for the definitions. A field that is None cannot be known."""
+    """The cost of an incident; see docs/incidents.md for the definitions. A field that is None cannot be known."""
 
     rebalances: int
     rebalancing_ms: int | None
@@ -52,7 +52,5 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     cost: Cost
     advice: tuple[str, ...]
     notes: tuple[str, ...]
-
-
-Missing = Gap | Broken
-"""What is not in the history."""
+    crosses: tuple[Edge, ...] = ()
+    """The edges of the window that was asked for; it is told whole all the same."""

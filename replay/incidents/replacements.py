@@ -43,7 +43,7 @@ class Replacement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def acts(self) -> tuple[AnyAct, ...]:
-        """What it consists of."""
+        """The acts that it consists of."""
         return (self.came,) if self.went is None else (self.went, self.came)
 
     @property

@@ -34,10 +34,13 @@ SAME_MOMENT_MS: Final = 3_500
 
 HELD_MS: Final = 5_000
 HELD_SHARE: Final = 0.5
-"""Who holds a phase for so long, and for this share of it, is slow."""
+"""A member that holds a phase for so long, and for this share of it, is slow."""
 
 SECOND_ROUND_MS: Final = 60_000
 """A cooperative assignor's next round begins within this time after the one before."""
+
+TAKEOVER_MS: Final = 2_000
+"""In histories that do not record who was heard from, a last sign of life so near to a takeover may be the takeover."""
 
 OUTAGE_AFTERMATH_MS: Final = 2_000
 """Consequences of an outage come within the session timeout after its end, and this."""

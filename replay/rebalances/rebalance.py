@@ -52,6 +52,7 @@ class Actor(MemberRef, frozen=True, kw_only=True):
 
 def actor(event: AnyMemberEvent) -> Actor:
     member = event.member
+    is_seen = event.heard is not False  # else it is the time of a takeover, which invents no sign of life
     return Actor(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
@@ -59,8 +60,8 @@ def actor(event: AnyMemberEvent) -> Actor:
         client_host=member.client_host,
         principal=member.principal,
         session_timeout_ms=member.session_timeout_ms,
-        last_seen=instant(event.last_seen_ms),
-        silence_ms=max(0, event.why.decided_ms - event.last_seen_ms),
+        last_seen=instant(event.last_seen_ms) if is_seen else None,
+        silence_ms=max(0, event.why.decided_ms - event.last_seen_ms) if is_seen else None,
         longest_silence_ms=event.longest_silence_ms,
     )
 

@@ -5,6 +5,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
+from typing import Final
 
 import msgspec
 
@@ -211,7 +212,7 @@ class RunningRebalance:
             outcome=outcome,
             started_at=instant(self.start_ms),
             ended_at=instant(end_ms) if end_ms is not None else None,
-            duration_ms=end_ms - self.start_ms if end_ms is not None else None,
+            duration_ms=_elapsed_ms(self.start_ms, end_ms),
             join_phase=self._join_phase(outcome, group),
             sync_phase=self._sync_phase(group, end_ms),
             leader=_leader(group, image.leader_id) if reached else None,
@@ -224,7 +225,7 @@ class RunningRebalance:
             meanwhile=self.happenings_within.happenings,
             first_seq=self.first_seq,
             last_seq=last_seq,
-            notes=tuple(self.notes),
+            notes=(*self.notes, *([CLOCK_WENT_BACK] if end_ms is not None and end_ms < self.start_ms else [])),
             held=members(group, held=True),
         )
 
@@ -236,7 +237,7 @@ class RunningRebalance:
         return JoinPhase(
             started_at=instant(self.start_ms),
             ended_at=instant(end_ms) if end_ms is not None else None,
-            duration_ms=end_ms - self.start_ms if end_ms is not None else None,
+            duration_ms=_elapsed_ms(self.start_ms, end_ms),
             timeout_ms=self.started.timeout_ms,
             ended_by=end.why.cause if end is not None else None,
             timed_out=end is not None and end.why.cause is Cause.JOIN_PHASE_TIMED_OUT,
@@ -254,9 +255,18 @@ class RunningRebalance:
         return SyncPhase(
             started_at=instant(start_ms),
             ended_at=instant(end_ms) if end_ms is not None else None,
-            duration_ms=end_ms - start_ms if end_ms is not None else None,
+            duration_ms=_elapsed_ms(start_ms, end_ms),
             leader=_leader(group, self.completed.group.leader_id),
         )
+
+
+CLOCK_WENT_BACK: Final = "the coordinator's wall clock was put back while it ran: how long it took is not recorded"
+"""Only where a log has the wall clock alone, before format level 4."""
+
+
+def _elapsed_ms(start_ms: int, end_ms: int | None) -> int | None:
+    """The time between them; None if it is not known."""
+    return None if end_ms is None or end_ms < start_ms else end_ms - start_ms
 
 
 _DROPS = frozenset({Cause.NOT_REJOINED, Cause.FIRST_JOIN_TIMED_OUT, Cause.GROUP_FULL})

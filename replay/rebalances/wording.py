@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.events.causes import TEXTS, Cause
 from muster.events.events import CoordinatorPaused, Why
+from muster.events.state import Member
 from muster.replay.history import Broken, Gap, Unreadable
 from muster.replay.rebalances.rebalance import Actor, MemberRef, Move, Outcome, Rebalance, TopicPartitions
 from muster.replay.times import duration, setting
@@ -94,23 +95,50 @@ def cause_text(why: Why, actors: Sequence[Actor], planned: str = "") -> str:
     """
     if why.cause is Cause.SESSION_EXPIRED and len(actors) == 1:
         return f"{who(actors[0])} was not heard from {_silence(actors[0])}"
-    template = TEXTS[why.cause]
+    template = _BY_ANOTHER if _is_by_another(why, actors) else TEXTS[why.cause]
     text = template.format(member=_subject(why.cause, actors))
     if len(actors) > 1 and "{member}" in template:
         text = text.replace(" was ", " were ", 1).replace("its ", "their ")
-    text = f"{_by_administrator(text, why)}{planned}"
+    text = f"{text}{asked_by(why)}" if template is _BY_ANOTHER else f"{_by_administrator(text, why)}{planned}"
     if says_something(why.client_reason):
         text += f'; the client says: "{why.client_reason}"'
     return text
 
 
-BOILERPLATE = ("need to re-join with the given member-id", "rebalance failed due to MemberIdRequiredException")
-"""The begin of reasons that clients give for each join (KIP-800), and that explain none."""
+BOILERPLATE = (
+    "need to re-join with the given member-id",
+    "rebalance failed due to MemberIdRequiredException",
+    "group is already rebalancing",
+    "encountered UNKNOWN_MEMBER_ID from",
+    "rebalance failed due to UnknownMemberIdException",
+)
+"""The begin of reasons that clients give by themselves (KIP-800), and that say no more than the event does."""
+
+_BY_ANOTHER = "{member} was removed"
+"""The text of a leave that somebody else asked for."""
+
+
+def is_of_another(why: Why, member: Member | MemberRef) -> bool:
+    """Whether the request did not come from the member's own client: from elsewhere, or under another client id."""
+    return why.client_id is not None and (why.client_id, why.client_host) != (member.client_id, member.client_host)
+
+
+def _is_by_another(why: Why, actors: Sequence[Actor]) -> bool:
+    return why.cause is Cause.MEMBER_LEFT and bool(actors) and all(is_of_another(why, each) for each in actors)
+
+
+_REMOVED = "member was removed by an admin"
+"""Kafka's AdminClient puts it before the administrator's own reason."""
 
 
 def says_something(client_reason: str | None) -> bool:
     """Whether a client's own reason is worth a sentence."""
-    return bool(client_reason) and not (client_reason or "").startswith(BOILERPLATE)
+    return bool(client_reason) and not (client_reason or "").startswith(BOILERPLATE) and client_reason != _REMOVED
+
+
+def is_close(client_reason: str | None) -> bool:
+    """Whether the client says that it left since it was closed; the others do not tell that from a poll time-out."""
+    return (client_reason or "").startswith("the consumer is being closed")
 
 
 ASKED_FOR = frozenset(

@@ -1,11 +1,12 @@
 """Results for eyes and for programs: tables, JSON, JSON lines, Markdown.
 
 as_json.py     JSON and JSON lines, straight from the result structs
+incident_streams.py   the incidents of `why`, printed as they come
+incident_table.py   an incident
 markdown.py    Markdown, for a chat or a ticket
 printable.py   what clients sent, made safe to show on a terminal
-streams.py     the lines of `history` and the answers of `why`, printed as they come
+streams.py     the lines of `history`, printed as they come
 tables.py      the tables of `groups`, `history`, `state`
-incident_table.py   an incident
 why_table.py   a rebalance in detail
 verify_table.py   what holds of a log, and what does not
 whatif_table.py   the rebalances of a group under other settings
@@ -21,8 +22,10 @@ from muster.replay.form import Format, View
 from muster.replay.groups import Groups
 from muster.replay.render.as_json import Result, write_json, write_json_lines
 from muster.replay.render.diff_table import diff_in_markdown, print_diff
+from muster.replay.render.incident_streams import IncidentStream, incident_stream
+from muster.replay.render.incident_table import Detail
 from muster.replay.render.markdown import groups_in_markdown, states_in_markdown
-from muster.replay.render.streams import AnswerStream, StoryStream, answer_stream, story_stream
+from muster.replay.render.streams import StoryStream, story_stream
 from muster.replay.render.tables import print_groups, print_state, print_states
 from muster.replay.render.verify_table import print_verified, verified_in_markdown
 from muster.replay.render.whatif_table import print_whatif, whatif_in_markdown
@@ -30,10 +33,9 @@ from muster.replay.state import StateAt, States
 from muster.replay.story import Story
 from muster.replay.verify.finding import Verified
 from muster.replay.whatif.verdict import WhatIf
-from muster.replay.why import Why
 from muster.replay.zones import told_in
 
-__all__ = ["AnswerStream", "Result", "StoryStream", "answer_stream", "render", "story_stream"]
+__all__ = ["Detail", "IncidentStream", "Result", "StoryStream", "incident_stream", "render", "story_stream"]
 
 
 def render(result: Result, form: Format, console: Console, zone: tzinfo = UTC) -> None:
@@ -47,8 +49,6 @@ def render(result: Result, form: Format, console: Console, zone: tzinfo = UTC) -
         write_json_lines(result, console.file)
     elif isinstance(result, Story):
         _stream(result, View(form=form, zone=zone), console)
-    elif isinstance(result, Why):
-        _stream_answers(result, View(form=form, zone=zone), console)
     else:
         _print(told_in(result, zone), form, console)
 
@@ -57,13 +57,6 @@ def _stream(story: Story, view: View, console: Console) -> None:
     stream = story_stream(story.group_id, story.log, None, view, console)
     for line in story.lines:
         stream.feed(line)
-    stream.end()
-
-
-def _stream_answers(why: Why, view: View, console: Console) -> None:
-    stream = answer_stream(why.group_id, why.log, why.window, view, console, rebalances=why.rebalances)
-    for answer in why.answers:
-        stream.feed(answer)
     stream.end()
 
 

@@ -1,4 +1,4 @@
-"""The page of `why`: the answer first, in a sentence; below it whatever somebody may want to know next."""
+"""One rebalance for eyes: its sentence first; below it whatever somebody may want to know next."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -21,14 +21,12 @@ from muster.replay.rebalances.rebalance import (
     Requester,
     SyncPhase,
 )
-from muster.replay.rebalances.wording import JOIN_ENDS, host, listed, move_text, name, plural
+from muster.replay.rebalances.wording import JOIN_ENDS, headline, host, listed, move_text, name, plural
 from muster.replay.render.printable import text
 from muster.replay.render.tables import grid
 from muster.replay.times import Instant, clock_of, day_of, duration, setting, zone_of
-from muster.replay.why import Answer, Edge
 
 Row = tuple[str, RenderableType]
-_CROSSINGS = {Edge.SINCE: "it began before --since", Edge.UNTIL: "it had not ended at --until"}
 
 _OUTCOME_STYLES = {
     Outcome.STABLE: "green",
@@ -41,17 +39,15 @@ MOVES_SHOWN = 12
 """A table shows so many moves; JSON has all."""
 
 
-def print_answer(answer: Answer, console: Console) -> None:
-    """The answer about one rebalance."""
-    console.print(text(answer.headline, f"bold {_OUTCOME_STYLES[answer.rebalance.outcome]}"))
-    console.print(grid(rows_of(answer)))
+def print_rebalance(rebalance: Rebalance, console: Console) -> None:
+    """One rebalance."""
+    console.print(text(headline(rebalance), f"bold {_OUTCOME_STYLES[rebalance.outcome]}"))
+    console.print(grid(rows_of_rebalance(rebalance)))
 
 
-def rows_of(answer: Answer) -> Iterator[Row]:
+def rows_of_rebalance(rebalance: Rebalance) -> Iterator[Row]:
     """All there is to say below the headline: labels, and texts."""
-    rebalance = answer.rebalance
     yield "When", _when(rebalance)
-    yield from _stacked("Window", (text(_CROSSINGS[edge], "yellow") for edge in answer.crosses))
     yield from _trigger(rebalance.trigger)
     yield from _stacked("Folded in", (_at(seen.at, seen.text) for seen in rebalance.folded))
     phase = rebalance.join_phase
@@ -64,10 +60,8 @@ def rows_of(answer: Answer) -> Iterator[Row]:
     if rebalance.movement is not None:
         yield "Moved", movement_text(rebalance.movement)
     yield from _stacked("Meanwhile", map(_happening, rebalance.meanwhile))
-    yield from _unharmed("Before", "these started no rebalance:", rebalance.avoided)
+    yield from _stacked("Before", map(_happening, rebalance.avoided))
     yield from _stacked("Missing", (text(note, "yellow") for note in rebalance.notes))
-    yield from _unharmed("Since then", "these started no rebalance:", answer.since)
-    yield from _stacked("Missing", (text(note, "yellow") for note in answer.notes))
 
 
 def _stacked(label: str, lines: Iterable[Text]) -> Iterator[Row]:
@@ -192,11 +186,6 @@ def movement_text(movement: Movement) -> Text:
     if movement.undecodable:
         lines.append(text(f"no consumer assignment can be read from {_names(movement.undecodable)}", "yellow"))
     return Text("\n").join(lines)
-
-
-def _unharmed(label: str, heading: str, happenings: Sequence[Happening]) -> Iterator[Row]:
-    if happenings:
-        yield from _stacked(label, [text(heading, "green"), *map(_happening, happenings)])
 
 
 def _happening(happening: Happening) -> Text:

@@ -5,6 +5,7 @@ over: half of one may be taken for another kind. Those that cross an edge of the
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from muster.events.events import CoordinatorReady
@@ -17,13 +18,14 @@ from muster.replay.rebalances.wording import jump_text, missing_text
 from muster.replay.report.lanes import Lanes
 from muster.replay.report.lives import Latest, Lives
 from muster.replay.report.page import LIMITS, Limits, Mark, Missing, Page, Shift, shown
-from muster.replay.report.stories import Brief, brief, shift, story
+from muster.replay.report.stories import Brief, Total, brief, shift, story
 from muster.replay.times import duration, instant, wall_ms_of
 from muster.replay.transitions import Step, Transition, Transitions
-from muster.replay.why import Edge
-from muster.replay.window import WHOLE, AtTime, Cut, Place, Window, bounds
+from muster.replay.window import WHOLE, AtTime, Cut, Edge, Place, Window, bounds
 
 MISSING_MAX = 100
+WEIGHTIEST = 5
+"""The incidents with which a page begins."""
 
 
 def report(group_id: GroupId, log: str, items: Iterable[Item], *, made_ms: int, limits: Limits = LIMITS) -> Page:
@@ -58,6 +60,9 @@ class ReportFold:
         self._teller = Teller(group_id, group, at_ms=at_ms)
         self._lives = Lives(group, at_ms=at_ms)
         self._briefs: Latest[Brief] = Latest(LIMITS.incidents)
+        self._weightiest: list[Brief] = []
+        self._total = Total()
+        self._kinds: Counter[str] = Counter()
         self._shifts: Latest[Shift] = Latest(LIMITS.shifts)
         self._takeovers: Latest[Mark] = Latest(LIMITS.bands)
         self._missing: Latest[Missing] = Latest(MISSING_MAX)
@@ -91,7 +96,9 @@ class ReportFold:
             return
         for each in self._teller.feed(step):
             self._tell(each)
-        if isinstance(step, Transition):
+        if isinstance(step, Gap | Broken):
+            self._lives.miss()
+        elif isinstance(step, Transition):
             back_ms = self._lives.feed(step)
             if place is Place.WITHIN:
                 self._note_jump(step, back_ms)
@@ -107,8 +114,8 @@ class ReportFold:
         begin_ms, end_ms = self._extent()
         lives, group = self._lives, self._lives.group
         lanes = Lanes(lives, limits)
-        headlines = {each.incident_id: each.story.headline for each in self._briefs.kept}
-        told = enumerate(self._briefs.last(limits.incidents))
+        briefs = self._chosen(limits)
+        numbers = {each.incident_id: number for number, each in enumerate(briefs)}
         return Page(
             group_id=shown(self._group_id),
             log=shown(log),
@@ -118,6 +125,9 @@ class ReportFold:
             events=self._events,
             rebalances=self.rebalances,
             incidents_told=self.incidents,
+            cost=self._total.text,
+            kinds=tuple(self._kinds.most_common()),
+            weightiest=tuple(numbers[each.incident_id] for each in self._weightiest),
             begin_ms=begin_ms,
             end_ms=end_ms,
             begin=instant(begin_ms),
@@ -126,7 +136,7 @@ class ReportFold:
             bands=lives.bands.last(limits.bands),
             unstable=lives.unstable.last(limits.bands),
             takeovers=self._takeovers.last(limits.bands),
-            stories=tuple(story(each, number, headlines, lanes) for number, each in told),
+            stories=tuple(story(each, number, numbers, lanes) for number, each in enumerate(briefs)),
             shifts=tuple(sorted(self._shifts.last(limits.shifts), key=lambda each: each.at)),
             missing=self._missing.last(MISSING_MAX),
             damage=tuple(map(shown, damage)),
@@ -190,7 +200,12 @@ class ReportFold:
             return
         begins_before, ends_after = begin_ms < self._since_ms, end_ms > self._until_ms
         crosses = (*([Edge.SINCE] if begins_before else []), *([Edge.UNTIL] if ends_after else []))
-        self._briefs.add(brief(incident, crosses))
+        told = brief(incident, crosses)
+        self._briefs.add(told)
+        self._total.add(incident.cost)
+        self._kinds[incident.kind] += 1
+        if incident.rebalances:
+            self._weightiest = sorted([*self._weightiest, told], key=_weight, reverse=True)[:WEIGHTIEST]
         for rebalance in incident.rebalances:
             self.rebalances += 1
             self._shifts.add(shift(rebalance))
@@ -220,10 +235,17 @@ class ReportFold:
         begin_ms = min(times, default=0) if self._begin_ms is None else self._begin_ms
         return begin_ms, max(begin_ms + 1, self._end_ms)
 
+    def _chosen(self, limits: Limits) -> list[Brief]:
+        """The incidents that are told: the latest, and those that cost most."""
+        latest = self._briefs.last(limits.incidents)
+        ids = {each.incident_id for each in latest}
+        earlier = (each for each in self._weightiest if each.incident_id not in ids)
+        return [*sorted(earlier, key=lambda each: each.story.begin_ms), *latest]
+
     def _left_out(self, lanes: Lanes, limits: Limits) -> tuple[str, ...]:
         lives = self._lives
         parts = [
-            ("incidents", self._briefs.left_out(limits.incidents)),
+            ("incidents that cost less", self.incidents - len(self._chosen(limits))),
             ("rebalances of the table of assignments", self._shifts.left_out(limits.shifts)),
             ("processes", lanes.left_out),
             ("lives of members", lives.ended.dropped),
@@ -233,3 +255,7 @@ class ReportFold:
             ("gaps", self._missing.dropped),
         ]
         return tuple(f"The {count:,} earliest {what} are left out." for what, count in parts if count)
+
+
+def _weight(told: Brief) -> tuple[bool, int, int, int]:
+    return told.weight

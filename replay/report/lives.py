@@ -80,6 +80,8 @@ class Lives:
         self._band: tuple[int, int] | None = None  # since when, which generation
         self._unstable_since: int | None = None
         self._last_ms: int | None = None
+        self._is_uncertain = False  # something is missing, and who has what was not told anew since then
+        self._is_cut = False  # something is missing of the transition that is being read
         if group is not None:
             self._find(group, at_ms)
 
@@ -111,11 +113,23 @@ class Lives:
         if touched or len(step.after.members) != len(self.living):
             self._meet(at_ms, step, touched)
         if isinstance(step.event, GroupStabilized):
+            self._is_uncertain = self._is_cut
             self._assign(at_ms, step.after, step.after.members)
         elif step.after.state is GroupState.STABLE:
             self._assign(at_ms, step.after, touched)
+        self._is_cut = False
         self._note_generation(at_ms, step.after)
         return back_ms
+
+    def miss(self) -> None:
+        """Something is missing here: who has which partitions is not known, until all of them are told again."""
+        self._is_uncertain = self._is_cut = True
+        if self._last_ms is None:
+            return
+        for member_id, (_, partitions) in list(self._open.items()):
+            if partitions is not None:
+                self._close(member_id, self._last_ms)
+                self._open[member_id] = (self._last_ms, None)
 
     def end(self, at_ms: int) -> None:
         """The log ends: what goes on is drawn until then."""
@@ -158,7 +172,7 @@ class Lives:
                 self._bury(member_id, at_ms, went.get(member_id), back.get(member_id))
             elif member is not None and member_id not in self.living:
                 self.living[member_id] = Life(member=member, begin_ms=at_ms)
-                self._open[member_id] = (at_ms, 0)
+                self._open[member_id] = (at_ms, None if self._is_uncertain else 0)
 
     def _bury(self, member_id: MemberId, at_ms: int, went: Went | None, back: CameBack | None) -> None:
         life = self.living.pop(member_id)
@@ -187,6 +201,8 @@ class Lives:
             if member is None:
                 continue
             partitions = self._partitions(group, member) if is_consumers else None
+            if self._is_uncertain and not partitions:
+                partitions = None
             since_ms, before = self._open[member_id]
             if partitions != before:
                 if at_ms > since_ms:

@@ -10,8 +10,7 @@ import msgspec
 from muster.replay.incidents.grade import Grade
 from muster.replay.render.printable import printable
 from muster.replay.times import Instant
-from muster.replay.why import Edge
-from muster.replay.window import Bounds
+from muster.replay.window import Bounds, Edge
 
 TEXT_MAX = 400
 """Characters of any text that a client has a say in; a client id may have 32 KiB."""
@@ -97,7 +96,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Story(msgspec.Struct, frozen=True, kw_only=True):
-    """An incident. `lanes` are those of its culprits; `parent`: the headline of the one within which it happened.
+    """An incident. `lanes` are those of its culprits; `parent`: the number of the one within which it happened.
 
     `crosses`: which edges of the window.
     """
@@ -114,7 +113,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     end: Instant | None
     took: str
     crosses: tuple[Edge, ...]
-    parent: str | None
+    parent: int | None
     generations: str
     chain: tuple[Told, ...]
     chain_more: int
@@ -150,7 +149,8 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
 class Page(msgspec.Struct, frozen=True, kw_only=True):
     """A report. `left_out`: sentences about what there was no room for; `damage`: about what cannot be read of the log.
 
-    `begin_ms` and `end_ms` are the ends of the chart.
+    `begin_ms` and `end_ms` are the ends of the chart. `cost` and `kinds`: of all incidents together; `weightiest`: the
+    numbers of the stories that cost most.
     """
 
     group_id: str
@@ -161,6 +161,9 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     events: int
     rebalances: int
     incidents_told: int
+    cost: str
+    kinds: tuple[tuple[str, int], ...]
+    weightiest: tuple[int, ...]
     begin_ms: int
     end_ms: int
     begin: Instant

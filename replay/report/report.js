@@ -14,7 +14,8 @@ const all = {from: data.begin - margin, to: data.end + margin};
 let view = {...all}, width = 0, zone = "UTC", clocks = null, selected = -1, laneOf = [], waits = false;
 
 const incidents = data.incidents.map(([begin, end, lanes], n) =>
-  ({n, begin, end: end ?? data.end, lanes, article: articles[n], row: 0, shown: true}));
+  ({n, begin, end: end ?? data.end, lanes, article: articles[n], row: 0, shown: true,
+    kind: articles[n].dataset.kind, grade: articles[n].querySelector(".grade").textContent}));
 const lanes = data.lanes.map((lane, n) => ({...lane, n, text: (lane.name + " " + lane.where).toLowerCase(), shown: true}));
 
 // ---- times ----
@@ -112,13 +113,18 @@ function drawHead(height) {
     if (room > 80) add(head, "text", {x: left + 3, y: bottom - 3}, label);
     else if (room > 24) add(head, "text", {x: left + 3, y: bottom - 3}, String(generation));
   }
-  for (const each of incidents) {
-    if (!each.shown || each.end < view.from || each.begin > view.to) continue;
-    const left = Math.max(-9, x(each.begin)), right = Math.min(width + 9, x(each.end));
-    const grade = each.article.querySelector(".grade").textContent;
-    add(head, "rect", {class: `incident ${grade}${each.n === selected ? " on" : ""}`, "data-n": each.n,
-      x: left, y: AXIS + each.row * ROW + 2, width: Math.max(6, right - left), height: ROW - 4, rx: 3});
-  }
+  incidents.forEach(drawIncident);
+}
+// A box, and the name of its kind in it, or after it, if there is room.
+function drawIncident(each) {
+  if (!each.shown || each.end < view.from || each.begin > view.to) return;
+  const left = Math.max(-9, x(each.begin)), right = Math.max(left + 6, Math.min(width + 9, x(each.end))), y = AXIS + each.row * ROW;
+  const next = incidents.find((other) => other.shown && other.row === each.row && other.begin > each.begin);
+  const free = Math.min(width, next ? x(next.begin) : width) - right - 8, needs = each.kind.length * 6.5;
+  const of = {class: `incident ${each.grade}${each.n === selected ? " on" : ""}`, "data-n": each.n};
+  add(head, "rect", {...of, x: left, y: y + 2, width: right - left, height: ROW - 4, rx: 3});
+  const isIn = Math.min(right, width) - Math.max(left, 0) > needs + 10;
+  if (isIn || free > needs) add(head, "text", {class: isIn ? `in ${each.grade}` : "", x: isIn ? Math.max(left, 0) + 5 : right + 4, y: y + ROW - 4}, each.kind);
 }
 function drawBody() {
   laneOf = lanes.filter((lane) => lane.shown);
@@ -270,11 +276,20 @@ articles.forEach((article, n) => article.querySelector(".show").addEventListener
   chart.scrollIntoView({block: "nearest"});
 }));
 
+// A link to an incident that is filtered away shows all.
+document.addEventListener("click", (event) => {
+  const n = articles.findIndex((article) => event.target.hash === "#" + article.id);
+  if (n < 0) return;
+  event.preventDefault();
+  if (!incidents[n].shown) { form.reset(); filter(); }
+  select(n, true);
+});
+
 // ---- hover ----
 
 function incidentText(each) {
   const of = (selector) => each.article.querySelector(selector).textContent;
-  return `${of(".kind")} (${of(".grade")})\n${of("h3")}\n${stamp(each.begin)}`;
+  return `${each.kind} (${each.grade})\n${of("h3")}\n${stamp(each.begin)}\n${of(".cost")}`;
 }
 function laneText(lane, at) {
   const held = lane.stretches.find((each) => each[0] <= at && at <= each[1]);
@@ -337,8 +352,16 @@ byId("zone").addEventListener("change", changeZone);
 
 // ---- begin ----
 
-addEventListener("beforeprint", () => { view = {...all}; width = 1000; draw(); });
-addEventListener("afterprint", () => { width = 0; measure(); });
+let closed = [];
+addEventListener("beforeprint", () => {
+  view = {...all}; width = 1000; draw();
+  closed = [...document.querySelectorAll("details:not([open])")];
+  for (const each of closed) each.open = true;
+});
+addEventListener("afterprint", () => {
+  for (const each of closed) each.open = false;
+  width = 0; measure();
+});
 new ResizeObserver(measure).observe(chart);
 changeZone();
 measure();

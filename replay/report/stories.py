@@ -2,16 +2,16 @@
 
 import msgspec
 
-from muster.replay.incidents.incident import Incident, Statement
+from muster.replay.incidents.incident import Cost, Incident, Statement
 from muster.replay.rebalances.rebalance import MemberRef, Rebalance
 from muster.replay.rebalances.wording import name, partitions, who
 from muster.replay.render.incident_table import cost_text
 from muster.replay.report.lanes import Lanes
 from muster.replay.report.page import Shift, Story, Told, shown
 from muster.replay.times import duration, wall_ms_of
-from muster.replay.why import Edge
+from muster.replay.window import Edge
 
-STATEMENTS_MAX = 12
+STATEMENTS_MAX = 30
 MOVES_MAX = 6
 CULPRITS_MAX = 8
 GENERATIONS_MAX = 8
@@ -25,6 +25,28 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
     incident_id: str
     parent_id: str | None
     culprits: tuple[MemberRef, ...]
+    weight: tuple[bool, int, int, int]
+    """By which it is compared with others: whether it goes on, then what it cost."""
+
+
+class Total:
+    """The cost of all incidents together."""
+
+    def __init__(self) -> None:
+        self._cost = Cost(rebalances=0, rebalancing_ms=0, partition_ms=0, partitions_moved=0)
+        self._is_least = False
+
+    def add(self, cost: Cost) -> None:
+        """Add that of the next one; what is not known of it is left out."""
+        if not cost.rebalances:
+            return
+        known = {name: getattr(cost, name) for name in cost.__struct_fields__ if getattr(cost, name) is not None}
+        self._is_least = self._is_least or len(known) < len(cost.__struct_fields__)
+        self._cost = Cost(**{name: getattr(self._cost, name) + known.get(name, 0) for name in cost.__struct_fields__})
+
+    @property
+    def text(self) -> str:
+        return f"{'at least ' if self._is_least else ''}{cost_text(self._cost)}"
 
 
 def brief(incident: Incident, crosses: tuple[Edge, ...] = ()) -> Brief:
@@ -52,17 +74,24 @@ def brief(incident: Incident, crosses: tuple[Edge, ...] = ()) -> Brief:
         advice=tuple(map(shown, incident.advice[:STATEMENTS_MAX])),
         notes=tuple(map(shown, incident.notes[:STATEMENTS_MAX])),
     )
-    return Brief(story=story, incident_id=incident.id, parent_id=incident.parent, culprits=incident.culprits)
+    cost = incident.cost
+    return Brief(
+        story=story,
+        incident_id=incident.id,
+        parent_id=incident.parent,
+        culprits=incident.culprits,
+        weight=(end_ms is None, cost.partition_ms or 0, cost.rebalancing_ms or 0, cost.rebalances),
+    )
 
 
-def story(brief: Brief, number: int, headlines: dict[str, str], lanes: Lanes) -> Story:
-    """The incident on the page. `headlines`: of those that may be its parent, by id."""
+def story(brief: Brief, number: int, numbers: dict[str, int], lanes: Lanes) -> Story:
+    """The incident on the page. `numbers`: of those on the page that may be its parent, by id."""
     found = {lanes.number_of(each.member_id) for each in brief.culprits} - {None}
     return msgspec.structs.replace(
         brief.story,
         key=f"incident-{number}",
         lanes=tuple(sorted(each for each in found if each is not None)),
-        parent=headlines.get(brief.parent_id) if brief.parent_id is not None else None,
+        parent=numbers.get(brief.parent_id) if brief.parent_id is not None else None,
     )
 
 

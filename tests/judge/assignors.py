@@ -1,4 +1,4 @@
-"""What a leader makes of its members: range, roundrobin, sticky and cooperative-sticky, as simple as they can be.
+"""Assignors of a leader: range, roundrobin, sticky and cooperative-sticky, as simple as they can be.
 
 Partitions are (topic, number). The sticky ones leave with a member what it had; cooperative-sticky gives a partition
 that somebody else still owns to nobody in this round (KIP-429).

@@ -24,7 +24,7 @@ WEIGHTS: Final = {Sort.PLAIN: 20, Sort.COMPOUND: 4, Sort.NEAR_MISS: 4, Sort.QUIE
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """What the judge knows of a case. `names`: the process behind each member id; a restart changes no name.
+    """A case, as the judge knows it. `names`: the process behind each member id; a restart changes no name.
 
     `notes`: what was done, by wall clock ms. `until_ms`: when the case ends, which the history does not say.
     """
@@ -76,7 +76,7 @@ def play(scenario: Scenario, seed: int) -> Case:
 
 
 def _second_round(story: Story) -> Story:
-    """What follows from the first rebalance of a story, as an incident of its own: the first will not be in the log."""
+    """The rebalances after a story's first, as an incident of their own: the first will not be in the log."""
     second = Story("cooperative-round", culprits=None, knowable=Knowable.INFERRED)
     story.must, second.must = story.must[:1], story.must[1:]
     return second

@@ -32,11 +32,11 @@ PARTS: Final[dict[str, frozenset[str]]] = {
     "shutdown": frozenset({"scale-down"}),
     "assignor-change": frozenset({"restart", "deployment"}),
 }
-"""What is so of a part of an incident: told instead of the whole it is split, and not false."""
+"""Kinds that are true of a part of an incident: told instead of the whole it is split, and not false."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one truth, or (`truth` is None) of a telling that is of none. See the module."""
+    """The verdict on one truth, or (`truth` is None) on a telling that is of none. See the module."""
 
     seed: int
     scenario: str

@@ -1,4 +1,4 @@
-"""What happens to the coordinator and to the network: ends, pauses, takeovers, cuts."""
+"""Outages of the coordinator and of the network: ends, pauses, takeovers, cuts."""
 
 from collections.abc import Iterable
 

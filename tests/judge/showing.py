@@ -13,7 +13,7 @@ def clock(at_ms: int) -> str:
 
 
 def shown(case: Case) -> str:
-    """What was done, and the truth."""
+    """The case in text: the deeds, and the truth."""
     lines = [f"seed {case.seed}: {case.scenario} ({case.sort.value})", f"  {case.setting}"]
     lines.extend(f"  {clock(at_ms)}  {text}" for at_ms, text in case.notes)
     lines.append(f"  {clock(case.until_ms)}  the case ends")

@@ -26,7 +26,7 @@ QUIET_MS = 11 * MINUTE
 
 @unique
 class Style(StrEnum):
-    """What clients call themselves, and where they run."""
+    """Styles of naming: the clients' ids, and the hosts where they run."""
 
     OWN_IDS = "own client ids, own hosts"
     BEHIND_ONE_HOST = "own client ids, one host"
@@ -36,7 +36,7 @@ class Style(StrEnum):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a scenario needs of its stage. `static`: the share of static members; None: any."""
+    """The needs of a scenario. `static`: the share of static members; None: any."""
 
     size_min: int = 2
     size_max: int = 30

@@ -1,4 +1,4 @@
-"""What a program tells about a history: the form in which the judge reads it, whoever tells.
+"""The form in which the judge reads what a program tells about a history, whoever tells.
 
 A teller gets the history and the wall clock at which it ends (which a log does not say), and returns incidents. It sees
 nothing else of the case.

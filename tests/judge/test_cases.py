@@ -103,7 +103,7 @@ def test_every_rebalance_of_the_history_is_some_truth_s(cases: list[Case]) -> No
 
 
 def test_spans_end_after_they_began(cases: list[Case]) -> None:
-    """By either reading; a clock that jumps back is the exception."""
+    """They do by either reading; a clock that jumps back is the exception."""
     for case in cases:
         if not case.scenario.startswith("clock-jump"):
             for truth in case.truths:
@@ -166,7 +166,7 @@ def test_who_is_alike_cannot_be_known_to_be_replaced(cases: list[Case]) -> None:
 
 
 def test_a_log_with_a_hole_does_not_tell(cases: list[Case]) -> None:
-    """What stood there is missing, or cannot be read."""
+    """The records that stood there are missing, or cannot be read."""
     for name, number in (("unknown", 1), ("lost-beginning", 0)):
         gone = [item for case in of(cases, name) for item in case.history.items if isinstance(item, Gap | Broken)]
         assert {type(item) for item in gone} == {Gap, Broken}

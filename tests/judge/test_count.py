@@ -108,7 +108,7 @@ def test_somebody_who_did_nothing_is_false(crashes: Case) -> None:
 
 
 def test_somebody_left_out_is_not_exact_and_not_false() -> None:
-    """What is said of the others is so."""
+    """The tellings of the others are right."""
     case = case_of("network-cut")
     start, cut = repeated(case)
     (verdict,) = counted(case, [start, msgspec.structs.replace(cut, culprits=cut.culprits[1:])])
@@ -240,6 +240,6 @@ def test_jobs_share_the_work() -> None:
 
 
 def test_cases_of_one_kind_are_found_by_it() -> None:
-    """By an incident's kind, or the scenario's name."""
+    """The table has rows by an incident's kind, or by the scenario's name."""
     verdicts = all_judged(TRUTH, "duel", range(100), 1)
     assert {make_case(verdict.seed).scenario for verdict in verdicts} == {"duel"}

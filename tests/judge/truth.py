@@ -22,7 +22,7 @@ Range = tuple[int, int]
 
 @unique
 class Knowable(StrEnum):
-    """What the log bears: an event says it; events bear the inference; neither, so that only *unknown* is right."""
+    """How far the log bears it: an event says it; events bear the inference; neither: only *unknown* is right."""
 
     RECORDED = "recorded"
     INFERRED = "inferred"

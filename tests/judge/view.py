@@ -24,8 +24,8 @@ SURELY_NOT_HELD_MS: Final = 1_000
 """Between the two it may be told either way."""
 
 COMING: Final = frozenset({"scale-up", "start"})
-"""Who comes is not to blame for a phase that waited for a dead process. Of two crashes, or of a crash beside those that
-are being replaced, the page does not say whose it is: the one that began it, or the one for which it waited."""
+"""A newcomer is not to blame for a phase that waited for a dead process. Of two crashes, or of a crash beside those who
+are replaced, the page does not say whose it is: the one that began it, or the one for which it waited."""
 
 Seen = tuple[int, GroupState, int]
 """Incarnation, state, generation."""

@@ -243,7 +243,7 @@ class World:
         self._waiting.clear()
 
     def deliver_queue(self) -> None:
-        """What was sent to a coordinator that stood still is read, unless its sender has given it up."""
+        """Deliver the requests that were sent to a coordinator that stood still, unless their senders gave them up."""
         queue, self._queue = self._queue, []
         for process, life, make, learn in queue:
             if process.life == life:

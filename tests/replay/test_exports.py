@@ -20,9 +20,9 @@ from muster.replay.cli import app
 from muster.replay.exports import FORM, Head, Selection, export_to
 from muster.replay.pseudonyms import _KINDS, Pseudonyms
 from muster.replay.sources import read_histories
-from muster.replay.why import answers_of
 from tests.events.strategies import events
 from tests.replay.stories import a_night
+from tests.replay.told import rebalances_of
 from tests.replay.written import BROKEN_KEY, broken_value, script, sqlite_log, unknown_type
 
 HEAD = Head(form=FORM, log="muster.db", identity="abc", partitions=8)
@@ -171,8 +171,8 @@ def test_a_part_is_exported_with_what_makes_it_readable(url: str, tmp_path: Path
         msgspec.json.decode(each) for each in run("groups", "--format", "jsonl", "--log", str(path)).stdout.splitlines()
     ]
     assert (line["group_id"], line["members"], line["missing_events"] > 0) == ("orders", 2, True)
-    whole = run("why", "orders", "--format", "jsonl", "--log", url).stdout
-    part = run("why", "orders", "--format", "jsonl", "--log", str(path)).stdout
+    whole = run("why", "orders", "--last", "--format", "jsonl", "--log", url).stdout
+    part = run("why", "orders", "--last", "--format", "jsonl", "--log", str(path)).stdout
     assert msgspec.json.decode(part)["headline"] == msgspec.json.decode(whole)["headline"]
 
 
@@ -228,7 +228,7 @@ def test_pseudonyms_are_the_same_for_the_same_names(event: AnyRecordedEvent) -> 
 
 
 def test_no_name_is_left_and_the_story_is_the_same(url: str, tmp_path: Path) -> None:
-    """Rebalances, causes, generations and partitions; identities meet over both forms."""
+    """Kinds, rebalances, generations and partitions; identities meet over both forms."""
     key = tmp_path / "key"
     key.write_bytes(KEY)
     stories = []
@@ -244,11 +244,15 @@ def test_no_name_is_left_and_the_story_is_the_same(url: str, tmp_path: Path) -> 
     told = [msgspec.json.decode(line) for line in stories[0].splitlines()]
     original = run("why", "orders", "--all", "--format", "jsonl", "--log", url).stdout
     for pseudonymous, real in zip(told, map(msgspec.json.decode, original.splitlines()), strict=True):
-        for field in ("started_at", "from_generation", "to_generation", "outcome", "duration_ms"):
-            assert pseudonymous["rebalance"][field] == real["rebalance"][field]
-        assert len({m["group_instance_id"] for m in pseudonymous["rebalance"]["members_after"]}) == len(
-            {m["group_instance_id"] for m in real["rebalance"]["members_after"]}
-        )
+        for field in ("kind", "grade", "started_at", "ended_at", "cost"):
+            assert pseudonymous[field] == real[field]
+        assert len(pseudonymous["culprits"]) == len(real["culprits"])
+        for ours, theirs in zip(pseudonymous["rebalances"], real["rebalances"], strict=True):
+            for field in ("started_at", "from_generation", "to_generation", "outcome", "duration_ms"):
+                assert ours[field] == theirs[field]
+            assert len({m["group_instance_id"] for m in ours["members_after"]}) == len(
+                {m["group_instance_id"] for m in theirs["members_after"]}
+            )
 
 
 def test_what_cannot_be_read_keeps_its_place_alone() -> None:
@@ -284,7 +288,7 @@ def test_exported_records_are_decoded_by_anybodys_avro(url: str, tmp_path: Path)
     values: list[bytes] = [record["value"] for record in records]  # type: ignore[index, call-overload, misc]
     assert type(decode(values[0])) in EVENT_TYPES
     histories = asyncio.run(_histories(path))
-    assert len(answers_of(histories[GroupId("orders")])) == 4
+    assert len(rebalances_of(histories[GroupId("orders")])) == 4
 
 
 async def _histories(path: Path):  # type: ignore[no-untyped-def]  # noqa: ANN202

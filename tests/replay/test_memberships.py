@@ -12,19 +12,18 @@ from muster.replay.history import Happened, with_gaps
 from muster.replay.rebalances.rebalance import HappeningKind
 from muster.replay.rerun.rerun import rerun
 from muster.replay.story import LineKind, story
-from muster.replay.why import why
 from tests.coordinator.group.harness import Harness
 from tests.replay import memberships
 from tests.replay.golden import assert_golden
 from tests.replay.memberships import SET, SUBTRACT, two
 from tests.replay.played import alive, history_of, rejoin
-from tests.replay.told import happenings, last, names, printed, state_of, told
+from tests.replay.told import happenings, names, printed, printed_rebalances, rebalances_of, since, state_of, told
 
 
 @pytest.mark.parametrize("play", memberships.STORIES, ids=lambda play: play.__name__)
 def test_each_story_is_told_as_it_was(play: Callable[[], Harness]) -> None:
     """The last rebalance, what was planned, and what started none."""
-    assert_golden(f"why-{play.__name__}.txt", printed(why(history_of(play()))))
+    assert_golden(f"why-{play.__name__}.txt", printed_rebalances([told(play())]))
 
 
 @pytest.mark.parametrize("play", [*memberships.STORIES, memberships.unfinished], ids=lambda play: play.__name__)
@@ -103,7 +102,7 @@ def test_a_registration_that_ran_out_without_anybody_is_told_as_such() -> None:
     alive(h, 300_000, a, b)
     announced = happenings(h, HappeningKind.PLANNED)
     assert announced[-1].text == "the time for registered instances to come was up: 'c' and 'd' did not come"
-    assert len(why(history_of(h), everything=True).answers) == 1
+    assert len(rebalances_of(history_of(h))) == 1
 
 
 # ---- retirement, settings -----------------------------------------------------------------------
@@ -187,7 +186,7 @@ def test_a_long_duel_is_counted_though_not_all_of_it_is_written() -> None:
         b = rival
     (happening,) = happenings(h, HappeningKind.INSTANCE_DUEL)
     assert happening.times == 29
-    assert len(last(h).since) == 4
+    assert len(since(history_of(h))) == 4
 
 
 def test_a_withdrawn_registration_lets_those_in_who_waited() -> None:

@@ -12,16 +12,22 @@ from muster.events.ids import GroupId
 from muster.events.records import FORMAT_LEVEL, StoredRecord
 from muster.replay.groups import Overview, read_overview
 from muster.replay.history import Item
+from muster.replay.incidents.telling import told
+from muster.replay.incidents.windows import QUIET_MS
+from muster.replay.rebalances.timeline import Timeline
 from muster.replay.sources import Reading, find_start, from_the_beginning, items, read_histories
 from muster.replay.state import state_at
 from muster.replay.story import StoryLines
-from muster.replay.why import Answers, answers_of
+from muster.replay.transitions import Transitions
+from muster.replay.why import Newest, Why
 from muster.replay.window import AtSeq, AtTime, Window
 from tests.events.strategies import group_and_member_events
+from tests.judge.case import make_case
 from tests.replay import memberships
 from tests.replay.histories import Script
 from tests.replay.stories import a_night
-from tests.replay.written import broken_value, memory_log, script
+from tests.replay.told import rebalances_of
+from tests.replay.written import broken_value, memory_log, script, stored_items
 
 ORDERS = GroupId("orders")
 
@@ -91,17 +97,47 @@ async def test_the_lines_from_any_number_on_are_those_of_the_whole_history(story
 
 @pytest.mark.parametrize("story", sorted(STORIES))
 async def test_the_last_rebalance_is_told_without_what_came_before(story: str) -> None:
-    """As the fold over everything tells it: trigger, members, what moved, what happened before and since."""
+    """As the fold over everything tells it: trigger, members, what moved."""
     reading, _ = await opened(story)
-    expected = answers_of((await read_histories(reading.log, group=ORDERS))[ORDERS])
+    expected = rebalances_of((await read_histories(reading.log, group=ORDERS))[ORDERS])
     start = await find_start(reading, ORDERS, None)
-    fold = Answers(ORDERS, start.checkpoint.group(ORDERS))
-    told = [each async for item in items(reading, start) if (each := fold.feed(item)) is not None]
-    (*_, last) = [*told, *fold.end()]
-    notes = msgspec.structs.replace(expected[-1].rebalance, notes=(), meanwhile=(), avoided=())
-    assert msgspec.structs.replace(last.rebalance, notes=(), meanwhile=(), avoided=()) == notes
-    assert [each.text for each in last.since] == [each.text for each in expected[-1].since]
-    assert start.rebalances == len(expected)
+    read = [item async for item in items(reading, start)]
+    timeline, transitions = (
+        Timeline(start.checkpoint.group(ORDERS)),
+        Transitions(ORDERS, start.checkpoint.group(ORDERS)),
+    )
+    ended = [each for step in transitions.steps(read) if (each := timeline.feed(step)) is not None]
+    last = timeline.running() or ended[-1]
+    notes = msgspec.structs.replace(expected[-1], notes=(), meanwhile=(), avoided=())
+    assert msgspec.structs.replace(last, notes=(), meanwhile=(), avoided=()) == notes
+
+
+@pytest.mark.parametrize("story", sorted(STORIES))
+async def test_the_last_incident_is_told_without_what_came_before(story: str) -> None:
+    """From a time of quiet on, with all that happened before its rebalances."""
+    await _tells_the_last_incident(*await opened(story))
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_the_last_incident_of_any_fleet_is_told_without_what_came_before(seed: int) -> None:
+    """Outages of the coordinator included."""
+    case = make_case(seed)
+    records = stored_items(case.history.items, script("orders").partition)
+    reading = Reading(log=await memory_log(records))
+    history = (await read_histories(reading.log, group=ORDERS))[ORDERS]
+    await _tells_the_last_incident(reading, list(history.items))
+
+
+async def _tells_the_last_incident(reading: Reading, whole: list[Item]) -> None:
+    expected = list(told(ORDERS, whole))
+    start = await find_start(reading, ORDERS, None, quiet_ms=QUIET_MS, rebalances=2)
+    fold, newest = Why(ORDERS, start.checkpoint), Newest(1)
+    async for item in items(reading, start):
+        for incident in fold.feed(item):
+            newest.take(incident)
+    for incident in fold.end():
+        newest.take(incident)
+    assert list(newest.end()) == expected[-1:]
 
 
 @pytest.mark.parametrize("story", sorted(STORIES))
@@ -112,9 +148,9 @@ async def test_a_group_in_a_line_is_what_the_whole_history_says(story: str) -> N
     overview = Overview()
     await read_overview(reading, overview)
     (line,) = overview.result("memory").groups
-    last = answers_of(history)[-1].rebalance
+    last = rebalances_of(history)[-1]
     assert (line.rebalances, line.last_rebalance_at, line.last_text, line.last_outcome) == (
-        len(answers_of(history)),
+        len(rebalances_of(history)),
         last.started_at,
         last.trigger.text,
         last.outcome,

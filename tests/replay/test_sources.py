@@ -13,11 +13,10 @@ from muster.replay.groups import Groups, Overview, read_overview
 from muster.replay.history import Broken, Coordinated, Gap, Happened, Unreadable
 from muster.replay.rebalances.rebalance import Outcome
 from muster.replay.sources import Reading, read_histories
-from muster.replay.why import why
 from tests.events.test_projector import ELECTED
 from tests.replay.histories import Script
 from tests.replay.stories import a_night
-from tests.replay.told import printed
+from tests.replay.told import printed, rebalances_of
 from tests.replay.written import (
     BROKEN_KEY,
     broken_value,
@@ -61,8 +60,7 @@ async def test_a_log_tells_the_same_story_as_the_script() -> None:
     assert [item.event for item in histories[ORDERS].items if isinstance(item, Happened)] == [
         read.event for read in night.reads if isinstance(read, Happened)
     ]
-    read_back = why(histories[ORDERS], everything=True)
-    assert read_back.answers == why(night.history(), everything=True).answers
+    assert rebalances_of(histories[ORDERS]) == rebalances_of(night.history())
 
 
 async def test_of_other_groups_nothing_is_decoded_when_one_is_asked_for() -> None:

@@ -3,10 +3,11 @@
 from muster.events.causes import Cause
 from muster.events.state import MemberRole
 from muster.replay.rebalances.rebalance import HappeningKind
+from muster.replay.rebalances.wording import headline
 from tests.coordinator.group.client import protocols, subscription
 from tests.replay import memberships
 from tests.replay.memberships import two
-from tests.replay.told import happenings, last, names, state_of, told
+from tests.replay.told import happenings, names, state_of, told
 
 
 def test_a_takeover_moves_the_lost_members_partitions_and_no_others() -> None:
@@ -84,7 +85,7 @@ def test_an_old_client_cannot_take_the_leaders_place() -> None:
     a.leave()
     c.join()
     assert told(h).trigger.cause is Cause.STANDBY_UNFIT
-    assert last(h).headline.startswith("After generation 1: the standby 'c' (10.0.0.1, client app-c) could not take")
+    assert headline(told(h)).startswith("After generation 1: the standby 'c' (10.0.0.1, client app-c) could not take")
 
 
 def test_held_members_come_change_and_go_without_a_rebalance() -> None:

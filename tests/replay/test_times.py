@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.replay.groups import GroupLine, Groups, Owner
+from muster.replay.incidents.telling import incidents
 from muster.replay.rebalances.rebalance import Outcome
 from muster.replay.state import StateAt, state_at
 from muster.replay.times import Instant, NoSuchTime, in_zone, instant, read_time, wall_ms_of, zone_of
-from muster.replay.why import answers_of
 from muster.replay.window import AtSeq
 from muster.replay.zones import UnknownZone, local_zone, told_in, zone_named
 from tests.replay.stories import a_night
@@ -106,11 +106,13 @@ def test_what_is_no_zone_is_refused(name: str) -> None:
 def test_results_are_told_in_a_zone() -> None:
     """Every instant, however deep, and nothing else: a client may call itself as it likes."""
     history = a_night().history()
-    answer = answers_of(history)[1]
-    told = told_in(answer, BERLIN)
-    assert told.rebalance.started_at == in_zone(answer.rebalance.started_at, BERLIN)
-    assert told.rebalance.trigger.at.endswith("+01:00")
-    assert told.rebalance.members_before == answer.rebalance.members_before
+    incident = next(each for each in incidents(history) if each.rebalances)
+    told = told_in(incident, BERLIN)
+    rebalance = incident.rebalances[0]
+    assert told.rebalances[0].started_at == in_zone(rebalance.started_at, BERLIN)
+    assert told.rebalances[0].trigger.at.endswith("+01:00")
+    assert told.rebalances[0].members_before == rebalance.members_before
+    assert (told.chain[0].at or "").endswith("+01:00")
     state: StateAt | None = state_at(history, AtSeq(12))
     assert state is not None
     assert told_in(state, BERLIN).members[0].joined_at.endswith("+01:00")

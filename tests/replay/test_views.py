@@ -32,24 +32,6 @@ def test_a_window_shows_what_is_in_it(url: str) -> None:
     assert [msgspec.json.decode(line)["seq"] for line in by_number.splitlines()] == [*range(20, 26)]
 
 
-def test_a_rebalance_that_crosses_the_edge_of_a_window_says_so(url: str) -> None:
-    """It is shown whole as far as it goes; without a window nothing is said."""
-    (_, expiry, *_) = map(
-        msgspec.json.decode, run("why", "orders", "--all", "--format", "jsonl", log=url).stdout.splitlines()
-    )
-    inside = [expiry["rebalance"]["first_seq"] + 2, expiry["rebalance"]["last_seq"] - 4]
-
-    def told(*window: str) -> list[dict[str, object]]:
-        out = run("why", "orders", "--format", "jsonl", *window, log=url).stdout
-        return [msgspec.json.decode(line) for line in out.splitlines()]
-
-    assert [each["crosses"] for each in told("--since", str(inside[0]))] == [["since"], [], []]
-    assert [each["crosses"] for each in told("--until", str(inside[1]))] == [[], ["until"]]
-    assert [each["crosses"] for each in told("--all")] == [[], [], [], []]
-    assert told("--since", str(inside[0]))[0]["rebalance"] == expiry["rebalance"]
-    assert "it began before --since" in run("why", "orders", "--since", str(inside[0]), log=url).stdout
-
-
 @pytest.mark.parametrize(
     ("window", "said"),
     [

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 
-from muster.replay.incidents.acts import Departure, Went
+from muster.replay.incidents.acts import Came, Departure, Went
 from muster.replay.incidents.grade import Grade
-from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
-from muster.replay.incidents.naming import process_name
-from muster.replay.times import duration, instant, setting
+from muster.replay.incidents.naming import process_name, processes
+from muster.replay.incidents.silence import heard_again, last_seen
+from muster.replay.incidents.waiting import given_up
+from muster.replay.times import duration, setting
 
 KIND = Kind(
     "crash",
@@ -20,30 +21,37 @@ def find(view: View) -> Iterator[Claim]:
     for act in view.free(Went):
         if not act.is_silent:
             continue
+        seen = last_seen(view.episode, act)
+        silent = "fell silent without leaving" if seen.grade is Grade.RECORDED else "was not heard from any more"
         yield Claim(
             kind=KIND,
             acts=(act,),
             culprits=(act.member,),
-            grade=Grade.RECORDED,
+            grade=Grade.RECORDED if seen.grade is Grade.RECORDED else Grade.INFERRED,
             headline=(
-                f"{process_name(act.member)} fell silent without leaving, was removed {_why_removed(act)}, and nobody"
-                " took its place"
+                f"{process_name(act.member)} {silent}, was removed {_why_removed(act, seen.grade)}, and nobody took its"
+                f" place{_held(view, act)}"
             ),
-            chain=(
-                Statement(
-                    text=f"{process_name(act.member)} was last seen",
-                    grade=Grade.RECORDED,
-                    at=instant(act.last_seen_ms),
-                    seqs=(act.seq,),
-                ),
-            ),
+            chain=(seen, *heard_again(view.episode, [act])),
         )
 
 
-def _why_removed(act: Went) -> str:
+def _held(view: View, act: Went) -> str:
+    """The join phase that waited for it in vain, if one did."""
+    rebalance = view.episode.rebalance_of(act)
+    if rebalance is None or act not in given_up(rebalance, view.episode) or rebalance.trigger.seq == act.seq:
+        return ""
+    came = [each.member for each in view.free(Came) if rebalance.first_seq <= each.seq <= rebalance.last_seq]
+    meanwhile = f"; {processes(came)} had come meanwhile" if came else ""
+    return f"; a join phase waited {duration(rebalance.join_phase.duration_ms or 0)} for it{meanwhile}"
+
+
+def _why_removed(act: Went, known: Grade) -> str:
     if act.how is Departure.EXPIRED:
-        silence_ms = act.at_ms - act.last_seen_ms
-        return f"after {duration(silence_ms)} (session timeout {setting(act.member.session_timeout_ms)})"
+        timeout = f"session timeout {setting(act.member.session_timeout_ms)}"
+        if known is not Grade.RECORDED:
+            return f"{duration(act.at_ms - act.last_seen_ms)} after the coordinator had changed ({timeout})"
+        return f"after {duration(act.at_ms - act.last_seen_ms)} ({timeout})"
     if act.how is Departure.NOT_REJOINED:
         return f"when the rebalance timeout of {setting(act.member.rebalance_timeout_ms)} had passed without its join"
     return f"when it had not asked for its assignment within {setting(act.member.rebalance_timeout_ms)}"

@@ -1,4 +1,4 @@
-"""What a kind of incident is: a name, what is said of it in the docs, and how it is found in an episode."""
+"""Kinds of incidents: a name, what is said of it in the docs, and how one is found in an episode."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -36,7 +36,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     advice: tuple[str, ...] = ()
     held: tuple[Rebalance, ...] = ()
     at_ms: int | None = None
-    """When it was, or began; wall clock ms. None: as its acts tell."""
+    until_ms: int | None = None
+    """When it was, or began, and when it was over; wall clock ms. None: as its acts tell."""
 
 
 class View:
@@ -68,7 +69,7 @@ class View:
         return (each for each in self.episode.rebalances if id(each) not in self._held)
 
     def take(self, claim: Claim) -> None:
-        """What it names belongs to an incident."""
+        """Note that the acts and rebalances of the claim belong to an incident."""
         self._claimed.update(act.seq for act in claim.acts)
         self._held.update(map(id, claim.held))
 

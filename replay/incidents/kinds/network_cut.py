@@ -5,13 +5,12 @@ from collections.abc import Iterator
 from muster.events.ids import MemberId
 from muster.replay.incidents.acts import AnyAct, Came, CameBack, Departure, Went
 from muster.replay.incidents.grade import Grade
-from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
-from muster.replay.incidents.naming import common_network, process_name, processes
+from muster.replay.incidents.naming import common_network, processes
 from muster.replay.incidents.replacements import Replacement
+from muster.replay.incidents.silence import heard_again, last_seen
 from muster.replay.incidents.windows import SAME_MOMENT_MS
 from muster.replay.rebalances.wording import plural
-from muster.replay.times import duration, instant
 
 KIND = Kind(
     "network-cut",
@@ -22,7 +21,9 @@ KIND = Kind(
 
 def find(view: View) -> Iterator[Claim]:
     back = view.returns()
-    silent = sorted((act for act in view.free(Went) if act.how is Departure.EXPIRED), key=lambda act: act.last_seen_ms)
+    expired = (act for act in view.free(Went) if act.how is Departure.EXPIRED)
+    seen = (act for act in expired if view.episode.silence_of(act).is_known)
+    silent = sorted(seen, key=lambda act: act.last_seen_ms)
     for together in _same_moment(silent):
         members = [act.member for act in together]
         others = view.episode.members_at(together[0].at_ms) - {member.member_id for member in members}
@@ -32,7 +33,8 @@ def find(view: View) -> Iterator[Claim]:
             continue
         network = common_network(members)
         where = f", all from {network}" if network is not None else ""
-        again = f"; {len(returned)} of them came back" if returned else ""
+        count = "all" if len(returned) == len(together) else f"{len(returned)} of them"
+        again = f"; {count} came back" if returned else ""
         acts: list[AnyAct] = [*together, *(each.came for each in returned if isinstance(each.came, Came))]
         yield Claim(
             kind=KIND,
@@ -43,17 +45,9 @@ def find(view: View) -> Iterator[Claim]:
                 f"{len(together)} members fell silent at the same moment{where}, and {plural(len(others), 'other')} did"
                 f" not: {processes(members)}{again}"
             ),
-            chain=tuple(
-                Statement(
-                    text=(
-                        f"{process_name(act.member)} was last seen, and expired"
-                        f" {duration(act.at_ms - act.last_seen_ms)} later"
-                    ),
-                    grade=Grade.RECORDED,
-                    at=instant(act.last_seen_ms),
-                    seqs=(act.seq,),
-                )
-                for act in together
+            chain=(
+                *(last_seen(view.episode, act) for act in together),
+                *heard_again(view.episode, together),
             ),
             advice=("look at the network and at the machines that these have in common",),
         )

@@ -1,4 +1,4 @@
-"""What administrators asked for and planned."""
+"""Rebalances that administrators asked for, plans of theirs, and groups that are full."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What the kinds that are about replaced processes share."""
+"""The parts that kinds about replaced processes share."""
 
 from collections.abc import Sequence
 

@@ -2,11 +2,17 @@
 
 from collections.abc import Iterator
 
+from muster.events.state import GroupState
 from muster.replay.incidents.acts import Came
+from muster.replay.incidents.emptiness import emptied_text
+from muster.replay.incidents.episode import Episode
 from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.kinds.runs import runs_of, span_text
 from muster.replay.incidents.naming import processes
+from muster.replay.rebalances.wording import asked_by, cause_text
+from muster.replay.times import instant
 
 UP = Kind(
     "scale-up",
@@ -28,7 +34,29 @@ def find(view: View) -> Iterator[Claim]:
             culprits=members,
             grade=Grade.RECORDED,
             headline=f"{count} came{to}{span_text(run)}: {processes(members)}",
+            chain=tuple(_life_before(view.episode, run[0])) if started else (),
             advice=("members that come one by one make a rebalance each: members.expansion.delay.ms gathers them",)
             if len(run) > 1 and not started
             else (),
+        )
+
+
+def _life_before(episode: Episode, first: Came) -> Iterator[Statement]:
+    """The end of the group before they came: it was deleted, had expired, or was emptied."""
+    end = episode.life_before
+    if end is not None:
+        yield Statement(
+            text=f"the former group of this name ended: {cause_text(end.why, [])}{asked_by(end.why)}",
+            grade=Grade.RECORDED,
+            at=instant(end.why.decided_ms),
+            seqs=(end.seq,),
+        )
+    before = episode.before
+    if before is not None and before.state is GroupState.EMPTY and before.generation_id > 0:
+        empty_ms = first.at_ms - before.image.state_since_ms
+        yield Statement(
+            text=f"the group was empty: {emptied_text(before.image.emptied_by, empty_ms)}",
+            grade=Grade.RECORDED,
+            at=instant(first.at_ms),
+            seqs=(before.seq,),
         )

@@ -11,7 +11,7 @@ from muster.replay.incidents.naming import process_name, processes
 from muster.replay.incidents.windows import HELD_MS, HELD_SHARE
 from muster.replay.rebalances.rebalance import Rebalance
 from muster.replay.rebalances.wording import plural
-from muster.replay.times import duration
+from muster.replay.times import duration, instant, setting
 
 KIND = Kind(
     "slow-member",
@@ -41,7 +41,9 @@ def find(view: View) -> Iterator[Claim]:
             if act.seq in back:
                 grade = grade_of([back[act.seq]])
         ended = f"; {len(dropped)} of them dropped" if dropped and len(dropped) < len(slow) else ""
-        ended = "; it was dropped when the rebalance timeout had passed" if len(dropped) == len(slow) == 1 else ended
+        if len(dropped) == len(slow) == 1:
+            timeout = setting(rebalance.join_phase.timeout_ms)
+            ended = f"; it was dropped when the rebalance timeout of {timeout} had passed"
         others = len(rebalance.members_before) - len(members)
         yield Claim(
             kind=KIND,
@@ -49,25 +51,32 @@ def find(view: View) -> Iterator[Claim]:
             culprits=members,
             grade=grade,
             headline=(
-                f"{processes(members)} took {duration(duration_ms)} to rejoin, for which"
+                f"{processes(members)} {_took(len(slow), len(dropped), duration_ms)}, for which"
                 f" {plural(max(others, 0), 'other member')} had to wait{ended}"
             ),
-            chain=(
-                Statement(text=f"the rebalance began because {rebalance.trigger.text}", grade=Grade.RECORDED),
-                *(
-                    Statement(
-                        text=f"{process_name(act.member)} was heard from all the while, and did not rejoin",
-                        grade=Grade.RECORDED,
-                        seqs=(act.seq,),
-                    )
-                    for act in dropped
-                ),
-            ),
+            chain=tuple(_evidence(act, rebalance.started_ms) for act in slow.values()),
             advice=(
                 "a member rejoins when it polls: make its batches shorter, or max.poll.interval.ms, by which they wait",
             ),
             held=(rebalance,),
         )
+
+
+def _evidence(act: Rejoined | Went, began_ms: int) -> Statement:
+    name = process_name(act.member)
+    if isinstance(act, Rejoined):
+        at_ms = act.why.arrived_ms
+        text = f"{name} rejoined, {duration(at_ms - began_ms)} after the rebalance had begun"
+    else:
+        at_ms, heard_ms = act.at_ms, act.at_ms - act.last_seen_ms
+        text = f"{name} was alive, last heard from {duration(heard_ms)} before it was dropped, and did not rejoin"
+    return Statement(text=text, grade=Grade.RECORDED, at=instant(at_ms), seqs=(act.seq,))
+
+
+def _took(slow: int, dropped: int, duration_ms: int) -> str:
+    if slow == dropped:
+        return f"did not rejoin for {duration(duration_ms)}"
+    return f"took {duration(duration_ms)} to rejoin"
 
 
 def _slow(view: View, rebalance: Rebalance, duration_ms: int) -> Iterator[Rejoined | Went]:
@@ -94,5 +103,7 @@ def _slow(view: View, rebalance: Rebalance, duration_ms: int) -> Iterator[Rejoin
         return
     for dropped in view.episode.of(Went):
         within = rebalance.first_seq <= dropped.seq <= rebalance.last_seq
-        if within and dropped.how is Departure.NOT_REJOINED and dropped.last_seen_ms > start_ms + HELD_MS:
+        if not within or dropped.how is not Departure.NOT_REJOINED:
+            continue
+        if dropped.last_seen_ms > start_ms + HELD_MS and view.episode.silence_of(dropped).is_known:
             yield dropped

@@ -4,12 +4,11 @@ from collections.abc import Iterator
 
 from muster.events.events import GroupEmptied, JoinPhaseCompleted
 from muster.events.state import HandedOutId, HandedOutIdOutcome
-from muster.replay.incidents.acts import Phase
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
-from muster.replay.incidents.windows import HELD_MS, HELD_SHARE
-from muster.replay.rebalances.rebalance import MemberRef, Rebalance
+from muster.replay.incidents.waiting import end_of_join_phase, held_ms, unused_ids
+from muster.replay.rebalances.rebalance import MemberRef
 from muster.replay.rebalances.wording import host, listed, plural
 from muster.replay.times import duration, instant
 
@@ -31,24 +30,21 @@ _ENDS = {
 
 def find(view: View) -> Iterator[Claim]:
     for rebalance in view.rebalances():
-        phase = _end_of_join_phase(view, rebalance)
-        if phase is None or not _waited(rebalance):
+        phase, waited_ms = end_of_join_phase(rebalance, view.episode), held_ms(rebalance)
+        if phase is None or waited_ms is None or not unused_ids(phase):
             continue
-        event = phase.event
+        event, holders = phase.event, unused_ids(phase)
         assert isinstance(event, JoinPhaseCompleted | GroupEmptied)
-        holders = [each for each in event.handed_out_ids if each.age_ms > HELD_MS]
-        if not holders:
-            continue
         more = f", and {event.handed_out_ids_more} more" if event.handed_out_ids_more else ""
         yield Claim(
             kind=KIND,
             acts=(),
             culprits=tuple(map(_ref, holders)),
             grade=Grade.RECORDED,
-            headline=f"all waited for {listed([_text(each) for each in holders])}{more}",
+            headline=f"all waited {duration(waited_ms)} for {listed([_text(each) for each in holders])}{more}",
             chain=tuple(
                 Statement(
-                    text=f"the id of {_holder(each)} was out for {duration(each.age_ms)}",
+                    text=f"the member id of {_holder(each)} was out for {duration(each.age_ms)} and not used",
                     grade=Grade.RECORDED,
                     at=instant(phase.at_ms),
                     seqs=(phase.seq,),
@@ -60,29 +56,12 @@ def find(view: View) -> Iterator[Claim]:
         )
 
 
-def _end_of_join_phase(view: View, rebalance: Rebalance) -> Phase | None:
-    for act in view.episode.of(Phase):
-        within = rebalance.first_seq <= act.seq <= rebalance.last_seq
-        if within and isinstance(act.event, JoinPhaseCompleted | GroupEmptied):
-            return act
-    return None
-
-
-def _waited(rebalance: Rebalance) -> bool:
-    """Whether the join phase went on for long after the last member had come."""
-    phase = rebalance.join_phase
-    if phase.duration_ms is None:
-        return False
-    waited_ms = phase.duration_ms - max((each.after_ms for each in phase.arrivals), default=0)
-    return waited_ms > HELD_MS and waited_ms > phase.duration_ms * HELD_SHARE
-
-
 def _holder(each: HandedOutId) -> str:
     return f"'{each.client_id}' ({host(each.client_host)})"
 
 
 def _text(each: HandedOutId) -> str:
-    return f"{_holder(each)}, which had asked for a member id and {_ENDS[each.outcome]}"
+    return f"{_holder(each)}, which had been given a member id {duration(each.age_ms)} before and {_ENDS[each.outcome]}"
 
 
 def _ref(each: HandedOutId) -> MemberRef:

@@ -1,4 +1,4 @@
-"""What administrators do, the life of an empty group, and a log with a hole."""
+"""Deeds of administrators, the life of an empty group, and a log with a hole."""
 
 from muster.coordinator.group.commands import (
     AlterGroupConfig,
@@ -159,6 +159,6 @@ def planned_release(stage: Stage) -> None:
 
 @scenario(Sort.PLAIN, cuts=1)
 def unknown(stage: Stage) -> None:
-    """What became of a crash is not in the log."""
+    """The log does not have what became of a crash."""
     crash_of(stage, stage.one())
     stage.rest(silent_ms(stage))

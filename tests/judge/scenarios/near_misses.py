@@ -1,4 +1,4 @@
-"""What is nearly another kind: on the other side of a window or a limit."""
+"""Incidents that are nearly another kind: on the other side of a window or a limit."""
 
 from tests.judge.scenario import Sort, scenario
 from tests.judge.scenarios.losses import crash_of, silent_ms

@@ -1,4 +1,4 @@
-"""What `muster.replay.incidents` tells, in the form that the judge reads."""
+"""The incidents of `muster.replay.incidents`, in the form that the judge reads."""
 
 from muster.replay.history import History
 from muster.replay.incidents.incident import Incident

@@ -1,4 +1,4 @@
-"""What holds of the incidents of any history, also of one that no fleet would make, and of one with holes."""
+"""Properties of the incidents of any history, also of one that no fleet would make, and of one with holes."""
 
 import random
 

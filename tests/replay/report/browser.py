@@ -1,6 +1,7 @@
 """A headless Chromium, told over a pipe what to do (--remote-debugging-pipe): JSON messages, a NUL after each.
 
-`MUSTER_TEST_NO_BROWSER=1` leaves the browser's tests out. Else there must be one; `browser()` says how to get it.
+`MUSTER_TEST_NO_BROWSER=1` leaves the browser's tests out, and so does a machine without one, both loudly; in CI there
+must be one.
 """
 
 import json
@@ -16,7 +17,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+NAMES: Final = (
+    "chromium", "chromium-browser", "google-chrome", "google-chrome-stable",
+    "/Applications/Chromium.app/Contents/MacOS/Chromium",
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+)  # fmt: skip
 ANSWER_SECONDS: Final = 30
 MESSAGE_BYTES_MAX: Final = 64_000_000
 FLAGS: Final = (
@@ -36,7 +41,7 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 
 def found() -> str | None:
-    """Where a Chromium is; None if there is none."""
+    """The path of a Chromium; None if there is none."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 

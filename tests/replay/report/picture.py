@@ -21,10 +21,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, browser() as tab:
         path = Path(folder, "report.html")
         path.write_text(document_of(history), encoding="utf-8")
-        tab.size(900, 800)
+        tab.size(1180, 960)
         tab.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "light"}])
         tab.open(url_of(path))
         tab.run("document.querySelector('article[data-kind=deployment] .show').click()")
+        tab.run("document.activeElement.blur()")
         tab.run("scrollTo(0, 0)")
         tab.frame()
         crash = tab.run("[...document.querySelectorAll('article')].findIndex(each => each.dataset.kind === 'crash')")

@@ -1,6 +1,7 @@
 """`muster replay report`: what it writes, where, and what it says."""
 
 import asyncio
+import errno
 import html
 import re
 from collections.abc import Callable
@@ -16,8 +17,7 @@ from muster.replay.incidents.windows import QUIET_MS
 from muster.replay.report.fold import ReportFold
 from muster.replay.report.page import Page
 from muster.replay.sources import Reading, find_start, items, read_histories
-from muster.replay.why import Edge
-from muster.replay.window import AtTime, Window
+from muster.replay.window import AtTime, Edge, Window
 from tests.replay.histories import Script
 from tests.replay.report.told import MADE_MS, page_of
 from tests.replay.stories import a_night
@@ -73,6 +73,22 @@ def test_a_folder_that_is_not_there_is_named(url: str, out: Path) -> None:
     none = out.parent / "none" / "report.html"
     assert_fails(run("report", "orders", "-o", str(none), log=url), 2, f"there is no folder {none.parent}")
     assert run("report", "orders", "-o", str(out.parent), log=url).exit_code == 2
+
+
+def test_a_page_that_could_not_be_written_leaves_the_earlier_one(
+    url: str, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is written beside it: a disk that is full ends the command, and leaves nothing."""
+    out.write_text("an earlier one")
+
+    def refuse(path: Path, to: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    assert_fails(
+        run("report", "orders", "-o", str(out), log=url), 2, f"{out} cannot be written: No space left on device"
+    )
+    assert (out.read_text(), list(out.parent.iterdir())) == ("an earlier one", [out])
 
 
 def test_what_is_no_file_is_written_to_and_a_link_stays_one(url: str, out: Path) -> None:

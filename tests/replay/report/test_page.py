@@ -84,6 +84,25 @@ def test_what_is_missing_is_said_and_ends_what_it_has_to() -> None:
     assert "20" in page.missing[0].text
     assert "26" in page.missing[0].text
     assert page.begin_ms <= page.missing[0].at_ms <= page.end_ms
+    after = [each for each in page.lanes[0].stretches if each.begin_ms >= page.missing[0].at_ms - 60_000]
+    assert after[0].partitions is None
+
+
+def test_after_a_gap_nobody_is_said_to_have_no_partitions() -> None:
+    """Until all assignments are told again, in one transition of which nothing is missing."""
+    script = Script().coordinator("coordinator-a:100").created()
+    names = ("one", "two")
+    script.start(*(script.joined(script.member(name)) for name in names)).wait(100).complete()
+    script.stabilize({"one": {"orders": [0]}, "two": {"orders": [1]}})
+    begin = script.group.seq
+    for turn in range(3):
+        script.wait(10_000).start(script.rejoined(script.of("one"))).wait(100).complete()
+        script.wait(50).stabilize({"one": {"orders": [turn % 2]}, "two": {"orders": [(turn + 1) % 2]}})
+    lost = next(read.event.seq for read in script.reads if isinstance(read, Happened) and read.event.seq > begin + 4)
+    reads = [read for read in script.reads if not (isinstance(read, Happened) and read.event.seq == lost)]
+    for lane in lanes_of(page_of(script.history(reads=reads))).values():
+        assert 0 not in lane[2][1:]
+        assert lane[2][-1] == 1
 
 
 def test_a_group_that_was_made_anew_has_the_members_of_both_lives() -> None:
@@ -105,13 +124,25 @@ def test_a_history_of_which_nothing_can_be_read_has_a_page() -> None:
 
 
 def test_the_latest_is_kept_and_the_rest_is_counted() -> None:
-    """Where there is no room for all."""
+    """Where there is no room for all; and the incidents that cost most."""
     page = page_of(a_night().history(), LEAST)
     assert [lane.name for lane in page.lanes] == ["billing-3"]
-    assert [len(each) for each in (page.bands, page.stories, page.shifts)] == [1, 1, 1]
-    assert "The 6 earliest incidents are left out." in page.left_out
+    assert [len(each) for each in (page.bands, page.shifts)] == [1, 1]
+    assert [each.kind for each in page.stories] == ["start", "crash", "scale-down", "deployment"]
+    assert "The 3 earliest incidents that cost less are left out." in page.left_out
     assert "The 3 earliest processes are left out." in page.left_out
     assert page.incidents_told == 7
+
+
+def test_it_begins_with_what_cost_most() -> None:
+    """By the time in which partitions had no consumer; what it cost together, and how many of each kind."""
+    page = page_of(a_night().history())
+    assert [page.stories[each].kind for each in page.weightiest] == ["crash", "deployment", "start", "scale-down"]
+    assert page.cost == (
+        "at least 4 rebalances, 9.1 s not Stable, 46.4 partition-seconds without a consumer, 8 partitions moved"
+    )
+    assert page.kinds[0] == ("deployment", 2)
+    assert len(page.kinds) == 6
 
 
 def test_what_is_kept_while_reading_is_bounded() -> None:
