@@ -19,7 +19,7 @@ from muster.replay.incidents.acts import topics_of
 from muster.replay.rerun.rerun import Rerunner
 
 MISSING = "parts of the history before it are missing"
-DIFFERENT = "the rules of this version do not give what was recorded"
+DIFFERENT = "the rules of this version do not give what was recorded: see `muster replay verify`"
 _BY_ITSELF = frozenset({Cause.METADATA_CHANGED, Cause.LEADER_REJOINED})
 _SETTLED = (GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD)
 

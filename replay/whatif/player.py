@@ -36,7 +36,7 @@ from muster.replay.whatif.departures import FellSilent, fell_silent
 from muster.replay.whatif.facts import MISSING, Fact, Step, is_second_round
 from muster.replay.whatif.lookahead import Lookahead
 from muster.replay.whatif.pace import pace_of
-from muster.replay.whatif.play import Play, Started, TooLong
+from muster.replay.whatif.play import DECISIONS_MAX, Play, Started, TooLong
 from muster.replay.whatif.rebalances import Open, Teller
 from muster.replay.whatif.verdict import Additional
 
@@ -55,7 +55,7 @@ CLOSE_MS = 6_000
 others take to hear of a rebalance that is folded in with a return, or not."""
 
 DELETED = "the group was deleted before it would have been decided"
-TOO_LONG = "playing it takes too many decisions"
+TOO_LONG = f"playing it took more than {DECISIONS_MAX} decisions, and was given up"
 BEHIND_GAP = "parts of the history behind it are missing"
 
 
@@ -316,7 +316,7 @@ class Player:
             if one.begins_ms is not None:
                 self._verdicts.would(one, telling.would_text(one))
             elif one.started.why.cause in _PLANNED:
-                self._verdicts.cannot_tell(one.started, "of plans, the log does not have what they waited for")
+                self._verdicts.cannot_tell(one.started, telling.PLANNED)
             elif one.started.why.cause is _LEFT and any(each.member_id in one.subjects for each in play.expired):
                 self._verdicts.cannot_tell(one.started, telling.WHEN_MISSED)
             else:

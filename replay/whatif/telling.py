@@ -14,6 +14,7 @@ from muster.replay.whatif.verdict import Additional, Verdict
 
 FOLLOWED = "it followed from the one before, which would not have happened"
 
+PLANNED = "it was planned (a registration, a retirement, learners): how long that had waited is not in the log"
 WHEN_MISSED = (
     "as a static member it would have been missed when its session ended: in one rebalance with another, or in its own,"
     " as their last heartbeats came"
@@ -80,7 +81,7 @@ def would_not_text(one: Open, together: Sequence[Open], play: Play) -> str:
     other = next((each for each in together if each.begins_ms is not None), None)
     if other is not None:
         return f"it would have been a part of the one that began with seq {other.started.seq}"
-    return "what came in starts none under these settings"
+    return "nothing that was recorded would have started one with these settings"
 
 
 def additional(begun: Started, together: Sequence[Open], *, is_first: bool) -> Additional:
