@@ -141,13 +141,15 @@ async def _perform(stage: Stage, directory: Path, log_url: str) -> None:
             scene, log_url=log_url, topic=f"{TOPIC}:{PARTITIONS}", log_file=directory / "coordinator.log"
         )
         members = Members(scene, coordinator, directory)
-        story = Story(stage, scene, coordinator, members, Replay(log_url))
+        replay = Replay(log_url)
+        story = Story(stage, scene, coordinator, members, replay)
         try:
             await story.tell()
         except NotAsTold as error:
             step = f"step {story.step}" if story.step else "the beginning"
             said = (
                 f"{error.seen}\nThe coordinator said last:\n{coordinator.log_tail()}\n"
+                f"The event log says last:\n{await replay.tail('history', GROUP)}\n"
                 f"What each process said is in {_as_typed(directory)}."
             )
             raise NotAsTold(f"The story did not go as told, {step}: {error.expected}", said) from error

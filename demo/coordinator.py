@@ -18,6 +18,7 @@ from demo.scene import NotAsTold, Scene
 
 HOST: Final = "127.0.0.1"
 STARTED_WITHIN_S: Final = 40.0
+TAIL_LINES, TAIL_WIDTH = 8, 160
 INITIAL_DELAY: Final = "group.initial.rebalance.delay.ms=1000"  # the members start at about the same time
 
 
@@ -98,6 +99,14 @@ class Replay:
     async def text(self, *arguments: str, width: int) -> str:
         """Its output in colours, for a terminal of this width."""
         return await self._run(*arguments, FORCE_COLOR="1", COLUMNS=str(width), TERM="xterm-256color")
+
+    async def tail(self, *arguments: str) -> str:
+        """Its last lines, without colours; what it complains of, if there is nothing to read yet."""
+        try:
+            output = await self._run(*arguments, COLUMNS=str(TAIL_WIDTH))
+        except NotAsTold as error:
+            return error.seen
+        return "\n".join(output.splitlines()[-TAIL_LINES:])
 
     async def result(self, *arguments: str) -> Any:  # noqa: ANN401 -- JSON
         """Its output for programs."""

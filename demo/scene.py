@@ -10,7 +10,7 @@ from typing import Final
 
 from demo.children import Child
 
-WITHIN_S: Final = 30.0
+WITHIN_S: Final = 90.0
 
 Waiting = Callable[[str], AbstractContextManager[None]]
 """Shows what is waited for, while the block lasts."""

@@ -62,14 +62,17 @@ def serving(tmp_path: Path) -> Iterator[MusterProcess]:
     ("arguments", "parts"),
     [
         (["--config", "group.max.sise=10"], ["group.max.sise", "did you mean group.max.size?"]),
-        (["--config", "group.max.size=many"], ["group.max.size=many", "integer"]),
+        (["--config", "group.max.size=many"], ["group.max.size=many: should be a whole number"]),
         (["--config", "group.max.size"], ["NAME=VALUE"]),
         (["--topic", "orders:none"], ["orders:none", "NAME:PARTITIONS"]),
         (["--metrics", "9100"], ["--metrics=9100", "HOST:PORT"]),
         (["--log", "postgres://db"], ["postgres://db", "sqlite:///", "kafka://"]),
         (["--log", "sqlite://muster.db"], ["sqlite://muster.db", "three slashes"]),
         (["--log", "sqlite:////no/such/directory/muster.db"], ["/no/such/directory/muster.db"]),
-        (["--log", "memory:", "--config-file", "missing.toml"], ["missing.toml"]),
+        (
+            ["--log", "memory:", "--config-file", "missing.toml"],
+            [f"cannot read --config-file missing.toml in {Path.cwd()}: "],
+        ),
         (["--groups", "orders-*", "--single-identity"], ["--groups, --single-identity without --upstream"]),
         (["--upstream", "kafka:9092", "--topic", "orders:1"], ["--topic", "--upstream"]),
         (["--upstream", "kafka:9092", "--upstream-config", "sasl.pasword=a"], ["did you mean sasl.password?"]),
@@ -101,6 +104,11 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         assert f"--listen {address}" in done.stderr
         assert "in use" in done.stderr
         assert f"--metrics {address}" in refused("--log", "memory:", "--metrics", address)
+
+
+def test_a_muster_that_is_named_as_the_cluster_is_refused(serving: MusterProcess) -> None:
+    said = refused("--upstream", serving.bootstrap, "--log", "memory:")
+    assert f"--upstream {serving.bootstrap}: a Muster answers there, not a broker" in said
 
 
 def test_who_gave_an_address_that_cannot_be_had_is_named(tmp_path: Path) -> None:

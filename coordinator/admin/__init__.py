@@ -28,7 +28,7 @@ from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
 from kio.schema.leave_group.v5.response import LeaveGroupResponse
 from kio.schema.types import GroupId
 
-from muster.coordinator.admin.link import InvalidArgument, error_text
+from muster.coordinator.admin.link import InvalidArgument, OutcomeUnknown, error_text
 from muster.coordinator.admin.requests import GroupRequests, raise_if_refused
 from muster.coordinator.group.commands import ConfigChange, ConfigOperation
 from muster.coordinator.group.configs import (
@@ -141,6 +141,8 @@ class GroupAdmin(GroupRequests):
         response = await self._link.ask(group_id, exchange, lambda answer: (answer.error_code, None), changes=True)
         raise_if_refused(group_id, response.error_code, None)
         errors = {(each.member_id, each.group_instance_id): each.error_code for each in response.members}
+        if errors.keys() != {(each.member_id, each.group_instance_id) for each in members}:
+            raise OutcomeUnknown(f"group {group_id}: the answer to LeaveGroup is about other members than were named")
         if set(errors.values()) == {ErrorCode.unknown_member_id}:
             await self.describe_group(group_id)  # raises Refused for one that does not exist
         return tuple(_removal(name, errors["", name], errors[name, None]) for name in names)

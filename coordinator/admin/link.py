@@ -10,7 +10,7 @@ FindCoordinator, not by Metadata: Musters behind several addresses may all have 
       NoCoordinator             no server answers, or none coordinates the group
         NotReady                a server answers, but does not coordinate the group now
       NotMuster                 a Kafka broker answers
-      OutcomeUnknown            the connection was lost while a change was under way
+      OutcomeUnknown            the connection was lost while a change was under way, or its answer is about others
       Refused                   the coordinator refuses the request; `error` is Kafka's
         NotCoordinatedHere      the group has its members upstream
         NotForGroup             a sidecar that is not for the group (`--groups`)
@@ -132,15 +132,15 @@ def error_text(error: ErrorCode, message: str | None) -> str:
 class CoordinatorLink:
     """Connections to groups' coordinators, opened when they are needed."""
 
-    def __init__(self, bootstrap: str, *, timeout_ms: int, security: KafkaSecurity = NOT_SECURED) -> None:
-        """`timeout_ms`: how long a request is retried. Raises InvalidArgument for an address that cannot be parsed."""
+    def __init__(self, bootstrap: str, *, retry_ms: int, security: KafkaSecurity = NOT_SECURED) -> None:
+        """`retry_ms`: how long a request is retried. Raises InvalidArgument for an address that cannot be parsed."""
         try:
             self._bootstrap = read_servers(bootstrap)
         except ValueError as error:
             raise InvalidArgument(str(error)) from error
         self._security = security
-        self._timeout_ms = timeout_ms
-        self._request_timeout_ms = min(REQUEST_TIMEOUT_MS, timeout_ms)
+        self._retry_ms = retry_ms
+        self._request_timeout_ms = min(REQUEST_TIMEOUT_MS, retry_ms)
         self._connections = Connections(
             security, connect_timeout_ms=self._request_timeout_ms, explain=self._explained, client_id=CLIENT_ID
         )
@@ -159,14 +159,14 @@ class CoordinatorLink:
         attempts = AsyncRetrying(
             retry=retry_if_exception_type(TryAgain),
             wait=wait_random_exponential(multiplier=0.05, max=1.0),
-            stop=stop_after_delay(self._timeout_ms / 1000),
+            stop=stop_after_delay(self._retry_ms / 1000),
             reraise=True,
         )
         try:
             return await attempts(self._attempt, group_id, exchange, error_of, changes=changes)
         except TryAgain as error:
             text = (
-                f"no coordinator of group {group_id} within {self._timeout_ms / 1000:g} s, asked at {self.asked_at}: "
+                f"no coordinator of group {group_id} within {self._retry_ms / 1000:g} s, asked at {self.asked_at}: "
                 f"{error}"
             )
             if not isinstance(error, _NotReadyYet):

@@ -9,6 +9,7 @@ the config `members.move`, so any AdminClient can do the same. See docs/moving-g
 """
 
 import asyncio
+import shlex
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -16,7 +17,7 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.admin import ConfigEntry, GroupAdmin
-from muster.coordinator.admin.link import AdminError, NotForGroup, Refused
+from muster.coordinator.admin.link import AdminError, NoCoordinator, NotForGroup, Refused
 from muster.coordinator.group.configs import COORDINATOR, COORDINATOR_TIMEOUT, MEMBERS, MOVE, MUSTER, UPSTREAM
 from muster.coordinator.group.outcomes import GroupMove, ListedMember, MoveState
 from muster.coordinator.upstream.shadow import PROTOCOL_TYPE as SHADOW_PROTOCOL_TYPE
@@ -28,9 +29,9 @@ ANY_GROUP = "muster-release-all"
 
 
 class GroupCoordinator(msgspec.Struct, frozen=True, kw_only=True):
-    """The coordinator of a group: MUSTER, UPSTREAM, or MOVING meanwhile. `text`: for people."""
+    """The coordinator of a group: MUSTER, UPSTREAM, MOVING meanwhile; None: no such group. `text`: for people."""
 
-    coordinator: str
+    coordinator: str | None
     text: str
 
 
@@ -73,14 +74,28 @@ async def list_with_coordinator(admin: GroupAdmin, group_id: str) -> tuple[Group
 async def describe_with_coordinator(
     admin: GroupAdmin, group_id: str
 ) -> tuple[GroupCoordinator | None, tuple[ConfigEntry, ...]]:
-    """`GroupAdmin.describe_group_config`, with the coordinator, if the group exists and may be described."""
+    """`GroupAdmin.describe_group_config`, with the coordinator, unless the group may not be described."""
     settings = await admin.describe_group_config(group_id)
     if all(each.name != COORDINATOR for each in settings):
         await admin.check_is_muster(group_id)
+    return await _known_coordinator(admin, group_id), settings
+
+
+async def alter_with_coordinator(
+    admin: GroupAdmin, group_id: str, settings: Mapping[str, str | None]
+) -> GroupCoordinator | None:
+    """`GroupAdmin.alter_group_config`; returns the coordinator, unless the group may not be described."""
+    await admin.alter_group_config(group_id, settings)
+    return await _known_coordinator(admin, group_id)
+
+
+async def _known_coordinator(admin: GroupAdmin, group_id: str) -> GroupCoordinator | None:
     try:
-        return await coordinator_of(admin, group_id), settings
-    except Refused:
-        return None, settings
+        return await coordinator_of(admin, group_id)
+    except Refused as refused:
+        if refused.error is not ErrorCode.group_id_not_found:
+            return None
+        return GroupCoordinator(coordinator=None, text="not there yet: its first member makes it, with these configs")
 
 
 async def groups_of_muster(admin: GroupAdmin) -> GroupsHere:
@@ -160,12 +175,16 @@ async def move_group(
         return GroupMove(to=to, state=MoveState.DONE, members=0, told=0, back=0, took_ms=0)
     last_step = None
     while move.state is MoveState.MOVING:
-        step = move.told, move.back, move.left
+        step = move.told, move.back, move.left, len(move.late)
         if step != last_step:
             tell(move)
         last_step = step
         await asyncio.sleep(POLL_INTERVAL_S)
-        again = await described_move(admin, group_id)
+        try:
+            again = await described_move(admin, group_id)
+        except NoCoordinator as error:
+            how_far = f"muster members list {shlex.quote(group_id)}"
+            raise AdminError(f"{error}; the move goes on, unless the sidecar has ended: {how_far}") from error
         if again is None:
             raise AdminError(f"group {group_id}: the move has ended with the process that made it; ask again")
         move = again

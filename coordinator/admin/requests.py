@@ -37,8 +37,8 @@ from muster.coordinator.group.outcomes import AlterGroupConfigOutcome, ListedMem
 from muster.events.kafka.exchange import Exchange
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 
-LIMIT_MS = 30_000
-"""How long requests are retried while the coordinator is loading, or moves."""
+RETRY_MS = 30_000
+"""How long a request is retried while the coordinator is loading, or moves."""
 
 _GROUP = i8(32)
 
@@ -46,9 +46,12 @@ _GROUP = i8(32)
 class GroupRequests:
     """Finds groups' coordinators and sends them requests. Use it as an asynchronous context, in one event loop."""
 
-    def __init__(self, bootstrap: str, *, limit_ms: int = LIMIT_MS, security: KafkaSecurity = NOT_SECURED) -> None:
-        """`bootstrap`: HOST:PORT of a coordinator or broker, or several with commas. Raises InvalidArgument."""
-        self._link = CoordinatorLink(bootstrap, timeout_ms=limit_ms, security=security)
+    def __init__(self, bootstrap: str, *, limit_ms: int = RETRY_MS, security: KafkaSecurity = NOT_SECURED) -> None:
+        """`bootstrap`: HOST:PORT of a coordinator or broker, or several with commas. Raises InvalidArgument.
+
+        `limit_ms`: how long each request is retried.
+        """
+        self._link = CoordinatorLink(bootstrap, retry_ms=limit_ms, security=security)
 
     @property
     def user(self) -> str:

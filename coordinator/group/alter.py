@@ -27,6 +27,7 @@ from muster.coordinator.group.configs import (
     REPAIR,
     RETIRED,
     TARGET_GROUP_SIZE,
+    UPSTREAM,
     BadConfig,
     ConfigType,
     coordinator,
@@ -187,6 +188,8 @@ def _changed(
 
 def _check_registration(turn: Turn, instances: Sequence[str]) -> None:
     group = turn.group
+    if instances:
+        _check_not_released(group, REGISTERED)
     for instance in instances:
         is_plain = _INSTANCE_ID_CHARACTERS.issuperset(instance) and instance not in {".", ".."}
         if not is_plain or len(instance) > REGISTERED_INSTANCE_ID_LENGTH_MAX:
@@ -206,6 +209,14 @@ def _check_registration(turn: Turn, instances: Sequence[str]) -> None:
         )
 
 
+def _check_not_released(group: Group, name: str) -> None:
+    if group.config.coordinator == UPSTREAM:
+        raise ChangeRefused(
+            ErrorCode.invalid_request,
+            f"{name}: group {group.group_id!r} is coordinated by the cluster upstream: it was released, adopt it first",
+        )
+
+
 def _members(group: Group, names: Sequence[str]) -> tuple[Member, ...]:
     by_name = {member.name: member for member in group.members.values()}
     for name in names:
@@ -222,6 +233,7 @@ def _asks_for_rebalance(turn: Turn, change: ConfigChange) -> bool:
         raise ChangeRefused(
             ErrorCode.invalid_config, f"{REBALANCE}={value[:NAME_SHOWN]}: should be '{STATIC}' or '{FORCE}'"
         )
+    _check_not_released(group, REBALANCE)
     if turn.image.state is GroupState.EMPTY:
         raise ChangeRefused(ErrorCode.invalid_request, f"{REBALANCE}={value}: group {group.group_id!r} has no members")
     if turn.image.state is not GroupState.STABLE:

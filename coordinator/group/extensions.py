@@ -3,6 +3,9 @@
 What belongs here: by how much each deadline is extended. What it must not know: clocks, and how slowness is found out.
 """
 
+from collections.abc import Callable
+from itertools import chain
+
 import msgspec
 
 from muster.coordinator.group.configs import registration_timeout_ms, retirement_timeout_ms
@@ -57,56 +60,61 @@ def extend_deadlines(soft: SoftState, before: SoftState, took_ms: int) -> None:
     soft.rearmed = rearmed
 
 
-def rearm(group: Group | None, soft: SoftState, now_ms: int, *, late_ms: int | None = None) -> int:
-    """Give all sessions and phases their full time from then on, since nobody could be heard before.
+def begin_anew(group: Group | None, soft: SoftState, heard_since_ms: int) -> None:
+    """Give all sessions and phases their full time from then on, since nobody could be heard before."""
+    for session in chain(soft.sessions.values(), soft.pending_members.values()):
+        session.deadline_ms = max(session.deadline_ms, heard_since_ms + session.timeout_ms)
+    _move_others(group, soft, lambda _, deadline_ms, timeout_ms: max(deadline_ms, heard_since_ms + timeout_ms))
 
-    `late_ms`: how late we were ourselves, if that is why. Who has had the full time for that before, and was not heard
-    from since, gets no more than was lost, and so do phases that have not ended since: otherwise the dead would stay,
-    and phases last, for as long as we are late again and again.
-    Returns how many sessions have their full time. A session of which a copy has the same is counted once.
+
+def rearm(group: Group | None, soft: SoftState, now_ms: int, *, late_ms: int) -> int:
+    """Give all sessions and phases their full time from now on, since we were late ourselves, by `late_ms`.
+
+    Who has had the full time for that before, and was not heard from since, gets no more than was lost, and so do
+    phases that have not ended since: otherwise the dead would stay, and phases last, for as long as we are late again
+    and again. Returns how many sessions have their full time. A session of which a copy has the same is counted once.
     """
     in_full = sum(_rearm_session(session, now_ms, late_ms) for session in soft.sessions.values())
     for pending in soft.pending_members.values():
         _rearm_session(pending, now_ms, late_ms)
-    _rearm_others(group, soft, now_ms, late_ms)
+    rearmed: dict[str, int] = {}
+
+    def again(key: str, deadline_ms: int, timeout_ms: int) -> int:
+        had_full_time = soft.rearmed.get(key) == deadline_ms
+        rearmed[key] = deadline_ms + late_ms if had_full_time else max(deadline_ms, now_ms + timeout_ms)
+        return rearmed[key]
+
+    _move_others(group, soft, again)
+    soft.rearmed = rearmed
     return in_full
 
 
-def _rearm_session(session: Session, now_ms: int, late_ms: int | None) -> bool:
+def _rearm_session(session: Session, now_ms: int, late_ms: int) -> bool:
     """Give more time to one session; returns whether it has its full time."""
-    if late_ms is not None:
-        rearmed_ms, session.rearmed_ms = session.rearmed_ms, now_ms
-        if rearmed_ms == now_ms:
-            return False  # copies of a group share their sessions
-        if rearmed_ms >= session.last_seen_ms:
-            session.deadline_ms += late_ms
-            return False
+    rearmed_ms, session.rearmed_ms = session.rearmed_ms, now_ms
+    if rearmed_ms == now_ms:
+        return False  # copies of a group share their sessions
+    if rearmed_ms >= session.last_seen_ms:
+        session.deadline_ms += late_ms
+        return False
     session.deadline_ms = max(session.deadline_ms, now_ms + session.timeout_ms)
     return True
 
 
-def _rearm_others(group: Group | None, soft: SoftState, now_ms: int, late_ms: int | None) -> None:
-    rearmed: dict[str, int] = {}
-
-    def again(key: str, deadline_ms: int, timeout_ms: int) -> int:
-        had_full_time = late_ms is not None and soft.rearmed.get(key) == deadline_ms
-        rearmed[key] = deadline_ms + (late_ms or 0) if had_full_time else max(deadline_ms, now_ms + timeout_ms)
-        return rearmed[key]
-
+def _move_others(group: Group | None, soft: SoftState, moved: Callable[[str, int, int], int]) -> None:
+    """Set all deadlines but those of sessions. `moved`: makes one of its key, its present value and its full time."""
     if group is not None:
         for phase, timeout_ms in _full_times_ms(group, soft).items():
             deadline_ms = getattr(soft, phase)
             if deadline_ms is not None:
-                setattr(soft, phase, again(phase, deadline_ms, timeout_ms))
+                setattr(soft, phase, moved(phase, deadline_ms, timeout_ms))
         for member_id, deadline_ms in soft.member_sync_deadlines.items():
             timeout_ms = max(group.members[member_id].rebalance_timeout_ms, 0)
-            soft.member_sync_deadlines[member_id] = again(member_id, deadline_ms, timeout_ms)
+            soft.member_sync_deadlines[member_id] = moved(member_id, deadline_ms, timeout_ms)
     for member_id, held in soft.held_joins.items():
         if not held.parked:
-            deadline_ms = again(member_id, held.deadline_ms, RETRY_WINDOW_MS)
+            deadline_ms = moved(member_id, held.deadline_ms, RETRY_WINDOW_MS)
             soft.held_joins[member_id] = msgspec.structs.replace(held, deadline_ms=deadline_ms)
-    if late_ms is not None:
-        soft.rearmed = rearmed
 
 
 def _full_times_ms(group: Group, soft: SoftState) -> dict[str, int]:

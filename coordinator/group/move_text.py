@@ -12,6 +12,7 @@ LATE_MAY = (
     "who of them still runs may process its partitions, and its commits are refused, until it joins again: restart "
     "those that hang"
 )
+DROPPED_MAY = "who still runs has let go of nothing, and its commits are refused: restart it"
 
 
 class Named(Protocol):
@@ -45,8 +46,14 @@ def progress(move: "GroupMove") -> str:
 
 def done(move: "GroupMove") -> str:
     """Say what the members have done so far, or did until the end."""
-    too_late = move.members - move.back - move.left - len(move.waits_for)
-    counts = [(move.back, "let go"), (move.left, "left"), (too_late, "not let go in time")]
+    dropped = len(dropped_of(move))
+    too_late = move.members - move.back - move.left - len(move.waits_for) - dropped
+    counts = [
+        (move.back, "let go"),
+        (move.left, "left"),
+        (dropped, "been dropped by the cluster"),
+        (too_late, "not let go in time"),
+    ]
     if move.members == 1:
         return f"its only member has {next((what for count, what in counts if count), 'not let go yet')}"
     if same := [what for count, what in counts if count == move.members and count]:
@@ -56,8 +63,24 @@ def done(move: "GroupMove") -> str:
 
 
 def late(move: "GroupMove") -> str:
-    """Name who has not let go in time, and say what follows; empty if nobody has."""
-    return f"not let go in time: {names(move.late)}; {LATE_MAY}" if move.late else ""
+    """Name who has not let go in time, or was dropped, and say what follows; empty if nobody has."""
+    overdue, dropped = overdue_of(move), dropped_of(move)
+    sessions = "its session" if len(dropped) == 1 else "their sessions"
+    parts = (
+        f"not let go in time: {names(overdue)}; {LATE_MAY}" if overdue else "",
+        f"dropped by the cluster ({sessions} ended): {names(dropped)}; {DROPPED_MAY}" if dropped else "",
+    )
+    return "; ".join(filter(None, parts))
+
+
+def overdue_of(move: "GroupMove") -> "list[MovingMember]":
+    """Return the members that were waited for until their time was over."""
+    return [each for each in move.late if not each.was_dropped]
+
+
+def dropped_of(move: "GroupMove") -> "list[MovingMember]":
+    """Return the members that the cluster upstream has dropped before they were told."""
+    return [each for each in move.late if each.was_dropped]
 
 
 def waiting(move: "GroupMove") -> str:

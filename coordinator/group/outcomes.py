@@ -170,8 +170,10 @@ class MoveState(StrEnum):
 
 
 class MovingMember(msgspec.Struct, frozen=True, kw_only=True):
-    """A member that a move waits for. `is_told`: it was told to join again, and has not yet. `wait_ms`: it is
-    waited for so much longer at most; None if that is not known.
+    """A member that a move waits for, or that is late.
+
+    `is_told`: it was told to join again, and has not yet. `wait_ms`: it is waited for so much longer at most; None if
+    that is not known. `was_dropped`: the cluster upstream has dropped it before it was told.
     """
 
     member_id: str
@@ -180,6 +182,7 @@ class MovingMember(msgspec.Struct, frozen=True, kw_only=True):
     client_host: str
     is_told: bool
     wait_ms: int | None = None
+    was_dropped: bool = False
 
 
 class GroupMove(msgspec.Struct, frozen=True, kw_only=True):

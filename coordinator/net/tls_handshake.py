@@ -31,7 +31,9 @@ HANDSHAKE_AND_TURNS_TIMEOUT_S = 60.0
 """The time for a handshake and its waits for turns."""
 
 KEPT_BYTES_MAX: Final = 16_384
-"""The bytes that are kept until they have a turn, and one read more. A flight of a handshake is smaller."""
+"""The bytes that are kept until they have a turn, and as many in one read more. A flight of a handshake is smaller."""
+_READ: Final = memoryview(bytearray(KEPT_BYTES_MAX))
+"""All gates read into it: the loop's own reads may be of 256 KiB, for each client."""
 
 _MEANINGS = {
     "WRONG_VERSION_NUMBER": "it does not speak TLS",
@@ -61,10 +63,9 @@ class Handshake:
     ) -> None:
         self.client_host = client_host
         self._context = context
-        self._turns = turns
         self._made = made
         self._ended = ended
-        self._gate: _Gate | None = None
+        self._gate = _Gate(turns, self._has_taken_too_long)
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, client: socket.socket) -> None:
@@ -78,12 +79,12 @@ class Handshake:
 
     async def _shake_hands(self, client: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        early, first = _Kept(), _Kept()
+        first = _First()
         try:
-            transport, _ = await loop.connect_accepted_socket(lambda: early, client)
+            transport, _ = await loop.connect_accepted_socket(lambda: self._gate, client)
             if transport.is_closing():  # uvloop's takes no more calls then
                 return
-            loop.call_soon(self._step_between, transport, early)  # just before TLS hears of its connection
+            loop.call_soon(self._gate.step_between)  # just before TLS hears of its connection
             tls = await loop.start_tls(
                 transport,
                 first,
@@ -96,21 +97,14 @@ class Handshake:
         else:
             self._hand_over(cast("asyncio.Transport", tls), first)  # uvloop's is none by class
         finally:
-            if self._gate is not None:
-                self._gate.forget()
+            self._gate.forget()
 
-    def _step_between(self, transport: asyncio.Transport, early: "_Kept") -> None:
-        self._gate = _Gate(transport, self._turns, self._has_taken_too_long)
-        if early.data:
-            self._gate.data_received(early.data)
-
-    def _hand_over(self, tls: asyncio.Transport, first: "_Kept") -> None:
+    def _hand_over(self, tls: asyncio.Transport, first: "_First") -> None:
         connection = self._made(self)
         tls.set_protocol(connection)
         connection.connection_made(tls)
         if first.data:
             connection.data_received(first.data)
-        assert self._gate is not None
         self._gate.open()
 
     def _has_taken_too_long(self) -> None:
@@ -118,8 +112,8 @@ class Handshake:
         self.abort()
 
 
-class _Kept(asyncio.Protocol):
-    """Keeps what comes before somebody is there for it: on the socket its gate, behind the handshake its connection."""
+class _First(asyncio.Protocol):
+    """Keeps what a client sends behind its handshake before its connection is made."""
 
     def __init__(self) -> None:
         self.data = b""
@@ -128,17 +122,16 @@ class _Kept(asyncio.Protocol):
         self.data += data
 
 
-class _Gate(asyncio.Protocol):
+class _Gate(asyncio.BufferedProtocol):
     """Stands between a socket and its TLS as long as the handshake lasts; see the module.
 
     `too_late` is called when the client's time is over.
     """
 
-    def __init__(self, transport: asyncio.Transport, turns: Turns, too_late: Callable[[], None]) -> None:
-        self._transport = transport
-        self._tls = cast("asyncio.BufferedProtocol", transport.get_protocol())
-        transport.set_protocol(self)
-        self._flow = Flow(transport)
+    def __init__(self, turns: Turns, too_late: Callable[[], None]) -> None:
+        self._transport: asyncio.Transport
+        self._flow: Flow
+        self._tls: asyncio.BufferedProtocol | None = None
         self._turns = turns
         self._kept = bytearray()
         self._has_ended = False  # the client's sending, and TLS is to be told
@@ -146,11 +139,19 @@ class _Gate(asyncio.Protocol):
         self._left_s = HANDSHAKE_TIMEOUT_S
         self._since_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._wait_for_client()
+
+    def step_between(self) -> None:
+        """Stand before the TLS that the socket has now."""
+        if not self._transport.is_closing():
+            self._tls = cast("asyncio.BufferedProtocol", self._transport.get_protocol())
+            self._transport.set_protocol(self)
+            self._flow = Flow(self._transport)
+            asyncio.get_running_loop().call_soon(self._mind)  # once it is read from again
 
     def open(self) -> None:
         """Leave the socket to TLS: the handshake has ended."""
         if not self._transport.is_closing():
+            assert self._tls is not None
             self._flow.turn(on=False)
             self._transport.set_protocol(self._tls)
             self._flow.turn(on=True)
@@ -163,11 +164,24 @@ class _Gate(asyncio.Protocol):
 
     # ---- the socket --------------------------------------------------------------------------------------
 
-    def data_received(self, data: bytes) -> None:
-        self._kept += data
-        self._stop_waiting()
-        self._turns.wait(self)
-        if len(self._kept) > KEPT_BYTES_MAX:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._flow = Flow(self._transport)
+        self._wait_for_client()
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        return _READ
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._kept += _READ[:nbytes]
+        self._mind()
+
+    def _mind(self) -> None:
+        """Have what is kept wait for a turn, and read no more if it is too much."""
+        if self._kept and self._tls is not None:
+            self._stop_waiting()
+            self._turns.wait(self)
+        if len(self._kept) >= KEPT_BYTES_MAX:
             self._flow.turn(on=False)
 
     def eof_received(self) -> bool:
@@ -178,13 +192,16 @@ class _Gate(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.forget()
-        self._tls.connection_lost(exc or ConnectionResetError())
+        if self._tls is not None:
+            self._tls.connection_lost(exc or ConnectionResetError())
 
     def pause_writing(self) -> None:
-        self._tls.pause_writing()
+        if self._tls is not None:
+            self._tls.pause_writing()
 
     def resume_writing(self) -> None:
-        self._tls.resume_writing()
+        if self._tls is not None:
+            self._tls.resume_writing()
 
     # ---- turns -------------------------------------------------------------------------------------------
 
@@ -197,6 +214,7 @@ class _Gate(asyncio.Protocol):
                 self._pass_on()
 
     def _pass_on(self) -> None:
+        assert self._tls is not None
         kept, self._kept = memoryview(self._kept), bytearray()
         while kept:
             buffer = memoryview(self._tls.get_buffer(len(kept)))
@@ -213,7 +231,7 @@ class _Gate(asyncio.Protocol):
         asyncio.get_running_loop().call_soon(self._tell_end)
 
     def _tell_end(self) -> None:
-        if not (self._transport.is_closing() or self._tls.eof_received()):
+        if not (self._transport.is_closing() or (self._tls is not None and self._tls.eof_received())):
             self._transport.close()
 
     # ---- the client's time -------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ requests; the work that blocks the loop is noted in load/current_work.py.
 
 A process that was stopped (SIGSTOP, a suspended machine) is not one whose loop hangs. So time counts only as far as the
 thread was there to see it pass; when the thread itself could not run, as much counts as the process used its processor,
-since a call that lets no other thread run holds the thread up as well.
+since a call that lets no other thread run holds the thread up as well. Nor does a loop hang that is in no call of ours
+and used hardly any processor: the machine had none for it.
 """
 
 import asyncio
@@ -39,6 +40,9 @@ UNWELL_AFTER_S = 5.0
 """A loop that is blocked for so long makes /healthz fail."""
 
 _FRAMES_LOGGED = 8
+_AT_REST = frozenset({"Runner.run", "BaseEventLoop.run_forever", "BaseEventLoop._run_once", "EpollSelector.select"})
+"""The innermost call of a loop that waits for something to happen, or for a processor."""
+_DID_NOT_RUN = "the process did not run: it or its machine was stopped, or had no processor"
 
 
 class Instant(msgspec.Struct, frozen=True):
@@ -78,6 +82,11 @@ class LoopTicks:
         self._looked = now
         return gone_s
 
+    @property
+    def used_s(self) -> float:
+        """The processor time that the process has used since the last tick that was seen, until the last look."""
+        return self._looked.used_s - self._counted_from.used_s
+
 
 class LoopWatch(Collector):
     """Watches the running loop, from `start` until `close`."""
@@ -106,7 +115,7 @@ class LoopWatch(Collector):
     def not_well(self) -> str | None:
         """The reason why the process is not well, for people; None when it is. Thread-safe."""
         held_s = self._turns.held_s
-        if held_s < self._unwell_after_s:
+        if held_s < self._unwell_after_s or self._is_at_rest():
             return None
         return f"the event loop has not turned for {held_s:.1f} s: {_told(self._work())}"
 
@@ -122,22 +131,29 @@ class LoopWatch(Collector):
 
     def _watch(self) -> None:
         """The thread: look, and tell once when the loop is held, once when that is too long, and when it is over."""
-        held_s = 0.0
+        held_s, is_held = 0.0, False
         while not self._closed.wait(LOOK_S):
             gone_s = self._turns.look(_now())
             if gone_s > LOGGED_AFTER_S:
-                log.warning(
-                    "the process did not run: it or its machine was stopped, or had no processor",
-                    seconds=round(gone_s, 1),
-                )
+                log.warning(_DID_NOT_RUN, seconds=round(gone_s, 1))
             before_s, held_s = held_s, self._turns.held_s
             if before_s < self._logged_after_s <= held_s:
-                LOOP_HOLDS.inc()
-                log.warning("the event loop is held", seconds=round(held_s, 1), **self._work(), at=self._stack())
-            if before_s < self._unwell_after_s <= held_s:
+                is_held = not self._is_at_rest()
+                if is_held:
+                    LOOP_HOLDS.inc()
+                    log.warning("the event loop is held", seconds=round(held_s, 1), **self._work(), at=self._stack())
+                else:
+                    log.warning(_DID_NOT_RUN, seconds=round(held_s, 1))
+            if before_s < self._unwell_after_s <= held_s and is_held:
                 log.error("the event loop hangs", seconds=round(held_s, 1), **self._work(), at=self._stack())
-            if held_s < self._logged_after_s <= before_s:
+            if held_s < self._logged_after_s <= before_s and is_held:
                 log.warning("the event loop turns again", seconds=round(before_s, 1))
+
+    def _is_at_rest(self) -> bool:
+        """Whether the loop is in no call of ours, and has hardly used the processor since it last turned."""
+        frame = sys._current_frames().get(self._loop_thread)  # noqa: SLF001 -- the only way to ask for it
+        innermost = None if frame is None else frame.f_code.co_qualname
+        return innermost in _AT_REST and CURRENT_WORK.note is None and self._turns.used_s < self._turns.held_s / 2
 
     def _work(self) -> dict[str, object]:
         """Describe what the loop is doing: the work that is noted, and the running task."""

@@ -134,16 +134,23 @@ class CommandProcessor:
             yield 1
 
     def moment(self) -> Moment:
-        """The present moment, for a decision."""
-        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
-        # A clock that is behind between two sweeps would go unnoticed, with what is recorded by it.
-        self._retention_clock.compare(now_ms, wall_ms)
+        """Return the present moment, for a question."""
+        wall_ms = self._clock.wall_ms()
         return Moment(
-            now_ms=now_ms,
+            now_ms=self._clock.monotonic_ms(),
             wall_ms=wall_ms,
             owner_epoch=self.epoch,
             incarnation=max(wall_ms, self._incarnation_max + 1),
         )
+
+    def note_moment(self) -> Moment:
+        """Return the present moment, for a decision, and note it for the retention.
+
+        A clock that is behind between two sweeps would go unnoticed, with what is recorded by it.
+        """
+        moment = self.moment()
+        self._retention_clock.note(moment.now_ms, moment.wall_ms)
+        return moment
 
     def know_incarnation(self, incarnation: int) -> None:
         """Note the incarnation of a group that was created by something else than a decision."""
@@ -187,7 +194,7 @@ class CommandProcessor:
         batch, is_alone = context.batch, context.one_by_one > 0 or isinstance(command, ExpireOffsets)
         context.one_by_one = max(0, context.one_by_one - 1)
         group, soft = (context.group, context.soft) if batch is None else (batch.group, batch.soft)
-        moment = self.moment()
+        moment = self.note_moment()
         try:
             decision = decide(command, group, soft, moment, self._settings)
         except Exception:

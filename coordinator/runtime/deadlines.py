@@ -89,7 +89,16 @@ class Deadlines:
             self._timer = None
             self._paused(int(late_ms))
             return
-        self._timer = asyncio.get_running_loop().call_later(GRACE_S, self._when_caught_up, self._run)
+        due_ms = self._clock.monotonic_ms() + GRACE_S * 1_000
+        self._timer = asyncio.get_running_loop().call_later(GRACE_S, self._grace_is_over, due_ms)
+
+    def _grace_is_over(self, due_ms: float) -> None:
+        late_ms = self._clock.monotonic_ms() - due_ms
+        if late_ms > PAUSE_MS:
+            self._timer = None
+            self._paused(int(late_ms))
+        else:
+            self._when_caught_up(self._run)
 
     def _run(self) -> None:
         if self._is_closed:

@@ -20,7 +20,7 @@ from muster.coordinator.group.commands import (
 )
 from muster.coordinator.group.decide import would_refuse
 from muster.coordinator.group.error_replies import error_replies
-from muster.coordinator.group.extensions import USUAL_APPEND_MS, rearm
+from muster.coordinator.group.extensions import USUAL_APPEND_MS, begin_anew, rearm
 from muster.coordinator.group.heartbeat import heartbeat_error
 from muster.coordinator.group.soft_state import SoftState
 from muster.coordinator.group.takeover import fail_parked_requests, restore_soft_state
@@ -104,7 +104,7 @@ class Partition:
             quarantined,
             outbox=outbox,
             format_level=owner.event_log.format_level,
-            moment=self._processor.moment,
+            note_moment=self._processor.note_moment,
             settings=owner.settings,
             waiting=self._waiting,
             repaired=self._repaired,
@@ -135,7 +135,8 @@ class Partition:
             await pace.worked(1 + len(group.members))
         if self._clock.monotonic_ms() - began_ms > USUAL_APPEND_MS:
             for context in self._contexts.values():
-                await pace.worked(1 + rearm(context.group, context.soft, self._clock.monotonic_ms()))
+                begin_anew(context.group, context.soft, self._clock.monotonic_ms())
+                await pace.worked(1 + len(context.soft.sessions))
         for context in self._contexts.values():
             context.notify(self._owner.on_generation)
         self._deadlines.begin()
@@ -271,7 +272,8 @@ class Partition:
 
     def _silence_explained(self, context: GroupContext, asked_ms: int, heard_since_ms: int | None) -> None:
         if heard_since_ms is not None and self._contexts.get(context.group_id) is context:
-            _rearm_context(context, heard_since_ms)
+            for group, soft in _versions(context):
+                begin_anew(group, soft, heard_since_ms)
         # What arrived while it was asked comes first, and whose session has ended since was not asked about.
         self._owner.turns.after_those_who_wait(partial(self._queue_deadline_check, context, asked_ms))
 
@@ -291,36 +293,45 @@ class Partition:
         return len(self._owner.offsets.committed(group_id))
 
     def _machine_paused(self, late_ms: int) -> None:
-        self._slices.run(self._rearm(late_ms), lambda sessions: self._rearmed(late_ms, sessions), self._lost)
+        self._slices.run(self._rearm(late_ms), lambda counts: self._rearmed(late_ms, *counts), self._lost)
 
-    def _rearm(self, late_ms: int) -> Steps[int]:
-        in_full = 0
+    def _rearm(self, late_ms: int) -> Steps[tuple[int, int]]:
+        """Re-arm all groups; returns how many sessions have their full time, and how many are longer by `late_ms`."""
+        in_full = sessions = 0
         for context in list(self._contexts.values()):
-            in_full += _rearm_context(context, self._clock.monotonic_ms(), late_ms)
+            now_ms = self._clock.monotonic_ms()
+            durable, *_ = [rearm(group, soft, now_ms, late_ms=late_ms) for group, soft in _versions(context)]
+            in_full += durable
+            sessions += len(context.soft.sessions)
             yield 1 + len(context.soft.sessions)
-        return in_full
+        return in_full, sessions - in_full
 
-    def _rearmed(self, late_ms: int, sessions: int) -> None:
+    def _rearmed(self, late_ms: int, in_full: int, lengthened: int) -> None:
         if self._closed_with is not None:
             return
         self._deadlines.begin()
-        log.warning("timer late, sessions re-armed in full", partition=self.number, late_ms=late_ms, sessions=sessions)
+        log.warning(
+            "timer late, sessions last longer",
+            partition=self.number,
+            late_ms=late_ms,
+            in_full=in_full,
+            by_late_ms=lengthened,
+        )
         paused = CoordinatorPaused(
             partition=self.number,
             owner_epoch=self._processor.epoch,
             owner=self._owner.name,
             paused_ms=self._clock.wall_ms(),
             late_ms=late_ms,
-            sessions=sessions,
+            sessions=in_full,
             uptime_ms=self._clock.monotonic_ms(),
         )
         transition = records_of([paused], self._owner.event_log.format_level)
         self._outbox.submit(WriteUnit(transition=transition, offsets=(), settled=lambda _: None))
 
 
-def _rearm_context(context: GroupContext, now_ms: int, late_ms: int | None = None) -> int:
-    """Re-arm the group as `rearm` does, also in what is not durable yet; returns the sessions that have full time."""
-    in_full = rearm(context.group, context.soft, now_ms, late_ms=late_ms)
+def _versions(context: GroupContext) -> Iterable[tuple[Group | None, SoftState]]:
+    """Yield the group as it is durable, and as it is decided if a batch is under way."""
+    yield context.group, context.soft
     if context.batch is not None:
-        rearm(context.batch.group, context.batch.soft, now_ms, late_ms=late_ms)
-    return in_full
+        yield context.batch.group, context.batch.soft

@@ -35,7 +35,7 @@ class Quarantine:
         *,
         outbox: Outbox,
         format_level: int,
-        moment: Callable[[], Moment],
+        note_moment: Callable[[], Moment],
         settings: GroupSettings,
         waiting: WaitingRequests,
         repaired: Callable[[Group], None],
@@ -43,7 +43,7 @@ class Quarantine:
         self._damages = dict(damages)
         self._outbox = outbox
         self._format_level = format_level
-        self._moment = moment
+        self._note_moment = note_moment
         self._settings = settings
         self._waiting = waiting
         self._repaired = repaired
@@ -82,7 +82,7 @@ class Quarantine:
             self._store(damage, command)
 
     def _store(self, damage: Damage, command: AlterGroupConfig) -> None:
-        group, events = repair_group(damage, command, self._moment(), self._settings)
+        group, events = repair_group(damage, command, self._note_moment(), self._settings)
 
         def settled(refused: AppendRefused | None) -> None:
             if self._is_closed:

@@ -25,12 +25,12 @@ BELIEVED_AFTER_MS = 24 * 3_600_000
 
 
 class RetentionClock:
-    """See the module. It is to be observed at every sweep, and when anything is recorded.
+    """See the module. It is to note the clocks at every sweep, and when anything is recorded.
 
     `kept_ms`: how long offsets are kept.
     """
 
-    def __init__(self, clock: Clock, *, kept_ms: int = 0) -> None:
+    def __init__(self, clock: Clock, *, kept_ms: int) -> None:
         self._clock = clock
         self._believed_after_ms = max(BELIEVED_AFTER_MS, kept_ms)
         self._lead_ms = clock.wall_ms() - clock.monotonic_ms()
@@ -38,11 +38,13 @@ class RetentionClock:
         self._ahead_since_ms: int | None = None
 
     def observe(self) -> int:
-        """Compare the clocks; return the time by which offsets expire, and by which the audit window of a file ends."""
-        return self.compare(self._clock.monotonic_ms(), self._clock.wall_ms())
+        """Note the clocks; return the time by which offsets expire, and by which the audit window of a file ends."""
+        now_ms = self._clock.monotonic_ms()
+        self.note(now_ms, self._clock.wall_ms())
+        return now_ms + self._lead_ms
 
-    def compare(self, now_ms: int, wall_ms: int) -> int:
-        """Observe with times that were just read; return the same."""
+    def note(self, now_ms: int, wall_ms: int) -> None:
+        """Note what the clocks have just shown."""
         lead_ms = wall_ms - now_ms
         ahead_ms = lead_ms - self._lead_ms
         if ahead_ms <= JUMP_MS:
@@ -62,4 +64,3 @@ class RetentionClock:
                 ahead_s=ahead_ms // 1000,
             )
             self._ahead_since_ms, self._lead_ms = None, lead_ms
-        return now_ms + self._lead_ms

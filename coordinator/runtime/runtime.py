@@ -60,11 +60,12 @@ class Runtime:
         self._give_up = give_up
         self._owned: dict[int, OwnedPartition] = {}
         self._retaking: dict[int, asyncio.Task[None]] = {}
-        self._renewing: asyncio.Task[None] | None = None
+        self._given_up: list[OwnedPartition] = []
+        """Partitions that were lost for good: their tasks end with the process."""
         self._signs = SignsOfLife(owner.event_log, owner.name, owner.clock, serves=lambda: bool(self._owned))
         self._slow = SlowAppends(owner.event_log, lambda: self._owned)
         self._successors = SuccessorWatch(owner.event_log, lambda: self._owned, self._lost)
-        self._watching: list[asyncio.Task[None]] = []
+        self._background: list[asyncio.Task[None]] = []
         self._read: set[int] = set()
         self._unreadable: dict[int, str] = {}
         """The reason for each partition that is not served, since an owner's record in it cannot be read."""
@@ -105,17 +106,16 @@ class Runtime:
                 self._outage.failed(number, error, began_ms=began_ms)
                 self._retake_later(number)
         if self._log.claim_renewal_ms is not None:
-            self._renewing = asyncio.create_task(self._renew(self._log.claim_renewal_ms), name="renew-claims")
-            self._renewing.add_done_callback(on_failure(self._give_up))
+            self._run_in_background(self._renew(self._log.claim_renewal_ms), "renew-claims")
         self._signs.begin()
-        self._watch(self._slow.watch(), "slow-appends")
+        self._run_in_background(self._slow.watch(), "slow-appends")
         if self._log.can_be_taken_over:
-            self._watch(self._successors.watch(), "successor-watch")
+            self._run_in_background(self._successors.watch(), "successor-watch")
 
-    def _watch(self, watch: Coroutine[Any, Any, None], name: str) -> None:
-        watching = asyncio.create_task(watch, name=name)
-        watching.add_done_callback(on_failure(self._give_up))
-        self._watching.append(watching)
+    def _run_in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(on_failure(self._give_up))
+        self._background.append(task)
 
     async def all_owned(self) -> None:
         """Wait until every partition that is retried is owned, or given up."""
@@ -127,7 +127,7 @@ class Runtime:
         self._stopping = True
         await self._signs.stop()
         owned, self._owned = self._owned, {}  # what is lost from here on is not taken over again
-        tasks = [*self._retaking.values(), *self._watching, *filter(None, (self._renewing,))]
+        tasks = [*self._retaking.values(), *self._background]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -135,14 +135,15 @@ class Runtime:
         self._owned = {}
         for ownership in owned.values():
             ownership.partition.close(ErrorCode.not_coordinator)
-        stopping_tasks = [asyncio.create_task(_stop(*item), name=f"stop-{item[0]}") for item in owned.items()]
-        if stopping_tasks:
-            stopped, late = await asyncio.wait(stopping_tasks, timeout=STOP_TIMEOUT_S)
-            _log_not_stopped(dict(filter(None, (done.result() for done in stopped))))
-            for stopping in late:
-                stopping.cancel()
-            if late:
-                log.warning("stopped before everything was said in the event log", partitions=len(late))
+        abandoning = [asyncio.create_task(each.abandon(), name="abandon") for each in self._given_up]
+        stopping = [asyncio.create_task(_stop(*item), name=f"stop-{item[0]}") for item in owned.items()]
+        if abandoning or stopping:
+            _, late = await asyncio.wait([*abandoning, *stopping], timeout=STOP_TIMEOUT_S)
+            _log_not_stopped(dict(filter(None, (each.result() for each in stopping if each not in late))))
+            for each in late:
+                each.cancel()
+            if cut_short := late.intersection(stopping):
+                log.warning("stopped before everything was said in the event log", partitions=len(cut_short))
         if self._finding_successor is not None:
             await asyncio.wait([self._finding_successor])  # it has a timeout of its own
 
@@ -241,7 +242,9 @@ class Runtime:
                 asyncio.get_running_loop().call_later(LOST_REPORT_DELAY_S, self._log_lost)
             self._lost_now[number] = str(error)
             self._retake_later(number, ownership)
-        elif isinstance(error, Deposed):
+            return
+        self._given_up.append(ownership)
+        if isinstance(error, Deposed):
             if self._finding_successor is None:  # the others are lost to the same one
                 self._finding_successor = asyncio.create_task(ownership.report_successor(error), name="name-successor")
                 self._finding_successor.add_done_callback(on_failure(self._give_up))

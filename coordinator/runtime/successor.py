@@ -4,13 +4,15 @@ What belongs here: finding that record, which stands behind our last append. Wha
 """
 
 import asyncio
+from collections.abc import Callable
+from contextlib import suppress
 
 import structlog
 
 from muster.events.avro.codec import decode
-from muster.events.events import CoordinatorElected
+from muster.events.events import AnyRecordedEvent, CoordinatorElected
 from muster.events.log.base import Deposed, EventLog, LogError, LogWriter
-from muster.events.records import EventsError
+from muster.events.records import EventsError, StoredRecord
 
 log = structlog.get_logger(__name__)
 
@@ -32,17 +34,31 @@ async def report_successor(event_log: EventLog, writer: LogWriter, deposed: Depo
 
 
 async def first_elected(
-    event_log: EventLog, writer: LogWriter, *, start: int, end: int | None = None
+    event_log: EventLog,
+    writer: LogWriter,
+    *,
+    start: int,
+    end: int | None = None,
+    has_read_to: Callable[[int], None] = lambda _: None,
 ) -> CoordinatorElected | None:
     """Return the first fence record of a newer owner from an offset on; None if there is none.
 
-    Raises LogUnavailable and EventsError.
+    `has_read_to` is called with the offset behind each chunk in which there is none. What cannot be decoded is no fence
+    record. Raises LogUnavailable and EventsError.
     """
     async for chunk in event_log.read(writer.partition, start=start, end=end):
         for record in chunk:
-            if record.stranger or record.value is None:
-                continue
-            event = decode(record.value)
+            event = _decoded(record)
             if isinstance(event, CoordinatorElected) and event.owner_epoch > writer.epoch:
                 return event
+        if chunk:
+            has_read_to(chunk[-1].offset + 1)
+    return None
+
+
+def _decoded(record: StoredRecord) -> AnyRecordedEvent | None:
+    if record.stranger or record.value is None:
+        return None
+    with suppress(EventsError):
+        return decode(record.value)
     return None

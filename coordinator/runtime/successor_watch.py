@@ -10,7 +10,7 @@ append, what stands there is read: a newer owner's fence record deposes us, stra
 
 import asyncio
 from collections.abc import Callable, Mapping
-from itertools import islice
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -23,13 +23,13 @@ from muster.events.records import EventsError
 CHECK_INTERVAL_S: Final = 3.0
 CHECK_TIMEOUT_S: Final = 3.0
 PARTITIONS_AT_ONCE: Final = 16
-"""The number of partitions that are looked at each time, if there are more: a successor takes them all."""
+"""How many of those in which nothing was appended since the look before are looked at each time: a successor takes
+them all."""
 
 
 class _Looked(msgspec.Struct, frozen=True):
-    """A writer, its last position, and up to where has been read behind it."""
+    """A writer's last position, and up to where has been read behind it."""
 
-    writer: LogWriter
     next_offset: int
     read_to: int
 
@@ -47,7 +47,8 @@ class SuccessorWatch:
         self._owned = owned
         self._lost = lost
         self._looked: dict[int, _Looked] = {}
-        self._next = 0
+        self._last = -1
+        """The partition that was looked at last."""
 
     async def watch(self) -> None:
         """Look every CHECK_INTERVAL_S; runs for ever."""
@@ -56,33 +57,41 @@ class SuccessorWatch:
             await asyncio.gather(*(self._look(*each) for each in self._due()))
 
     def _due(self) -> list[tuple[int, OwnedPartition]]:
-        """The partitions that come next."""
-        owned = sorted(self._owned().items())
-        begin = self._next if self._next < len(owned) else 0
-        self._next = begin + PARTITIONS_AT_ONCE
-        return list(islice(owned, begin, self._next))
+        """Note where all partitions end; return those that come next of the ones that have stood still since."""
+        still = []
+        for number, ownership in self._owned().items():
+            next_offset, before = ownership.writer.next_offset, self._looked.get(number)
+            if next_offset is None:
+                continue
+            if before is not None and before.next_offset == next_offset:
+                still.append((number, ownership))
+            else:
+                self._looked[number] = _Looked(next_offset, next_offset)  # it has appended: nobody had deposed it
+        due = sorted(still, key=lambda each: (each[0] <= self._last, each[0]))[:PARTITIONS_AT_ONCE]
+        if due:
+            self._last = due[-1][0]
+        return due
 
     async def _look(self, number: int, ownership: OwnedPartition) -> None:
-        writer = ownership.writer
-        next_offset = writer.next_offset
-        before = self._looked.get(number)
-        if next_offset is None:
-            return
-        if before is None or before.writer is not writer or before.next_offset != next_offset:
-            self._looked[number] = _Looked(writer, next_offset, next_offset)  # it has appended: nobody had deposed it
-            return
+        writer, before = ownership.writer, self._looked[number]
         try:
             async with asyncio.timeout(CHECK_TIMEOUT_S):
                 end = await self._log.end_offset(number)
                 if end <= before.read_to:
                     return
-                elected = await first_elected(self._log, writer, start=before.read_to, end=end)
+                elected = await first_elected(
+                    self._log, writer, start=before.read_to, end=end, has_read_to=partial(self._read_to, number, before)
+                )
         except (TimeoutError, LogError, EventsError):
             return  # whether the log is there, and can be read, is found out and told elsewhere
         if elected is None:
-            self._looked[number] = _Looked(writer, next_offset, end)
+            self._read_to(number, before, end)
         elif self._is_the_newest(number, ownership, writer):  # else it is our own newer claim
             self._lost(number, Deposed(number, writer.epoch))
+
+    def _read_to(self, number: int, before: _Looked, offset: int) -> None:
+        """Note it, so that a look that takes too long goes on there the next time."""
+        self._looked[number] = _Looked(before.next_offset, offset)
 
     def _is_the_newest(self, number: int, ownership: OwnedPartition, writer: LogWriter) -> bool:
         """Whether this process has not claimed the partition again: renewed its claim, or taken it over once more."""

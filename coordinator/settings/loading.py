@@ -149,9 +149,11 @@ def _read_file(file: Path) -> dict[str, Any]:
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise BadSettings(f"cannot read {file}: {error.strerror}") from error
+        raise BadSettings(f"cannot read {_as_given(file)}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadSettings(f"{file} is no TOML file: {error}") from error
+        twice = "Cannot overwrite a value" in str(error) and "[upstream]" in file.read_text(encoding="utf-8")
+        hint = "; the addresses of [upstream] are its bootstrap.servers" if twice else ""
+        raise BadSettings(f"{file} is no TOML file: {error}{hint}") from error
     config = table.pop("config", {})
     if not isinstance(config, dict):
         raise BadSettings(f"{file}: [config] should be a table of Kafka's settings")
@@ -171,6 +173,12 @@ def _read_file(file: Path) -> dict[str, Any]:
     return given | {_field_of(name, str(file)): value for name, value in _dotted(config).items()}
 
 
+def _as_given(file: Path) -> str:
+    """The file, who named it, and where a path that is not absolute begins."""
+    source = "MUSTER_CONFIG_FILE" if os.environ.get("MUSTER_CONFIG_FILE") == str(file) else "--config-file"
+    return f"{source} {file}" + ("" if file.is_absolute() else f" in {Path.cwd()}")
+
+
 def _dotted(table: Mapping[str, Any]) -> dict[str, Any]:
     """Flatten nested tables into Kafka's names: in TOML `group.max.size = 3` is a table in a table."""
     flat: dict[str, Any] = {}
@@ -182,8 +190,10 @@ def _dotted(table: Mapping[str, Any]) -> dict[str, Any]:
 
 def _problem(detail: Mapping[str, Any], sources: Sources) -> str:
     field, *inside = detail["loc"] or ("settings",)
-    message = str(detail["msg"]).removeprefix("Value error, ")
+    message = str(detail["msg"]).removeprefix("Value error, ").removeprefix("Input ")
     message = f"{message[0].lower()}{message[1:]}"
+    if detail["type"].startswith("int_"):
+        message = "should be a whole number"
     if field in PROPERTY_FIELDS:
         # Only the name is shown: the value may be a secret.
         return f"{sources.name_of(field, '.'.join(inside))}: {message}"

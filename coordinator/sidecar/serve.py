@@ -11,6 +11,7 @@ shadows stay: the next owner of the groups finds them.
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential_jitter
@@ -60,6 +61,7 @@ from muster.coordinator.sidecar.relay.listeners import CannotListen, Listeners
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.upstream.coordinators import Heard, HeardFrom
 from muster.coordinator.upstream.link import UpstreamLink, UpstreamRefused
+from muster.coordinator.upstream.muster_check import refuse_muster
 from muster.coordinator.upstream.reachability import Reachability
 from muster.coordinator.upstream.shadows import ShadowName, Shadows, ShadowUnavailable
 from muster.events.ids import GroupId
@@ -156,6 +158,7 @@ class _Sidecar:
         """Wait for the cluster. Raises CannotServe if waiting cannot help."""
         try:
             await self._until_answered(self.link.open)
+            await self._until_answered(partial(refuse_muster, self.link))
         except UpstreamRefused as error:
             raise CannotServe(f"{self._upstream}: {error}") from error
 

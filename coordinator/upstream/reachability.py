@@ -26,7 +26,7 @@ from kio.schema.types import GroupId as KafkaGroupId
 
 from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.tasks import on_failure
-from muster.coordinator.upstream.coordinators import Heard, HeardFrom
+from muster.coordinator.upstream.coordinators import HeardFrom
 from muster.coordinator.upstream.link import BrokerNotTrusted, UpstreamLink, UpstreamRefused
 from muster.events.ids import GroupId
 from muster.events.kafka.errors import COORDINATOR_MOVED, LinkError, OwnShortage
@@ -94,10 +94,10 @@ class Reachability:
         *,
         give_up: Callable[[Exception], None],
         monotonic_ms: Callable[[], int],
-        heard: HeardFrom | None = None,
+        heard: HeardFrom,
     ) -> None:
         self._link = link
-        self._heard = HeardFrom(Heard) if heard is None else heard
+        self._heard = heard
         self._give_up = give_up
         self._monotonic_ms = monotonic_ms
         self._throttle = LogThrottle(monotonic_ms)

@@ -5,6 +5,7 @@ What belongs here: which errors those are, their words with the way out, and one
 
 import errno
 import logging
+import math
 import re
 import time
 from typing import Final
@@ -42,7 +43,7 @@ def shortage(error: BaseException) -> str | None:
 def tell_shortage(address: str, error: BaseException) -> str | None:
     """Say the same as `shortage`, after a line of the log if none was written for the last minute."""
     words = shortage(error)
-    if words is not None and time.monotonic() >= _told_s.get(words, 0.0) + _INTERVAL_S:
+    if words is not None and time.monotonic() >= _told_s.get(words, -math.inf) + _INTERVAL_S:
         _told_s[words] = time.monotonic()
         log.warning("no connection to the broker at %s: %s", address, words)
     return words

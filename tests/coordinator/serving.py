@@ -53,7 +53,7 @@ class Serving:
             settings=settings,
             effective_settings={},
             clock=clock,
-            retention_clock=RetentionClock(clock),
+            retention_clock=RetentionClock(clock, kept_ms=0),
         )
         self.runtime = Runtime(owner, give_up=self.lost.append)
         self.metrics = ServerMetrics(APIS)

@@ -92,6 +92,7 @@ class TestWhatGoesWrong:
             ended = run.ended()
         assert ended.exit_code == 1
         assert f"The story did not go as told, step 1, '{FORMED}': billing-" in ended.errors
+        assert "The event log says last:\n" in ended.errors
         assert "Traceback" not in ended.errors
         assert run.processes() == []
 

@@ -59,7 +59,7 @@ class ProcessOnKafka(SimulatedProcess):
             settings=GroupSettings(initial_rebalance_delay_ms=0),
             effective_settings={},
             clock=self.clock,
-            retention_clock=RetentionClock(self.clock),
+            retention_clock=RetentionClock(self.clock, kept_ms=0),
         )
         self.runtime = Runtime(owner, give_up=self.lost.append)
         self._groups = self.runtime

@@ -143,7 +143,7 @@ class Rules:
 
     def resume(self, late_ms: int) -> None:
         """The owner stood still, has found it out, and gives everybody the full time."""
-        sessions = rearm(self.group, self.soft, self.now_ms)
+        sessions = rearm(self.group, self.soft, self.now_ms, late_ms=late_ms)
         self._tell(
             CoordinatorPaused(
                 partition=0,

@@ -40,4 +40,3 @@ AREAS: Final = (
     Area(name="settings", code=("coordinator/settings",), tests=("tests/coordinator/settings",), goal=0.85, mutants=10),
     Area(name="commands", code=("coordinator/commands",), tests=("tests/coordinator/commands",), goal=0.85, mutants=10),
 )
-"""In the order of the sample: an area that is added comes last, so that the mutants of the others stay the same."""

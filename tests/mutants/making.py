@@ -13,10 +13,11 @@ from mutmut.mutation.file_mutation import deep_replace
 
 
 class Mutant(msgspec.Struct, frozen=True, kw_only=True):
-    """`text` is the whole file's."""
+    """`text` is the whole file's; the `nth` of those in the file that change equal lines alike."""
 
     path: Path
     line: int
+    nth: int
     text: str
     diff: str
 
@@ -24,7 +25,7 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """The lines that it takes away and puts in, without the blanks around: it outlives moves within the file."""
         changed = [line[0] + line[1:].strip() for line in self.diff.splitlines() if line[:1] in {"-", "+"}]
-        return f"{self.path}: {' '.join(changed)}"
+        return f"{self.path}{f'#{self.nth}' if self.nth > 1 else ''}: {' '.join(changed)}"
 
 
 def call_left_out(node: cst.Expr) -> Iterable[cst.CSTNode]:
@@ -83,6 +84,7 @@ class MutableFile:
     def __init__(self, root: Path, path: Path) -> None:
         self._path = path
         self._text = (root / path).read_text(encoding="utf-8")
+        self._lines = [line.strip() for line in self._text.splitlines()]
         self._module = cst.parse_module(self._text)
         self._found = list(_places(self._module))
 
@@ -99,7 +101,8 @@ class MutableFile:
         if any("assert_never" in each for each in diff):
             return None  # nothing comes there, which is for mypy to notice
         line = int(diff[0].split()[1].partition(",")[0][1:])
-        return Mutant(path=self._path, line=line, text=changed.code, diff="\n".join(diff[1:]))
+        nth = self._lines[:line].count(self._lines[line - 1])
+        return Mutant(path=self._path, line=line, nth=nth, text=changed.code, diff="\n".join(diff[1:]))
 
 
 def _is_python(text: str) -> bool:

@@ -1,13 +1,15 @@
 """Which mutants are made; that a sample is the same each time, and that equivalent ones are still there to be named."""
 
 import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.mutants.__main__ import EQUIVALENT, ROOT, equivalent_mutants
-from tests.mutants.areas import AREAS
-from tests.mutants.making import MutableFile
+from tests.mutants.__main__ import EQUIVALENT, ROOT, equivalent_mutants, sample
+from tests.mutants.areas import AREAS, Area
+from tests.mutants.making import MutableFile, Mutant
+from tests.mutants.trial import COPIED, Trial, Verdict
 
 CODE = """\
 N: Final = 50
@@ -38,6 +40,112 @@ def test_a_file_has_a_mutant_for_each_small_mistake(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_equal_changes_of_equal_lines_have_names_of_their_own(tmp_path: Path) -> None:
+    """One that changes nothing excuses no other."""
+    (tmp_path / "code.py").write_text(
+        "def twice() -> None:\n    told()\n    if True:\n        told()\n", encoding="utf-8"
+    )
+    file = MutableFile(tmp_path, Path("code.py"))
+    made = [file.mutant(number) for number in range(len(file))]
+    assert [mutant.name for mutant in made if mutant is not None and "told" in mutant.diff] == [
+        "code.py: -told() +pass",
+        "code.py#2: -told() +pass",
+    ]
+
+
+def test_an_areas_mutants_are_the_same_whichever_others_are_tried() -> None:
+    """So that an area that was tried alone counts."""
+    first, second = AREAS[-2:]
+    alone = [mutant.name for _, mutant in sample([second], share=0.2, seed=11)]
+    beside = [mutant.name for area, mutant in sample([first, second], share=0.2, seed=11) if area is second]
+    assert alone == beside != []
+
+
+AREA = Area(name="few", code=("events",), tests=("tests/few",), goal=1, mutants=1)
+MUTANT = Mutant(path=Path("events/code.py"), line=1, nth=1, text="N = 6\n", diff="-N = 5\n+N = 6")
+LOOKS = """\
+from pathlib import Path
+def test_it():
+    before = Path("before.txt").read_text() if Path("before.txt").exists() else ""
+    Path("before.txt").write_text(before + "x")
+    mutated = "6" in Path("events/code.py").read_text()
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """The files that are copied for a trial, all empty but for one of code."""
+    tree = tmp_path / "tree"
+    for name in COPIED:
+        if "." in name or name == "Makefile":
+            (tree / name).touch()
+        else:
+            (tree / name).mkdir(parents=True)
+    (tree / "events" / "code.py").write_text("N = 5\n", encoding="utf-8")
+    (tree / "tests" / "few").mkdir()
+    (tmp_path / "copy").mkdir()
+    return tree
+
+
+@pytest.mark.parametrize(
+    ("fails", "verdict"),
+    [
+        ("assert not mutated", Verdict.NOTICED),
+        ("if mutated: raise TimeoutError", Verdict.NOTICED),
+        ("if len(before) < 2: raise TimeoutError", Verdict.UNNOTICED),
+    ],
+)
+def test_a_time_out_that_the_unchanged_code_runs_into_as_well_is_no_notice(
+    tree: Path, tmp_path: Path, fails: str, verdict: Verdict
+) -> None:
+    """A loaded machine must not count as one: such a trial is repeated."""
+    (tree / "tests" / "few" / "test_it.py").write_text(f"{LOOKS}    {fails}\n", encoding="utf-8")
+    with closing(Trial(tree, tmp_path / "copy", limit_s=60)) as trial:
+        assert trial.of(MUTANT, ["tests/few/test_it.py::test_it"]) is verdict
+    assert (tmp_path / "copy" / "events" / "code.py").read_text(encoding="utf-8") == "N = 5\n"
+
+
+CALLED = """\
+N = 5
+def first(n):
+    return (
+        n + N
+    )
+def second(n):
+    return 2
+"""
+CALLING = """\
+from events.code import first, second
+def test_a(): first(1)
+def test_b(): first(2), second(1)
+def test_c(): pass
+"""
+
+
+def test_what_takes_too_long_is_ended(tree: Path, tmp_path: Path) -> None:
+    """As with a mutant that hangs, which is noticed if the tests end in time without it."""
+    stops = "    if mutated: __import__('signal').pause()"
+    (tree / "tests" / "few" / "test_it.py").write_text(f"{LOOKS}{stops}\n", encoding="utf-8")
+    with closing(Trial(tree, tmp_path / "copy", limit_s=2)) as trial:
+        assert trial.of(MUTANT, ["tests/few/test_it.py::test_it"]) in {Verdict.TOO_LONG, Verdict.UNCLEAR}
+
+
+def test_only_tests_that_come_by_a_mutant_are_run(tree: Path, tmp_path: Path) -> None:
+    """The lines of its statement count; what is done at the import is looked at by all that come by the file."""
+    (tree / "events" / "code.py").write_text(CALLED, encoding="utf-8")
+    (tree / "tests" / "few" / "test_it.py").write_text(CALLING, encoding="utf-8")
+    (tree / "tests" / "few" / "test_nothing.py").write_text("def test_it(): pass\n", encoding="utf-8")
+    with closing(Trial(tree, tmp_path / "copy", limit_s=60)) as trial:
+        covering = trial.covering(AREA)
+    assert covering is not None
+
+    def names(line: int) -> list[str]:
+        mutant = Mutant(path=Path("events/code.py"), line=line, nth=1, text="", diff="")
+        return [name.removeprefix("tests/few/test_it.py::") for name in covering.tests_for(mutant)]
+
+    assert [names(line) for line in (1, 4, 7)] == [["test_a", "test_b"], ["test_a", "test_b"], ["test_b"]]
+
+
 def test_code_and_tests_of_each_area_are_there() -> None:
     """A folder that was moved would take its mutants with it."""
     assert [path for area in AREAS for path in (*area.code, *area.tests) if not (ROOT / path).is_dir()] == []
@@ -64,8 +172,9 @@ def test_an_equivalent_mutant_without_a_reason_is_not_taken(text: str) -> None:
 def test_each_equivalent_mutant_has_its_lines_and_a_reason() -> None:
     """A line that is gone needs no excuse."""
     for name, reason in equivalent_mutants(EQUIVALENT.read_text(encoding="utf-8")).items():
-        path, _, change = name.partition(": -")
+        place, _, change = name.partition(": -")
+        path, _, nth = place.partition("#")
         text = " -".join(line.strip() for line in ("", *(ROOT / path).read_text(encoding="utf-8").splitlines(), ""))
         ends = [plus.start() for plus in re.finditer(r" \+", change)] or [len(change)]  # a line may have one, too
-        assert any(f" -{change[:end]} -" in text for end in ends), name
+        assert any(text.count(f" -{change[:end]} -") >= int(nth or 1) for end in ends), name
         assert reason

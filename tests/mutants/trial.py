@@ -1,7 +1,8 @@
 """A copy of the tree, in which one mutant after another is tried: whether a test fails with it.
 
 How it works: `muster` is imported from the copy, since `PYTHONPATH` comes before what is installed. Compiled files stay
-for all but the mutant's. The tests that have the file's name run first, and the first failure is enough.
+for all but the mutant's. The first failure is enough; but where it is a time-out, the machine may have been loaded: the
+same test is run without the mutant, and must pass.
 """
 
 import os
@@ -14,17 +15,24 @@ from pathlib import Path
 from typing import Final
 
 from tests.mutants.areas import Area
+from tests.mutants.covering import Covering
 from tests.mutants.making import Mutant
+from tests.mutants.running import LATE
 
 COPIED: Final = (
     "src", "coordinator", "events", "replay", "schemas", "tests", "benchmarks", "demo", "docs",
     "conftest.py", "pyproject.toml", "README.md", "CHANGELOG.md", "Makefile",
 )  # fmt: skip
 PYTEST: Final = (
-    "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--hypothesis-seed=0", "--timeout=120",
+    "-q", "-x", "--hypothesis-seed=0",
     "-m", "not broker and not clients and not spark",
 )  # fmt: skip
-NO_TESTS = 5
+LAST_FAILED: Final = "--last-failed"
+TEST_LIMIT: Final = "--timeout=60"
+UNKNOWN_TESTS = 4
+TRIES_MAX = 3
+RUNNING: Final = Path(__file__).with_name("running.py")
+COVERING_LIMIT_S: Final = 3_600.0
 
 
 class Verdict(StrEnum):
@@ -33,6 +41,8 @@ class Verdict(StrEnum):
     NOTICED = "noticed"
     TOO_LONG = "too long"
     UNNOTICED = "unnoticed"
+    NOT_COVERED = "no test comes by"
+    UNCLEAR = "unclear"
 
 
 class Trial:
@@ -46,49 +56,78 @@ class Trial:
                 shutil.copytree(root / name, directory / name, symlinks=True)
             else:
                 shutil.copy2(root / name, directory / name)
+        variables = {"PYTHONPATH": f"{directory / 'src'}{os.pathsep}{directory}", "HYPOTHESIS_PROFILE": "quick"}
+        self._running = subprocess.Popen(
+            [sys.executable, "-P", RUNNING],
+            cwd=directory,
+            env={**os.environ, **variables},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
-    def of(self, mutant: Mutant, area: Area) -> Verdict:
-        """Run the tests of the area on it."""
+    def covering(self, area: Area) -> Covering | None:
+        """Which of its tests come by which lines; None if they fail as they are, and would notice all."""
+        recorded = self._directory / f"covering-{area.name}"
+        settings = self._directory / "covering.ini"
+        settings.write_text(f"[run]\ndata_file = {recorded}\n", encoding="utf-8")
+        folders = [f"--cov={folder}" for folder in area.code]
+        options = ("--cov-context=test", "--cov-report=", f"--cov-config={settings}", "--maxfail=10")
+        all_passed = self._run(COVERING_LIMIT_S, *folders, *options, *area.tests)[0] is Verdict.UNNOTICED
+        if all_passed or self._run(COVERING_LIMIT_S, LAST_FAILED, *area.tests)[0] is Verdict.UNNOTICED:
+            return Covering(self._directory, recorded)
+        print((self._directory / "printed.txt").read_text(encoding="utf-8"))
+        return None
+
+    def of(self, mutant: Mutant, tests: Sequence[str]) -> Verdict:
+        """Run the tests on it, again where they run into a time-out and do so without it, too."""
+        if not tests:
+            return Verdict.NOT_COVERED
+        for _ in range(TRIES_MAX):
+            verdict, timed_out = self._with(mutant, tests)
+            if verdict is Verdict.UNNOTICED or not timed_out or self._passes_without(verdict, tests):
+                return verdict
+        return Verdict.UNCLEAR
+
+    def _with(self, mutant: Mutant, tests: Sequence[str]) -> tuple[Verdict, bool]:
         file = self._directory / mutant.path
         original = file.read_text(encoding="utf-8")
         try:
             self._write(file, mutant.text)
-            return self._verdict(self._tests_for(mutant.path, area))
+            return self._run(self._limit_s, "--cache-clear", TEST_LIMIT, *tests)
         finally:
             self._write(file, original)
 
-    def passes(self, area: Area) -> bool:
-        """Whether the tests of an area pass as they are; else all mutants would seem to be noticed."""
-        return self._verdict(area.tests) is Verdict.UNNOTICED
+    def _passes_without(self, verdict: Verdict, tests: Sequence[str]) -> bool:
+        """Whether what noticed the mutant passes as it is: the test that failed, or all within the limit."""
+        only = () if verdict is Verdict.TOO_LONG else (LAST_FAILED,)
+        return self._run(self._limit_s, *only, TEST_LIMIT, *tests)[0] is Verdict.UNNOTICED
 
     def _write(self, file: Path, text: str) -> None:
         file.write_text(text, encoding="utf-8")
         for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
             compiled.unlink()  # it goes by the second of the last change, and by size
 
-    def _tests_for(self, path: Path, area: Area) -> Sequence[str]:
-        own = [
-            str(test.relative_to(self._directory))
-            for folder in area.tests
-            for test in sorted((self._directory / folder).rglob(f"test_{path.stem}*.py"))
-        ]
-        return (*own, *area.tests)
+    def _run(self, limit_s: float, *arguments: str) -> tuple[Verdict, bool]:
+        """The verdict of the tests, and whether a time-out is a reason for it."""
+        code, printed = self._pytest(limit_s, arguments)
+        if code == UNKNOWN_TESTS:  # the mutant is in their names, or in the way of their module's import
+            code, printed = self._pytest(limit_s, list(dict.fromkeys(each.partition("::")[0] for each in arguments)))
+        if code is None:
+            return Verdict.TOO_LONG, True
+        return Verdict.NOTICED if code else Verdict.UNNOTICED, b"Timeout" in printed
 
-    def _verdict(self, tests: Sequence[str]) -> Verdict:
-        variables = {"PYTHONPATH": str(self._directory / "src"), "HYPOTHESIS_PROFILE": "quick"}
-        with subprocess.Popen(
-            [sys.executable, *PYTEST, *tests],
-            cwd=self._directory,
-            env={**os.environ, **variables},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        ) as running:
-            try:
-                code = running.wait(timeout=self._limit_s)
-            except subprocess.TimeoutExpired:
-                os.killpg(running.pid, 9)
-                return Verdict.TOO_LONG
-        assert code != NO_TESTS, f"no tests in {tests}"
-        return Verdict.NOTICED if code else Verdict.UNNOTICED
+    def _pytest(self, limit_s: float, arguments: Sequence[str]) -> tuple[int | None, bytes]:
+        """Its exit code, None if it took too long, and what it printed."""
+        (self._directory / "arguments.txt").write_text("\n".join([*PYTEST, *arguments]), encoding="utf-8")
+        assert self._running.stdin is not None
+        assert self._running.stdout is not None
+        self._running.stdin.write(f"{self._directory} {limit_s}\n")
+        self._running.stdin.flush()
+        code = self._running.stdout.readline().strip()
+        assert code, "the process that runs pytest has ended"
+        return None if code == LATE else int(code), (self._directory / "printed.txt").read_bytes()
+
+    def close(self) -> None:
+        """End the process that runs pytest."""
+        self._running.communicate()

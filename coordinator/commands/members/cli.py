@@ -247,14 +247,17 @@ def config(
         muster members config orders target.group.size=6
         muster members config orders members.expansion.delay.ms=30s target.group.size=
     """
+    from muster.coordinator.admin.moving import alter_with_coordinator, describe_with_coordinator
+    from muster.coordinator.group.configs import UPSTREAM
+
     if settings:
         wanted = _assignments(settings)
-        ask(bootstrap, kafka_config, lambda admin: admin.alter_group_config(group, wanted))
+        coordinator = ask(bootstrap, kafka_config, lambda admin: alter_with_coordinator(admin, group, wanted))
         lines = [f"{name} has its default" if value is None else f"{name}={value}" for name, value in wanted.items()]
+        if coordinator is not None and coordinator.coordinator == UPSTREAM:
+            lines.append(f"{coordinator.text}; this counts when it is adopted")
         show_done(group, lines, form)
         return
-    from muster.coordinator.admin.moving import describe_with_coordinator
-
     coordinator, configs = ask(bootstrap, kafka_config, lambda admin: describe_with_coordinator(admin, group))
 
     def table(console: Console) -> None:

@@ -55,6 +55,8 @@ def adopt(
     removed upstream, one by one as they are heard of, and all join again here, in one rebalance. It is refused when
     some of them are connected to the cluster directly.
 
+    Exit codes: 0 all moved; 1 one was refused or given up, and those after it stay; 2 wrong use, or no such sidecar.
+
     \b
     Examples:
 
@@ -80,6 +82,8 @@ def release(
 
     All members join again upstream, in one rebalance; none before all have let go of their partitions. The group is
     upstream's from then on, also after a restart, until it is adopted again.
+
+    Exit codes: 0 all moved; 1 one was refused or given up, and those after it stay; 2 wrong use, or no such sidecar.
 
     \b
     Examples:

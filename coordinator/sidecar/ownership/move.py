@@ -62,6 +62,8 @@ class FormerMember(msgspec.Struct, kw_only=True, eq=False):
     is_back: bool = False
     """Whether it has asked to join again, and so has let go of its partitions."""
     has_left: bool = False
+    was_dropped: bool = False
+    """Whether the cluster has dropped it, so that it is waited for no longer, though it has let go of nothing."""
 
     @property
     def is_told(self) -> bool:
@@ -82,6 +84,8 @@ class Move:
         self.to = to
         self.members = {member.member_id: member for member in members}
         self.deadline_ms = deadline_ms
+        self.in_removal: set[MemberId] = set()
+        """Members that are being removed upstream, to be told then."""
         self._started_ms = now_ms
         self._waiting_line_ms = now_ms + WAITING_LINE_AFTER_MS
         for member in self.members.values():
@@ -104,6 +108,12 @@ class Move:
         if not member.is_told and member.rebalance_timeout_ms is not None:
             member.until_ms = now_ms + member.rebalance_timeout_ms
         member.told_on = sender.connection
+        member.was_dropped = False
+
+    def mark_dropped(self, member_id: MemberId) -> None:
+        """Wait no longer for a member that the cluster has dropped; one that is told, or about to be, goes on."""
+        member = self.members[member_id]
+        member.was_dropped = not member.is_told and not member.is_gone and member_id not in self.in_removal
 
     def mark_left(self, member_id: MemberId) -> None:
         """Wait no longer for a member that has left."""
@@ -142,7 +152,7 @@ class Move:
         return [
             each
             for each in self.members.values()
-            if not each.is_gone and (each.until_ms is None or now_ms < each.until_ms)
+            if not each.is_gone and not each.was_dropped and (each.until_ms is None or now_ms < each.until_ms)
         ]
 
     def note_connections(self, now_ms: int) -> None:
@@ -160,8 +170,8 @@ class Move:
         """Report the move's progress."""
         members = self.members.values()
         waits_for = self.waits_for(now_ms) if state is MoveState.MOVING else []
-        known = {each.member_id for each in waits_for}
-        late = [each for each in members if not each.is_gone and each.member_id not in known]
+        waited_for = {each.member_id for each in waits_for}
+        late = [each for each in members if not each.is_gone and each.member_id not in waited_for]
         return GroupMove(
             to=self.to,
             state=state,
@@ -184,6 +194,7 @@ class Move:
             client_host=member.client_host,
             is_told=member.is_told,
             wait_ms=wait_ms,
+            was_dropped=member.was_dropped,
         )
 
     def _wait_ms(self, member: FormerMember, now_ms: int) -> int | None:

@@ -3,7 +3,7 @@
 import structlog
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.group.move_text import LATE_MAY, names, progress
+from muster.coordinator.group.move_text import DROPPED_MAY, LATE_MAY, dropped_of, names, overdue_of, progress
 from muster.coordinator.group.outcomes import GroupMove, MoveState, ReleaseGroupOutcome
 from muster.coordinator.sidecar.ownership.move import Move
 from muster.events.ids import GroupId
@@ -34,7 +34,11 @@ def log_end(group_id: GroupId, report: GroupMove) -> None:
     if not is_done:
         log.warning("group not moved", group_id=group_id, **about, reason=report.reason)
     elif report.late:
-        log.warning("group moved", group_id=group_id, **about, not_let_go_in_time=names(report.late), note=LATE_MAY)
+        overdue, dropped = overdue_of(report), dropped_of(report)
+        told = (("not_let_go_in_time", overdue, LATE_MAY), ("dropped_by_the_cluster", dropped, DROPPED_MAY))
+        late = {what: names(who) for what, who, _ in told if who}
+        notes = "; ".join(note for _, who, note in told if who)
+        log.warning("group moved", group_id=group_id, **about, **late, note=notes)
     else:
         log.info("group moved", group_id=group_id, **about)
 

@@ -15,7 +15,6 @@ released; a shadow that a former process has left in it is removed before any jo
 """
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
@@ -25,8 +24,9 @@ from kio.schema.errors import ErrorCode
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, retry_if_result, wait_fixed
 
 from muster.coordinator.group.configs import COORDINATOR, MUSTER, UPSTREAM
-from muster.coordinator.group.move_text import already_moving, names
+from muster.coordinator.group.move_text import already_moving
 from muster.coordinator.group.outcomes import GroupMove, MoveState, ReleasedMember
+from muster.coordinator.sidecar.ownership.adoption import Adoption, former_member, not_heard_of
 from muster.coordinator.sidecar.ownership.move import FormerMember, Move, Sender
 from muster.coordinator.sidecar.ownership.move_log import log_begin, log_end, log_waiting
 from muster.coordinator.sidecar.ownership.recent_members import RecentMembers
@@ -34,7 +34,7 @@ from muster.coordinator.sidecar.relay.intercept import ClientRequest
 from muster.coordinator.tasks import on_failure
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadows import ShadowName, ShadowUnavailable
-from muster.coordinator.upstream.upstream_members import NotAdoptable, UpstreamMember, remove_member, upstream_members
+from muster.coordinator.upstream.upstream_members import NotAdoptable, remove_member, upstream_members
 from muster.coordinator.wire import join_group, leave_group
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupId, MemberId
 from muster.events.kafka.errors import LinkError
@@ -141,10 +141,10 @@ class Moves:
 
     async def _tell(self, group_id: GroupId, move: Move, sender: Sender) -> ErrorCode:
         if not move.is_release and sender.member_id:  # librdkafka heartbeats once more without one
-            error = await self._remove(group_id, sender)
+            error = await self._remove(group_id, move, sender)
             if error is not ErrorCode.none:
                 return error
-            move.add(_former(sender))
+            move.add(former_member(sender))
         move.mark_told(sender, self._monotonic_ms())
         return ErrorCode.unknown_member_id
 
@@ -152,19 +152,22 @@ class Moves:
         before = move.predecessor(sender.group_instance_id)
         if not move.is_release and before is not None and not before.is_told:
             # Its process was started anew; nothing else would ever be heard of it.
-            error = await self._remove(group_id, before)
+            error = await self._remove(group_id, move, before)
             if error is not ErrorCode.none:
                 return error
         move.mark_back(sender)
         return ErrorCode.coordinator_load_in_progress
 
-    async def _remove(self, group_id: GroupId, member: Sender | FormerMember) -> ErrorCode:
+    async def _remove(self, group_id: GroupId, move: Move, member: Sender | FormerMember) -> ErrorCode:
         """Remove the member upstream; NONE also if it was not there."""
+        move.in_removal.add(member.member_id)
         try:
             error = await remove_member(self._link, group_id, member.member_id, member.group_instance_id)
         except LinkError as failed:
             log.warning("a member could not be taken out upstream", group_id=group_id, error=str(failed))
             return ErrorCode.coordinator_not_available
+        finally:
+            move.in_removal.discard(member.member_id)
         return ErrorCode.none if error in _GONE_UPSTREAM else error
 
     # ---- release -------------------------------------------------------------------------------------
@@ -229,38 +232,32 @@ class Moves:
         now_ms = self._monotonic_ms()
         absent = [each for each in members if not self.recent_members.is_recent(group_id, each.member_id, now_ms)]
         if absent:
-            were = "was" if len(absent) == 1 else "were"
-            return (
-                f"{len(absent)} of its {len(members)} members {were} not heard of here in the last minute: "
-                f"{names(map(_former, absent))}. Who is connected to the cluster directly has to be connected to this "
-                "Muster first; who has joined only now is heard of in a moment; of who has gone the session there ends"
-            )
+            return not_heard_of(absent, len(members))
         if only_try:
             return None
         if self.is_moving(group_id):
             return already_moving(group_id)
-        move = Move(MUSTER, map(_former, members), now_ms=now_ms, deadline_ms=now_ms + timeout_ms)
+        move = Move(MUSTER, map(former_member, members), now_ms=now_ms, deadline_ms=now_ms + timeout_ms)
         self._moves[group_id] = move
         log_begin(group_id, move)
         self._run(self._adopt(group_id, move, take), f"adopt-{group_id}")
         return None
 
     async def _adopt(self, group_id: GroupId, move: Move, take: Callable[[], Awaitable[ErrorCode]]) -> None:
-        listed_ms, still_upstream = 0, list(move.members)
+        upstream = Adoption(self._link, self._shadows.name, group_id, move)
+        listed_ms = 0
         assert move.deadline_ms is not None
         while (now_ms := self._monotonic_ms()) < move.deadline_ms:
             move.note_connections(now_ms)
             if not move.waits_for(now_ms) or now_ms - listed_ms >= LIST_INTERVAL_MS:
                 listed_ms = now_ms
-                with contextlib.suppress(LinkError, NotAdoptable):  # asked again, until the limit
-                    still_upstream = _reconcile(move, await upstream_members(self._link, group_id, self._shadows.name))
-            if not still_upstream and not move.waits_for(now_ms):
+                await upstream.list_members(now_ms, within_ms=move.deadline_ms - now_ms)
+            if not upstream.still_upstream and not move.waits_for(now_ms):
                 break
             log_waiting(group_id, move, now_ms)
             await asyncio.sleep(CHECK_INTERVAL_S)
-        if still_upstream:
-            silent = names(move.waits_for(now_ms))
-            self._end(group_id, move, MoveState.GIVEN_UP, f"these did not come: {silent}")
+        if upstream.still_upstream:
+            self._end(group_id, move, MoveState.GIVEN_UP, upstream.reason(now_ms))
             return
         error = await self._take(take)
         if error is not ErrorCode.none:
@@ -312,31 +309,11 @@ def _while_unavailable(event: str, **about: str) -> AsyncRetrying:
     )
 
 
-def _reconcile(move: Move, members: Iterable[UpstreamMember]) -> list[MemberId]:
-    """Reconcile with upstream's member list: untold members that are not listed are gone, new ones are added."""
-    there = {each.member_id: each for each in members}
-    for member_id, former in move.members.items():
-        if member_id not in there and not former.is_told:
-            move.mark_left(member_id)
-    for each in there.values():
-        move.add(_former(each))
-    return list(there)
-
-
 def _leave(move: Move, request: ClientRequest) -> ErrorCode | None:
     """Note a LeaveGroup; while a group is adopted, upstream handles it."""
     for each in getattr(request.body, "members", None) or (request.body,):
         move.mark_left(each.member_id)
     return ErrorCode.unknown_member_id if move.is_release else None
-
-
-def _former(member: UpstreamMember | Sender) -> FormerMember:
-    return FormerMember(
-        member_id=member.member_id,
-        group_instance_id=member.group_instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-    )
 
 
 def _sender(request: ClientRequest) -> Sender:

@@ -9,6 +9,7 @@ connection that repeats another's bytes is asked about anew.
 from collections.abc import Callable
 
 import msgspec
+from cachetools import FIFOCache
 from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
 from kio.schema.describe_groups.v5.response import DescribeGroupsResponse
 from kio.schema.errors import ErrorCode
@@ -34,6 +35,7 @@ _ENTRY_BYTES, _CHARACTER_BYTES = 128, 4
 class GroupAuthorization(msgspec.Struct, frozen=True, kw_only=True):
     """`operations` are Kafka's bits. `error`, if set, is the broker's error instead."""
 
+    group_id: GroupId
     operations: int
     error: ErrorCode
     until_ms: int
@@ -55,8 +57,7 @@ class AuthorizationCache:
         self._metrics = metrics
         self._monotonic_ms = monotonic_ms
         self._keep_ms = keep_ms
-        self._cached: dict[GroupId, GroupAuthorization] = {}
-        self._cached_bytes = 0
+        self._cached: FIFOCache[GroupId, GroupAuthorization] = FIFOCache(CACHED_BYTES_MAX, getsizeof=_entry_bytes)
 
     def known(self, group_id: GroupId, now_ms: int) -> GroupAuthorization | None:
         """Return the cached authorization if it has not expired."""
@@ -101,31 +102,21 @@ class AuthorizationCache:
             group_id = GroupId(group.group_id)
             denied = group.error_code is ErrorCode.group_authorization_failed
             authorization = GroupAuthorization(
+                group_id=group_id,
                 operations=0 if denied else max(i32(0), group.authorized_operations),
                 error=ErrorCode.none if denied else group.error_code,
                 until_ms=until_ms,
             )
             authorizations[group_id] = authorization
-            self._drop(group_id)
+            self._cached.pop(group_id, None)
             if authorization.operations and authorization.error is ErrorCode.none and is_remembered(group_id):
-                self._keep(group_id, authorization)
+                self._cached[group_id] = authorization
         return authorizations
-
-    def _keep(self, group_id: GroupId, authorization: GroupAuthorization) -> None:
-        self._cached[group_id] = authorization
-        self._cached_bytes += _entry_bytes(group_id)
-        while self._cached_bytes > CACHED_BYTES_MAX:
-            self._drop(next(iter(self._cached)))
-
-    def _drop(self, group_id: GroupId) -> None:
-        if self._cached.pop(group_id, None) is not None:
-            self._cached_bytes -= _entry_bytes(group_id)
 
     def forget(self) -> None:
         """Forget all: the client may have another principal from here on."""
         self._cached.clear()
-        self._cached_bytes = 0
 
 
-def _entry_bytes(group_id: GroupId) -> int:
-    return _ENTRY_BYTES + _CHARACTER_BYTES * len(group_id)
+def _entry_bytes(authorization: GroupAuthorization) -> int:
+    return _ENTRY_BYTES + _CHARACTER_BYTES * len(authorization.group_id)

@@ -14,7 +14,7 @@ from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.net.connection_memory import unsent_bytes
 from muster.coordinator.net.flow import Flow, send_all
 from muster.coordinator.sidecar.messages.request_start import api_and_client_of
-from muster.coordinator.sidecar.relay.connect_queue import CONNECTS_AT_ONCE, ConnectQueue
+from muster.coordinator.sidecar.relay.connect_queue import ConnectQueue, ConnectQueues
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.sidecar.relay.refusals import Refusal, RefusalLog
 from muster.coordinator.tasks import on_failure
@@ -24,7 +24,7 @@ from muster.events.kafka.shortage import tell_shortage
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 CONNECT_TIMEOUT_S = 10.0
-"""The time for a connect; and for the wait until one may begin, which is over when the next one does."""
+"""The time for a connect, and before it for the wait behind others, since the last one of them that succeeded."""
 LINGER_S = 10.0
 """How long requests of a client that is gone are still worked on, or sent to a broker that does not read."""
 _NO_LINGER = struct.pack("ii", 1, 0)
@@ -38,7 +38,8 @@ class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     addresses: Callable[[], Sequence[tuple[str, int]]]
     """The broker's address, or several to be tried in turn; empty while not known."""
     context: ssl.SSLContext | None
-    connects: ConnectQueue
+    connects: ConnectQueues
+    """Shared by all listeners."""
     throttle: LogThrottle
     """Shared by all listeners."""
     refusals: RefusalLog
@@ -105,9 +106,7 @@ class BrokerSide(asyncio.Protocol):
         self.is_wanted = False
         """Whether `connect` was called."""
         self._flow: Flow | None = None
-        self._wanted_since_s = 0.0
         self._heard_times = 0  # until it was wanted
-        self._failed: Callable[[Exception], None]
         self._connecting: asyncio.Task[None] | None = None
 
     @property
@@ -120,15 +119,9 @@ class BrokerSide(asyncio.Protocol):
     def connect(self, failed: Callable[[Exception], None]) -> None:
         """Connect when it is its turn. `failed` is called with a bug of ours."""
         self.is_wanted = True
-        self._failed = failed
-        self._wanted_since_s = asyncio.get_running_loop().time()
         self._heard_times = self._endpoint.heard.times
-        self._endpoint.connects.wait(self)
-
-    def take_turn(self) -> None:
         self._connecting = asyncio.get_running_loop().create_task(self._connect(), name="connect-upstream")
-        self._connecting.add_done_callback(lambda _: self._endpoint.connects.leave(self))
-        self._connecting.add_done_callback(on_failure(self._failed))
+        self._connecting.add_done_callback(on_failure(failed))
 
     async def _connect(self) -> None:
         transport = await self._connected()
@@ -143,17 +136,11 @@ class BrokerSide(asyncio.Protocol):
     async def _connected(self) -> asyncio.Transport | None:
         """Open a connection for this client alone; None, after a log line, if that fails."""
         is_ours = False
-        waited_s = asyncio.get_running_loop().time() - self._wanted_since_s
-        for host, port in self._endpoint.addresses():
+        # Those with a full queue come last: it may be of a broker that hangs, and any broker will do.
+        for host, port in sorted(self._endpoint.addresses(), key=lambda each: self._endpoint.connects.to(each).is_full):
             address = f"{host}:{port}"
-            if waited_s >= CONNECT_TIMEOUT_S:
-                self._tell_not_reached(address, f"{CONNECTS_AT_ONCE} connects to it have taken {waited_s:.0f} s")
-                break
             try:
-                async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                    transport, _ = await asyncio.get_running_loop().create_connection(
-                        lambda: self, host, port, ssl=self._endpoint.context
-                    )
+                transport = await self._connected_to(host, port)
             except (OSError, TimeoutError) as error:
                 if is_ours := tell_shortage(address, error) is not None:
                     self._relayed.brokers_not_reached += 1
@@ -167,6 +154,21 @@ class BrokerSide(asyncio.Protocol):
             self._endpoint.on_unreachable()
         return None
 
+    async def _connected_to(self, host: str, port: int) -> asyncio.Transport:
+        """Raises OSError and TimeoutError."""
+        queue, turn = self._endpoint.connects.to((host, port)), _Turn()
+        queue.wait(turn)
+        try:
+            await _come(turn, queue)
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                transport, _ = await asyncio.get_running_loop().create_connection(
+                    lambda: self, host, port, ssl=self._endpoint.context
+                )
+            queue.connected += 1
+            return transport
+        finally:
+            queue.leave(turn)
+
     def _tell_not_reached(self, address: str, error: str) -> None:
         self._relayed.brokers_not_reached += 1
         suppressed = self._endpoint.throttle.due(("not reached", address))
@@ -176,7 +178,6 @@ class BrokerSide(asyncio.Protocol):
 
     def cancel_connect(self) -> None:
         """Cancel `connect`."""
-        self._endpoint.connects.leave(self)
         if self._connecting is not None:
             self._connecting.cancel()
 
@@ -234,6 +235,28 @@ class BrokerSide(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.is_writable = True
         self._client.on_broker_writable()
+
+
+class _Turn:
+    """A wait in a queue of connects."""
+
+    def __init__(self) -> None:
+        self.came: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def take_turn(self) -> None:
+        if not self.came.done():
+            self.came.set_result(None)
+
+
+async def _come(turn: _Turn, queue: ConnectQueue) -> None:
+    """Wait for the turn. Raises TimeoutError, unless the queue moves on."""
+    connected = -1
+    while queue.connected != connected:
+        connected = queue.connected
+        await asyncio.wait([turn.came], timeout=CONNECT_TIMEOUT_S)
+        if turn.came.done():
+            return
+    raise TimeoutError(f"none of {queue.at_once} connects to it has succeeded within {CONNECT_TIMEOUT_S:g} s")
 
 
 def _reset(transport: asyncio.Transport) -> None:

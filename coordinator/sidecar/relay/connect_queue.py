@@ -1,4 +1,4 @@
-"""The connects to one broker: some are under way, the others wait, first come first served.
+"""The connects to each broker: some are under way, the others wait, first come first served.
 
 Each costs the loop some tenths of a millisecond, more with TLS, when it begins and when the broker has answered. So
 they begin in turns, which all brokers share, and few answers of one broker come at once, as those of one that stood
@@ -7,6 +7,7 @@ still do. A broker that does not answer delays no connect to another one.
 
 from collections import OrderedDict
 from typing import Final
+from weakref import WeakValueDictionary
 
 from muster.coordinator.load.turns import Turns, Waits
 
@@ -15,14 +16,34 @@ TLS_CONNECTS_AT_ONCE: Final = 16
 """The connects to one broker that are under way at a time; a TLS handshake costs the loop some milliseconds."""
 
 
-class ConnectQueue:
-    """See the module. `take_turn` of who waits is called when it may begin; `leave` gives its place back."""
+class ConnectQueues:
+    """The queue of each address, which is kept while somebody is in it. All begin in the same turns."""
 
     def __init__(self, turns: Turns, *, at_once: int = CONNECTS_AT_ONCE) -> None:
         self._turns = turns
         self._at_once = at_once
+        self._queues: WeakValueDictionary[tuple[str, int], ConnectQueue] = WeakValueDictionary()
+
+    def to(self, address: tuple[str, int]) -> "ConnectQueue":
+        """Return the queue of the broker at this host and port."""
+        return self._queues.setdefault(address, ConnectQueue(self._turns, at_once=self._at_once))
+
+
+class ConnectQueue:
+    """The queue of one address. `take_turn` of who waits is called when it may begin; `leave` gives its place back."""
+
+    def __init__(self, turns: Turns, *, at_once: int = CONNECTS_AT_ONCE) -> None:
+        self.at_once = at_once
+        self.connected = 0
+        """Counts the connects that have succeeded."""
+        self._turns = turns
         self._waiting: OrderedDict[Waits, None] = OrderedDict()
         self._under_way: set[Waits] = set()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next one has to wait for another one to end."""
+        return len(self._under_way) >= self.at_once
 
     def wait(self, connect: Waits) -> None:
         """Begin the connect as soon as it may, perhaps at once."""
@@ -37,7 +58,7 @@ class ConnectQueue:
         self._fill()
 
     def _fill(self) -> None:
-        while self._waiting and len(self._under_way) < self._at_once:
+        while self._waiting and not self.is_full:
             connect, _ = self._waiting.popitem(last=False)
             self._under_way.add(connect)
             if self._turns.begin(connect):

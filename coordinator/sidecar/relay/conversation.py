@@ -65,14 +65,18 @@ class Conversation(Connection):
     @property
     def is_owed(self) -> bool:
         """Whether the client has sent a whole request and waits for its answer."""
-        half_sent = 1 if self._passing_request and self._is_answer_to_passing_due else 0
-        return self._taken is not None or self.answers.expected > half_sent or self.answers.is_one_begun
+        return self._taken is not None or self._is_answer_due
 
     @property
     def is_all_answered(self) -> bool:
         """Whether the broker has answered each request that it has whole; never, if it had one that has no answer."""
+        return not (self._has_relayed_unanswered or self._is_answer_due)
+
+    @property
+    def _is_answer_due(self) -> bool:
+        """Whether the broker has a whole request that it has not answered to the end."""
         half_sent = 1 if self._passing_request and self._is_answer_to_passing_due else 0
-        return not (self._has_relayed_unanswered or self.answers.expected > half_sent or self.answers.is_one_begun)
+        return self.answers.expected > half_sent or self.answers.is_one_begun
 
     @property
     def is_under_way(self) -> bool:

@@ -23,12 +23,12 @@ from muster.coordinator.settings.addresses import why_not_bound
 from muster.coordinator.settings.broker_ports import BrokerPorts, NoPort
 from muster.coordinator.sidecar.relay.broker_side import BrokerEndpoint
 from muster.coordinator.sidecar.relay.client_side import ClientSide
-from muster.coordinator.sidecar.relay.connect_queue import CONNECTS_AT_ONCE, TLS_CONNECTS_AT_ONCE, ConnectQueue
+from muster.coordinator.sidecar.relay.connect_queue import CONNECTS_AT_ONCE, TLS_CONNECTS_AT_ONCE, ConnectQueues
 from muster.coordinator.sidecar.relay.intercept import Interceptor
 from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.sidecar.relay.refusals import RefusalLog
-from muster.coordinator.upstream.coordinators import Heard, HeardFrom
+from muster.coordinator.upstream.coordinators import HeardFrom
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -54,7 +54,7 @@ class Listeners:
         client_context: ssl.SSLContext | None,
         broker_context: ssl.SSLContext | None,
         on_unreachable: Callable[[int | None], None],
-        heard: HeardFrom | None = None,
+        heard: HeardFrom,
     ) -> None:
         self._host = host
         self._advertised_host = advertised_host
@@ -68,15 +68,16 @@ class Listeners:
         self._client_context = client_context
         self._broker_context = broker_context
         self._on_unreachable = on_unreachable
-        self._heard = HeardFrom(Heard) if heard is None else heard
+        self._heard = heard
         self._brokers: dict[int, tuple[str, int]] = {}
         self._live: tuple[tuple[str, int], ...] = ()
         self._addresses: list[Address] = []
         self._bound: dict[int, int] = {}
         self._complaints: dict[int, str] = {}
         self._begun: set[asyncio.Task[None]] = set()
-        self._turns = itertools.count()
-        self._connect_turns = Turns()
+        self._firsts = itertools.count()
+        at_once = CONNECTS_AT_ONCE if broker_context is None else TLS_CONNECTS_AT_ONCE
+        self._connects = ConnectQueues(Turns(), at_once=at_once)
         self._throttle = LogThrottle(service.monotonic_ms)
         self._refusals = RefusalLog(service.monotonic_ms)
 
@@ -142,13 +143,11 @@ class Listeners:
         await self._listening.accept_at(bound, self._connections_to(node_id), context=self._client_context)
 
     def _connections_to(self, node_id: int | None) -> Callable[[], ClientSide]:
-        at_once = CONNECTS_AT_ONCE if self._broker_context is None else TLS_CONNECTS_AT_ONCE
-        connects = ConnectQueue(self._connect_turns, at_once=at_once)
         endpoint = BrokerEndpoint(
             node_id=node_id,
             addresses=lambda: self._where(node_id),
             context=self._broker_context,
-            connects=connects,
+            connects=self._connects,
             throttle=self._throttle,
             refusals=self._refusals,
             on_unreachable=partial(self._on_unreachable, node_id),
@@ -174,5 +173,5 @@ class Listeners:
         if node_id is not None:
             known = self._brokers.get(node_id)
             return () if known is None else (known,)
-        first = next(self._turns) % max(1, len(self._live))
+        first = next(self._firsts) % max(1, len(self._live))
         return (*self._live[first:], *self._live[:first])

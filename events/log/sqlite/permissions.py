@@ -16,14 +16,16 @@ _BESIDE = ("-wal", "-shm")
 def refuse_unusable(path: Path, *, writes: bool, locks: bool) -> None:
     """Refuse a file that may not be read or, if this process `writes` it, that may not be written.
 
-    The same for the files of write-ahead logging beside it, for that of the lock, if it `locks`, and for the folder, if
-    one of them has to be made. Raises LogMismatch with each that is to blame: its owner, and its mode.
+    The same for the files of write-ahead logging beside it; for who writes also for that of the lock, if it `locks`,
+    and for the folder, if one of them has to be made. Raises LogMismatch with each that is to blame: its owner, and its
+    mode.
     """
     real = path.resolve()
     _refuse_closed_folder(path, real.parent)
     if not writes:
-        if real.exists() and not os.access(real, os.R_OK):
-            raise LogMismatch(_refused(path, "read", [real]))
+        unreadable = [file for file in _read(real) if file.exists() and not os.access(file, os.R_OK)]
+        if unreadable:
+            raise LogMismatch(_refused(path, "read", unreadable))
         return
     files = [real, *(real.with_name(real.name + suffix) for suffix in (*_BESIDE, *([".lock"] if locks else [])))]
     to_blame = [file for file in files if file.exists() and not os.access(file, os.R_OK | os.W_OK)]
@@ -35,6 +37,12 @@ def refuse_unusable(path: Path, *, writes: bool, locks: bool) -> None:
             f"{_refused(path, 'written', to_blame)}, or its file system can only be read; change that, or give another"
             " --log"
         )
+
+
+def _read(real: Path) -> list[Path]:
+    """Return the files that a reader needs: the file alone, if the write-ahead log is empty."""
+    wal, shm = (real.with_name(real.name + suffix) for suffix in _BESIDE)
+    return [real, wal, shm] if wal.exists() and wal.stat().st_size > 0 else [real]
 
 
 def _refuse_closed_folder(path: Path, folder: Path) -> None:

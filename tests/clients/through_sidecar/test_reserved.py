@@ -1,5 +1,6 @@
 """Muster's own topics and transactional ids, asked for through the sidecar by real clients: nobody gets them."""
 
+import subprocess
 from typing import Final
 
 import confluent_kafka
@@ -9,7 +10,7 @@ from tests.brokers.cluster import Cluster
 from tests.brokers.java_tools import JavaTool, run_tool
 from tests.brokers.probes import WITHIN_S
 from tests.clients.transactions import values
-from tests.muster_process import MusterProcess
+from tests.muster_process import COMMAND, MusterProcess
 
 pytestmark = pytest.mark.clients
 
@@ -19,6 +20,14 @@ SIZE: Final = 77
 AVRO: Final = b"\xc3\x01"
 """Events begin with it, and what the producer makes up does not."""
 NOT_AN_OWNER: Final = f"muster-{EVENTS}-events"
+
+
+def test_a_sidecar_is_no_cluster_for_another_sidecar(sidecar: MusterProcess) -> None:
+    """Not with an event log of its own either, which nothing in the cluster would tell of."""
+    arguments = ["--listen", "127.0.0.1:0", "--upstream", sidecar.bootstrap, "--log", "memory:"]
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=WITHIN_S, check=False)
+    assert done.returncode == 2
+    assert f"--upstream {sidecar.bootstrap}: a Muster answers there, not a broker" in done.stderr
 
 
 def test_nobody_writes_the_event_topic(sidecar: MusterProcess, kafka_cluster: Cluster) -> None:

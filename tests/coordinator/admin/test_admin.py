@@ -9,7 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.admin import GroupAdmin, MemberResult
-from muster.coordinator.admin.link import InvalidArgument, Refused
+from muster.coordinator.admin.link import InvalidArgument, OutcomeUnknown, Refused
 from muster.coordinator.group.commands import (
     AlterGroupConfig,
     AnyRequest,
@@ -251,6 +251,16 @@ async def test_when_nobody_is_known_the_group_may_not_exist(exists: bool) -> Non
         else:
             with pytest.raises(Refused, match="GROUP_ID_NOT_FOUND"):
                 await admin.remove_members_from_group("orders", ["nobody"])
+
+
+async def test_an_answer_about_others_tells_nothing() -> None:
+    def outcome(_: AnyRequest) -> Outcome:
+        other = LeftMember(member_id=MemberId("b"), group_instance_id=None, error=ErrorCode.none)
+        return LeaveGroupOutcome(members=(other,))
+
+    async with administered(outcome) as (admin, _):
+        with pytest.raises(OutcomeUnknown, match="about other members"):
+            await admin.remove_members_from_group("orders", ["a"])
 
 
 LISTED = ListedMember(

@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.types import GroupId
 
 from muster.coordinator.admin import ConfigEntry, GroupAdmin, moving
+from muster.coordinator.admin.link import AdminError, NoCoordinator
 from muster.coordinator.admin.moving import coordinator_of, count_movers, groups_of_muster, move_group
 from muster.coordinator.group.configs import COORDINATOR, MEMBERS, MOVE, MUSTER, UPSTREAM
 from muster.coordinator.group.outcomes import GroupMove, ListedMember, MoveState, Standing
@@ -49,6 +50,21 @@ async def test_each_step_of_a_move_is_told_once(monkeypatch: pytest.MonkeyPatch)
     async with OneMove(steps[0], steps[0], *steps[1:], last) as admin:
         assert await move_group(admin, "orders", UPSTREAM, tell=seen.append) == last
     assert seen == steps
+
+
+async def test_a_sidecar_that_answers_no_more_is_told_with_the_way_to_the_move() -> None:
+    """Its cluster may hang, and the move goes on."""
+
+    class Silent(OneMove):
+        async def describe_group_config(self, group_id: str, names: Sequence[str] = ()) -> tuple[ConfigEntry, ...]:
+            if not self._reports:
+                raise NoCoordinator("nobody answers")
+            return await super().describe_group_config(group_id, names)
+
+    async with Silent(report(told=1)) as admin:
+        goes_on = "nobody answers; the move goes on, unless the sidecar has ended: muster members list orders"
+        with pytest.raises(AdminError, match=goes_on):
+            await move_group(admin, "orders", UPSTREAM)
 
 
 async def test_a_group_that_is_there_already_has_moved_nobody() -> None:

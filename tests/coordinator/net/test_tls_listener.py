@@ -4,6 +4,7 @@ import asyncio
 import errno
 import socket
 import ssl
+import struct
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -353,6 +354,61 @@ def test_the_wait_for_a_turn_is_not_the_clients(
             turns.is_held = False
             async with asyncio.timeout(WITHIN_S):
                 assert await reader.read(1) == b"\x16"  # a handshake's message
+
+    run(story())
+
+
+def test_a_hello_that_comes_byte_by_byte_gets_no_more_time(
+    authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client's time is for the whole handshake, and not for each of its bytes."""
+    monkeypatch.setattr(tls_handshake, "HANDSHAKE_TIMEOUT_S", 0.5)
+
+    async def story() -> None:
+        async with serving(authority) as subject:
+            reader, writer = await subject.connect_plain()
+            hello, sent = subject.hello(), 0
+            while sent < len(hello) and not (reader.at_eof() or writer.is_closing()):
+                writer.write(hello[sent : sent + 1])
+                sent += 1
+                await asyncio.sleep(0.02)
+            assert sent < len(hello)
+
+    run(story())
+
+
+def test_who_floods_before_a_turn_is_read_no_further(authority: Authority, run: Any) -> None:
+    """Not by what one read of the loop's takes either, which is some hundred times a hello."""
+
+    async def story() -> None:
+        turns = HeldTurns()
+        async with serving(authority, turns=turns) as subject:
+            _reader, writer = await subject.connect_plain()
+            writer.write(bytes(8_000_000))
+            await until(lambda: bool(turns._waiting))
+            (gate,) = turns._waiting
+            assert isinstance(gate, tls_handshake._Gate)
+            await until(lambda: len(gate._kept) >= tls_handshake.KEPT_BYTES_MAX)
+            for _ in range(200):
+                await asyncio.sleep(0)
+            assert len(gate._kept) <= 2 * tls_handshake.KEPT_BYTES_MAX
+            writer.transport.abort()
+            turns.is_held = False
+
+    run(story())
+
+
+def test_who_hangs_up_before_a_turn_waits_no_longer(authority: Authority, run: Any) -> None:
+    async def story() -> None:
+        turns = HeldTurns()
+        async with serving(authority, turns=turns) as subject:
+            _reader, writer = await subject.connect_plain()
+            writer.write(subject.hello())
+            await until(lambda: bool(turns._waiting))
+            no_linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, no_linger)
+            writer.transport.abort()
+            await until(lambda: not turns._waiting)
 
     run(story())
 

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from muster.coordinator.group.commands import AnyRequest, DescribeGroup
 from muster.coordinator.group.outcomes import Outcome
 from muster.coordinator.load.current_work import CURRENT_WORK, OtherWork, steps_working_on, working_on
+from muster.coordinator.observability import loop_watch
 from muster.coordinator.observability.loop_watch import LOOK_S, TICK_S, Instant, LoopTicks, LoopWatch
 from muster.coordinator.observability.metrics import REGISTRY
 from muster.coordinator.observability.metrics_endpoint import MetricsEndpoint
@@ -303,6 +304,25 @@ async def test_what_nobody_noted_is_not_guessed() -> None:
         await asyncio.create_task(sweeping(), name="a sweep")
         assert "work not noted, task a sweep" in await probing
     assert (told[0]["event"], told[0]["work"], told[0]["task"]) == ("the event loop is held", "not noted", "a sweep")
+
+
+async def test_a_loop_at_rest_that_has_no_processor_is_not_said_to_be_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not tick, and is in nobody's call."""
+    monkeypatch.setattr(loop_watch, "TICK_S", WITHIN_S)
+    holds = REGISTRY.get_sample_value("muster_loop_holds_total")
+    registry = CollectorRegistry()
+    with watched(registry) as prober, structlog.testing.capture_logs() as told:
+
+        def held() -> tuple[int, str]:
+            while (registry.get_sample_value("muster_loop_held_seconds") or 0.0) < 1.5:
+                time.sleep(0.02)
+            return prober.get("/healthz")
+
+        assert await asyncio.to_thread(held) == (200, "ok\n")
+    assert [line["event"] for line in told] == [
+        "the process did not run: it or its machine was stopped, or had no processor"
+    ]
+    assert REGISTRY.get_sample_value("muster_loop_holds_total") == holds
 
 
 async def test_how_late_the_loop_was_is_a_metric() -> None:

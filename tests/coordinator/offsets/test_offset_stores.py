@@ -247,6 +247,22 @@ class TestTopicOffsetStore(OffsetStoreContract):
         await claimed(TopicOffsetStore(lambda: MemoryEventLog(storage)))
         assert storage.end_offset(PARTITION) == end + 1, "nothing but the fence: it stands in its place"
 
+    async def test_a_partition_that_is_claimed_again_is_watched_once(self, storage: MemoryStorage) -> None:
+        """The reader of strangers of the former claim does not go on for ever."""
+        store = TopicOffsetStore(lambda: MemoryEventLog(storage))
+        await claimed(store)
+        end = storage.end_offset(PARTITION)
+        storage.records[PARTITION].append(StoredRecord(PARTITION, end, 0, b"x", None, stranger=True))
+        await store.write([OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 1),))])
+
+        def watching() -> list[str]:
+            return [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("strangers-")]
+
+        assert watching() == ["strangers-0"]
+        await store.claim(PARTITION)
+        assert watching() == []
+        await store.close()
+
     async def test_keys_of_strangers_hold_nobody_up_at_a_takeover(self, storage: MemoryStorage) -> None:
         """However many: those of nobody's offsets are not kept, and what they overwrote is written again in parts."""
         store = TopicOffsetStore(lambda: MemoryEventLog(storage))

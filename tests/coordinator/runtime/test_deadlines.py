@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from muster.coordinator.runtime.deadlines import Deadlines
+from muster.coordinator.runtime.deadlines import GRACE_S, Deadlines
 from muster.events.ids import GroupId
 from tests.simulation.virtual_time import VirtualClock, simulate
 from tests.waiting import until
@@ -66,6 +66,24 @@ async def test_more_than_a_second_late_is_the_machines_doing(late_ms: int, pause
     await until(lambda: bool(waiting or paused))
     assert (paused, due, bool(waiting)) == (pauses, [], not pauses)
     deadlines.close()
+
+
+def test_a_machine_that_stands_still_just_before_a_deadline_is_decided_stood_still_too() -> None:
+    """Between the timer and the look at what has arrived meanwhile."""
+
+    async def story() -> None:
+        due, paused, clock = list[GroupId](), list[int](), VirtualClock()
+        deadlines = Deadlines(clock, due=due.append, paused=paused.append, when_caught_up=lambda run: run())
+        deadlines.begin()
+        deadlines.schedule(GroupId("g"), clock.monotonic_ms() + 100)
+        loop = asyncio.get_running_loop()
+        loop.call_later(0.1 + GRACE_S / 2, loop.advance, 2.0)  # type: ignore[attr-defined]
+        await asyncio.sleep(0.2)
+        assert due == []
+        assert paused == [pytest.approx(2_000, abs=5)]
+        deadlines.close()
+
+    simulate(story())
 
 
 def test_an_earlier_deadline_has_the_timer_and_the_later_one_has_it_after_that() -> None:

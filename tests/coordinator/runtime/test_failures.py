@@ -333,6 +333,7 @@ def test_who_goes_without_a_goodbye_says_so() -> None:
             process.log.hold_acknowledgements()
         with capture_logs() as lines:
             await process.runtime.stop()
+        await until(lambda: not any(task.get_name().startswith("stop-") for task in asyncio.all_tasks()))
         warned = [line for line in lines if line["log_level"] == "warning"]
         return [(line["event"], line["partitions"], line.get("error")) for line in warned]
 
@@ -345,5 +346,49 @@ def test_who_goes_without_a_goodbye_says_so() -> None:
         assert await lines_of_stopping(is_refused=True) == [refused]
         late = ("stopped before everything was said in the event log", 3, None)
         assert await lines_of_stopping(is_refused=False) == [late]
+
+    simulate(story())
+
+
+def test_every_partition_is_taken_over_later_when_the_log_is_away_at_the_start() -> None:
+    """Also those that were not tried, since the first one had waited in vain."""
+
+    async def story() -> None:
+        process = SimulatedProcess(MemoryStorage(partitions=3))
+        claim, tried = process.log.claim, list[int]()
+
+        async def refuse_first(number: int) -> MemoryLogWriter:
+            tried.append(number)
+            if len(tried) == 1:
+                raise LogUnavailable("no broker")
+            return await claim(number)
+
+        process.log.claim = refuse_first  # type: ignore[method-assign, assignment]
+        await process.start()
+        assert tried == [0]
+        await process.runtime.all_owned()
+        assert process.runtime.ready
+        assert sorted(tried) == [0, 0, 1, 2]
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_bug_in_taking_a_partition_over_again_ends_the_process() -> None:
+    """It would be without the partition for ever, and nobody would be told."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
+
+        async def fail(_number: int) -> MemoryLogWriter:
+            message = "a bug"
+            raise ZeroDivisionError(message)
+
+        process.log.claim = fail  # type: ignore[method-assign, assignment]
+        process.log.fail_next_append()
+        assert (await process.commit(5)).error is ErrorCode.not_coordinator
+        await until(lambda: bool(process.lost))
+        assert [type(error) for error in process.lost] == [ZeroDivisionError]
+        await process.runtime.stop()
 
     simulate(story())

@@ -49,7 +49,7 @@ class Served:
             settings=GroupSettings(),
             effective_settings={},
             clock=self._clock,
-            retention_clock=RetentionClock(self._clock),
+            retention_clock=RetentionClock(self._clock, kept_ms=0),
         )
         self.runtime = Runtime(owner, give_up=self.lost.append)
 

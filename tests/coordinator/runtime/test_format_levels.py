@@ -151,7 +151,7 @@ async def test_a_file_of_level_3_is_gone_on_with_at_that_level(path: Path) -> No
         settings=GroupSettings(),
         effective_settings={},
         clock=clock,
-        retention_clock=RetentionClock(clock),
+        retention_clock=RetentionClock(clock, kept_ms=0),
     )
     await owner.offsets.open()
     runtime = Runtime(owner, give_up=lambda error: pytest.fail(str(error)))

@@ -261,3 +261,18 @@ def test_after_a_pause_what_is_being_stored_has_its_full_time_again_too() -> Non
         await process.runtime.stop()
 
     simulate(story())
+
+
+def test_who_was_decided_before_the_end_is_told_what_was_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is durable; only the others are sent elsewhere."""
+    monkeypatch.setattr(slices, "SLICE_S", 0.0)
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage(partitions=1), clock=BusyClock()).start()
+        joins = [process.join(f"i{number}", rebalance_timeout_ms=300_000) for number in range(20)]
+        await asyncio.wait(joins, return_when=asyncio.FIRST_COMPLETED)
+        assert not all(join.done() for join in joins)
+        await process.runtime.stop()
+        assert {((await join).error, (await join).generation_id) for join in joins} == {(ErrorCode.none, 1)}
+
+    simulate(story())

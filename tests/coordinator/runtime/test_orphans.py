@@ -1,15 +1,23 @@
 """Committed offsets without a group, at a takeover; the whole story is in tests/faults."""
 
+from kio.schema.errors import ErrorCode
+from structlog.testing import capture_logs
+
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.takeover import group_of_offsets
 from muster.coordinator.group.turn import Moment
 from muster.coordinator.load.slices import Slices
+from muster.coordinator.offsets.topic import TopicOffsetStore
 from muster.coordinator.runtime.orphans import find_orphans
 from muster.events.ids import GroupId
+from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from muster.events.partitioner import partition_for
 from muster.events.projector import Projector, Quarantined
+from muster.events.state import GroupState
 from muster.replay.event_texts import event_text
 from tests.coordinator.longest_callback import longest_callback
+from tests.simulation.process import GROUP, SimulatedProcess
+from tests.simulation.virtual_time import simulate
 
 MANY = 200_000
 PARTITIONS = 8
@@ -39,3 +47,31 @@ def test_the_replay_tool_says_what_the_group_was_made_for() -> None:
     moment = Moment(now_ms=0, wall_ms=0, owner_epoch=1, incarnation=1)
     text = event_text(group_of_offsets(GroupId("orders"), moment, GroupSettings()))
     assert text == "the event log did not know the group, and it has committed offsets: it was made anew"
+
+
+def test_a_group_that_the_event_log_does_not_know_is_made_for_its_offsets() -> None:
+    """So that it is listed, and expires; the log says that it was, and the next takeover finds it there."""
+
+    async def story() -> None:
+        of_offsets = MemoryStorage(partitions=1)
+
+        async def started(storage: MemoryStorage) -> SimulatedProcess:
+            offsets = TopicOffsetStore(lambda: MemoryEventLog(of_offsets))
+            await offsets.open()
+            return await SimulatedProcess(storage, offsets=offsets).start()
+
+        first = await started(MemoryStorage(partitions=1))
+        assert (await first.commit(5)).error is ErrorCode.none
+        await first.runtime.stop()
+        restored = MemoryStorage(partitions=1)
+        older = await SimulatedProcess(restored).start()
+        await older.runtime.stop()
+        for lines_expected in (1, 0):
+            with capture_logs() as lines:
+                process = await started(restored)
+            assert len([line for line in lines if "does not know groups" in line["event"]]) == lines_expected
+            assert (await process.describe()).state is GroupState.EMPTY
+            assert process.offsets.committed(GROUP)["orders", 0].offset == 5
+            await process.runtime.stop()
+
+    simulate(story())

@@ -2,10 +2,13 @@
 
 import asyncio
 
+import pytest
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
 from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.coordinator.runtime.command_processor import CommandProcessor
+from muster.coordinator.runtime.group_context import Batch, GroupContext
 from muster.events.ids import UNKNOWN_MEMBER_ID
 from muster.events.log.memory import MemoryStorage
 from muster.events.state import GroupState
@@ -48,6 +51,32 @@ def test_what_cannot_be_encoded_fails_alone_and_is_named() -> None:
         assert "group_instance_id='\\ud800'" in line["command"]
         assert not first.done() or first.result().error is ErrorCode.none
         assert not second.done() or second.result().error is ErrorCode.none
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_what_was_refused_together_is_stored_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them: so that the culprit fails alone, and is found in one go."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
+        batches = list[int]()
+        store = CommandProcessor._store
+
+        def note(processor: CommandProcessor, context: GroupContext, batch: Batch) -> None:
+            batches.append(len(batch.commands))
+            store(processor, context, batch)
+
+        monkeypatch.setattr(CommandProcessor, "_store", note)
+        released = process.log.hold_acknowledgements()
+        first = process.join("first")
+        await asyncio.sleep(0.01)
+        joins = [process.join(f"i{number}") for number in range(4)]
+        process.log.refuse_in_next_append()
+        released.set()
+        assert {(await join).error for join in (first, *joins)} == {ErrorCode.none}
+        assert batches[:6] == [1, 4, 1, 1, 1, 1]
         await process.runtime.stop()
 
     simulate(story())

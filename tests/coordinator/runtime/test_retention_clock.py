@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator import assembly
+from muster.coordinator.group.commands import AnyRequest, JoinGroup
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.runtime.owner import Owner
 from muster.coordinator.runtime.retention_clock import BELIEVED_AFTER_MS, JUMP_MS, RetentionClock
@@ -50,7 +51,7 @@ class JumpingClock(VirtualClock):
 def test_a_clock_that_runs_as_usual_is_followed() -> None:
     """Also where it is set right by a little, again and again, and without a line."""
     clocks = Clocks()
-    subject = RetentionClock(clocks)
+    subject = RetentionClock(clocks, kept_ms=0)
     with capture_logs() as lines:
         for step_ms in (0, JUMP_MS, JUMP_MS, -3 * JUMP_MS, -DAY_MS):
             clocks.now_ms += 600_000
@@ -62,7 +63,7 @@ def test_a_clock_that_runs_as_usual_is_followed() -> None:
 def test_a_clock_that_jumps_ahead_and_back_is_never_believed() -> None:
     """The time goes on by the monotonic clock, and a line says so at each end."""
     clocks = Clocks()
-    subject = RetentionClock(clocks)
+    subject = RetentionClock(clocks, kept_ms=0)
     former_ms = clocks.lead_ms
     with capture_logs() as lines:
         clocks.lead_ms += 8 * DAY_MS
@@ -78,7 +79,7 @@ def test_a_clock_that_jumps_ahead_and_back_is_never_believed() -> None:
 def test_a_clock_that_stays_ahead_is_believed_after_a_day() -> None:
     """So that something expires again; the next jump counts from there."""
     clocks = Clocks()
-    subject = RetentionClock(clocks)
+    subject = RetentionClock(clocks, kept_ms=0)
     clocks.lead_ms += 8 * DAY_MS
     subject.observe()
     clocks.now_ms += BELIEVED_AFTER_MS - 1
@@ -124,6 +125,30 @@ def test_offsets_that_were_committed_while_the_clock_was_behind_do_not_expire_ea
     simulate(story())
 
 
+def test_a_question_notes_no_clock() -> None:
+    """Nothing is recorded by it; a decision notes the clock, and a jump is told of."""
+
+    async def story() -> None:
+        clock = JumpingClock()
+        process = await SimulatedProcess(MemoryStorage(partitions=1), clock=clock).start()
+        told = await process.stable_group("a")
+        asked: list[AnyRequest] = []
+        submit = process.runtime.submit
+        process.runtime.submit = lambda command, _: asked.append(command)  # type: ignore[method-assign,assignment]
+        process.join("b")
+        process.runtime.submit = submit  # type: ignore[method-assign]
+        assert isinstance(asked[0], JoinGroup)
+        clock.ahead_ms = 8 * DAY_MS
+        with capture_logs() as lines:
+            assert not process.runtime.would_refuse(asked[0])
+            assert not lines
+            await process.commit(5, told["a"])
+        assert "the clock has jumped ahead" in lines[0]["event"]
+        await process.runtime.stop()
+
+    simulate(story())
+
+
 def test_a_clock_that_is_ahead_for_a_sweep_deletes_no_offset() -> None:
     """Acknowledged offsets are there when the clock is put back, and expire at their time."""
 
@@ -154,7 +179,7 @@ async def test_a_file_is_not_trimmed_by_a_clock_that_has_jumped_ahead(
     event_log = SqliteEventLog(tmp_path / "muster.db", partitions=1, audit_window_ms=WINDOW_MS, wall_ms=clocks.wall_ms)
     await event_log.open()
     await (await event_log.claim(0)).append([(record("a", "1"), record("a", "2"), record("z"))])
-    retention_clock, trims = RetentionClock(clocks), 0
+    retention_clock, trims = RetentionClock(clocks, kept_ms=0), 0
     trim = event_log.trim
 
     async def counted(now_ms: int) -> object:
@@ -182,7 +207,7 @@ async def test_a_file_is_not_trimmed_by_a_clock_that_has_jumped_ahead(
 def test_a_jump_is_told_when_it_is_seen_believed_or_undone() -> None:
     """Once each, however often the clocks are compared; with how far the clock is ahead."""
     clocks = Clocks()
-    subject = RetentionClock(clocks)
+    subject = RetentionClock(clocks, kept_ms=0)
 
     def told(passed_ms: int, ahead_ms: int = 0) -> list[tuple[str, str, int | None]]:
         clocks.now_ms += passed_ms

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
+from muster.coordinator.group.commands import JoinGroup
 from muster.coordinator.group.outcomes import JoinGroupOutcome
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.runtime.successor import READ_TIMEOUT_S
@@ -17,12 +18,12 @@ from muster.events.events import (
     CoordinatorStopped,
     MemberAssigned,
 )
-from muster.events.ids import GroupId
+from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.log.base import Deposed, LogUnavailable
 from muster.events.log.memory import MemoryStorage
 from muster.events.partitioner import partition_for
 from muster.events.records import FORMAT_LEVEL, StoredRecord
-from muster.events.state import GroupState
+from muster.events.state import GroupState, Protocol
 from tests.simulation.process import GROUP, SimulatedProcess
 from tests.simulation.virtual_time import VirtualTimeLoop, simulate
 from tests.waiting import until
@@ -459,3 +460,80 @@ async def test_a_group_that_is_over_a_lowered_group_max_size_rebalances_at_the_t
 
 async def is_rebalancing(process: SimulatedProcess) -> bool:
     return (await process.describe()).state is GroupState.PREPARING_REBALANCE
+
+
+@story
+async def test_figures_are_of_all_groups_and_members() -> None:
+    process = await SimulatedProcess(MemoryStorage(partitions=2)).start()
+    await process.stable_group("a", "b")
+    for group_id in ("simple-1", "simple-2", "simple-3"):
+        assert (await process.commit(1, group_id=GroupId(group_id))).error is ErrorCode.none
+    figures = process.runtime.figures()
+    assert {state: groups for state, groups in figures.groups.items() if groups} == {"Stable": 1, "Empty": 3}
+    assert (figures.members, figures.quarantined, figures.partitions) == (2, 0, 2)
+    await process.runtime.stop()
+
+
+@story
+async def test_it_is_known_of_a_join_whether_it_would_be_refused() -> None:
+    """The group as it is now decides, without any change to it."""
+    process = await SimulatedProcess(MemoryStorage(), settings=GroupSettings(max_size=1)).start()
+    await process.stable_group("a")
+
+    def join(instance: str, *, group_id: GroupId = GROUP, session_timeout_ms: int = 10_000) -> JoinGroup:
+        return JoinGroup(
+            caller=process.caller(),
+            group_id=group_id,
+            member_id=MemberId(""),
+            group_instance_id=GroupInstanceId(instance),
+            proposed_member_id=MemberId(f"{instance}-new"),
+            protocol_type="consumer",
+            protocols=(Protocol(name="range", metadata=b""),),
+            session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=30_000,
+            reason=None,
+            requires_known_member_id=False,
+            supports_skip_assignment=True,
+        )
+
+    new = GroupId("new")
+    assert process.runtime.would_refuse(join("b"))
+    assert not process.runtime.would_refuse(join("a"))
+    assert not process.runtime.would_refuse(join("b", group_id=new))
+    assert process.runtime.would_refuse(join("b", group_id=new, session_timeout_ms=1))
+    assert not process.runtime.has_group(new)
+    await process.runtime.stop()
+    assert process.runtime.would_refuse(join("a"))
+
+
+@story
+async def test_who_had_not_said_goodbye_is_named_once() -> None:
+    """A restart in good order, or of the process itself, is no news."""
+    storage = MemoryStorage(partitions=3)
+    for number in range(3):
+        ready = CoordinatorReady(
+            partition=number,
+            owner_epoch=0,
+            owner="other:1",
+            ready_ms=0,
+            took_ms=0,
+            events_read=0,
+            groups=0,
+            members=0,
+            incarnation_max=0,
+        )
+        (record,) = records_of([ready], FORMAT_LEVEL)
+        storage.records[number].append(StoredRecord(number, 0, 0, record.key, record.value))
+
+    async def named() -> tuple[SimulatedProcess, list[str]]:
+        with capture_logs() as lines:
+            process = await SimulatedProcess(storage).start()
+        told = "the event log was taken over from one who had not said goodbye: if it still runs, it is deposed"
+        return process, [line["owner"] for line in lines if line["event"] == told]
+
+    first, after_another = await named()
+    await first.runtime.stop()
+    _, after_a_goodbye = await named()
+    third, after_itself = await named()
+    assert (after_another, after_a_goodbye, after_itself) == (["other:1"], [], [])
+    await third.runtime.stop()

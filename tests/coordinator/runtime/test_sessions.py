@@ -3,10 +3,15 @@
 import asyncio
 
 from kio.schema.errors import ErrorCode
+from structlog.testing import capture_logs
 
+from muster.events.ids import GroupId
 from muster.events.log.memory import MemoryStorage
-from tests.simulation.process import SimulatedProcess
-from tests.simulation.virtual_time import simulate
+from tests.simulation.process import GROUP, SimulatedProcess
+from tests.simulation.virtual_time import VirtualTimeLoop, simulate
+from tests.waiting import until
+
+LATE = "timer late, sessions last longer"
 
 
 def test_a_session_that_became_shorter_ends_in_time() -> None:
@@ -22,6 +27,52 @@ def test_a_session_that_became_shorter_ends_in_time() -> None:
         await asyncio.sleep(0.2)
         assert (await process.heartbeat(told["a"])).error is ErrorCode.rebalance_in_progress
         assert (await process.heartbeat(back)).error is ErrorCode.unknown_member_id
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_pause_during_an_append_moves_what_is_decided_already_by_the_same_rule() -> None:
+    """The line says how many sessions have their full time again, and how many last longer by what was lost."""
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
+        process.group_id = GroupId("other")  # during the append its deadlines alone have the timer
+        await process.stable_group("d")
+        process.group_id = GROUP
+        told = await process.stable_group("a", "b")
+        (ownership,) = process.runtime._owned.values()
+        context = ownership.partition._contexts[GROUP]
+        sessions = context.soft.sessions
+
+        async def stand_still(beyond_s: float) -> tuple[int, int, int]:
+            """Returns how late the timer was, and the counts of sessions in the line about it."""
+            loop.advance(min(each.deadline_ms for each in sessions.values()) / 1000 - loop.time() + beyond_s)
+            with capture_logs() as lines:
+                await until(lambda: any(line["event"] == LATE for line in lines))
+            (line,) = (line for line in lines if line["event"] == LATE)
+            return line["late_ms"], line["in_full"], line["by_late_ms"]
+
+        release = process.log.hold_acknowledgements()
+        joining = process.join("c", rebalance_timeout_ms=30_000)
+        await until(lambda: context.batch is not None and context.batch.decisions)
+        assert context.batch is not None
+        batch, dead = context.batch, sessions[told["b"].member_id]
+        assert (context.soft.join_deadline_ms, batch.soft.join_deadline_ms is not None) == (None, True)
+        _, in_full, lengthened = await stand_still(40)
+        assert (in_full, lengthened) == (3, 0)
+        session_ms, phase_ms = dead.deadline_ms, batch.soft.join_deadline_ms
+        assert session_ms == sessions[told["a"].member_id].deadline_ms
+        assert phase_ms == session_ms - 10_000 + 30_000
+        await asyncio.sleep(1)
+        sessions[told["a"].member_id].refresh(process.clock.monotonic_ms() + 1)
+        late_ms, in_full, lengthened = await stand_still(2)
+        assert (in_full, lengthened) == (1, 2)
+        assert (dead.deadline_ms, batch.soft.join_deadline_ms) == (session_ms + late_ms, phase_ms + late_ms)
+        release.set()
+        joining.cancel()
         await process.runtime.stop()
 
     simulate(story())

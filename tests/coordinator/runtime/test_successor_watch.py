@@ -1,13 +1,14 @@
 """A process that appends nothing finds out all the same that another one has taken its log over."""
 
 import asyncio
+import gc
 
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
-from muster.coordinator.runtime.successor_watch import CHECK_INTERVAL_S, CHECK_TIMEOUT_S
+from muster.coordinator.runtime.successor_watch import CHECK_INTERVAL_S, CHECK_TIMEOUT_S, PARTITIONS_AT_ONCE
 from muster.events.log.base import Deposed
-from muster.events.log.memory import MemoryStorage
+from muster.events.log.memory import MemoryLogWriter, MemoryStorage
 from muster.events.partitioner import partition_for
 from muster.events.records import StoredRecord
 from tests.coordinator.runtime.test_runtime import story
@@ -39,6 +40,45 @@ async def test_an_idle_process_finds_out_that_it_was_deposed() -> None:
 
 
 @story
+async def test_a_deposed_process_leaves_no_task_behind() -> None:
+    """Those of its partitions last until it stops, and end then."""
+    storage = MemoryStorage()
+    first = await SimulatedProcess(storage).start()
+    second = await SimulatedProcess(storage).start()
+    await asyncio.sleep(FOUND_OUT_S)
+    assert first.lost
+    gc.collect()  # what nobody held would be reported as destroyed
+    await first.runtime.stop()
+    await second.runtime.stop()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@story
+async def test_a_successor_is_found_behind_more_strangers_than_a_look_reads() -> None:
+    """A look that takes too long goes on where it was, and what cannot be decoded is no successor's record."""
+    storage = MemoryStorage()
+    first = await SimulatedProcess(storage).start()
+    await asyncio.sleep(CHECK_INTERVAL_S + 1)  # where it ends was noted
+    for records in storage.records:
+        offset = storage.end_offset(records[0].partition)
+        records += [StoredRecord(records[0].partition, offset + number, 0, b"key", b"?") for number in range(5)]
+    second = await SimulatedProcess(storage).start()
+    read = first.log.read
+
+    async def slowly(partition: int, *, start: int = 0, end: int | None = None):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        async for chunk in read(partition, start=start, end=end):
+            for record in chunk:
+                await asyncio.sleep(CHECK_TIMEOUT_S / 2)
+                yield [record]
+
+    first.log.read = slowly  # type: ignore[method-assign]
+    await asyncio.sleep(20 * CHECK_INTERVAL_S)
+    assert isinstance(first.lost[0], Deposed)
+    await first.runtime.stop()
+    await second.runtime.stop()
+
+
+@story
 async def test_a_process_that_stands_alone_appends_nothing_and_reads_no_stranger_twice() -> None:
     """Strangers that write behind our last append depose nobody."""
     storage = MemoryStorage()
@@ -64,16 +104,88 @@ async def test_a_process_that_stands_alone_appends_nothing_and_reads_no_stranger
 
 
 @story
-async def test_a_renewal_of_its_own_claim_deposes_nobody() -> None:
-    """Its newer claim writes a record of a newer owner, too; looked at in every moment of it."""
+async def test_a_renewal_whose_newer_claim_is_in_the_log_already_deposes_nobody() -> None:
+    """Its fence record is a newer owner's, too: it is found before the renewal knows that it is stored."""
     storage = MemoryStorage()
-    process = await SimulatedProcess(storage, claim_renewal_ms=int(CHECK_INTERVAL_S * 1000)).start()
-    for _ in range(5):
-        release = process.log.hold_acknowledgements()
-        await asyncio.sleep(CHECK_INTERVAL_S * 1.5)
-        release.set()
-        await asyncio.sleep(CHECK_INTERVAL_S * 1.5)
+    process = await SimulatedProcess(storage, claim_renewal_ms=int(CHECK_INTERVAL_S * 3000)).start()
+    claim, end_offset = process.log.claim, process.log.end_offset
+    release: list[asyncio.Event] = []
+    found: list[int] = []
+
+    async def withheld(partition: int) -> MemoryLogWriter:
+        writer = await claim(partition)
+        release.append(process.log.hold_acknowledgements())
+        return writer
+
+    async def noting(partition: int) -> int:
+        end = await end_offset(partition)
+        if storage.fences[partition] > 1:
+            found.append(partition)
+        return end
+
+    process.log.claim, process.log.end_offset = withheld, noting  # type: ignore[method-assign]
+    await until(lambda: bool(found))
+    await asyncio.sleep(FOUND_OUT_S)
+    assert process.runtime.ready
     assert not process.lost
+    for each in release:
+        each.set()
+    await process.runtime.stop()
+
+
+@story
+async def test_a_renewal_that_ends_while_it_is_looked_at_deposes_nobody() -> None:
+    """The end of the log was asked for with the claim before."""
+    storage = MemoryStorage()
+    process = await SimulatedProcess(storage, claim_renewal_ms=int(CHECK_INTERVAL_S * 2500)).start()
+    end_offset = process.log.end_offset
+    found: list[int] = []
+
+    async def after_the_renewal(partition: int) -> int:
+        if storage.fences[partition] == 1:
+            await until(lambda: storage.fences[partition] == 2)
+            await asyncio.sleep(0.1)
+            found.append(partition)
+        return await end_offset(partition)
+
+    process.log.end_offset = after_the_renewal  # type: ignore[method-assign]
+    await until(lambda: bool(found))
+    await asyncio.sleep(FOUND_OUT_S)
+    assert process.runtime.ready
+    assert not process.lost
+    await process.runtime.stop()
+
+
+@story
+async def test_of_a_hundred_partitions_each_that_stands_still_tells_of_a_successor() -> None:
+    """In as few seconds as one does, also when it comes right behind our last append."""
+    storage = MemoryStorage(partitions=100)
+    first = await SimulatedProcess(storage).start()
+    await asyncio.sleep(CHECK_INTERVAL_S + 0.1)  # the first look is over
+    await first.stable_group("a")
+    second = await SimulatedProcess(storage).start()
+    await asyncio.sleep(FOUND_OUT_S)
+    assert isinstance(first.lost[0], Deposed)
+    await first.runtime.stop()
+    await second.runtime.stop()
+
+
+@story
+async def test_every_partition_is_looked_at_in_its_turn() -> None:
+    """One partition of two in which nobody appends may be taken over before the other."""
+    storage = MemoryStorage(partitions=2 * PARTITIONS_AT_ONCE + 1)
+    process = await SimulatedProcess(storage).start()
+    asked: list[int] = []
+    end_offset = process.log.end_offset
+
+    async def noting(partition: int) -> int:
+        asked.append(partition)
+        return await end_offset(partition)
+
+    process.log.end_offset = noting  # type: ignore[method-assign]
+    await asyncio.sleep(4 * CHECK_INTERVAL_S + 1)
+    assert asked[: len(storage.records)] == list(range(len(storage.records)))
+    assert asked[len(storage.records) :] == list(range(PARTITIONS_AT_ONCE - 1))
     await process.runtime.stop()
 
 

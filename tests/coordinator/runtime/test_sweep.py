@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
+from structlog.testing import capture_logs
 
 from muster.coordinator.group.outcomes import JoinGroupOutcome
 from muster.coordinator.group.settings import GroupSettings
@@ -172,7 +173,10 @@ async def test_a_crash_between_the_event_and_the_offsets_is_finished_by_the_next
     assert deletions(storage) == [(GROUP, Cause.GROUP_EXPIRED)]
     assert offsets.committed(GROUP)
     offsets.write = write  # type: ignore[method-assign]
-    second = await started(storage, offsets=offsets)
+    with capture_logs() as lines:
+        second = await started(storage, offsets=offsets)
+    (line,) = [line for line in lines if line["event"] == "removing offsets of deleted groups"]
+    assert (line["partition"], line["groups"]) == (0, 1)
     assert not offsets.group_ids()
     assert (await second.describe()).state is GroupState.DEAD
     await second.runtime.stop()

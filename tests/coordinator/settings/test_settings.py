@@ -86,19 +86,19 @@ def test_topics_in_the_environment_are_separated_by_commas(monkeypatch: pytest.M
             "--listen 0.0.0.0:9092: clients cannot be told that address; give --advertise",
         ),
         ({"listen": "[::]:9092", "advertise": "[::]:1"}, [], "--advertise [::]:1: clients cannot be told that address"),
-        ({"log_level": "loud"}, [], "--log-level=loud: input should be 'debug', 'info', 'warning' or 'error'"),
-        ({"frame_bytes_max": 5}, [], "--frame-bytes-max=5: input should be greater than or equal to 1024"),
+        ({"log_level": "loud"}, [], "--log-level=loud: should be 'debug', 'info', 'warning' or 'error'"),
+        ({"frame_bytes_max": 5}, [], "--frame-bytes-max=5: should be greater than or equal to 1024"),
         ({}, ["group.max.sise=5"], "there is no setting 'group.max.sise'; did you mean group.max.size?"),
         ({}, ["quite.another=5"], "there is no setting 'quite.another'; muster serve --help lists them"),
         ({}, ["group.max.size"], "--config 'group.max.size' should be NAME=VALUE"),
-        ({}, ["group.max.size=0"], "group.max.size=0: input should be greater than or equal to 1"),
+        ({}, ["group.max.size=0"], "group.max.size=0: should be greater than or equal to 1"),
         (
             {},
             ["offsets.retention.minutes=0"],
-            "offsets.retention.minutes=0: input should be greater than or equal to 1",
+            "offsets.retention.minutes=0: should be greater than or equal to 1",
         ),
-        ({}, ["offsets.retention.check.interval.ms=0"], "offsets.retention.check.interval.ms=0: input should be"),
-        ({}, ["group.max.size=many"], "group.max.size=many: input should be a valid integer"),
+        ({}, ["offsets.retention.check.interval.ms=0"], "offsets.retention.check.interval.ms=0: should be"),
+        ({}, ["group.max.size=many"], "group.max.size=many: should be a whole number"),
         (
             {},
             ["group.min.session.timeout.ms=10", "group.max.session.timeout.ms=5"],
@@ -147,7 +147,17 @@ def test_the_file_may_be_named_in_the_environment(tmp_path: Path) -> None:
     """As every option may; what is wrong with it is said with its name."""
     file = tmp_path / "none.toml"
     done = CliRunner().invoke(cli.app, ["serve"], env={"MUSTER_CONFIG_FILE": str(file)})
-    assert (done.exit_code, done.stderr) == (2, f"muster: cannot read {file}: No such file or directory\n")
+    assert (done.exit_code, done.stderr) == (
+        2,
+        f"muster: cannot read MUSTER_CONFIG_FILE {file}: No such file or directory\n",
+    )
+
+
+def test_addresses_beside_the_table_of_upstream_have_a_way_out(tmp_path: Path) -> None:
+    file = tmp_path / "muster.toml"
+    file.write_text('upstream = "kafka:9092"\n[upstream]\nsecurity.protocol = "SSL"\n', encoding="utf-8")
+    with pytest.raises(BadSettings, match=r"the addresses of \[upstream\] are its bootstrap.servers$"):
+        load_settings({}, [], file)
 
 
 def test_no_name_is_cut_in_the_help_of_a_narrow_terminal() -> None:

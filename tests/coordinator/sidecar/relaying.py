@@ -36,6 +36,7 @@ from muster.coordinator.sidecar.relay.intercept import Interceptor, SidecarApi
 from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.coordinator.sidecar.relay.listeners import Listeners
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
+from muster.coordinator.upstream.coordinators import Heard, HeardFrom
 from muster.coordinator.upstream.group_probe import KeptUpstream
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import ShadowName
@@ -162,6 +163,7 @@ class Relay:
             limits=self.limits,
             client_context=None,
             broker_context=self.broker_context,
+            heard=HeardFrom(Heard),
             on_unreachable=self._not_reached,
         )
 

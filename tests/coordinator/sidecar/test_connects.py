@@ -2,17 +2,22 @@
 
 import asyncio
 import socket
-from typing import cast
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, cast
 
 import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.load.slices import SLICE_S
 from muster.coordinator.load.turns import Turns
-from muster.coordinator.sidecar.relay import broker_side, connect_queue
+from muster.coordinator.log_throttle import LogThrottle
+from muster.coordinator.sidecar.relay import broker_side, listeners
 from muster.coordinator.sidecar.relay.connect_queue import CONNECTS_AT_ONCE, TLS_CONNECTS_AT_ONCE, ConnectQueue
 from tests.coordinator.sidecar.relaying import relaying
 from tests.coordinator.sidecar.scripted_broker import ScriptedBroker, request, scripted_broker
+from tests.simulation.virtual_time import simulate
 from tests.waiting import until
 
 NOBODYS = 9_999
@@ -107,27 +112,99 @@ async def test_what_is_no_request_costs_the_broker_no_connection() -> None:
         assert not broker.connections
 
 
-async def test_a_broker_that_hangs_delays_nobody_elses_connect_and_is_told_to_all_of_its_clients(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Those who waited behind others for as long as a connect may take are told with them."""
-    monkeypatch.setattr(connect_queue, "CONNECTS_AT_ONCE", 1)
-    monkeypatch.setattr(broker_side, "CONNECT_TIMEOUT_S", 0.5)
+@contextmanager
+def a_broker_that_hangs() -> Iterator[ScriptedBroker]:
+    """Its machine takes one connection more, and answers no other."""
     hangs = socket.socket()
     hangs.bind(("127.0.0.1", 0))
     hangs.listen(0)
     port = hangs.getsockname()[1]
     with hangs, socket.create_connection(("127.0.0.1", port)):  # and that is all that it takes
-        hanging = cast("ScriptedBroker", _At(port))
+        yield cast("ScriptedBroker", _At(port))
+
+
+@pytest.fixture
+def one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listeners, "CONNECTS_AT_ONCE", 1)
+    monkeypatch.setattr(broker_side, "CONNECT_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(LogThrottle, "due", lambda *_: 0)  # each says it
+
+
+HANGS: Final = "no answer within 0.5 s"
+BEHIND: Final = "none of 1 connects to it has succeeded within 0.5 s"
+
+
+@pytest.mark.usefixtures("one_at_a_time")
+async def test_a_broker_that_hangs_delays_nobody_elses_connect_and_is_told_to_all_of_its_clients() -> None:
+    """Those who waited behind others for as long as a connect may take are told with them."""
+    with a_broker_that_hangs() as hanging:
         async with scripted_broker() as broker, relaying({1: broker, 2: hanging}) as relay:
             waiting = [await relay.connect(2) for _ in range(3)]
-            for client in waiting:
-                client.send(request(NOBODYS, 0, 1))
-            await until(lambda: relay.metrics.bytes_received == 3 * len(request(NOBODYS, 0, 1)))
-            assert await (await relay.connect(1)).ask(request(NOBODYS, 0, 1)) == b""
-            for client in waiting:
-                assert await client.rest() == b""
+            with capture_logs() as logged:
+                for client in waiting:
+                    client.send(request(NOBODYS, 0, 1))
+                await until(lambda: relay.metrics.bytes_received == 3 * len(request(NOBODYS, 0, 1)))
+                assert await (await relay.connect(1)).ask(request(NOBODYS, 0, 1)) == b""
+                for client in waiting:
+                    assert await client.rest() == b""
             assert relay.relayed.brokers_not_reached == 3
+            # The second one has its turn when the first one's time is over, or has waited for as long itself.
+            assert {line["error"] for line in logged} == {HANGS, BEHIND}
+
+
+def test_who_waits_behind_others_gives_up_when_none_of_them_succeeds() -> None:
+    """However many are in front: a crowd that is let in one by one is no broker that hangs."""
+
+    async def story() -> None:
+        queue = ConnectQueue(Turns(), at_once=0)
+        turn = broker_side._Turn()
+        queue.wait(turn)
+        waiting = asyncio.create_task(broker_side._come(turn, queue))
+        for _ in range(10):
+            await asyncio.sleep(6)
+            queue.connected += 1
+            assert not waiting.done()
+        with pytest.raises(TimeoutError, match=r"none of 0 connects to it has succeeded within 10 s"):
+            await waiting
+
+    simulate(story())
+
+
+@pytest.mark.usefixtures("one_at_a_time")
+async def test_a_broker_that_hangs_keeps_nobody_from_any_broker() -> None:
+    """A client that has waited behind others for it goes on to the next one; later ones begin there."""
+    with a_broker_that_hangs() as hanging:
+        async with scripted_broker() as broker, relaying({1: broker, 2: hanging}) as relay:
+            clients = [await relay.connect(None) for _ in range(12)]
+            for client in clients:
+                client.send(request(NOBODYS, 0, 1))
+            answers = [await client.answer() for client in clients]
+            assert answers == [(1, b"")] * 12
+            before = relay.relayed.brokers_not_reached
+            stuck = await relay.connect(2)
+            stuck.send(request(NOBODYS, 0, 1))
+            await until(lambda: relay.metrics.bytes_received == 13 * len(request(NOBODYS, 0, 1)))
+            for _ in range(4):
+                assert await (await relay.connect(None)).ask(request(NOBODYS, 0, 1)) == b""
+            assert relay.relayed.brokers_not_reached == before
+            stuck.vanish()
+
+
+async def test_fewer_connects_with_tls_are_under_way() -> None:
+    """Their handshakes are what costs time."""
+    accepted: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(lambda _, writer: accepted.append(writer), "127.0.0.1", 0)
+    silent = cast("ScriptedBroker", _At(server.sockets[0].getsockname()[1]))
+    async with server, relaying({1: silent}, broker_context=ssl.create_default_context()) as relay:
+        for _ in range(TLS_CONNECTS_AT_ONCE + 4):
+            (await relay.connect(1)).send(request(NOBODYS, 0, 1))
+        await until(lambda: relay.metrics.bytes_received == (TLS_CONNECTS_AT_ONCE + 4) * len(request(NOBODYS, 0, 1)))
+        await until(lambda: len(accepted) == TLS_CONNECTS_AT_ONCE)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(accepted) == TLS_CONNECTS_AT_ONCE
+        for writer in accepted:
+            writer.close()
 
 
 class _At:

@@ -7,8 +7,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muster.coordinator.net.frames import AT_ONCE
+from muster.coordinator.sidecar.messages.request_plan import RequestPlan
 from muster.coordinator.sidecar.relay.answers import Expected
 from muster.coordinator.sidecar.relay.conversation import IN_FLIGHT_MAX, Conversation
+from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.events.steps import ENTRIES_AT_ONCE, Steps, finished
 from tests.coordinator.sidecar.scripted_broker import framed, request
@@ -106,6 +108,46 @@ def test_random_bytes_of_either_side_raise_nothing_but_the_protocols_error(piece
     assert fault in {None, *CLIENTS_FAULTS, Fault.BROKER_ANSWER}
 
 
+FETCHED = framed(1, b"x" * 100)
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered", "is_all"),
+    [
+        (request(FETCH, 7, 1), FETCHED, True),
+        (request(FETCH, 7, 1) + request(FETCH, 7, 2, bytes(500))[:100], FETCHED, True),
+        (request(FETCH, 7, 1) + produce(2, 1, bytes(500))[:100], FETCHED, True),
+        (request(FETCH, 7, 1), b"", False),
+        (request(FETCH, 7, 1), FETCHED[:50], False),
+        (request(FETCH, 7, 1) + request(FETCH, 7, 2), FETCHED, False),
+        (request(FETCH, 7, 1) + produce(2, 0), FETCHED, False),
+        (request(FETCH, 7, 1) + produce(2, 0, bytes(500))[:100], FETCHED, False),
+        (produce(2, 0) + request(FETCH, 7, 1), FETCHED, False),
+    ],
+    ids=[
+        "answered",
+        "half a Fetch",
+        "half a Produce",
+        "unanswered",
+        "half an answer",
+        "one unanswered",
+        "acks=0 last",
+        "half of acks=0",
+        "acks=0 first",
+    ],
+)
+def test_all_is_answered_only_if_nothing_that_the_broker_has_whole_could_be_lost(
+    asked: bytes, answered: bytes, is_all: bool
+) -> None:
+    """Then alone its connection is reset: a broker that has not read a request yet would not read it after that."""
+    subject = new_conversation()
+    subject.receive(asked)
+    assert subject.next_request(0) is None
+    assert b"".join(subject.for_broker) == asked
+    subject.answers.receive(answered)
+    assert subject.is_all_answered is is_all
+
+
 def test_a_relayed_request_is_never_whole_in_memory() -> None:
     subject = new_conversation()
     frame = request(FETCH, 7, 1, b"x" * 4_000)
@@ -159,6 +201,22 @@ def test_a_bad_length_is_refused_and_what_came_before_it_is_relayed(length: int,
         subject.next_request(0)
     assert raised.value.fault is fault
     assert b"".join(subject.for_broker) == before
+
+
+def test_a_first_request_that_is_too_long_is_refused_before_it_has_come() -> None:
+    """Its length is enough: a client that sends no more would keep its place for nothing."""
+    limits = RelayLimits(
+        frame_bytes_max=FRAME_BYTES_MAX,
+        waiting_bytes_max=WAITING_BYTES_MAX,
+        authorization_cache_ms=0,
+        authenticates=False,
+    )
+    plan = RequestPlan(is_handled=True, handled_bytes_max=50)
+    subject = Conversation(plan_of=lambda *_: plan, fast=lambda *_: None, limits=limits, new_id=lambda: b"must")
+    subject.receive(request(JOIN, 7, 1, bytes(100))[:12])
+    with pytest.raises(ProtocolError, match="50 are allowed") as raised:
+        subject.has_request()
+    assert raised.value.fault is Fault.OVERSIZED_FRAME
 
 
 @pytest.mark.parametrize("rest", [b"", b"\xff", b"\xff\xff\xff\xff\x00", b"\x7f\xff" + b"x" * 40])

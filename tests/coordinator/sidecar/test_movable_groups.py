@@ -22,7 +22,7 @@ from muster.coordinator.group.outcomes import (
 from muster.coordinator.sidecar.ownership import moves as moves_module
 from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
 from muster.coordinator.sidecar.ownership.movable_groups import MovableGroups
-from muster.coordinator.sidecar.ownership.move import FormerMember, Move
+from muster.coordinator.sidecar.ownership.move import ASSUMED_SESSION_MS, FormerMember, Move, Sender
 from muster.coordinator.sidecar.ownership.moves import TAKE_TIMEOUT_MS, Moves
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import ShadowName
@@ -196,6 +196,46 @@ async def test_an_adoption_that_takes_long_says_whom_it_waits_for() -> None:
             await until(lambda: any(line["event"] == WAITS for line in lines))
             scene.now_ms += 60_000
             await adopting
+
+
+class Socket:
+    """A client's connection."""
+
+    def __init__(self) -> None:
+        self.open = True
+
+    def is_open(self) -> bool:
+        return self.open
+
+
+@pytest.mark.parametrize(("to", "session_ms"), [(UPSTREAM, 45_000), (MUSTER, ASSUMED_SESSION_MS)])
+async def test_whose_connection_is_gone_is_waited_for_as_long_as_its_session_in_either_direction(
+    to: str, session_ms: int
+) -> None:
+    """A process that has ended holds a release up no longer than that, instead of for max.poll.interval.ms."""
+    async with staged() as scene:
+        if to == UPSTREAM:
+            scene.moves.release(GROUP, [MEMBER])
+            move = scene.moves._moves[GROUP]
+        else:
+            member = FormerMember(
+                member_id=MEMBER.member_id, group_instance_id=None, client_id="client", client_host="/h"
+            )
+            move = scene.moves._moves[GROUP] = Move(MUSTER, [member], now_ms=0, deadline_ms=10 * session_ms)
+            scene.moves._run(scene.moves._adopt(GROUP, move, _take), "adopt")
+        socket = Socket()
+        sender = Sender(
+            connection=socket,
+            client_id="client",
+            client_host="/h",
+            member_id=MEMBER.member_id,
+            group_instance_id=None,
+        )
+        move.mark_told(sender, 0)
+        scene.now_ms, socket.open = 10_000, False
+        await until(lambda: [each.until_ms for each in move.members.values()] == [10_000 + session_ms])
+        scene.now_ms += session_ms
+        assert (await scene.ended()).state is MoveState.DONE
 
 
 async def test_what_came_of_nothing_can_be_asked_for_again() -> None:

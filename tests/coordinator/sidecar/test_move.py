@@ -209,6 +209,37 @@ def test_who_has_not_let_go_in_time_is_named_when_the_move_is_done() -> None:
     assert "reason" not in line
 
 
+def test_who_was_dropped_by_the_cluster_has_let_go_of_nothing_and_is_named() -> None:
+    """A process that hangs takes its partitions for lost only when it goes on, so that is no plain success."""
+    move, socket = Move(MUSTER, [former("a"), former("b", instance="web-1")], now_ms=0), Socket()
+    move.mark_told(sender(socket, "a"), 0)
+    move.mark_back(sender(socket))
+    move.mark_dropped(MemberId("b"))
+    assert waiting(move, 0) == []
+    report = move.report(MoveState.DONE, 0)
+    assert (report.left, [each.group_instance_id for each in report.late]) == (0, ["web-1"])
+    assert done(report) == "of its 2 members 1 has let go, 1 has been dropped by the cluster"
+    assert late(report).startswith("dropped by the cluster (its session ended): web-1 at 10.0.0.1; who still runs ")
+    with capture_logs() as lines:
+        log_end(GroupId("orders"), report)
+    (line,) = lines
+    assert (line["log_level"], line["dropped_by_the_cluster"]) == ("warning", "web-1 at 10.0.0.1")
+    assert "not_let_go_in_time" not in line
+
+
+def test_who_is_told_after_all_is_waited_for_again() -> None:
+    """It went on within the move; and who is about to be told was taken out by us."""
+    move = Move(MUSTER, [former("a"), former("b")], now_ms=0)
+    move.in_removal.add(MemberId("b"))
+    for name in "ab":
+        move.mark_dropped(MemberId(name))
+    assert waiting(move, 0) == ["b"]
+    move.mark_told(sender(Socket(), "a"), 0)
+    assert waiting(move, 0) == ["a", "b"]
+    move.mark_dropped(MemberId("a"))
+    assert waiting(move, 0) == ["a", "b"]
+
+
 def test_a_move_that_went_well_is_told_without_a_reason() -> None:
     """There is none."""
     move = released(former("a"))
@@ -220,15 +251,17 @@ def test_a_move_that_went_well_is_told_without_a_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "level"), [(ErrorCode.none, "error"), (ErrorCode.not_coordinator, "warning")], ids=["stored", "deposed"]
+    ("error", "is_lost"),
+    [(ErrorCode.none, True), (ErrorCode.group_id_not_found, True), (ErrorCode.not_coordinator, False)],
+    ids=["stored", "nothing to store", "deposed"],
 )
-def test_a_lost_group_is_told_with_a_count_only_if_its_release_was_stored(error: ErrorCode, level: str) -> None:
+def test_a_lost_group_is_told_with_a_count_only_if_its_release_was_stored(error: ErrorCode, is_lost: bool) -> None:
     """A process that was deposed has released nobody, and upstream is not who has the group."""
     with capture_logs() as lines:
         log_lost(GroupId("orders"), "why", ReleaseGroupOutcome(error=error))
     (line,) = lines
-    assert (line["log_level"], line["reason"]) == (level, "why")
-    assert ("members" in line, "lost to upstream" in line["event"]) == (not error, not error)
+    assert (line["log_level"], line["reason"]) == ("error" if is_lost else "warning", "why")
+    assert ("members" in line, "lost to upstream" in line["event"]) == (is_lost, is_lost)
 
 
 def test_a_report_of_members_that_have_all_done_the_same_says_so() -> None:

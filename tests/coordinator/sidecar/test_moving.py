@@ -133,6 +133,13 @@ class Group:
         done = CliRunner().invoke(command.app, [arguments[0], self.group_id, *arguments[1:], *at], env=WIDE)
         return done.exit_code, done.output
 
+    def members(self, *arguments: str) -> tuple[int, str]:
+        """`muster members COMMAND GROUP ARGUMENTS...`: the exit code, and what was printed."""
+        at = ["--bootstrap", self.front.muster.bootstrap]
+        arguments = ("members", arguments[0], self.group_id, *arguments[1:])
+        done = CliRunner().invoke(command.app, [*arguments, *at], env=WIDE)
+        return done.exit_code, done.output
+
     def coordinated(self) -> str:
         """The coordinator, in the last line of `muster members config`."""
         done = CliRunner().invoke(
@@ -176,6 +183,10 @@ def test_a_group_is_released_and_adopted_by_command(front: Front, group: Group) 
     group.until_shared("consumer")
     assert group.coordinator() == "upstream"
     assert group.coordinated() == "coordinated by the cluster upstream: it was released."
+    assert "this counts when it is adopted" in group.members("config", "members.expansion.delay.ms=1s")[1]
+    for refused in (("add", "web-9"), ("rebalance",)):
+        code, said = group.members(*refused)
+        assert (code, "it was released, adopt it first" in said) == (1, True), said
     until_so(
         lambda: group.run("adopt", "--dry-run")[0] == 0, lambda: group.run("adopt", "--dry-run")
     )  # it may join still

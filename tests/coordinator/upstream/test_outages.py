@@ -1,19 +1,25 @@
 """The upstream cluster, or a broker of it, is away or hangs: for how long does not matter; in virtual time."""
 
 import asyncio
+import errno
+import os
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from structlog.testing import capture_logs
 
+from muster.coordinator.upstream.cluster_outage import NOBODY_ANSWERS
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import Shadow
 from muster.coordinator.upstream.shadow_driver import ShadowDriver, ShadowHandle
 from muster.events.ids import GroupId
-from muster.events.kafka.errors import TryAgain
+from muster.events.kafka import shortage
+from muster.events.kafka.errors import OwnShortage, TryAgain
+from muster.events.kafka.exchange import Exchange
 from tests.coordinator.upstream.simulated import SimulatedBroker
 from tests.coordinator.upstream.stage import NAME, unexpected
 from tests.coordinator.upstream.test_link import error_of, heartbeat
@@ -128,6 +134,55 @@ async def test_who_was_not_reached_has_the_cluster_asked_at_once() -> None:
         link.look_soon()
         await asyncio.sleep(11)
         assert "did not answer" in str(link.outage.reason)
+
+
+@story
+async def test_what_we_have_run_out_of_ourselves_is_no_outage() -> None:
+    """It is told as what it is, and keeps no member of a group's waiting, since it says nothing of the broker."""
+    broker = SimulatedBroker(1)
+    async with linked(broker) as link:
+        assert await link.coordinator("g") == 1
+        with pytest.MonkeyPatch.context() as patched, capture_logs() as told:
+            patched.setattr(shortage, "_told_s", {})
+            patched.setattr(asyncio.get_running_loop(), "create_connection", _opens_no_more)
+            for connection in broker.open:
+                connection.cut()
+            with pytest.raises(OwnShortage):
+                await link.ask_coordinator("g", heartbeat("g"), HeartbeatResponse, error_of=error_of)
+            with pytest.raises(OwnShortage) as failed:
+                await link.ask_any(Exchange(heartbeat("g"), HeartbeatResponse))
+            assert NOBODY_ANSWERS not in str(failed.value)
+            await asyncio.sleep(120)
+            assert link.outage.reason is None
+            assert link.coordinator_last_away_ms("g") is None
+    assert told == []
+
+
+@story
+async def test_what_we_have_run_out_of_hides_no_outage() -> None:
+    """One connection could not be opened for want of a port; the other broker is gone."""
+    brokers = [SimulatedBroker(1), SimulatedBroker(2)]
+    async with linked(*brokers) as link:
+        loop = asyncio.get_running_loop()
+        create_connection = loop.create_connection
+
+        async def create(protocol: Any, host: str, port: int, **how: Any) -> Any:
+            if port == 1:
+                await _opens_no_more()
+            return await create_connection(protocol, host, port, **how)
+
+        with pytest.MonkeyPatch.context() as patched, capture_logs():
+            patched.setattr(loop, "create_connection", create)
+            for broker in brokers:
+                broker.leave()
+            with pytest.raises(TryAgain, match=NOBODY_ANSWERS):
+                await link.ask_any(Exchange(heartbeat("g"), HeartbeatResponse))
+            await asyncio.sleep(10)
+            assert "Connect call failed" in str(link.outage.reason)
+
+
+async def _opens_no_more(*_: object, **__: object) -> None:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 @pytest.mark.parametrize("fault", [KeyError("api_key"), AssertionError()])

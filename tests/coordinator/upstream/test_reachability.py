@@ -2,7 +2,7 @@
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -52,10 +52,21 @@ class Told:
         self._reachability.ask_about_silence(GroupId(group_id), tell)
 
 
+def new_reachability(
+    link: UpstreamLink,
+    *,
+    give_up: Callable[[Exception], None] = unexpected,
+    heard: HeardFrom | None = None,
+) -> Reachability:
+    """Make one whose clients hear nothing from any broker, unless told otherwise."""
+    heard = HeardFrom(Heard) if heard is None else heard
+    return Reachability(link, give_up=give_up, monotonic_ms=VirtualClock().monotonic_ms, heard=heard)
+
+
 @asynccontextmanager
 async def asking(*brokers: SimulatedBroker) -> AsyncIterator[tuple[UpstreamLink, Told]]:
     async with linked(*brokers) as link:
-        reachability = Reachability(link, give_up=unexpected, monotonic_ms=VirtualClock().monotonic_ms)
+        reachability = new_reachability(link)
         yield link, Told(reachability)
         await reachability.close()
 
@@ -114,7 +125,7 @@ async def test_a_coordinator_that_answers_clients_meanwhile_hears_them() -> None
     """It may only be slow, or take no more connections; one that has answered before may hang since."""
     broker, heard = SimulatedBroker(1), HeardFrom(Heard)
     async with linked(broker) as link:
-        reachability = Reachability(link, give_up=unexpected, monotonic_ms=VirtualClock().monotonic_ms, heard=heard)
+        reachability = new_reachability(link, heard=heard)
         told = Told(reachability)
         assert await link.coordinator("g") == 1
         heard[1].times += 1
@@ -347,7 +358,7 @@ async def test_a_broker_that_answers_about_other_groups_is_asked_again() -> None
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
         bugs: list[Exception] = []
-        reachability = Reachability(link, give_up=bugs.append, monotonic_ms=VirtualClock().monotonic_ms)
+        reachability = new_reachability(link, give_up=bugs.append)
         told = Told(reachability)
         for api_key in (FIND_COORDINATOR, DESCRIBE_GROUPS):
             broker.changed_answers[api_key] = lambda answer: answer.replace(b"gg", b"xx")
@@ -370,7 +381,7 @@ async def test_who_asks_of_a_group_again_is_told_alone() -> None:
     """A partition that was taken over anew has other members to expire than it had before."""
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
-        reachability = Reachability(link, give_up=unexpected, monotonic_ms=VirtualClock().monotonic_ms)
+        reachability = new_reachability(link)
         broker.is_hung = True
         told: list[str] = []
         with capture_logs():
@@ -399,7 +410,9 @@ async def test_a_broker_whose_certificate_is_not_trusted_lets_no_member_through(
         OwnShortage("broker:1: this machine has no local port left for it"),
     ):
         link = RefusingLink(refusal)
-        reachability = Reachability(cast("UpstreamLink", link), give_up=unexpected, monotonic_ms=lambda: 0)
+        reachability = Reachability(
+            cast("UpstreamLink", link), give_up=unexpected, monotonic_ms=lambda: 0, heard=HeardFrom(Heard)
+        )
         told = list[int | None]()
         with capture_logs():
             reachability.ask_about_silence(GroupId("g"), told.append)

@@ -4,20 +4,30 @@ import asyncio
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from aiokafka.protocol.admin import ApiVersionRequest
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.describe_configs.v4.response import DescribeConfigsResponse, DescribeConfigsResult
 from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
 from kio.schema.describe_groups.v5.response import DescribeGroupsResponse
 from kio.schema.errors import ErrorCode
 from kio.schema.heartbeat.v4.response import HeartbeatResponse
+from kio.schema.incremental_alter_configs.v1.request import AlterConfigsResource, IncrementalAlterConfigsRequest
+from kio.schema.incremental_alter_configs.v1.response import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
 from kio.schema.list_groups.v4.request import ListGroupsRequest
 from kio.schema.list_groups.v4.response import ListGroupsResponse
 from kio.schema.types import GroupId
+from kio.static.primitive import i8, i32Timedelta
 
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.events.kafka.addresses import BrokerAddress, read_servers
+from muster.events.kafka.asked_entries import check_entries
 from muster.events.kafka.connections import Connections
 from muster.events.kafka.errors import AnswerLost, LinkError, TryAgain
 from muster.events.kafka.exchange import Exchange, Undecoded
@@ -96,6 +106,49 @@ async def test_an_answer_about_other_groups_than_were_asked_about_is_none(groups
         broker.changed_answers[DESCRIBE_GROUPS] = lambda answer: answer[:9] + changed
         with pytest.raises(AnswerLost, match=f"DescribeGroups v5 cannot be read: of its groups {told}"):
             await ask(Exchange(request, DescribeGroupsResponse))
+
+
+GROUP_RESOURCE = i8(32)
+
+
+def described(name: str) -> DescribeConfigsResponse:
+    result = DescribeConfigsResult(
+        error_code=ErrorCode.none, error_message=None, resource_type=GROUP_RESOURCE, resource_name=name, configs=()
+    )
+    return DescribeConfigsResponse(throttle_time=i32Timedelta.parse(timedelta()), results=(result,))
+
+
+def altered(name: str) -> IncrementalAlterConfigsResponse:
+    response = AlterConfigsResourceResponse(
+        error_code=ErrorCode.none, error_message=None, resource_type=GROUP_RESOURCE, resource_name=name
+    )
+    return IncrementalAlterConfigsResponse(throttle_time=i32Timedelta.parse(timedelta()), responses=(response,))
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        (
+            DescribeConfigsRequest(
+                resources=(DescribeConfigsResource(resource_type=GROUP_RESOURCE, resource_name="g"),)
+            ),
+            described,
+        ),
+        (
+            IncrementalAlterConfigsRequest(
+                resources=(AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name="g", configs=()),),
+                validate_only=False,
+            ),
+            altered,
+        ),
+    ],
+    ids=["described", "altered"],
+)
+def test_an_answer_about_the_configs_of_another_group_is_none(request_: Any, answer: Callable[[str], Any]) -> None:
+    """An administrator would be told of another group's, or that this one's were altered."""
+    check_entries(request_, answer("g"))
+    with pytest.raises(ValueError, match=r"1 \('g'\) is missing, and 1 \('x'\) is not asked about"):
+        check_entries(request_, answer("x"))
 
 
 def lying_brokers(answer: bytes) -> bytes:

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +12,7 @@ from muster.events.kafka.addresses import BrokerAddress
 from muster.events.kafka.connections import Connections
 from muster.events.kafka.errors import OwnShortage
 from muster.events.kafka.security import NOT_SECURED
-from muster.events.kafka.shortage import shortage
+from muster.events.kafka.shortage import shortage, tell_shortage
 from tests.events.kafka.test_connections import question, unexplained
 
 OURS = (errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE, errno.ENOBUFS)
@@ -38,6 +39,18 @@ def test_each_shortage_has_its_way_out(number: int) -> None:
     assert words is not None
     assert any(way in words for way in ("ip_local_port_range", "ulimit -n", "fs.file-max", "tcp_mem"))
     assert shortage(of_two_addresses(number, number)) == words
+
+
+def test_it_is_told_in_the_first_minute_of_a_machine_too(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The monotonic clock counts from its start."""
+    lines = []
+    for now_s in (5.0, 64.9, 65.0):
+        monkeypatch.setattr(told, "time", SimpleNamespace(monotonic=lambda now_s=now_s: now_s))
+        tell_shortage("kafka-1:9092", failed(errno.EMFILE))
+        lines.append(len(caplog.records))
+    assert lines == [1, 1, 2]
 
 
 def test_what_a_broker_or_the_network_did_is_none() -> None:

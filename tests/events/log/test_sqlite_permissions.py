@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -119,3 +120,29 @@ async def test_a_file_that_cannot_be_read_is_refused_with_whose_it_is(path: Path
     set_mode(path, 0o200)
     culprit = whose(path, "--w-------").replace(f"{path} is", "it is")
     assert await tried(path, "reads") == refused(path, "read", culprit)
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm"])
+async def test_a_file_beside_it_that_cannot_be_read_is_refused_by_its_name(path: Path, suffix: str) -> None:
+    """It was said not to have been closed in good order, whoever has it open."""
+    set_mode(path, 0o444)
+    beside = path.with_name(path.name + suffix)
+    set_mode(beside, 0o600 if os.geteuid() == 0 else 0o200)
+    assert await tried(path, "reads") == refused(
+        path, "read", whose(beside, "-rw-------" if os.geteuid() == 0 else "--w-------")
+    )
+
+
+async def test_files_beside_it_that_nobody_needs_may_be_anybodys(path: Path) -> None:
+    """An empty write-ahead log, as the last of its writers leaves it where it may not be removed."""
+    copy = path.with_name("copy.db")
+    source, target = sqlite3.connect(path), sqlite3.connect(copy)
+    source.backup(target)
+    source.close()
+    target.close()
+    set_mode(copy, 0o444)
+    for suffix in ("-wal", "-shm"):
+        beside = copy.with_name(copy.name + suffix)
+        beside.touch()
+        set_mode(beside, 0o200)
+    assert await tried(copy, "reads") == "opened"

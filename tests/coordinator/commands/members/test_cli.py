@@ -199,6 +199,12 @@ def test_settings_are_shown_changed_and_deleted(group: Group) -> None:
     assert group.told("config", "members.expansion.delay.ms=") == {"group_id": group.group_id, "done": True}
 
 
+def test_the_configs_of_a_group_that_nobody_joined_say_so(muster: MusterProcess) -> None:
+    """A typo looks like a group with the defaults otherwise."""
+    printed = run("config", "orrders", "--bootstrap", muster.bootstrap).stdout
+    assert printed.splitlines()[-1].startswith("Group orrders is not there yet: ")
+
+
 def test_learners_are_promoted(group: Group) -> None:
     """There are none yet, so all of them is nobody."""
     assert_fails(group.run("promote", "web-1"), 1, "web-1: UNKNOWN_MEMBER_ID")

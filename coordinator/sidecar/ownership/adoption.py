@@ -1,0 +1,89 @@
+"""One adoption's view of the cluster upstream: who is in the group there still, and why that is not known.
+
+What belongs here: the cluster's list of members, and what it makes of the move's. What it must not know: how members
+are told.
+
+A member that is in the list no more, and was not told, has let go of nothing: the cluster has dropped it. Its process
+may hang, and takes its partitions for lost only when it goes on.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+from muster.coordinator.group.move_text import names
+from muster.coordinator.sidecar.ownership.move import FormerMember, Move, Sender
+from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.shadows import ShadowName
+from muster.coordinator.upstream.upstream_members import NotAdoptable, UpstreamMember, upstream_members
+from muster.events.ids import GroupId, MemberId
+from muster.events.kafka.errors import LinkError
+
+
+class Adoption:
+    """See the module. `still_upstream`: the members of the last list; first, those with which the move begins."""
+
+    def __init__(self, link: UpstreamLink, name: ShadowName, group_id: GroupId, move: Move) -> None:
+        self.still_upstream: list[MemberId] = list(move.members)
+        self._link = link
+        self._name = name
+        self._group_id = group_id
+        self._move = move
+        self._unknown: str | None = None
+        """The reason that the last question had no list for an answer."""
+        self._listed_ms: int | None = None
+
+    async def list_members(self, now_ms: int, *, within_ms: int) -> None:
+        """Ask for the list, for so long; a failure is kept for `reason`, and asking again may succeed."""
+        if self._listed_ms is None:
+            self._listed_ms = now_ms
+        try:
+            async with asyncio.timeout(within_ms / 1000):
+                members = await upstream_members(self._link, self._group_id, self._name)
+        except TimeoutError:
+            self._unknown = self._unknown or f"the cluster upstream did not answer within {within_ms / 1000:.0f} s"
+        except LinkError as error:
+            self._unknown = f"the cluster upstream did not answer: {error}"
+        except NotAdoptable as error:
+            self._unknown = str(error)
+        else:
+            self.still_upstream = _reconcile(self._move, members)
+            self._unknown, self._listed_ms = None, now_ms
+
+    def reason(self, now_ms: int) -> str:
+        """Say why members are there still, when the time is over: they did not come, or could not be taken out."""
+        if self._unknown is None:
+            return f"these did not come: {names(self._move.waits_for(now_ms))}"
+        still = [self._move.members[each] for each in self.still_upstream]
+        for_s = (now_ms - (self._listed_ms or now_ms)) // 1000
+        return f"for the last {for_s} s nobody could be taken out upstream: {self._unknown}; in it were {names(still)}"
+
+
+def former_member(member: UpstreamMember | Sender) -> FormerMember:
+    """Make the member that has to join again here; its timeouts are not known."""
+    return FormerMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+    )
+
+
+def not_heard_of(absent: Iterable[UpstreamMember], members: int) -> str:
+    """Say of a group with so many members why it is not adopted: these were not heard of here."""
+    listed = list(absent)
+    were = "was" if len(listed) == 1 else "were"
+    return (
+        f"{len(listed)} of its {members} members {were} not heard of here in the last minute: {names(listed)}. Who is "
+        "connected to the cluster directly has to be connected to this Muster first; who has joined only now is heard "
+        "of in a moment; one that has gone is dropped there when its session ends: try again then"
+    )
+
+
+def _reconcile(move: Move, members: Iterable[UpstreamMember]) -> list[MemberId]:
+    """Reconcile with upstream's list: untold members that are not in it were dropped, new ones are added."""
+    there = {each.member_id: each for each in members}
+    for member_id in move.members.keys() - there.keys():
+        move.mark_dropped(member_id)
+    for each in there.values():
+        move.add(former_member(each))
+    return list(there)

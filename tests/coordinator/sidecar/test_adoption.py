@@ -1,0 +1,88 @@
+"""The knowledge of an adoption of who is in the group upstream, and what it says when there is no list."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from muster.coordinator.group.configs import MUSTER
+from muster.coordinator.sidecar.ownership.adoption import Adoption
+from muster.coordinator.sidecar.ownership.move import FormerMember, Move
+from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.shadow import ShadowName
+from muster.events.ids import GroupId, GroupInstanceId, MemberId
+from muster.events.kafka.errors import TryAgain
+from tests.coordinator.sidecar.scripted_broker import ALL_OPERATIONS, DESCRIBE_GROUPS, response
+
+GROUP = GroupId("orders")
+
+
+class Cluster(UpstreamLink):
+    """A cluster that answers as `answer` says."""
+
+    def __init__(self, answer: Callable[[], Awaitable[Any]]) -> None:
+        super().__init__("127.0.0.1:1", give_up=lambda _: None)
+        self.answer = answer
+
+    async def ask_coordinator(self, *_request: Any, **_how: Any) -> Any:
+        return await self.answer()
+
+
+async def empty() -> Any:
+    described = {"group_state": "Empty", "protocol_type": "", "protocol_data": "", "members": ()}
+    named = {"error_code": ErrorCode.none, "group_id": GROUP, "authorized_operations": ALL_OPERATIONS}
+    return response(DESCRIBE_GROUPS, 5, groups=[{**described, **named}])
+
+
+async def hung() -> Any:
+    raise TryAgain("127.0.0.1:59039 did not answer within 10 s")
+
+
+async def silent() -> Any:
+    await asyncio.Event().wait()
+
+
+def adoption(answer: Callable[[], Awaitable[Any]]) -> tuple[Cluster, Move, Adoption]:
+    member = FormerMember(
+        member_id=MemberId("m"), group_instance_id=GroupInstanceId("own-1"), client_id="c", client_host="/10.0.0.1"
+    )
+    cluster, move = Cluster(answer), Move(MUSTER, [member], now_ms=0, deadline_ms=60_000)
+    return cluster, move, Adoption(cluster, ShadowName.of("log"), GROUP, move)
+
+
+async def test_who_is_in_the_list_no_more_and_was_not_told_was_dropped() -> None:
+    """It has not left: nobody has heard that it let go of anything."""
+    _, move, upstream = adoption(empty)
+    await upstream.list_members(0, within_ms=60_000)
+    assert (upstream.still_upstream, move.waits_for(0)) == ([], [])
+    assert (move.members[MemberId("m")].was_dropped, move.members[MemberId("m")].has_left) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [(hung, "127.0.0.1:59039 did not answer within 10 s"), (silent, "did not answer within 0 s")],
+    ids=["a failure", "beyond the deadline"],
+)
+async def test_a_cluster_that_does_not_answer_is_to_blame_and_no_member(
+    answer: Callable[[], Awaitable[Any]], why: str
+) -> None:
+    """None of them could be taken out; the question ends with the time of the move."""
+    _, _, upstream = adoption(answer)
+    await upstream.list_members(1_000, within_ms=1)
+    said = upstream.reason(21_000)
+    assert said.startswith("for the last 20 s nobody could be taken out upstream: the cluster upstream did not answer")
+    assert why in said
+    assert said.endswith("; in it were own-1 at 10.0.0.1")
+    assert "these did not come" not in said
+
+
+async def test_members_that_did_not_come_while_the_cluster_answered_are_to_blame() -> None:
+    """An earlier failure is none any more, once there was a list."""
+    cluster, move, upstream = adoption(hung)
+    await upstream.list_members(0, within_ms=60_000)
+    cluster.answer = empty
+    await upstream.list_members(1_000, within_ms=60_000)
+    move.members[MemberId("m")].was_dropped = False
+    assert upstream.reason(60_000) == "these did not come: own-1 at 10.0.0.1"
