@@ -22,7 +22,7 @@ NAMES: Final = (
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
 )  # fmt: skip
-ANSWER_SECONDS: Final = 30
+ANSWER_SECONDS: Final = 100
 MESSAGE_BYTES_MAX: Final = 64_000_000
 FLAGS: Final = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-extensions",
