@@ -20,6 +20,6 @@ view of the group's state. Nothing here is derived from events, or knows how a p
     table.py        the count as a table
     tellers.py      tellers that know the truth
 
-    python -m tests.judge --teller MODULE:FUNCTION [--seeds 1000] [--kind crash] [--jobs 2]
+    python -m tests.judge --teller MODULE:FUNCTION [--seeds 1000] [--kind crash] [--jobs 2] [--page FILE]
     python -m tests.judge show SEED
 """

@@ -44,6 +44,23 @@ def _line(kind: str, known: str, *cells: object) -> str:
     return f"{kind:<20} {known:<11}" + "".join(f"{cell!s:>12}" for cell in cells)
 
 
+def markdown(verdicts: Sequence[Verdict]) -> str:
+    """The count for readers: a row for each kind and how well it can be known."""
+    lines = ["| kind | known | cases | right | missed | false |", "|---|---|---|---|---|---|"]
+    for kind, knowable in sorted({(each.kind, each.knowable) for each in verdicts}):
+        theirs = [each for each in verdicts if (each.kind, each.knowable) == (kind, knowable)]
+        lines.append(_markdown_row(f"`{kind}`", knowable, theirs))
+    lines += [_markdown_row("all", known, [each for each in verdicts if each.knowable is known]) for known in Knowable]
+    return "\n".join(lines)
+
+
+def _markdown_row(kind: str, knowable: Knowable, verdicts: Sequence[Verdict]) -> str:
+    counted = [each for each in verdicts if each.counts]
+    right, missed = sum(each.is_right for each in counted), sum(each.is_missed for each in counted)
+    false = sum(each.is_false for each in verdicts)
+    return f"| {kind} | {knowable.value} | {len(counted)} | {right} | {missed} | {false} |"
+
+
 def misses(verdicts: Iterable[Verdict]) -> list[str]:
     """The goals that are missed."""
     every = list(verdicts)

@@ -8,6 +8,7 @@ from muster.replay.incidents.aways import Away, LastKnown
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.poll_timeout import is_poll_timeout
 from muster.replay.incidents.naming import moment, process_name, processes, span
 from muster.replay.incidents.windows import OUTAGE_AFTERMATH_MS
 from muster.replay.rebalances.wording import plural
@@ -56,10 +57,11 @@ def _back(view: View, away: Away) -> Iterator[CameBack]:
 
 
 def _is_due_to(went: Went, away: Away) -> bool:
-    """Whether nothing was heard from it since, and it was lost for that."""
+    """Whether nothing was heard from it since, and it was lost for that; or it had waited for longer than it may."""
     if all(member.member_id != went.member.member_id for member in away.members):
         return False
-    if went.how not in (Departure.EXPIRED, Departure.NOT_REJOINED):
+    late_poll = went.how is Departure.LEFT and is_poll_timeout(went)
+    if went.how not in (Departure.EXPIRED, Departure.NOT_REJOINED) and not late_poll:
         return False
     if went.last_seen_ms > away.until_ms + OUTAGE_AFTERMATH_MS or went.at_ms < away.until_ms:
         return False
@@ -119,6 +121,12 @@ def _evidence(away: Away) -> Iterator[Statement]:
     )
 
 
+def _fate(went: Went) -> str:
+    if went.how is Departure.LEFT:
+        return "left, since its poll had not returned in time,"
+    return "was not heard from any more, and was removed"
+
+
 def _kept_text(away: Away, kept: list[Member]) -> Iterator[Statement]:
     if kept:
         yield Statement(
@@ -149,8 +157,8 @@ def _outage(view: View, away: Away, lost: list[tuple[Went, Came]], back: tuple[C
             *(
                 Statement(
                     text=(
-                        f"{process_name(came.member)} came back under a new member id; under its former one it was not"
-                        f" heard from any more, and expired at {moment(went.at_ms)}"
+                        f"{process_name(came.member)} came back under a new member id; under its former one it"
+                        f" {_fate(went)} at {moment(went.at_ms)}"
                     ),
                     grade=Grade.INFERRED,
                     at=instant(came.at_ms),

@@ -7,7 +7,7 @@ from muster.replay.incidents.acts import CameBack, Departure, protocols_of
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.assignor_change import KIND as ASSIGNORS
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
-from muster.replay.incidents.kinds.replaced import acts_of, advice_on, grade_of, how_it_went, members_of
+from muster.replay.incidents.kinds.replaced import acts_of, advice_on, fenced_before, grade_of, how_it_went, members_of
 from muster.replay.incidents.naming import process_name, processes
 from muster.replay.incidents.replacements import Replacement
 from muster.replay.incidents.windows import (
@@ -50,14 +50,17 @@ def find(view: View) -> Iterator[Claim]:
                     "processs", "processes"
                 )
             ),
-            chain=tuple(
-                Statement(
-                    text=f"{process_name(each.member)} {how_it_went(each.went)}",
-                    grade=each.process.grade,
-                    at=instant(each.begin_ms),
-                    seqs=tuple(act.seq for act in each.acts),
-                )
-                for each in run
+            chain=(
+                *(
+                    Statement(
+                        text=f"{process_name(each.member)} {how_it_went(each.went)}",
+                        grade=each.process.grade,
+                        at=instant(each.begin_ms),
+                        seqs=tuple(act.seq for act in each.acts),
+                    )
+                    for each in run
+                ),
+                *fenced_before(view.episode, run),
             ),
             advice=advice_on(run),
         )

@@ -7,11 +7,11 @@ from muster.replay.incidents.episode import Episode
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
-from muster.replay.incidents.kinds.replaced import advice_on, members_of
+from muster.replay.incidents.kinds.replaced import advice_on, fenced_before, members_of
 from muster.replay.incidents.naming import process_name
 from muster.replay.incidents.replacements import Replacement
 from muster.replay.incidents.silence import heard_again, last_seen
-from muster.replay.rebalances.wording import is_close
+from muster.replay.rebalances.wording import is_close, says_something
 from muster.replay.times import duration, instant, setting
 
 KIND = Kind(
@@ -42,7 +42,7 @@ def _evidence(each: Replacement, episode: Episode) -> tuple[Statement, ...]:
         seqs=(each.came.seq,),
     )
     if each.went is None or not each.went.is_silent:
-        return (came,)
+        return (came, *fenced_before(episode, [each]))
     return (last_seen(episode, each.went), *heard_again(episode, [each.went]), came)
 
 
@@ -55,6 +55,8 @@ def _restart_text(each: Replacement, episode: Episode) -> str:
     gap_ms = each.came.at_ms - each.gone_ms
     if is_close(each.went.why.client_reason):
         return f"{name} was closed, and came back {duration(gap_ms)} later"
+    if each.went.how is Departure.LEFT and says_something(each.went.why.client_reason):
+        return f'{name} left and came back {duration(gap_ms)} later; the client says: "{each.went.why.client_reason}"'
     if each.went.how is Departure.LEFT:
         return f"{name} left, then came back {duration(gap_ms)} later: a restart or a poll time-out"
     session = setting(each.went.member.session_timeout_ms)

@@ -1,12 +1,13 @@
 """Processes that left, and nobody came for them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from muster.replay.incidents.acts import Departure, Went
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.kinds.runs import runs_of, span_text
 from muster.replay.incidents.naming import processes
+from muster.replay.rebalances.wording import is_close, says_something
 
 DOWN = Kind("scale-down", "Processes left in good order, and none came for them.", "the processes that left")
 SHUTDOWN = Kind("shutdown", "All processes left in good order, and the group was empty.", "all processes")
@@ -23,5 +24,15 @@ def find(view: View) -> Iterator[Claim]:
             acts=tuple(run),
             culprits=members,
             grade=Grade.RECORDED,
-            headline=f"{count} left{', the group was empty' if emptied else ''}{span_text(run)}: {processes(members)}",
+            headline=(
+                f"{count} left{span_text(run)}{', the group was empty' if emptied else ''}: {processes(members)}"
+                f"{_reason(run)}"
+            ),
         )
+
+
+def _reason(run: Sequence[Went]) -> str:
+    """The clients' own reason, if all have one and it says more than that they were closed."""
+    reasons = {act.why.client_reason for act in run}
+    (reason,) = reasons if len(reasons) == 1 else (None,)
+    return f'; the clients say: "{reason}"' if says_something(reason) and not is_close(reason) else ""

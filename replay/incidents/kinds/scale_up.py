@@ -1,9 +1,9 @@
 """Processes that came, and replaced nobody."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from muster.events.state import GroupState
-from muster.replay.incidents.acts import Came
+from muster.replay.incidents.acts import Came, CameBack, Went
 from muster.replay.incidents.emptiness import emptied_text
 from muster.replay.incidents.episode import Episode
 from muster.replay.incidents.grade import Grade
@@ -23,9 +23,9 @@ START = Kind("start", "The first processes came to an empty group.", "the proces
 
 
 def find(view: View) -> Iterator[Claim]:
-    for run in runs_of(list(view.free(Came))):
+    for run in _runs(view):
         members = tuple(act.member for act in run)
-        started = not view.episode.members_at(run[0].at_ms)
+        started = _is_start(view, run)
         count = "a new process" if len(run) == 1 else f"{len(run)} new processes"
         to = " to an empty group" if started else ""
         yield Claim(
@@ -39,6 +39,24 @@ def find(view: View) -> Iterator[Claim]:
             if len(run) > 1 and not started
             else (),
         )
+
+
+def _is_start(view: View, run: Sequence[Came]) -> bool:
+    return not view.episode.members_at(run[0].at_ms)
+
+
+def _runs(view: View) -> Iterator[list[Came]]:
+    """Those that came one after another. A start is over when a member went, or was replaced, for the first time."""
+    for run in runs_of(list(view.free(Came))):
+        if not _is_start(view, run):
+            yield run
+            continue
+        others = (act.seq for act in view.episode.acts if isinstance(act, Went | CameBack) and act.seq > run[0].seq)
+        over_seq = next(others, run[-1].seq + 1)
+        yield [act for act in run if act.seq < over_seq]
+        later = [act for act in run if act.seq > over_seq]
+        if later:
+            yield later
 
 
 def _life_before(episode: Episode, first: Came) -> Iterator[Statement]:

@@ -24,6 +24,10 @@ def some_of_them(stage: Stage) -> list[Process]:
 
 
 def change(stage: Stage, process: Process, setup: Setup, story: Story, reason: str | None) -> None:
+    """Have it rejoin with another setup. Its join may be under way: then the coordinator never hears of it here."""
+    if process.is_joining:
+        stage.note(f"{process.name} is rejoining already, and stays as it was")
+        return
     process.setup, process.story = setup, story
     assert story.culprits is not None
     story.blame(process.name)

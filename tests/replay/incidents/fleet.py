@@ -95,13 +95,15 @@ class Fleet:
     def __getitem__(self, number: int) -> Process:
         return next(each for each in self.world.processes if each.name == f"app-{number}")
 
-    def restart(self, number: int, down_ms: int, *, kill: bool = False) -> None:
-        """End it now, and start it again that much later."""
+    def restart(
+        self, number: int, down_ms: int, *, kill: bool = False, reason: str | None = "the consumer is being closed"
+    ) -> None:
+        """End it now, and start it again that much later. `reason`: what its client says, if it leaves."""
         process = self[number]
         if kill:
             process.die()
         else:
-            process.close()
+            process.close(reason)
         self.world.at(down_ms, lambda: (self.start(number), None)[1])
 
     # ---- the coordinator --------------------------------------------------------------------------------------------

@@ -5,8 +5,11 @@ The same story is told of a log of the format level before, which recorded less:
 
 from functools import partial
 
+import pytest
+
+from muster.replay.history import Happened
 from tests.judge import outages
-from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, said
+from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, said, shown
 
 S = 1_000
 
@@ -160,3 +163,34 @@ def test_a_client_that_says_that_it_was_closed_did_not_poll_late() -> None:
     fleet.restart(2, 20 * S)
     fleet.rest(30 * S)
     assert fleet.only().headline == "'app-2' (10.0.1.2) was closed, and came back 20.0 s later"
+
+
+@pytest.mark.parametrize(
+    ("reason", "ending"),
+    [
+        (
+            "the consumer unsubscribed from all topics",
+            ' and came back 20.0 s later; the client says: "the consumer unsubscribed from all topics"',
+        ),
+        ("group is already rebalancing", ", then came back 20.0 s later: a restart or a poll time-out"),
+        (None, ", then came back 20.0 s later: a restart or a poll time-out"),
+    ],
+)
+def test_a_clients_reason_is_quoted_where_it_says_something(reason: str | None, ending: str) -> None:
+    """And left out where it is boilerplate."""
+    fleet = Fleet(3)
+    fleet.restart(2, 20 * S, reason=reason)
+    fleet.rest(30 * S)
+    assert fleet.only().headline == f"'app-2' (10.0.1.2) left{ending}"
+
+
+def test_boilerplate_is_nowhere_in_an_incident() -> None:
+    """Each join of a Java client has some: here those of the processes that rejoined."""
+    fleet = Fleet(3)
+    fleet.start(4)
+    fleet.rest(20 * S)
+    history, incident = fleet.history(), fleet.only()
+    reasons = {item.event.why.client_reason or "" for item in history.items if isinstance(item, Happened)}
+    assert any(reason.startswith("need to re-join with the given member-id") for reason in reasons)
+    assert "group is already rebalancing" in reasons
+    assert not any(reason and reason in shown(incident) for reason in reasons)

@@ -5,6 +5,7 @@ The same story is told of a log of the format level before, which recorded less:
 
 import pytest
 
+from tests.judge import outages
 from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, said
 
 S = 1_000
@@ -102,3 +103,18 @@ def test_members_that_died_before_a_takeover_did_not_fall_silent_at_one_moment()
         fleet.away(4 * S)
         fleet.rest(20 * S)
         assert sorted(each.kind for each in fleet.told(level)) == ["coordinator-change", "crash", "crash"]
+
+
+def test_a_poll_that_an_outage_made_late_is_its_consequence() -> None:
+    """The client says that it polled too late, as soon as there is a coordinator again."""
+    fleet = Fleet(3)
+    outages.take_down(fleet.world, orderly=True)
+    fleet.run(14 * S)
+    outages.bring_up(fleet.world, fleet.story)
+    fleet[2].stop_polling()
+    fleet.world.at(100, fleet[2].poll_again)
+    fleet.rest(20 * S)
+    incident = fleet.only()
+    assert incident.kind == "coordinator-outage"
+    assert "1 member lost its place by it and came back as a new one ('app-2' (10.0.1.2)); 2 kept" in incident.headline
+    assert "under its former one it left, since its poll had not returned in time" in said(incident)
