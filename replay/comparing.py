@@ -140,11 +140,11 @@ def verify(source: Source, view: View) -> None:
 
     async def read() -> int:
         async with opened(source) as reading:
-            verification = Verification(reading.log.partitions)
+            verification = Verification(reading.log.partitions, lambda: reading.damage)
             async for chunk in reading.all_chunks(range(reading.log.partitions)):
                 for record in chunk:
                     verification.feed(record)
-            verified = verification.result(reading.log.location, unread=reading.damage)
+            verified = verification.result(reading.log.location)
             _print(verified, view)
             return verified.found
 

@@ -1,15 +1,13 @@
 """`muster replay groups`: every group of a log in a line.
 
-Records are skimmed, not decoded (`skim.py`). Of each group are kept the records that make it as it stood before its
-last rebalance, and those since, which are folded at the end: they say how the last rebalance began and ended.
+Records are skimmed, not decoded (`skim.py`), and the last of each group kept, which say what happened last
+(`group_tail.py`).
 """
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable
 from enum import StrEnum, unique
 from fnmatch import fnmatchcase
-from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -23,20 +21,18 @@ from muster.events.keys import EntityKind, decode_key
 from muster.events.records import StoredRecord, UndecodableKey
 from muster.events.state import Group, GroupState
 from muster.replay.form import Sort
-from muster.replay.history import Broken, Coordinated, PassedOver, Prelude, SeqGaps, still_broken
-from muster.replay.rebalances.rebalance import Outcome, Rebalance
-from muster.replay.rebalances.timeline import Timeline
+from muster.replay.group_tail import Kept, LastIncident, Partition, Tail
+from muster.replay.history import Broken, Coordinated, PassedOver, still_broken
+from muster.replay.incidents.windows import QUIET_MS
+from muster.replay.rebalances.rebalance import Outcome
 from muster.replay.rebalances.wording import missing_text
-from muster.replay.skim import BEGINNING, Skim
+from muster.replay.skim import Skim
 from muster.replay.sources import Reading, read_record
 from muster.replay.state import StateAt, state_of
 from muster.replay.times import Instant, instant, wall_ms_of
-from muster.replay.transitions import Transitions
 from muster.replay.window import Bounds
 
 KEYS_KNOWN_MAX: Final = 200_000
-TAIL_MAX: Final = 2_000
-"""Records that are kept of one group, but for those of a rebalance that is longer."""
 
 
 @unique
@@ -53,7 +49,7 @@ class GroupLine(msgspec.Struct, frozen=True, kw_only=True):
 
     `state` is None when no event of the group can be read. `quarantined` says why a coordinator would not serve it.
     `coordinator`: `upstream` once the group was released to the cluster behind a sidecar, or lost to it, else `muster`;
-    of one that moves, where it goes.
+    of one that moves, where it goes. `last_incident` is None, too, where it is longer than what is kept to tell it.
     """
 
     group_id: GroupId
@@ -76,6 +72,7 @@ class GroupLine(msgspec.Struct, frozen=True, kw_only=True):
     quarantined: tuple[str, ...]
     coordinator: str
     owner: Owner
+    last_incident: LastIncident | None = None
 
 
 class Groups(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +103,8 @@ class Overview:
         self._wanted = wanted
         self._groups: dict[GroupId, _Group] = {}
         self._by_key: dict[bytes, _Group | None] = {}
-        self._preludes: defaultdict[int, Prelude] = defaultdict(Prelude)
+        self._partitions: defaultdict[int, Partition] = defaultdict(Partition)
+        self._kept = Kept()
         self._unreadable: list[Broken] = []
 
     def take(self, record: StoredRecord) -> None:
@@ -159,8 +157,9 @@ class Overview:
             group = self._groups.get(group_id)
             if group is None:
                 since_ms, until_ms = self._span
-                skim = Skim(self._preludes[record.partition], since_ms=since_ms, until_ms=until_ms)
-                group = self._groups[group_id] = _Group(group_id, record.partition, skim)
+                home = self._partitions[record.partition]
+                skim = Skim(home.prelude, quiet_ms=QUIET_MS, since_ms=since_ms, until_ms=until_ms)
+                group = self._groups[group_id] = _Group(record.partition, skim, Tail(group_id, skim, home, self._kept))
         self._by_key[record.key] = group
         return group
 
@@ -173,7 +172,7 @@ class Overview:
         until_ms = self._span[1]
         if until_ms is not None and isinstance(read, Coordinated) and read.at_ms > until_ms:
             return
-        self._preludes[record.partition].note(read)
+        self._partitions[record.partition].note(read)
         if isinstance(read, PassedOver):
             self._unreadable = still_broken(self._unreadable, read)
         elif isinstance(read, Broken):
@@ -183,23 +182,19 @@ class Overview:
 class _Group:
     """The figures of one group while its records are skimmed."""
 
-    def __init__(self, group_id: GroupId, partition: int, skim: Skim) -> None:
+    def __init__(self, partition: int, skim: Skim, tail: Tail) -> None:
         self.partition = partition
-        self._group_id = group_id
+        self._group_id = tail.group_id
         self._skim = skim
-        self._begin = BEGINNING
-        self._tail: list[StoredRecord] = []
-        """The records since `_begin`, which is before the last rebalance."""
-        self._last: Rebalance | None = None
+        self._tail = tail
         self._was_released = False
 
     def take(self, record: StoredRecord) -> None:
         """The next record of the group."""
-        skim, tail = self._skim, self._tail
-        ended = skim.take(record)
-        if skim.is_over:
+        ended = self._skim.take(record)
+        if self._skim.is_over:
             return
-        tail.append(record)
+        self._tail.keep(record)
         if self._was_released and record.value is not None and event_type_of(record.value) is MemberJoined:
             self._was_released = False
         if ended is None:
@@ -208,30 +203,8 @@ class _Group:
         if cause is Cause.GROUP_RELEASED:
             self._was_released = True
         elif cause is Cause.GROUP_REPAIRED:
-            skim.broken.clear()
-        begin = skim.before_rebalances[-1] if skim.before_rebalances else BEGINNING
-        if begin.offset > self._begin.offset:
-            self._begin = begin
-            del tail[: bisect_left(tail, begin.offset, key=attrgetter("offset"))]
-        elif len(tail) >= TAIL_MAX and skim.is_at_rest:
-            self._last = self._fold()
-            skim.cut()
-            self._begin, self._tail = skim.checkpoint, []
-
-    def _fold(self) -> Rebalance | None:
-        """The last rebalance."""
-        group = self._begin.group(self._group_id)
-        transitions, timeline, last = Transitions(self._group_id, group), Timeline(group), self._last
-        gaps = SeqGaps(incarnation=self._begin.incarnation, seq=self._begin.seq)
-        for record in self._tail:
-            found = read_record(record)
-            if found is None or isinstance(found[1], PassedOver):
-                continue
-            gap = gaps.before(found[1])
-            for item in (found[1],) if gap is None else (gap, found[1]):
-                step = transitions.feed(item)
-                last = (timeline.feed(step) if step is not None else None) or last
-        return timeline.running() or last
+            self._skim.broken.clear()
+        self._tail.trim()
 
     def _is_upstream(self, group: Group | None) -> bool:
         """Released by a setting, until that is set back; or the last that happened is that it was lost."""
@@ -263,7 +236,8 @@ class _Group:
             return None
         now = skim.now()
         group = now.group(self._group_id)
-        last = self._fold() if skim.rebalances else None
+        incident, last = self._tail.told()
+        last = last if skim.rebalances else None
         unreadable = (*skim.broken, *now.broken())
         return GroupLine(
             group_id=self._group_id,
@@ -284,6 +258,7 @@ class _Group:
             quarantined=tuple(map(missing_text, sorted(unreadable, key=lambda each: each.position.offset))),
             coordinator=UPSTREAM if self._is_upstream(group) else MUSTER,
             owner=self._owner(group),
+            last_incident=incident,
         )
 
 

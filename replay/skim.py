@@ -96,6 +96,8 @@ class Skim:
         """The last one."""
         self.before_rebalances: deque[Checkpoint] = deque(maxlen=rebalances_kept)
         """The checkpoints before the last rebalances, one each."""
+        self.before_last = BEGINNING
+        """The place right before the last rebalance, however quiet it was there."""
         self.first: GroupGlance | None = None
         self.last: GroupGlance | None = None
         """The ends of the first and the last transition."""
@@ -178,8 +180,7 @@ class Skim:
             self.has_begun = True
             self.events, self.missing, self.rebalances = 1 + sum(part.value is not None for part in parts), 0, 0
         if kind is RebalanceStarted:
-            self.rebalances += 1
-            self.before_rebalances.append(self.checkpoint)
+            self._note_rebalance()
         if last is None or ended.incarnation > last.incarnation:
             parts = [part for part in parts if part.value is None or _incarnation(part.value) == ended.incarnation]
             self._records = {}
@@ -199,6 +200,12 @@ class Skim:
         if not self.is_at_rest:
             self._is_due = True
         return ended
+
+    def _note_rebalance(self) -> None:
+        self.rebalances += 1
+        self.before_rebalances.append(self.checkpoint)
+        if self.is_at_rest:
+            self.before_last = self._made(self._records, self._stood)
 
     def _checkpoint(self, at_ms: int) -> None:
         last = self.last

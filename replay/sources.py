@@ -163,8 +163,7 @@ async def find_start(
 ) -> Start:
     """Skim the group's history up to the window; without one, up to the last so many rebalances.
 
-    `quiet_ms`: see `Skim`; if it is not 0, as many rebalances before a window are told, too. Raises LogTooNew, and what
-    the log raises.
+    `quiet_ms`: see `Skim`; with it as many rebalances before a window come, too. Raises LogTooNew, and as the log does.
     """
     search = _Search(group, window, Skim(prelude := Prelude(), quiet_ms=quiet_ms, rebalances_kept=rebalances), prelude)
     search.tells_before = quiet_ms > 0
@@ -220,8 +219,7 @@ class _Search:
         )
 
     def _before_rebalances(self) -> Checkpoint:
-        skim = self._skim
-        return skim.before_rebalances[0] if skim.before_rebalances else skim.checkpoint
+        return self._skim.before_rebalances[0] if self._skim.before_rebalances else self._skim.checkpoint
 
 
 async def items(reading: Reading, start: Start, *, goes_on: bool = False) -> AsyncGenerator[Item]:

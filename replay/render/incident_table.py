@@ -59,7 +59,8 @@ def rows_of(incident: Incident, detail: Detail) -> Iterator[tuple[str, Renderabl
     if incident.crosses:
         yield "Window", _stacked(text(_CROSSINGS[edge], "yellow") for edge in incident.crosses)
     if incident.parent is not None:
-        yield "Within", text(incident.parent)
+        _, seq, kind = incident.parent.split("-", 2)
+        yield "Within", text(f"{kind} (seq {seq})")
     if incident.rebalances:
         yield "Rebalances", _rebalances(incident.rebalances, detail)
     if incident.chain:

@@ -41,7 +41,7 @@ def groups_in_markdown(groups: Groups) -> str:
     """A row for each group, then what could not be read."""
     if not groups.groups:
         return f"No group has an event in {escaped(groups.log)}.\n"
-    columns = ("Group", "State", "Owner", "Generation", "Members", "Static", "Rebalances", "Last rebalance", "Why")
+    columns = ("Group", "State", "Owner", "Generation", "Members", "Static", "Rebalances", "Last incident", "Why")
     told = table(columns, map(_group, groups.groups))
     told += "".join(
         f"\n{escaped(line.group_id)} is quarantined: {escaped(reason)}\n"
@@ -69,8 +69,8 @@ def _group(line: GroupLine) -> Sequence[str]:
         escaped(line.state),
         line.owner,
         *map(escaped, numbers),
-        moment(line.last_rebalance_at),
-        escaped(line.last_text),
+        moment(line.last_rebalance_at if line.last_incident is None else line.last_incident.started_at),
+        escaped(line.last_text if line.last_incident is None else line.last_incident.headline),
     )
 
 

@@ -68,9 +68,9 @@ def moment_text(at: Instant | None, style: str = "") -> Text:
 
 def print_groups(groups: Groups, console: Console) -> None:
     """A line for each group, then what could not be read."""
-    instants = [line.last_rebalance_at for line in groups.groups if line.last_rebalance_at is not None]
+    instants = [at for at in map(_last_at, groups.groups) if at is not None]
     zones = " ".join(dict.fromkeys(map(zone_of, instants))) or "UTC"  # two, where summer time began between
-    last = f"Last rebalance ({zones})"
+    last = f"Last incident ({zones})"
     made = table("Group", "State", "Gen", "Members", "Rebal.", last, right=("Gen", "Rebal."))
     for line in groups.groups:
         made.add_row(
@@ -79,7 +79,7 @@ def print_groups(groups: Groups, console: Console) -> None:
             text(line.generation_id),
             text(_members_text(line)),
             text(f"{line.rebalances}{'+' if line.missing_events else ''}"),
-            _last_rebalance(line, wide=console.width >= WIDE),
+            _last(line, wide=console.width >= WIDE),
         )
     console.print(made if groups.groups else text(f"No group has an event in {groups.log}."))
     for line in groups.groups:
@@ -117,10 +117,19 @@ def _members_text(line: GroupLine) -> str:
     return f"{line.members} ({line.static_members} static)" if line.static_members else str(line.members)
 
 
-def _last_rebalance(line: GroupLine, *, wide: bool) -> Text:
+def _last_at(line: GroupLine) -> Instant | None:
+    return line.last_incident.started_at if line.last_incident is not None else line.last_rebalance_at
+
+
+def _last(line: GroupLine, *, wide: bool) -> Text:
+    """The last incident; the last rebalance, where that is all that can be told."""
+    cell = moment_text(_last_at(line))
+    incident = line.last_incident
+    if incident is not None:
+        words = f"{incident.kind}: {incident.headline}" if wide else incident.kind
+        return cell.append("\n").append(text(words if incident.ended_at is not None else f"{words}, not over", "dim"))
     if line.last_rebalance_at is None:
-        return text(None)
-    cell = moment_text(line.last_rebalance_at)
+        return cell
     outcome = "" if line.last_outcome in (Outcome.STABLE, Outcome.EMPTIED) else f", {line.last_outcome}"
     return cell.append("\n").append(text(f"{line.last_text if wide else line.last_cause}{outcome}", "dim"))
 

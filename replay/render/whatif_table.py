@@ -60,7 +60,8 @@ def _answer(result: WhatIf) -> str:
     group = printable(result.group_id)
     if not recorded:
         return f"{where} tells of no rebalance of {group}."
-    avoided = f", {duration(result.avoided_ms)} in all" if result.avoided_ms else ""
+    subject = "it" if result.would_not == 1 else "they"
+    avoided = f"; {subject} took {duration(result.avoided_ms)}" if result.avoided_ms else ""
     return f"{result.would_not} of {plural(recorded, 'rebalance')} of {group} would not have happened{avoided}"
 
 
@@ -72,6 +73,11 @@ def _rows(result: WhatIf) -> Iterator[tuple[str, RenderableType]]:
         yield "Cannot tell", text(plural(result.cannot_tell, "rebalance"), "yellow")
     if result.besides:
         yield "Besides", text(f"{plural(result.besides, 'rebalance')} that the log does not have", "red")
+    if result.besides_unknown:
+        yield (
+            "Perhaps",
+            text(f"{plural(result.besides_unknown, 'rebalance')} more that the log does not have", "yellow"),
+        )
     if result.left_out:
         yield "Not listed", text(f"the {result.left_out} before these: see --since and --until, or --format jsonl")
     for note in result.notes:
@@ -92,7 +98,8 @@ def _when(each: Line) -> str:
 def _what(each: Line) -> str:
     if isinstance(each, Replayed):
         return each.headline
-    return f"not in the log; between {_moment(each.since)} and {_moment(each.until)}"
+    day = "" if day_of(each.since) == day_of(each.until) else f"{day_of(each.since)} "
+    return f"not in the log; between {day}{_moment(each.since)} and {_moment(each.until)}"
 
 
 def _moment(at: Instant) -> str:

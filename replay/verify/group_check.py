@@ -67,12 +67,12 @@ class GroupCheck:
                 self._places.clear()
             self._places[item.event.seq] = item.position
 
-    def end(self) -> Iterator[Finding]:
-        """The log ends here."""
-        if self._unfinished is not None:
+    def end(self, *, is_cut: bool = False) -> Iterator[Finding]:
+        """The log ends here. `is_cut`: what comes behind it could not be read; the last decision may be half of one."""
+        if self._unfinished is not None and not is_cut:
             expected = "an event on the group's own key, with which a decision ends"
             yield self._finding(Check.TRANSITION, self._unfinished, expected=expected, found="the end of the log")
-        self._rerunner.end()
+        self._rerunner.end(is_cut=is_cut)
         yield from self._by_the_rules()
 
     def _number(self, item: Happened, *, is_compacted: bool) -> Iterator[Finding]:

@@ -46,12 +46,12 @@ class PartitionCheck:
         elif isinstance(told, Happened | Broken):
             yield from self._of_group(group_id, told)
 
-    def end(self) -> Iterator[Finding]:
-        """The log ends here."""
+    def end(self, *, is_cut: bool = False) -> Iterator[Finding]:
+        """The partition ends here. `is_cut`: what comes behind it could not be read."""
         for broken in self._unreadable:
             yield _finding_of(broken, None)
         for group in self.groups.values():
-            yield from group.end()
+            yield from group.end(is_cut=is_cut)
 
     def _of_group(self, group_id: GroupId, told: Happened | Broken) -> Iterator[Finding]:
         check = self.groups.get(group_id)

@@ -1,6 +1,6 @@
 """A whole log, checked: feed it every record, partition by partition, then ask for the result."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from muster.events.records import StoredRecord
@@ -12,10 +12,14 @@ LISTED_MAX: Final = 1_000
 
 
 class Verification:
-    """The fold. It keeps the groups of one partition as they stand, and no history. `partitions` of the log."""
+    """The fold. It keeps the groups of one partition as they stand, and no history.
 
-    def __init__(self, partitions: int) -> None:
+    `partitions` of the log. `damage`: what is said by now of parts that could not be read.
+    """
+
+    def __init__(self, partitions: int, damage: Callable[[], Sequence[str]] = tuple) -> None:
         self._partitions = partitions
+        self._damage = damage
         self._check: PartitionCheck | None = None
         self._findings: list[Finding] = []
         self._checks: set[Check] = set()
@@ -23,6 +27,7 @@ class Verification:
         self._found = self._records = self._strangers = 0
         self._groups = self._events = self._decided_again = self._passed_over = 0
         self._compacted_groups = 0
+        self._damages = 0
 
     def feed(self, record: StoredRecord) -> None:
         """Take in the next record of its partition. Raises LogTooNew."""
@@ -37,8 +42,8 @@ class Verification:
             return
         self._take(check.feed(record))
 
-    def result(self, log: str, *, unread: Sequence[str] = ()) -> Verified:
-        """The result, once every record was fed. `unread`: what is said of parts that could not be read."""
+    def result(self, log: str) -> Verified:
+        """The result, once every record was fed."""
         self._end_partition()
         return Verified(
             log=log,
@@ -51,7 +56,7 @@ class Verification:
             compacted=tuple(self._compacted),
             strangers=self._strangers,
             passed_over=self._passed_over,
-            unread=tuple(unread),
+            unread=tuple(self._damage()),
             found=self._found,
             findings=tuple(sorted(self._findings, key=_place)),
             advice={check: ADVICE[check] for check in Check if check in self._checks},
@@ -61,7 +66,9 @@ class Verification:
         check, self._check = self._check, None
         if check is None:
             return
-        self._take(check.end())
+        damages, before = len(self._damage()), self._damages
+        self._damages = damages
+        self._take(check.end(is_cut=damages > before))
         self._passed_over += check.passed_over
         for group in check.groups.values():
             self._groups += 1

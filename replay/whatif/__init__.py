@@ -14,6 +14,7 @@ silences.py     Shorter sessions: which of the recorded silences they would not 
 verdict.py      The result.
 rebalances.py   The recorded rebalances, each with its verdict.
 telling.py      Verdicts in words, and the doubts about them.
-whatif.py       The fold: items -> verdicts.
+player.py       The recorded rebalances, played with the settings of one player.
+whatif.py       The fold: items -> verdicts, checked by a control that is played with the recorded settings.
 answer.py       Verdicts counted, and the last of them: the answer as one value.
 """

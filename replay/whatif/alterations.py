@@ -2,6 +2,7 @@
 
 import msgspec
 
+from muster.coordinator.group.commands import AnyCommand, LeaveGroup, LeavingMember
 from muster.coordinator.group.configs import EXPANSION_DELAY
 from muster.coordinator.group.settings import INT32_MAX, GroupSettings
 from muster.events.ids import GroupInstanceId
@@ -68,6 +69,18 @@ class Altered:
             session_timeout_ms=self.session_timeout_ms(member),
             rebalance_timeout_ms=member.rebalance_timeout_ms if given is None else given,
         )
+
+    def command(self, command: AnyCommand, group: Group | None) -> AnyCommand:
+        """A command about members of a group that is played: who has an instance id there is removed by it."""
+        if group is None or not isinstance(command, LeaveGroup):
+            return command
+
+        def altered(leaving: LeavingMember) -> LeavingMember:
+            member = group.members.get(leaving.member_id)
+            instance = leaving.group_instance_id if member is None else member.group_instance_id
+            return msgspec.structs.replace(leaving, group_instance_id=instance)
+
+        return msgspec.structs.replace(command, members=tuple(map(altered, command.members)))
 
     def group(self, group: Group) -> Group:
         """A group as recorded, under the other settings."""

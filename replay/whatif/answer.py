@@ -22,14 +22,14 @@ class Counted:
     def __init__(self) -> None:
         self._counts: Counter[Verdict] = Counter()
         self._avoided_ms = 0
-        self._besides = 0
+        self._besides: Counter[Verdict] = Counter()
         self._replayed: deque[Replayed] = deque(maxlen=LISTED_MAX)
         self._additional: deque[Additional] = deque(maxlen=LISTED_MAX)
 
     def take(self, line: Line) -> None:
         """Take in the next verdict."""
         if isinstance(line, Additional):
-            self._besides += 1
+            self._besides[line.verdict] += 1
             self._additional.append(line)
             return
         self._counts[line.verdict] += 1
@@ -54,8 +54,9 @@ class Counted:
             would=self._counts[Verdict.WOULD],
             cannot_tell=self._counts[Verdict.CANNOT_TELL],
             avoided_ms=self._avoided_ms,
-            besides=self._besides,
-            left_out=self._counts.total() - len(self._replayed) + self._besides - len(self._additional),
+            besides=self._besides[Verdict.WOULD],
+            besides_unknown=self._besides[Verdict.CANNOT_TELL],
+            left_out=(self._counts + self._besides).total() - len(self._replayed) - len(self._additional),
             rebalances=tuple(self._replayed),
             additional=tuple(sorted(self._additional, key=lambda each: (each.until, each.seq))),
             notes=tuple(notes),

@@ -4,19 +4,23 @@ The commands are those that the re-run derives; where the rules do not give what
 there is no command, and `unexplained` says why.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 import msgspec
 
 from muster.coordinator.group.commands import AnyCommand
-from muster.events.events import AnyEvent, GroupEvent, RebalanceStarted
-from muster.events.state import Group, GroupState
+from muster.events.causes import Cause
+from muster.events.events import AnyEvent, GroupEvent, MemberRejoined, RebalanceStarted
+from muster.events.ids import MemberId
+from muster.events.state import Group, GroupState, Member
 from muster.replay.history import Broken, Coordinated, Gap, Happened, Item
+from muster.replay.incidents.acts import topics_of
 from muster.replay.rerun.rerun import Rerunner
 
 MISSING = "parts of the history before it are missing"
-DIFFERENT = "the rules of this version do not give what was recorded"
+DIFFERENT = "the rules of this version do not give what was recorded: see `muster replay verify`"
+_BY_ITSELF = frozenset({Cause.METADATA_CHANGED, Cause.LEADER_REJOINED})
 _SETTLED = (GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD)
 
 
@@ -46,6 +50,19 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 Step = Fact | Coordinated | Gap | Broken
+
+
+def is_second_round(fact: Fact, started: RebalanceStarted, members: Mapping[MemberId, Member]) -> bool:
+    """Whether members rejoined by themselves, and for the same topics: with what they own now, after a rebalance."""
+    rejoined = [event.member for event in fact.events if isinstance(event, MemberRejoined)]
+    return (
+        started.why.cause in _BY_ITSELF
+        and bool(rejoined)
+        and all(
+            (before := members.get(member.member_id)) is not None and topics_of(before) == topics_of(member)
+            for member in rejoined
+        )
+    )
 
 
 class Facts:

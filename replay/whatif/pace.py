@@ -24,6 +24,11 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     members: frozenset[MemberId] = frozenset()
     rejoins: dict[MemberId, int] = {}
     sync_ms: float = 0
+    leader_id: MemberId | None = None
+
+    def syncs_after_ms(self, leader_id: MemberId | None) -> float:
+        """The time that the leader took; of another one than the recorded nothing is known, and it takes none."""
+        return self.sync_ms if leader_id == self.leader_id else 0
 
     def rejoins_after_ms(self, member_id: MemberId) -> float:
         """The time that the member took."""
@@ -39,6 +44,7 @@ def pace_of(begun: Fact, members: Iterable[MemberId], following: Iterable[Step])
     members = frozenset(members)
     rejoins: dict[MemberId, int] = {}
     completed_ms: int | None = None
+    leader_id: MemberId | None = None
     for step in (begun, *following):
         if not isinstance(step, Fact):
             break  # what comes after a gap, or a takeover, is of another pace
@@ -47,9 +53,9 @@ def pace_of(begun: Fact, members: Iterable[MemberId], following: Iterable[Step])
             if isinstance(event, MemberRejoined) and completed_ms is None:
                 rejoins.setdefault(event.member.member_id, max(0, event.why.arrived_ms - begun_ms))
             elif isinstance(event, JoinPhaseCompleted):
-                completed_ms = at_ms
+                completed_ms, leader_id = at_ms, event.group.leader_id
             elif isinstance(event, GroupStabilized) and completed_ms is not None:
-                return Pace(members=members, rejoins=rejoins, sync_ms=at_ms - completed_ms)
+                return Pace(members=members, rejoins=rejoins, sync_ms=at_ms - completed_ms, leader_id=leader_id)
             elif isinstance(event, GroupEmptied) or (isinstance(event, RebalanceStarted) and event is not started):
-                return Pace(members=members, rejoins=rejoins, sync_ms=NEVER)
-    return Pace(members=members, rejoins=rejoins, sync_ms=NEVER)
+                return Pace(members=members, rejoins=rejoins, sync_ms=NEVER, leader_id=leader_id)
+    return Pace(members=members, rejoins=rejoins, sync_ms=NEVER, leader_id=leader_id)

@@ -27,8 +27,8 @@ from muster.coordinator.group.takeover import restore_soft_state
 from muster.coordinator.group.timeouts import due
 from muster.coordinator.group.turn import Moment
 from muster.events.causes import Cause
-from muster.events.events import JoinPhaseCompleted, MemberJoined, RebalanceStarted, StaticMemberReplaced
-from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
+from muster.events.events import JoinPhaseCompleted, MemberJoined, MemberRemoved, RebalanceStarted, StaticMemberReplaced
+from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
 from muster.events.state import Group, GroupState, Member
 from muster.replay.rerun.situation import PHANTOM
 from muster.replay.whatif.pace import NEVER, PROMPT, Pace
@@ -36,6 +36,7 @@ from muster.replay.whatif.pace import NEVER, PROMPT, Pace
 _JOIN_GROUP, _SYNC_GROUP = 11, 14
 _LATEST = 9
 _PLANS = (EndRegistration, EndRetirement, PromoteLearners)
+_COMES_AT = (Cause.NOT_REJOINED, Cause.SYNC_TIMED_OUT)
 DECISIONS_MAX = 100_000
 """Decisions of one play, so that none goes on for ever."""
 
@@ -46,6 +47,15 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
     cause: Cause
     member_id: MemberId | None
+    is_late: bool  # by somebody alive, who was dropped before
+
+
+class Expired(msgspec.Struct, frozen=True, kw_only=True):
+    """A session that ended in the play."""
+
+    at_ms: int
+    member_id: MemberId
+    group_instance_id: GroupInstanceId | None
 
 
 class TooLong(Exception):
@@ -60,12 +70,15 @@ class Play:
         self.now_ms = now_ms
         self.pace: Pace = PROMPT
         self.started: list[Started] = []
+        self.expired: list[Expired] = []
         self.kept: set[MemberId] = set()
         self.silent: dict[MemberId, Member] = {}
         self._silent_once_admitted: dict[MemberId, Member] = {}
         self._settings = settings
         self._soft = restore_soft_state(group, now_ms, settings)
         self._rejoin_ms: dict[MemberId, float] = {}
+        self._late: list[tuple[float, Member]] = []  # alive, dropped, and when each comes back
+        self._dropped: set[MemberId] = set()
         self._sync_ms = NEVER  # a sync phase that was running when the play began was recorded to be superseded
         self._decisions = 0
 
@@ -76,7 +89,27 @@ class Play:
         if group is None:
             return True
         is_quiet = group.state in (GroupState.STABLE, GroupState.EMPTY)
-        return is_quiet and not self.silent and not self._soft.held_joins
+        return is_quiet and not (self.silent or self._late or self._soft.held_joins)
+
+    def closest_end_ms(self, member: Member) -> tuple[MemberId, int] | None:
+        """How far from now, before or after it, the session of a process ends that comes back, and whose it is.
+
+        None: it was not silent in this play.
+        """
+        former = self._former(member)
+        session = self._soft.sessions.get(former) if former in self.silent else None
+        if session is not None:
+            return former, int(abs(session.deadline_ms - self.now_ms))
+        for begun in reversed(self.expired):
+            if begun.member_id == member.member_id or begun.group_instance_id == (member.group_instance_id or ""):
+                return begun.member_id, self.now_ms - begun.at_ms
+        return None
+
+    def _former(self, member: Member) -> MemberId:
+        instance = member.group_instance_id
+        if self.group is None or instance is None:
+            return member.member_id
+        return self.group.instances.get(instance, member.member_id)
 
     def silence(self, member: Member, deadline_ms: int) -> None:
         """Nothing is heard from the member; its session ends at the deadline unless its process comes back."""
@@ -168,14 +201,32 @@ class Play:
             elif isinstance(event, MemberJoined) and event.member.member_id in self._silent_once_admitted:
                 self.silent[event.member.member_id] = self._silent_once_admitted.pop(event.member.member_id)
             elif isinstance(event, JoinPhaseCompleted):
-                self._sync_ms = self.now_ms + self.pace.sync_ms
+                self._sync_ms = self.now_ms + self.pace.syncs_after_ms(event.group.leader_id)
+            elif isinstance(event, MemberRemoved):
+                self._note_removal(event.member, event.why.cause)
             elif isinstance(event, StaticMemberReplaced) and event.why.cause is Cause.STATIC_RESTART_ABSORBED:
                 self.kept |= {event.member.member_id, event.replaced_member_id}
         members = self.group.members if self.group is not None else {}
         self.silent = {member_id: member for member_id, member in self.silent.items() if member_id in members}
 
+    def _begun(self, event: RebalanceStarted) -> Started:
+        member_id = event.why.member_id
+        is_late = member_id in self._dropped and event.why.cause is not Cause.SYNC_TIMED_OUT
+        return Started(at_ms=self.now_ms, cause=event.why.cause, member_id=member_id, is_late=is_late)
+
+    def _note_removal(self, member: Member, cause: Cause) -> None:
+        """Somebody alive who was dropped for being late finds it out when its request comes, and joins as a new one."""
+        if cause is Cause.SESSION_EXPIRED:
+            instance = member.group_instance_id
+            self.expired.append(Expired(at_ms=self.now_ms, member_id=member.member_id, group_instance_id=instance))
+        elif cause in _COMES_AT and self._is_alive(member.member_id):
+            at_ms = self._sync_ms if cause is Cause.SYNC_TIMED_OUT else self._rejoin_ms.get(member.member_id, NEVER)
+            if self.now_ms <= at_ms < NEVER:
+                self._late.append((at_ms, member))
+                self._dropped.add(member.member_id)
+
     def _note_start(self, event: RebalanceStarted) -> None:
-        self.started.append(Started(at_ms=self.now_ms, cause=event.why.cause, member_id=event.why.member_id))
+        self.started.append(self._begun(event))
         members = self.group.members if self.group is not None else {}
         self._rejoin_ms = {each: self.now_ms + self.pace.rejoins_after_ms(each) for each in members}
 
@@ -193,6 +244,11 @@ class Play:
         group = self.group
         if group is None:
             return
+        for late in self._late:
+            if late[0] <= self.now_ms:
+                self._late.remove(late)
+                yield self._join(late[1], UNKNOWN_MEMBER_ID)
+                return
         if group.state is GroupState.PREPARING_REBALANCE:
             for member_id, member in group.members.items():
                 is_time = self._rejoin_ms.get(member_id, NEVER) <= self.now_ms
@@ -205,6 +261,9 @@ class Play:
                     yield self._sync(member_id, group)
 
     def _next_of_members(self) -> float:
+        return min(self._next_of_those_in_phase(), min((at_ms for at_ms, _ in self._late), default=NEVER))
+
+    def _next_of_those_in_phase(self) -> float:
         group = self.group
         assert group is not None
         if group.state is GroupState.PREPARING_REBALANCE:

@@ -1,6 +1,7 @@
 """The recorded rebalances that are asked about, each with its verdict as it is found, in the order of the log."""
 
 from collections.abc import Iterator
+from typing import Final, Protocol
 
 import msgspec
 
@@ -15,6 +16,14 @@ from muster.replay.rebalances.wording import headline
 from muster.replay.times import instant
 from muster.replay.transitions import Transitions
 from muster.replay.whatif.verdict import Replayed, Verdict
+
+SAME_MS: Final = 1_000
+"""Within this the control gives a rebalance at the recorded moment."""
+
+NOT_REPRODUCED: Final = (
+    "played with the settings that were recorded, it does not come out as it was recorded: something mattered that is"
+    " not in the log"
+)
 
 
 class Open(msgspec.Struct, kw_only=True):
@@ -33,6 +42,16 @@ class Open(msgspec.Struct, kw_only=True):
     """The rebalance whose second round it is."""
 
 
+class Teller(Protocol):
+    """Takes the verdicts on recorded rebalances."""
+
+    def would_not(self, one: Open, reason: str) -> None: ...
+
+    def would(self, one: Open, reason: str) -> None: ...
+
+    def cannot_tell(self, started: RebalanceStarted, reason: str) -> None: ...
+
+
 class _Asked(msgspec.Struct, kw_only=True):
     """A rebalance that is asked about, with what is known of it by now."""
 
@@ -43,6 +62,30 @@ class _Asked(msgspec.Struct, kw_only=True):
     grade: Grade = Grade.UNKNOWN
     reason: str = ""
     begins_ms: int | None = None
+    control: bool | None = None
+    """Whether the control gave what was recorded; None: it is being played."""
+
+
+class Control:
+    """Takes the verdicts of the control: what was recorded happens again, or it is not known whether."""
+
+    def __init__(self, asked: dict[tuple[int, int], _Asked]) -> None:
+        self._asked = asked
+
+    def would_not(self, one: Open, _reason: str) -> None:
+        self._add(one.started, gives_it=bool(one.doubt))
+
+    def would(self, one: Open, _reason: str) -> None:
+        recorded_ms = one.started.why.decided_ms
+        self._add(one.started, gives_it=one.begins_ms is None or abs(one.begins_ms - recorded_ms) < SAME_MS)
+
+    def cannot_tell(self, started: RebalanceStarted, _reason: str) -> None:
+        self._add(started, gives_it=True)
+
+    def _add(self, started: RebalanceStarted, *, gives_it: bool) -> None:
+        asked = self._asked.get((started.incarnation, started.seq))
+        if asked is not None:
+            asked.control = gives_it
 
 
 class Verdicts:
@@ -52,6 +95,7 @@ class Verdicts:
         self._transitions = Transitions(group_id, group)
         self._timeline = Timeline(group)
         self._asked: dict[tuple[int, int], _Asked] = {}  # by incarnation and seq
+        self.control = Control(self._asked)
 
     def feed(self, item: Item, *, is_within: bool) -> None:
         """Take in the next item. `is_within`: whether a rebalance that begins with it is asked about."""
@@ -88,11 +132,13 @@ class Verdicts:
         self._add(started, Verdict.CANNOT_TELL, reason, Grade.UNKNOWN)
 
     def ready(self) -> Iterator[Replayed]:
-        """Give the next ones that have both a verdict and an end."""
+        """Give the next ones that have a verdict, a control, and an end."""
         while self._asked:
             key, asked = next(iter(self._asked.items()))
-            if asked.verdict is None or not asked.is_over:
+            if asked.verdict is None or asked.control is None or not asked.is_over:
                 return
+            if not asked.control and asked.verdict is not Verdict.CANNOT_TELL:
+                asked.verdict, asked.reason = Verdict.CANNOT_TELL, NOT_REPRODUCED
             del self._asked[key]
             yield _replayed(asked, asked.verdict)
 

@@ -1,8 +1,8 @@
 """Shorter sessions: which of the recorded silences they would not have borne.
 
 Each event of a member has its longest silence since its event before. In it are times in which a request of the member
-was parked, while no session ends: so much less of it may have been silence. What was not written cannot be told: the
-silences since a member's last event, and before a takeover.
+was parked, or the coordinator stood still, while no session ends: so much less of it may have been silence. What was
+not written cannot be told: the silences since a member's last event, and before a takeover.
 """
 
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from muster.events.causes import Cause
 from muster.events.events import (
     AnyMemberEvent,
+    CoordinatorPaused,
     CoordinatorReady,
     GroupDeleted,
     GroupStabilized,
@@ -59,6 +60,9 @@ class Silences:
         if isinstance(item, Coordinated):
             self.takeovers += isinstance(item.event, CoordinatorReady) and bool(self._since_ms)
             self._waiting.clear()
+            if isinstance(item.event, CoordinatorPaused):
+                for member_id in self._since_ms:
+                    self._parked_ms[member_id] = self._parked_ms.get(member_id, 0) + item.event.late_ms
         if not isinstance(item, Happened):
             return None
         event = item.event
@@ -96,9 +100,10 @@ class Silences:
         at_ms = event.why.decided_ms
         shorter = setting(self._session_timeout_ms)
         reason = f"{process_name(event.member)} was not heard from for {duration(longest_ms)}"
-        reason += (
-            f", longer than a session of {shorter}" if is_certain else f", {duration(parked_ms)} of it parked here"
-        )
+        if is_certain:
+            reason += f", longer than a session of {shorter}"
+        else:
+            reason += f"; for {duration(parked_ms)} of it no session could end here"
         return Additional(
             since=instant(min(since_ms, at_ms)),
             until=instant(at_ms),

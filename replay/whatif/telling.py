@@ -14,6 +14,12 @@ from muster.replay.whatif.verdict import Additional, Verdict
 
 FOLLOWED = "it followed from the one before, which would not have happened"
 
+PLANNED = "it was planned (a registration, a retirement, learners): how long that had waited is not in the log"
+WHEN_MISSED = (
+    "as a static member it would have been missed when its session ended: in one rebalance with another, or in its own,"
+    " as their last heartbeats came"
+)
+
 
 def doubt(fact: Fact, altered: Altered, play: Play, *, is_static: bool) -> str:
     """Why it cannot be told whether the rebalance would have happened; empty: it can."""
@@ -48,6 +54,14 @@ def _of_silent(silent: Member, member: Member, *, is_static: bool) -> Iterator[s
         )
 
 
+def close_text(ms: int) -> str:
+    """Why it cannot be told whether a process came back in time."""
+    return (
+        f"the process came back {duration(ms)} from the end of that session: a heartbeat more or less before it fell"
+        " silent decides"
+    )
+
+
 def would_text(one: Open) -> str:
     """When it would have begun."""
     recorded_ms = one.started.why.decided_ms
@@ -67,18 +81,24 @@ def would_not_text(one: Open, together: Sequence[Open], play: Play) -> str:
     other = next((each for each in together if each.begins_ms is not None), None)
     if other is not None:
         return f"it would have been a part of the one that began with seq {other.started.seq}"
-    return "what came in starts none under these settings"
+    return "nothing that was recorded would have started one with these settings"
 
 
-def additional(begun: Started, together: Sequence[Open]) -> Additional:
-    """A rebalance that began in a play of these, and is none of them."""
+def additional(begun: Started, together: Sequence[Open], *, is_first: bool) -> Additional:
+    """A rebalance that began in a play of these, and is none of them. `is_first`: of those of the play."""
     seq = together[-1].started.seq if together else 0
     since = min((each.started.why.decided_ms for each in together), default=begun.at_ms)
+    reason = f"one more rebalance would have begun ({begun.cause.value})"
+    if begun.is_late:
+        reason = "a member that would have been dropped for being late comes back: in the same rebalance, or in another"
+    elif not is_first:
+        reason = f"there may have been another ({begun.cause.value}): how fast members would have rejoined is not known"
+    is_known = is_first and not begun.is_late
     return Additional(
         since=instant(min(since, begun.at_ms)),
         until=instant(begun.at_ms),
         seq=seq,
-        verdict=Verdict.WOULD,
-        grade=Grade.INFERRED,
-        reason=f"one more rebalance would have begun ({begun.cause.value})",
+        verdict=Verdict.WOULD if is_known else Verdict.CANNOT_TELL,
+        grade=Grade.INFERRED if is_known else Grade.UNKNOWN,
+        reason=reason,
     )

@@ -58,8 +58,8 @@ Line = Replayed | Additional
 class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     """`settings` are the other ones. `avoided_ms`: the recorded durations of what would not have happened.
 
-    The counts are of all, in the window if there is one. `besides` of `additional`; `left_out`: earlier rebalances that
-    are counted, and not listed.
+    The counts are of all, in the window if there is one. `besides` and `besides_unknown` are those of `additional`, by
+    verdict; `left_out`: earlier rebalances that are counted, and not listed.
     """
 
     group_id: GroupId
@@ -70,6 +70,7 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     cannot_tell: int
     avoided_ms: int
     besides: int
+    besides_unknown: int
     left_out: int
     rebalances: tuple[Replayed, ...]
     additional: tuple[Additional, ...]

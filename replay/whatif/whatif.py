@@ -1,71 +1,32 @@
-"""`muster replay whatif`: the recorded rebalances of a group, each played with other settings.
+"""The fold of `whatif`: items of a group -> verdicts on its rebalances.
 
-A play begins with a recorded rebalance, from the recorded state. While something is awaited in it (a silent member may
-come back, joins are held, a phase runs) what was recorded next is fed to it, so that what belongs together is decided
-together. Once nothing is, the play is over: a rebalance that did not begin in it would not have happened, and the next
-one is played from what was recorded.
+The recorded rebalances are played twice: with the other settings, and, as a control, with those that were recorded.
+Where the control does not give what was recorded, something mattered that is not in the log (ids that were handed out
+and held up a phase, requests that led to nothing), and the first one proves nothing: that is *cannot tell*.
 """
 
 import math
 from collections.abc import Iterator
 
-import msgspec
-
-from muster.coordinator.group.commands import Deadline, JoinGroup, SyncGroup
-from muster.events.avro.evolve import apply
-from muster.events.causes import PLANNED_TRIGGERS, Cause
-from muster.events.events import (
-    AnyMemberEvent,
-    CoordinatorElected,
-    CoordinatorReady,
-    MemberEvent,
-    MemberJoined,
-    MemberRejoined,
-    MemberRemoved,
-    RebalanceStarted,
-    StaticMemberReplaced,
-)
+from muster.events.avro.evolve import apply, is_gone
 from muster.events.ids import GroupId
-from muster.events.state import Group, GroupState, Member, new_group
-from muster.replay.history import Coordinated, Item
-from muster.replay.incidents.acts import topics_of
-from muster.replay.incidents.grade import Grade
-from muster.replay.incidents.windows import SECOND_ROUND_MS
-from muster.replay.rerun.rerun import PERMISSIVE, group_settings
-from muster.replay.times import instant
+from muster.events.state import Group, new_group
+from muster.replay.history import Item
 from muster.replay.whatif.addresses import SharedAddresses
 from muster.replay.whatif.alterations import Alterations, Altered
-from muster.replay.whatif.departures import FellSilent, fell_silent
-from muster.replay.whatif.facts import MISSING, Fact, Facts
+from muster.replay.whatif.facts import Fact, Facts
 from muster.replay.whatif.lookahead import STEPS_MAX, Lookahead
-from muster.replay.whatif.pace import pace_of
-from muster.replay.whatif.play import Play, Started, TooLong
-from muster.replay.whatif.rebalances import Open, Verdicts
+from muster.replay.whatif.player import Player
+from muster.replay.whatif.rebalances import SAME_MS, Verdicts
 from muster.replay.whatif.silences import Silences
-from muster.replay.whatif.telling import FOLLOWED, additional, doubt, would_not_text, would_text
-from muster.replay.whatif.verdict import Additional, Line
-
-_BY_ITSELF = frozenset({Cause.METADATA_CHANGED, Cause.LEADER_REJOINED})
-_LEFT = Cause.MEMBER_LEFT
-_PLANNED = PLANNED_TRIGGERS - {Cause.EXPANSION_DELAY_ELAPSED}
-_MISSED = frozenset({Cause.SESSION_EXPIRED, Cause.SYNC_TIMED_OUT})
+from muster.replay.whatif.verdict import Line
 
 NEVER_SHORTER_MS = 2**31
 """As a session, longer than any."""
 
-NOT_YET = -math.inf
-
-BEYOND_MS = 3_600_000
-"""How far a play goes on behind the end of the log, for what was begun."""
-
-BEYOND_STEP_MS = 10_000
-
-TOO_LONG = "playing it takes too many decisions"
-BEHIND_GAP = "parts of the history behind it are missing"
-
 
 class WhatIfFold:
-    """The fold: items of a group -> verdicts. `group`: as it stood, at rest, before the first item.
+    """The fold. `group`: as it stood, at rest, before the first item.
 
     `shared`: from an earlier pass over the same items; needed only where the members are to be static.
     """
@@ -77,22 +38,15 @@ class WhatIfFold:
         group: Group | None = None,
         shared: SharedAddresses | None = None,
     ) -> None:
-        self._altered = Altered(alterations, shared or SharedAddresses())
-        self._alterations = alterations
         self._facts = Facts(group)
         self._ahead = Lookahead()
         self._group = group.copy() if group is not None else new_group(group_id, incarnation=-1, wall_ms=0)
         self._verdicts = Verdicts(group_id, group)
         self._silences = Silences(alterations.session_timeout_ms or NEVER_SHORTER_MS, group)
-        self._settings = PERMISSIVE
-        self._play: Play | None = None
-        self._is_settled = True  # the group, in the log, after the last fact
-        self._is_within = False
-        self._last_ms = 0
-        self._open: list[Open] = []
-        self._told = 0  # of the play's rebalances, those that were looked at
-        self._early: list[tuple[Started, Additional]] = []  # rebalances that are not in the log, or not yet
-        self._last_avoided_ms = NOT_YET
+        shared = shared or SharedAddresses()
+        self._player = Player(Altered(alterations, shared), self._ahead, self._verdicts)
+        self._control = Player(Altered(Alterations(), shared), self._ahead, self._verdicts.control)
+        self._players = (self._player, self._control)
 
     @property
     def notes(self) -> Iterator[str]:
@@ -107,7 +61,7 @@ class WhatIfFold:
     @property
     def is_over(self) -> bool:
         """Whether everything that was asked about is decided, if no more is."""
-        return not (self._verdicts.has_open or self._open or self._early)
+        return not (self._verdicts.has_open or any(player.is_playing for player in self._players))
 
     def feed(self, item: Item, *, is_within: bool = True) -> Iterator[Line]:
         """Take in the next item; gives what is decided by now. `is_within`: whether it is in the window."""
@@ -125,248 +79,27 @@ class WhatIfFold:
             self._ahead.add(step)
         self._verdicts.end()
         yield from self._go_on(is_end=True)
-        try:
-            self._end(self._last_ms)
-        except TooLong:
-            self._abandon(TOO_LONG)
+        for player in self._players:
+            player.end()
         yield from self._verdicts.ready()
         yield from self._besides(math.inf)
 
     def _go_on(self, *, is_end: bool = False) -> Iterator[Line]:
         for step in self._ahead.ready(is_end=is_end):
+            for player in self._players:
+                player.take(step, self._group)
             if isinstance(step, Fact):
-                self._last_ms = max(self._last_ms, step.at_ms)
-                self._is_within = step.is_within
-                try:
-                    self._fact(step)
-                except TooLong:
-                    self._abandon(TOO_LONG)
                 for event in step.events:
                     apply(self._group, event)
+                if is_gone(self._group):  # a later life has nothing of it
+                    self._group = new_group(self._group.group_id, incarnation=self._group.incarnation, wall_ms=0)
                 yield from self._besides(step.at_ms - self._ahead.horizon_ms)
-            elif isinstance(step, Coordinated):
-                self._coordinated(step)
-            else:
-                self._abandon(BEHIND_GAP)
         yield from self._verdicts.ready()
 
-    def _besides(self, before_ms: float) -> Iterator[Additional]:
-        """Give the rebalances that there would have been besides, once it is sure that the log does not have them."""
-        while self._early and self._early[0][0].at_ms < before_ms:
-            yield self._early.pop(0)[1]
-
-    def _end(self, last_ms: int) -> None:
-        """The log ends: phases and delays go on by themselves, but who is silent then may have come back."""
-        play = self._play
-        if play is None:
-            return
-        play.advance(last_ms)
-        self._attribute(None)
-        while not play.is_settled and play.now_ms < last_ms + BEYOND_MS:
-            play.advance(play.now_ms + BEYOND_STEP_MS)
-        for begun in play.started[self._told :]:
-            one = self._of(begun, None)
-            if one is not None and one.begins_ms is None and begun.cause is Cause.SESSION_EXPIRED:
-                one.doubt = one.doubt or f"the log ends at {instant(last_ms)}, before the session does"
-                one.begins_ms = begun.at_ms
-        self._attribute(None)
-        self._settle(play)
-
-    def _coordinated(self, step: Coordinated) -> None:
-        if isinstance(step.event, CoordinatorElected):
-            self._settings = group_settings(step.event.settings)
-        elif isinstance(step.event, CoordinatorReady):
-            self._abandon("another coordinator took over meanwhile, and knew nothing of who was awaited")
-
-    # ---- facts ------------------------------------------------------------------------------------------------------
-
-    def _fact(self, fact: Fact) -> None:
-        started = fact.started
-        if fact.command is None:
-            self._abandon(fact.unexplained)
-            if started is not None:
-                self._verdicts.cannot_tell(started, fact.unexplained or MISSING)
-            return
-        if started is not None and self._is_second_round(fact, started):
-            second = Open(started=started, subjects=frozenset(), grade=Grade.INFERRED)
-            if self._open:
-                self._open.append(msgspec.structs.replace(second, follows=self._open[-1]))
-            else:
-                self._verdicts.would_not(second, FOLLOWED)
-            return
-        if started is not None and self._play is None and self._was_early(fact, started):
-            return
-        play = self._come_to(fact)
-        if play is None:
-            self._is_settled = bool(fact.leaves_settled)
-            return
-        one: Open | None = None
-        if started is not None:
-            play.pace = pace_of(fact, self._group.members, self._ahead.following)
-            one = self._opened(fact, started, play)
-            self._open.append(one)
-        self._apply(fact, play)
-        self._attribute(one)
-        if not self._has_begun(one):
-            play.let_sync()
-        self._is_settled = bool(fact.leaves_settled)
-
-    def _was_early(self, fact: Fact, started: RebalanceStarted) -> bool:
-        """Whether it is about a member that was missed in an earlier play already, which began this one sooner."""
-        missed = {event.member.member_id for event in fact.events if isinstance(event, MemberRemoved)}
-        for begun, told in self._early:
-            if begun.cause in _MISSED and begun.member_id in missed:
-                self._early.remove((begun, told))
-                one = Open(started=started, subjects=frozenset(missed), grade=Grade.RECORDED, begins_ms=begun.at_ms)
-                self._verdicts.would(one, would_text(one))
-                return True
-        return False
-
-    @staticmethod
-    def _has_begun(one: Open | None) -> bool:
-        return one is None or one.begins_ms is not None
-
-    def _come_to(self, fact: Fact) -> Play | None:
-        """The play as it is when this comes in; None: nothing is played, and it begins nothing."""
-        if self._play is not None:
-            self._advance(self._play, fact.at_ms)
-            self._attribute(None)
-            if self._play.is_settled and self._is_settled:
-                self._settle(self._play)
-        if self._play is None and fact.started is not None:
-            self._play, self._told = self._begin(fact), 0
-            self._advance(self._play, fact.at_ms)
-        return self._play
-
-    def _advance(self, play: Play, until_ms: int) -> None:
-        """Let time pass, in which members fall silent."""
-        for silent in self._ahead.departures.silent_at(until_ms):
-            play.come_to(max(play.now_ms, silent.last_seen_ms + 1))
-            self._silence(silent, play)
-        play.come_to(until_ms)
-
-    def _silence(self, silent: FellSilent, play: Play) -> None:
-        """Its session is as much longer as the other settings make it."""
-        if silent.member.member_id not in play.silent:
-            member = self._altered.member(silent.member)
-            longer_ms = member.session_timeout_ms - silent.member.session_timeout_ms
-            play.silence(member, silent.due_ms + longer_ms)
-
-    def _begin(self, fact: Fact) -> Play:
-        settings = self._settings
-        started = fact.started
-        if started is not None and started.group.previous_state is GroupState.EMPTY:
-            settings = msgspec.structs.replace(settings, initial_rebalance_delay_ms=started.timeout_ms)
-        return Play(self._altered.group(self._group), self._alterations.of_settings(settings), fact.at_ms)
-
-    def _apply(self, fact: Fact, play: Play) -> None:
-        """Give to the play what came in."""
-        members = [event for event in fact.events if isinstance(event, MemberEvent)]
-        is_told = False
-        for event in members:
-            is_told = self._of_member(event, fact, play) or is_told
-        command = fact.command
-        if isinstance(command, Deadline):
-            play.end_plan(command)
-        if command is not None and not is_told and not isinstance(command, Deadline | JoinGroup | SyncGroup):
-            play.feed(command)
-        if isinstance(command, JoinGroup) and not members and fact.started is not None:
-            play.feed(command)
-
-    def _of_member(self, event: AnyMemberEvent, fact: Fact, play: Play) -> bool:
-        """Whether the event tells all that came in."""
-        member = self._altered.member(event.member)
-        match event:
-            case MemberJoined() | StaticMemberReplaced():
-                play.arrive(member)
-                return True
-            case MemberRejoined():
-                if fact.started is not None:
-                    play.rejoin(member)
-                return True
-            case MemberRemoved():
-                return self._removed(event, member, play)
-            case _:
-                return False
-
-    def _removed(self, event: MemberRemoved, member: Member, play: Play) -> bool:
-        why = event.why
-        if why.cause is Cause.SESSION_EXPIRED:
-            self._silence(fell_silent(event), play)
-            return True
-        if why.cause is _LEFT and event.member.group_instance_id is None and member.group_instance_id is not None:
-            play.silence(member, why.arrived_ms + member.session_timeout_ms)  # a static member does not leave
-            return True
-        return False
-
-    # ---- verdicts ---------------------------------------------------------------------------------------------------
-
-    def _opened(self, fact: Fact, started: RebalanceStarted, play: Play) -> Open:
-        members = [event.member for event in fact.events if isinstance(event, MemberEvent)]
-        is_assumed = self._alterations.is_static and any(each.group_instance_id is None for each in members)
-        return Open(
-            started=started,
-            subjects=frozenset(each.member_id for each in members),
-            grade=Grade.INFERRED if is_assumed else Grade.RECORDED,
-            is_arrival=any(isinstance(event, MemberJoined) for event in fact.events),
-            doubt=doubt(fact, self._altered, play, is_static=self._alterations.is_static),
-        )
-
-    def _attribute(self, fed: Open | None) -> None:
-        """Find the recorded rebalance that each of the play's new ones is."""
-        play = self._play
-        if play is None:
-            return
-        for begun in play.started[self._told :]:
-            one = self._of(begun, fed)
-            if one is not None and one.begins_ms is None:
-                one.begins_ms = begun.at_ms
-            elif self._is_within:
-                self._early.append((begun, additional(begun, self._open)))
-        self._told = len(play.started)
-
-    def _of(self, begun: Started, fed: Open | None) -> Open | None:
-        if fed is not None:
-            return fed
-        waiting = [one for one in self._open if one.begins_ms is None and one.follows is None]
-        by_subject = next((one for one in waiting if begun.member_id in one.subjects), None)
-        # Whatever starts a rebalance lets those in whose joins are held.
-        return by_subject or next((one for one in waiting if one.is_arrival), None)
-
-    def _settle(self, play: Play) -> None:
-        for one in self._open:
-            if one.follows is not None:
-                one.begins_ms = one.follows.begins_ms
-            if one.begins_ms is not None:
-                self._verdicts.would(one, would_text(one))
-            elif one.started.why.cause in _PLANNED:
-                self._verdicts.cannot_tell(one.started, "of plans, the log does not have what they waited for")
-            else:
-                self._verdicts.would_not(one, would_not_text(one, self._open, play))
-                self._last_avoided_ms = one.started.why.decided_ms
-        self._close()
-
-    def _abandon(self, reason: str) -> None:
-        """End the play: what is not decided cannot be told."""
-        for one in self._open:
-            if one.begins_ms is not None:
-                self._verdicts.would(one, would_text(one))
-            else:
-                self._verdicts.cannot_tell(one.started, one.doubt or reason)
-        self._close()
-
-    def _close(self) -> None:
-        self._play, self._open, self._told = None, [], 0
-
-    def _is_second_round(self, fact: Fact, started: RebalanceStarted) -> bool:
-        """Whether a member rejoined with its new partitions, after a rebalance that would not have happened."""
-        avoided_ms = self._last_avoided_ms
-        if self._open:
-            avoided_ms = NOT_YET if self._has_begun(self._open[-1]) else self._open[-1].started.why.decided_ms
-        if started.why.cause not in _BY_ITSELF or fact.at_ms - avoided_ms > SECOND_ROUND_MS:
-            return False
-        rejoined = [event.member for event in fact.events if isinstance(event, MemberRejoined)]
-        return bool(rejoined) and all(
-            (before := self._group.members.get(member.member_id)) is not None and topics_of(before) == topics_of(member)
-            for member in rejoined
+    def _besides(self, before_ms: float) -> Iterator[Line]:
+        """Give the rebalances that there would have been besides, unless the control has them, too."""
+        told, in_control = self._player.besides(before_ms), self._control.besides(before_ms)
+        moments = [at_ms for at_ms, _ in in_control]
+        yield from (
+            additional for at_ms, additional in told if not any(abs(at_ms - each) < SAME_MS for each in moments)
         )

@@ -11,8 +11,8 @@ from muster.events.events import GroupEvent, PartitionEvent
 from muster.events.ids import GroupId
 from muster.events.records import FORMAT_LEVEL, StoredRecord
 from muster.replay.groups import Overview, read_overview
-from muster.replay.history import Item
-from muster.replay.incidents.telling import told
+from muster.replay.history import History, Item
+from muster.replay.incidents.telling import incidents
 from muster.replay.incidents.windows import QUIET_MS
 from muster.replay.rebalances.timeline import Timeline
 from muster.replay.sources import Reading, find_start, from_the_beginning, items, read_histories
@@ -126,10 +126,15 @@ async def test_the_last_incident_of_any_fleet_is_told_without_what_came_before(s
     reading = Reading(log=await memory_log(records))
     history = (await read_histories(reading.log, group=ORDERS))[ORDERS]
     await _tells_the_last_incident(reading, list(history.items))
+    overview = Overview()
+    await read_overview(reading, overview)
+    (line,) = overview.result("memory").groups
+    assert line.last_incident is not None
+    assert line.last_incident.headline == incidents(history)[-1].headline
 
 
 async def _tells_the_last_incident(reading: Reading, whole: list[Item]) -> None:
-    expected = list(told(ORDERS, whole))
+    expected = incidents(History(group_id=ORDERS, log="memory", items=tuple(whole)))
     start = await find_start(reading, ORDERS, None, quiet_ms=QUIET_MS, rebalances=2)
     fold, newest = Why(ORDERS, start.checkpoint), Newest(1)
     async for item in items(reading, start):
@@ -155,6 +160,9 @@ async def test_a_group_in_a_line_is_what_the_whole_history_says(story: str) -> N
         last.trigger.text,
         last.outcome,
     )
+    told = incidents(history)[-1]
+    assert line.last_incident is not None
+    assert (line.last_incident.started_at, line.last_incident.headline) == (told.started_at, told.headline)
     assert line.events == sum(1 for _ in history.events)
     state = state_at(history, AtTime(2**50))
     assert state is not None

@@ -43,9 +43,9 @@ def events_of(harness: Harness) -> list[AnyRecordedEvent]:
     return epochs
 
 
-def stored(events: list[AnyRecordedEvent]) -> list[StoredRecord]:
+def stored(events: list[AnyRecordedEvent], level: int = FORMAT_LEVEL) -> list[StoredRecord]:
     """As a log keeps them, at one offset each, tombstones too."""
-    records = [record for event in events for record in records_of([event], FORMAT_LEVEL)]
+    records = [record for event in events for record in records_of([event], level)]
     return [StoredRecord(0, offset, 0, record.key, record.value) for offset, record in enumerate(records)]
 
 

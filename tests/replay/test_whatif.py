@@ -220,5 +220,5 @@ OTHERS = st.sampled_from(
 def test_what_would_have_happened_is_what_happens(script: list[Deed], other: dict[str, int]) -> None:
     """Any story, told under other settings, has as many rebalances as the story really lived with them."""
     result, really = told(sorted(script), STATIC, with_settings(STATIC, **other), until_s=100)
-    if not result.cannot_tell:
+    if not (result.cannot_tell or result.besides_unknown):
         assert result.would + len(result.additional) == really
