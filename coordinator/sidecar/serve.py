@@ -29,6 +29,7 @@ from muster.coordinator.assembly import (
     new_waiting_quota,
     open_metrics_endpoint,
     take_over,
+    watch_files,
     watch_loop,
 )
 from muster.coordinator.clock import SystemClock
@@ -101,6 +102,7 @@ class _Sidecar:
         if settings.metrics is not None:
             open_metrics_endpoint(settings, (self.metrics, self.relayed), self.readiness, stack, watch=watch)
         keep_certificates(stack, lost=self.lost)
+        watch_files(self.readiness, stack, lost=self.lost)
         await self._find_upstream()
         event_log = new_log(settings)
         reserved = await self._reserved(event_log)

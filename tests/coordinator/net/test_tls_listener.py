@@ -22,6 +22,7 @@ from muster.coordinator.net.limits import ConnectionLimits
 from muster.coordinator.net.listening import Listening
 from muster.coordinator.observability.metrics import RefusedConnection, ServerMetrics
 from muster.coordinator.settings.sidecar_tls import client_context
+from muster.events.kafka import shortage
 from tests.brokers.certificates import Authority
 from tests.waiting import until
 
@@ -450,10 +451,8 @@ async def serving_at_full_socket(authority: Authority) -> AsyncIterator[tuple[Se
     bound = FullSocket(fileno=socket.create_server(("127.0.0.1", 0)).detach())
     subject.port = bound.getsockname()[1]
     await subject.listening.accept_at(bound, lambda: Echo(subject.listening), context=subject.server_context)
-    with capture_logs() as lines:
-        _reader, writer = await subject.connect_plain()
-        await until(lambda: bound.attempts > 0)
-    assert [line["event"] for line in lines] == ["no connection can be accepted"]
+    _reader, writer = await subject.connect_plain()
+    await until(lambda: bound.attempts > 0)
     yield subject, bound
     writer.close()
     await subject.listening.close(within_s=1)
@@ -472,6 +471,23 @@ def test_after_an_accept_that_failed_there_is_a_pause(
             assert bound.attempts == 1
 
     run(story())
+
+
+def test_what_has_run_out_is_told_once_a_minute_with_the_way_out(
+    authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However often an accept fails."""
+    monkeypatch.setattr(tls_listener, "RETRY_ACCEPT_S", 0.01)
+    monkeypatch.setattr(shortage, "_told_s", {})
+    caplog.set_level("WARNING", shortage.__name__)
+
+    async def story() -> None:
+        async with serving_at_full_socket(authority) as (_subject, bound):
+            await until(lambda: bound.attempts > 3)
+
+    run(story())
+    (line,) = caplog.messages
+    assert line.startswith("no connection can be accepted: this process may open no more files (`ulimit -n`")
 
 
 def test_after_the_pause_clients_are_accepted_again(
