@@ -431,6 +431,30 @@ def test_handshakes_are_ended_with_the_process(authority: Authority, run: Any, m
     run(story())
 
 
+ALERTS = {"bad certificate": 42, "certificate unknown": 46}
+
+
+@pytest.mark.parametrize("alert", ALERTS.values(), ids=ALERTS)
+def test_a_client_that_refuses_our_certificate_is_told_with_what_it_may_lack(
+    authority: Authority, run: Any, alert: int
+) -> None:
+    """OpenSSL's words leave open whose certificate is meant; Java has one alert for trust and for the name."""
+
+    async def story() -> None:
+        async with serving(authority) as subject:
+            subject.trusting.maximum_version = ssl.TLSVersion.TLSv1_2  # whose alerts are not encrypted yet
+            with capture_logs() as lines:
+                reader, writer = await subject.connect_plain()
+                writer.write(subject.hello())
+                await reader.read(1)
+                writer.write(bytes((21, 3, 3, 0, 2, 2, alert)))
+                await until(lambda: bool(lines))
+                writer.close()
+            assert lines[0]["reason"].startswith("the client refuses the certificate of --tls-certificate: ")
+
+    run(story())
+
+
 class FullSocket(socket.socket):
     """A listening socket of a process that has no file free until `is_full` is changed. `attempts`: to accept."""
 
