@@ -3,6 +3,7 @@
 What belongs here: what was learned from answers and failures. What it must not know: how brokers are asked.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Final
@@ -18,9 +19,18 @@ GROUPS_KEPT: Final = 100_000
 
 
 class Heard(msgspec.Struct):
-    """How often bytes have come from a broker on clients' connections, which proves that it hears them."""
+    """Up to when a broker is known to have heard clients: when the latest request that it has answered was sent.
 
-    times: int = 0
+    In monotonic ms. Bytes alone prove nothing: the kernel of a machine whose broker hangs goes on sending what the
+    broker had answered before, for as long as somebody reads it.
+    """
+
+    until_ms: float = -math.inf
+
+    def answered(self, sent_ms: int) -> None:
+        """Note the beginning of an answer to a request that was sent at that time, or later."""
+        if sent_ms > self.until_ms:  # noqa: PLR1730 -- every answer comes by, and a call takes longer
+            self.until_ms = sent_ms
 
 
 HeardFrom = defaultdict[int | None, Heard]

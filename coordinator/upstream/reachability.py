@@ -7,9 +7,9 @@ A client's connection has a connection to the broker behind it, and what it may 
 hangs, is gone or reads its own log of the group, nothing of a member arrives, however alive it is; Kafka's next
 coordinator gives everybody a full session. So a session ends when the broker answers at once, and was not seen to be
 away since the session began. If it does not answer, it is asked again and again, and the sessions begin anew when it
-does. One that answers clients meanwhile hears them; and a connection for which we have run out of ports or files
-ourselves says nothing of it. Each broker is asked about many groups at a time, and one that is away once a second,
-however many its groups are.
+does. One that answers what clients ask meanwhile hears them; and a connection for which we have run out of ports or
+files ourselves says nothing of it. Each broker is asked about many groups at a time, and one that is away once a
+second, however many its groups are.
 """
 
 import asyncio
@@ -86,7 +86,7 @@ _Groups = dict[GroupId, _Waiting]
 
 
 class Reachability:
-    """See the module. `give_up` is told of a bug of ours; `heard` counts what brokers send to clients."""
+    """See the module. `give_up` is told of a bug of ours; `heard`: which of clients' requests brokers answer."""
 
     def __init__(
         self,
@@ -207,14 +207,14 @@ class Reachability:
 
     async def _ask_broker(self, node_id: int, asked: list[GroupId], groups: _Groups) -> _Verdicts:
         """Whether the broker answers requests of each group; of one that is away it is asked who has followed it."""
-        heard_times = self._heard[node_id].times
+        began_ms = self._monotonic_ms()
         try:
             return await self._describe(node_id, asked)
         except TimeoutError:
             verdict: _Answers | _Away = _Away(f"broker {node_id} did not answer within {ANSWER_TIMEOUT_MS} ms")
         except LinkError as error:
             verdict = _verdict(error)
-        if isinstance(verdict, _Answers) or self._heard[node_id].times > heard_times:
+        if isinstance(verdict, _Answers) or self._heard[node_id].until_ms > began_ms:
             return dict.fromkeys(asked, _Answers())
         for waiting in groups.values():  # who is silent to some is silent to all
             self._found_away(node_id, waiting)

@@ -106,7 +106,7 @@ class BrokerSide(asyncio.Protocol):
         self.is_wanted = False
         """Whether `connect` was called."""
         self._flow: Flow | None = None
-        self._heard_times = 0  # until it was wanted
+        self._wanted_ms = 0
         self._connecting: asyncio.Task[None] | None = None
 
     @property
@@ -116,10 +116,10 @@ class BrokerSide(asyncio.Protocol):
 
     # ---- reaching it, and letting it go ----------------------------------------------------------------
 
-    def connect(self, failed: Callable[[Exception], None]) -> None:
-        """Connect when it is its turn. `failed` is called with a bug of ours."""
+    def connect(self, failed: Callable[[Exception], None], now_ms: int) -> None:
+        """Connect when it is its turn. `failed` is called with a bug of ours; `now_ms`: monotonic."""
         self.is_wanted = True
-        self._heard_times = self._endpoint.heard.times
+        self._wanted_ms = now_ms
         self._connecting = asyncio.get_running_loop().create_task(self._connect(), name="connect-upstream")
         self._connecting.add_done_callback(on_failure(failed))
 
@@ -150,7 +150,7 @@ class BrokerSide(asyncio.Protocol):
                 if past := self._endpoint.throttle.end(("not reached", address)):
                     log.info("broker reached again", address=address, seconds=past.seconds, failures=past.times)
                 return transport
-        if not is_ours and self._endpoint.heard.times == self._heard_times:  # it may take no more, and hear others
+        if not is_ours and self._endpoint.heard.until_ms <= self._wanted_ms:  # it may take no more, and hear others
             self._endpoint.on_unreachable()
         return None
 
@@ -219,7 +219,6 @@ class BrokerSide(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._relayed.bytes_from_brokers += len(data)
-        self._endpoint.heard.times += 1
         self._client.on_answer_bytes(data)
 
     def connection_lost(self, exc: Exception | None) -> None:

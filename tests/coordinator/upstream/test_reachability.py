@@ -128,16 +128,35 @@ async def test_a_coordinator_that_answers_clients_meanwhile_hears_them() -> None
         reachability = new_reachability(link, heard=heard)
         told = Told(reachability)
         assert await link.coordinator("g") == 1
-        heard[1].times += 1
+        heard[1].answered(VirtualClock().monotonic_ms())
         broker.is_hung = True
         with capture_logs():
             told.ask("g")
             await asyncio.sleep(60)
             assert told.of == {}
             while not told.of:
-                heard[1].times += 1
+                heard[1].answered(VirtualClock().monotonic_ms())
                 await asyncio.sleep(0.1)
         assert told.of["g"][0] == round(1000 * told.of["g"][1])
+        await reachability.close()
+
+
+@story
+async def test_a_coordinator_that_hangs_does_not_hear_those_who_are_sent_what_it_answered_before() -> None:
+    """Its machine goes on sending that for as long as somebody reads it, answer after answer."""
+    broker, heard = SimulatedBroker(1), HeardFrom(Heard)
+    async with linked(broker) as link:
+        reachability = new_reachability(link, heard=heard)
+        told = Told(reachability)
+        assert await link.coordinator("g") == 1
+        asked_before_ms = VirtualClock().monotonic_ms()
+        broker.is_hung = True
+        with capture_logs():
+            told.ask("g")
+            for later_ms in range(600):
+                heard[1].answered(asked_before_ms - 600 + later_ms)
+                await asyncio.sleep(0.1)
+        assert told.of == {}
         await reachability.close()
 
 
