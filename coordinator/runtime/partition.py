@@ -29,6 +29,7 @@ from muster.coordinator.observability.metrics import ENTITIES_REWRITTEN
 from muster.coordinator.runtime.command_processor import CommandProcessor
 from muster.coordinator.runtime.deadlines import Deadlines
 from muster.coordinator.runtime.group_context import (
+    Away,
     CheckDeadlines,
     GroupContext,
     Ticket,
@@ -268,10 +269,11 @@ class Partition:
         else:
             self._queue_deadline_check(context, now_ms)
 
-    def _silence_explained(self, context: GroupContext, asked_ms: int, heard_since_ms: int | None) -> None:
-        if heard_since_ms is not None and self._contexts.get(context.group_id) is context:
+    def _silence_explained(self, context: GroupContext, asked_ms: int, away: Away | None) -> None:
+        if away is not None and self._contexts.get(context.group_id) is context:
+            since_ms, until_ms = away
             for group, soft in _versions(context):
-                begin_anew(group, soft, heard_since_ms)
+                rearm(group, soft, until_ms, late_ms=until_ms - since_ms)
         # What arrived while it was asked comes first, and whose session has ended since was not asked about.
         self._owner.turns.after_those_who_wait(partial(self._queue_deadline_check, context, asked_ms))
 

@@ -60,7 +60,6 @@ from muster.coordinator.sidecar.relay.intercept import Interceptor, SidecarApi
 from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.coordinator.sidecar.relay.listeners import CannotListen, Listeners
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
-from muster.coordinator.upstream.coordinators import Heard, HeardFrom
 from muster.coordinator.upstream.link import UpstreamLink, UpstreamRefused
 from muster.coordinator.upstream.muster_check import refuse_muster
 from muster.coordinator.upstream.reachability import Reachability
@@ -92,7 +91,6 @@ class _Sidecar:
         self.metrics = ServerMetrics({})
         self.relayed = RelayMetrics()
         self.readiness = Readiness(self.clock)
-        self.heard = HeardFrom(Heard)
         self.link = UpstreamLink(settings.upstream or "", settings.upstream_security(), give_up=lost)
 
     async def start(self) -> None:
@@ -202,9 +200,7 @@ class _Sidecar:
             log.info("upstream reached", upstream=upstream, seconds=past.seconds, failures=past.times)
 
     def _reachability(self) -> Reachability:
-        reachability = Reachability(
-            self.link, give_up=self.lost, monotonic_ms=self.clock.monotonic_ms, heard=self.heard
-        )
+        reachability = Reachability(self.link, give_up=self.lost, monotonic_ms=self.clock.monotonic_ms)
         self.stack.push_async_callback(reachability.close)
         return reachability
 
@@ -274,7 +270,7 @@ class _Sidecar:
             client_context=settings.client_tls(),
             broker_context=settings.upstream_security().relay_context(),
             on_unreachable=self.link.broker_not_reached,
-            heard=self.heard,
+            heard=self.link.heard,
         )
         metrics = Address(settings.metrics) if settings.metrics else None
         try:

@@ -8,7 +8,9 @@ hangs, is gone or reads its own log of the group, nothing of a member arrives, h
 coordinator gives everybody a full session. So a session ends when the broker answers at once, and was not seen to be
 away since the session began. If it does not answer, it is asked again and again, and the sessions begin anew when it
 does. One that answers what clients ask meanwhile hears them; and a connection for which we have run out of ports or
-files ourselves says nothing of it. Each broker is asked about many groups at a time, and one that is away once a
+files ourselves says nothing of it. Who has had a full session for that before, and was not heard from since, gets as
+much as was lost: from when the broker was last heard, which each of its answers to clients and to us tells, or else the
+dead would stay as long as it falters. Each broker is asked about many groups at a time, and one that is away once a
 second, however many its groups are.
 """
 
@@ -26,7 +28,7 @@ from kio.schema.types import GroupId as KafkaGroupId
 
 from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.tasks import on_failure
-from muster.coordinator.upstream.coordinators import HeardFrom
+from muster.coordinator.upstream.coordinators import Away
 from muster.coordinator.upstream.link import BrokerNotTrusted, UpstreamLink, UpstreamRefused
 from muster.events.ids import GroupId
 from muster.events.kafka.errors import COORDINATOR_MOVED, LinkError, OwnShortage
@@ -39,7 +41,7 @@ CONNECT_TIMEOUT_MS: Final = 500
 AGAIN_AFTER_MS: Final = 1_000
 GROUPS_AT_ONCE: Final = 200
 WAIT: Final = "members cannot be heard, sessions wait: the group's coordinator in the cluster does not answer"
-BEGIN_ANEW: Final = "members can be heard again, sessions begin anew"
+BACK: Final = "members can be heard again, sessions last longer"
 HAS_MOVED: Final = "its coordinator has moved, and no broker says where to"
 _LANE: Final = "reachability"
 
@@ -66,7 +68,9 @@ _Verdicts = Mapping[GroupId, _Answers | _Elsewhere | _Away]
 class _Waiting(msgspec.Struct):
     """A group whose members' silence is to be explained."""
 
-    heard_since: Callable[[int | None], None]
+    explain: Callable[[Away | None], None]
+    away_since_ms: int = 0
+    """From when on nothing of the members arrived, at the earliest."""
     outage: "_Outage | None" = None
     """The outage of its coordinator, if there is one."""
     has_moved: bool = False
@@ -86,7 +90,7 @@ _Groups = dict[GroupId, _Waiting]
 
 
 class Reachability:
-    """See the module. `give_up` is told of a bug of ours; `heard`: which of clients' requests brokers answer."""
+    """See the module. `give_up` is told of a bug of ours."""
 
     def __init__(
         self,
@@ -94,10 +98,9 @@ class Reachability:
         *,
         give_up: Callable[[Exception], None],
         monotonic_ms: Callable[[], int],
-        heard: HeardFrom,
     ) -> None:
         self._link = link
-        self._heard = heard
+        self._heard = link.heard
         self._give_up = give_up
         self._monotonic_ms = monotonic_ms
         self._throttle = LogThrottle(monotonic_ms)
@@ -114,16 +117,16 @@ class Reachability:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
 
-    def ask_about_silence(self, group_id: GroupId, heard_since: Callable[[int | None], None]) -> None:
-        """Tell, when the group's coordinator answers, since when members could be heard; None: all the time.
+    def ask_about_silence(self, group_id: GroupId, explain: Callable[[Away | None], None]) -> None:
+        """Tell, when the group's coordinator answers, when members could not be heard the last time; None: never.
 
-        In monotonic ms. Of two who ask the later is told.
+        Of two who ask the later is told.
         """
         waiting = self._waiting.get(group_id)
         if waiting is not None:
-            waiting.heard_since = heard_since
+            waiting.explain = explain
             return
-        waiting = self._waiting[group_id] = _Waiting(heard_since)
+        waiting = self._waiting[group_id] = _Waiting(explain)
         self._place(group_id, waiting, self._link.known_coordinator(group_id))
 
     def _place(self, group_id: GroupId, waiting: _Waiting, node_id: int | None) -> None:
@@ -149,6 +152,8 @@ class Reachability:
                 waiting = groups.pop(group_id)
                 match verdict:
                     case _Answers():
+                        if node_id is not None:
+                            self._link.learn_coordinator(group_id, node_id)
                         self._explain(group_id, waiting)
                     case _Elsewhere():
                         elsewhere = True
@@ -166,16 +171,19 @@ class Reachability:
         del self._waiting[group_id]
         outage = waiting.outage
         if outage is None:
-            waiting.heard_since(self._link.coordinator_last_away_ms(group_id))
+            waiting.explain(self._link.coordinator_last_away(group_id))
             return
         outage.back += 1
         self._end_wait(outage)
-        waiting.heard_since(self._monotonic_ms())
+        waiting.explain((waiting.away_since_ms, self._monotonic_ms()))
 
-    def _found_away(self, node_id: int | None, waiting: _Waiting) -> None:
+    def _found_away(self, node_id: int | None, waiting: _Waiting, since_ms: int = 0) -> None:
+        """`since_ms`: when the broker was last heard; 0: nobody knows."""
         before = waiting.outage
         if before is not None and before.node_id == node_id:
             return
+        if before is None:
+            waiting.away_since_ms = since_ms
         waiting.outage = self._outages.setdefault(node_id, _Outage(node_id))
         waiting.outage.away += 1
         if before is not None:
@@ -187,7 +195,7 @@ class Reachability:
             del self._outages[outage.node_id]
             past = self._throttle.end(outage.node_id)
             if past and outage.back:
-                log.info(BEGIN_ANEW, groups=outage.back, seconds=past.seconds)
+                log.info(BACK, groups=outage.back, seconds=past.seconds)
 
     def _say_that_they_wait(self, node_id: int | None, groups: _Groups, reason: str) -> None:
         unsaid = self._throttle.due(node_id)
@@ -217,7 +225,7 @@ class Reachability:
         if isinstance(verdict, _Answers) or self._heard[node_id].until_ms > began_ms:
             return dict.fromkeys(asked, _Answers())
         for waiting in groups.values():  # who is silent to some is silent to all
-            self._found_away(node_id, waiting)
+            self._found_away(node_id, waiting, self._heard[node_id].until_ms)
         for group_id in asked:
             self._link.forget_coordinator(group_id)
         here = _Elsewhere(node_id)

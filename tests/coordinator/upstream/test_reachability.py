@@ -14,11 +14,11 @@ from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from kio.static.primitive import i32Timedelta
 from structlog.testing import capture_logs
 
-from muster.coordinator.upstream.coordinators import Heard, HeardFrom
+from muster.coordinator.upstream.coordinators import Away, Heard, HeardFrom
 from muster.coordinator.upstream.link import BrokerNotTrusted, UpstreamLink, UpstreamRefused
 from muster.coordinator.upstream.reachability import (
     ANSWER_TIMEOUT_MS,
-    BEGIN_ANEW,
+    BACK,
     GROUPS_AT_ONCE,
     HAS_MOVED,
     WAIT,
@@ -38,29 +38,25 @@ FIND_COORDINATOR, HEARTBEAT, DESCRIBE_GROUPS = 10, 12, 15
 
 
 class Told:
-    """Keyed by group: since when its members could be heard, and when that was told."""
+    """Keyed by group: until when its members could not be heard, and when that was told; `since`: from when on."""
 
     def __init__(self, reachability: Reachability) -> None:
         self._reachability = reachability
         self.of: dict[str, tuple[int | None, float]] = {}
+        self.since: dict[str, int] = {}
 
     def ask(self, group_id: str) -> None:
-        def tell(heard_since_ms: int | None) -> None:
+        def tell(away: Away | None) -> None:
             assert group_id not in self.of
-            self.of[group_id] = heard_since_ms, seconds()
+            self.of[group_id] = None if away is None else away[1], seconds()
+            self.since[group_id] = 0 if away is None else away[0]
 
         self._reachability.ask_about_silence(GroupId(group_id), tell)
 
 
-def new_reachability(
-    link: UpstreamLink,
-    *,
-    give_up: Callable[[Exception], None] = unexpected,
-    heard: HeardFrom | None = None,
-) -> Reachability:
-    """Make one whose clients hear nothing from any broker, unless told otherwise."""
-    heard = HeardFrom(Heard) if heard is None else heard
-    return Reachability(link, give_up=give_up, monotonic_ms=VirtualClock().monotonic_ms, heard=heard)
+def new_reachability(link: UpstreamLink, *, give_up: Callable[[Exception], None] = unexpected) -> Reachability:
+    """Make one in virtual time."""
+    return Reachability(link, give_up=give_up, monotonic_ms=VirtualClock().monotonic_ms)
 
 
 @asynccontextmanager
@@ -102,7 +98,55 @@ async def test_a_coordinator_that_hangs_is_asked_until_it_answers() -> None:
         assert len(waits) in {10, 11}  # one a minute
         assert {line["group_id"] for line in waits} == {"g"}
         assert "answer" in waits[0]["reason"]
-        assert (lines[-1]["event"], lines[-1]["groups"]) == (BEGIN_ANEW, 1)
+        assert (lines[-1]["event"], lines[-1]["groups"]) == (BACK, 1)
+
+
+@story
+async def test_a_coordinator_that_hangs_was_away_since_it_was_heard_the_last_time() -> None:
+    """Whether by a client or by Muster; of one that reads its log nobody knows since when it does."""
+    broker = SimulatedBroker(1)
+    async with asking(broker) as (link, told):
+        await link.ask_coordinator("g", heartbeat("g"), HeartbeatResponse, error_of=error_of)
+        asked_ms = VirtualClock().monotonic_ms()
+        for heard_ms in (asked_ms, asked_ms + 60_000):
+            await asyncio.sleep(heard_ms / 1000 + 5 - seconds())
+            link.heard[1].answered(heard_ms)
+            told.of.clear()
+            broker.is_hung = True
+            with capture_logs():
+                told.ask("g")
+                await asyncio.sleep(20)
+                broker.is_hung = False
+                broker.leave()
+                broker.come_back()
+                await until(lambda: told.of)
+            assert told.since["g"] == heard_ms
+        told.of.clear()
+        broker.group_error = ErrorCode.coordinator_load_in_progress
+        with capture_logs():
+            told.ask("g")
+            await asyncio.sleep(10)
+            broker.group_error = ErrorCode.none
+            await until(lambda: told.of)
+        assert told.since["g"] == 0
+
+
+@story
+async def test_a_broker_that_no_client_reached_was_away_since_it_was_heard_the_last_time() -> None:
+    """However many find nobody there; once it was heard in between it is another time."""
+    broker = SimulatedBroker(1)
+    async with asking(broker) as (link, _):
+        assert await link.coordinator("g") == 1
+        link.heard[1].answered(VirtualClock().monotonic_ms())
+        heard_ms = VirtualClock().monotonic_ms()
+        for _ in range(3):
+            await asyncio.sleep(2)
+            link.broker_not_reached(1)
+        assert link.coordinator_last_away("g") == (heard_ms, heard_ms + 6_000)
+        await asyncio.sleep(2)
+        link.heard[1].answered(heard_ms + 7_000)
+        link.broker_not_reached(1)
+        assert link.coordinator_last_away("g") == (heard_ms + 7_000, heard_ms + 8_000)
 
 
 @story
@@ -123,9 +167,9 @@ async def test_a_coordinator_that_reads_its_log_has_not_heard_the_members() -> N
 @story
 async def test_a_coordinator_that_answers_clients_meanwhile_hears_them() -> None:
     """It may only be slow, or take no more connections; one that has answered before may hang since."""
-    broker, heard = SimulatedBroker(1), HeardFrom(Heard)
+    broker = SimulatedBroker(1)
     async with linked(broker) as link:
-        reachability = new_reachability(link, heard=heard)
+        heard, reachability = link.heard, new_reachability(link)
         told = Told(reachability)
         assert await link.coordinator("g") == 1
         heard[1].answered(VirtualClock().monotonic_ms())
@@ -144,9 +188,9 @@ async def test_a_coordinator_that_answers_clients_meanwhile_hears_them() -> None
 @story
 async def test_a_coordinator_that_hangs_does_not_hear_those_who_are_sent_what_it_answered_before() -> None:
     """Its machine goes on sending that for as long as somebody reads it, answer after answer."""
-    broker, heard = SimulatedBroker(1), HeardFrom(Heard)
+    broker = SimulatedBroker(1)
     async with linked(broker) as link:
-        reachability = new_reachability(link, heard=heard)
+        heard, reachability = link.heard, new_reachability(link)
         told = Told(reachability)
         assert await link.coordinator("g") == 1
         asked_before_ms = VirtualClock().monotonic_ms()
@@ -218,7 +262,7 @@ async def test_a_coordinator_of_thousands_that_hangs_is_asked_about_a_few() -> N
             await until(lambda: len(told.of) == len(groups))
         assert seconds() - back_ms / 1000 < 10
         assert min(heard_since_ms or 0 for heard_since_ms, _ in told.of.values()) >= back_ms
-        assert [(line["event"], line["groups"]) for line in lines][-1] == (BEGIN_ANEW, len(groups))
+        assert [(line["event"], line["groups"]) for line in lines][-1] == (BACK, len(groups))
 
 
 @story
@@ -236,7 +280,7 @@ async def test_groups_of_a_coordinator_that_is_gone_are_asked_about_at_its_succe
                 broker.coordinator = 2
             await until(lambda: len(told.of) == len(groups))
         assert all(heard_since_ms is not None for heard_since_ms, _ in told.of.values())
-        assert (lines[-1]["event"], lines[-1]["groups"]) == (BEGIN_ANEW, len(groups))
+        assert (lines[-1]["event"], lines[-1]["groups"]) == (BACK, len(groups))
 
 
 class PartlyLed(SimulatedBroker):
@@ -315,8 +359,8 @@ async def test_a_coordinator_that_says_where_it_is_not_was_not_away() -> None:
                 await link.ask_coordinator(
                     group_id, heartbeat(group_id), HeartbeatResponse, error_of=error_of, retry_ms=0
                 )
-        assert link.coordinator_last_away_ms("moved") is None
-        assert link.coordinator_last_away_ms("read") is not None
+        assert link.coordinator_last_away("moved") is None
+        assert link.coordinator_last_away("read") is not None
 
 
 def _with_error(error: ErrorCode, answer: bytes) -> bytes:
@@ -358,7 +402,7 @@ async def test_groups_that_wait_for_another_broker_by_now_hide_no_return() -> No
             _come_back(*brokers)
             await until(lambda: len(told.of) == 2)
         assert told.of.keys() == {"moves on", "stays"}
-        assert [line["groups"] for line in lines if line["event"] == BEGIN_ANEW] == [1, 1]
+        assert [line["groups"] for line in lines if line["event"] == BACK] == [1, 1]
 
 
 def _leave(*brokers: SimulatedBroker) -> None:
@@ -416,7 +460,7 @@ async def test_who_asks_of_a_group_again_is_told_alone() -> None:
         await reachability.close()
 
 
-def _note(told: list[str], who: str, _heard_since_ms: int | None) -> None:
+def _note(told: list[str], who: str, _away: Away | None) -> None:
     told.append(who)
 
 
@@ -429,17 +473,15 @@ async def test_a_broker_whose_certificate_is_not_trusted_lets_no_member_through(
         OwnShortage("broker:1: this machine has no local port left for it"),
     ):
         link = RefusingLink(refusal)
-        reachability = Reachability(
-            cast("UpstreamLink", link), give_up=unexpected, monotonic_ms=lambda: 0, heard=HeardFrom(Heard)
-        )
-        told = list[int | None]()
+        reachability = Reachability(cast("UpstreamLink", link), give_up=unexpected, monotonic_ms=lambda: 0)
+        told = list[Away | None]()
         with capture_logs():
             reachability.ask_about_silence(GroupId("g"), told.append)
             await asyncio.sleep(60)
             assert told == ([] if isinstance(refusal, BrokerNotTrusted) else [None])
             link.refusal = None
             await asyncio.sleep(10)
-        assert told == ([0] if isinstance(refusal, BrokerNotTrusted) else [None])
+        assert told == ([(0, 0)] if isinstance(refusal, BrokerNotTrusted) else [None])
         await reachability.close()
 
 
@@ -448,11 +490,15 @@ class RefusingLink:
 
     def __init__(self, refusal: LinkError) -> None:
         self.refusal: LinkError | None = refusal
+        self.heard = HeardFrom(Heard)
 
     def known_coordinator(self, _group_id: str) -> int:
         return 1
 
-    def coordinator_last_away_ms(self, _group_id: str) -> None:
+    def learn_coordinator(self, group_id: str, node_id: int) -> None:
+        """It is known from the start."""
+
+    def coordinator_last_away(self, _group_id: str) -> None:
         """It was seen by nobody else."""
 
     async def coordinators(self, group_ids: list[str]) -> dict[str, int]:
