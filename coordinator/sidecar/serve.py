@@ -202,6 +202,7 @@ class _Sidecar:
     def _reachability(self) -> Reachability:
         reachability = Reachability(self.link, give_up=self.lost, monotonic_ms=self.clock.monotonic_ms)
         self.stack.push_async_callback(reachability.close)
+        reachability.keep_open()
         return reachability
 
     def _moves(self, runtime: Runtime, shadows: Shadows) -> Moves:

@@ -10,11 +10,19 @@ away since the session began. If it does not answer, it is asked again and again
 does. One that answers what clients ask meanwhile hears them; and a connection for which we have run out of ports or
 files ourselves says nothing of it. Who has had a full session for that before, and was not heard from since, gets as
 much as was lost: from when the broker was last heard, which each of its answers to clients and to us tells, or else the
-dead would stay as long as it falters. Each broker is asked about many groups at a time, and one that is away once a
-second, however many its groups are.
+dead would stay as long as it falters.
+
+A broker that hangs up may be full, since all clients share our address (`max.connections.per.ip`), or about to stop. So
+a connection to each is kept open from the start, on which one that is full answers. Where that is lost, a new one is
+tried again and again within the time of the question: one that has stopped refuses it by then. If each is hung up on,
+what it answers to others meanwhile decides: one that is full hears them, one for which another machine accepts hears
+nobody, and is away; that is asked anew after a second, and whoever has followed it is looked up.
+
+Each broker is asked about many groups at a time, and one that is away once a second, however many its groups are.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine, Mapping
 from itertools import islice
 from typing import Any, Final
@@ -32,11 +40,16 @@ from muster.coordinator.upstream.coordinators import Away
 from muster.coordinator.upstream.link import BrokerNotTrusted, UpstreamLink, UpstreamRefused
 from muster.events.ids import GroupId
 from muster.events.kafka.errors import COORDINATOR_MOVED, LinkError, OwnShortage
+from muster.events.kafka.failures import hung_up
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 ANSWER_TIMEOUT_MS: Final = 2_000
-"""A broker that takes longer did not hear the members either."""
+"""A broker that takes longer did not hear the members either. As far as our own loop turns (`_TurnedTime`)."""
+ASKED_ANEW_MS: Final = 500
+"""The pause after a hang-up, or a stall of ours, within the time of a question."""
+KEPT_OPEN_MS: Final = 5_000
+"""How often each broker is asked about nothing, for its connection to be open when there is a question."""
 CONNECT_TIMEOUT_MS: Final = 500
 AGAIN_AFTER_MS: Final = 1_000
 GROUPS_AT_ONCE: Final = 200
@@ -44,6 +57,7 @@ WAIT: Final = "members cannot be heard, sessions wait: the group's coordinator i
 BACK: Final = "members can be heard again, sessions last longer"
 HAS_MOVED: Final = "its coordinator has moved, and no broker says where to"
 _LANE: Final = "reachability"
+_TICK_MS: Final = 100
 
 
 class _Answers(msgspec.Struct, frozen=True):
@@ -136,6 +150,19 @@ class Reachability:
             self._begin(self._watch(node_id, groups), f"reachable-broker-{node_id}")
         groups[group_id] = waiting
 
+    def keep_open(self) -> None:
+        """Keep a connection for questions open to each broker, before clients have taken all that it gives us."""
+        self._begin(self._keep_open(), "reachable-kept-open")
+
+    async def _keep_open(self) -> None:
+        while True:
+            await asyncio.gather(*(self._touch(node_id) for node_id in list(self._link.brokers())))
+            await asyncio.sleep(KEPT_OPEN_MS / 1000)
+
+    async def _touch(self, node_id: int) -> None:
+        with contextlib.suppress(LinkError, TimeoutError):  # a question will find out
+            await self._describe(node_id, [])
+
     def _begin(self, steps: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.create_task(steps, name=name)
         self._asking.add(task)
@@ -215,17 +242,25 @@ class Reachability:
 
     async def _ask_broker(self, node_id: int, asked: list[GroupId], groups: _Groups) -> _Verdicts:
         """Whether the broker answers requests of each group; of one that is away it is asked who has followed it."""
-        began_ms = self._monotonic_ms()
+        heard, began_ms, passed = self._heard[node_id], self._monotonic_ms(), _TurnedTime()
         try:
-            return await self._describe(node_id, asked)
-        except TimeoutError:
-            verdict: _Answers | _Away = _Away(f"broker {node_id} did not answer within {ANSWER_TIMEOUT_MS} ms")
-        except LinkError as error:
-            verdict = _verdict(error)
-        if isinstance(verdict, _Answers) or self._heard[node_id].until_ms > began_ms:
+            while True:
+                try:
+                    return await self._describe(node_id, asked)
+                except (LinkError, TimeoutError) as error:
+                    failed = error
+                may_hear = _timed_out(failed) or _hung_up(failed)
+                if not may_hear or heard.until_ms > began_ms or passed.is_over():
+                    break
+                await asyncio.sleep(ASKED_ANEW_MS / 1000)
+        finally:
+            passed.end()
+        silent = _Away(f"broker {node_id} did not answer within {ANSWER_TIMEOUT_MS} ms")
+        verdict = _verdict(failed) if isinstance(failed, LinkError) else silent
+        if isinstance(verdict, _Answers) or heard.until_ms > began_ms:
             return dict.fromkeys(asked, _Answers())
         for waiting in groups.values():  # who is silent to some is silent to all
-            self._found_away(node_id, waiting, self._heard[node_id].until_ms)
+            self._found_away(node_id, waiting, heard.until_ms)
         for group_id in asked:
             self._link.forget_coordinator(group_id)
         here = _Elsewhere(node_id)
@@ -255,6 +290,40 @@ class Reachability:
         if error in COORDINATOR_MOVED:
             return _Away(f"broker {node_id} says {error.name.upper()}")
         return _Answers()
+
+
+class _TurnedTime:
+    """The time of a question as far as our loop has turned, since it began: of a stall of ours two ticks count."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._left_s, self._counted_s = ANSWER_TIMEOUT_MS / 1000, self._loop.time()
+        self._tick()
+
+    def is_over(self) -> bool:
+        """Whether a broker had the whole time to answer, but for a tick."""
+        self._count()
+        return self._left_s <= _TICK_MS / 1000
+
+    def end(self) -> None:
+        self._ticking.cancel()
+
+    def _tick(self) -> None:
+        self._count()
+        self._ticking = self._loop.call_later(_TICK_MS / 1000, self._tick)
+
+    def _count(self) -> None:
+        now_s = self._loop.time()
+        self._left_s -= min(now_s - self._counted_s, 2 * _TICK_MS / 1000)
+        self._counted_s = now_s
+
+
+def _timed_out(error: LinkError | TimeoutError) -> bool:
+    return isinstance(error, TimeoutError) or isinstance(error.__cause__, TimeoutError)
+
+
+def _hung_up(error: LinkError | TimeoutError) -> bool:
+    return error.__cause__ is not None and hung_up(error.__cause__)
 
 
 def _verdict(error: LinkError) -> _Answers | _Away:

@@ -30,8 +30,9 @@ from tests.coordinator.upstream.simulated import SimulatedBroker
 from tests.coordinator.upstream.stage import unexpected
 from tests.coordinator.upstream.test_link import error_of, heartbeat
 from tests.coordinator.upstream.test_outages import cluster_of_three, linked
+from tests.faults.network import Connection
 from tests.faults.process import seconds, story
-from tests.simulation.virtual_time import VirtualClock
+from tests.simulation.virtual_time import VirtualClock, VirtualTimeLoop
 from tests.waiting import until
 
 FIND_COORDINATOR, HEARTBEAT, DESCRIBE_GROUPS = 10, 12, 15
@@ -202,6 +203,82 @@ async def test_a_coordinator_that_hangs_does_not_hear_those_who_are_sent_what_it
                 await asyncio.sleep(0.1)
         assert told.of == {}
         await reachability.close()
+
+
+class FullBroker(SimulatedBroker):
+    """It hangs up on whoever connects when it is full, and goes on with those that are there."""
+
+    is_full = False
+
+    def accepted(self, connection: Connection) -> None:
+        super().accepted(connection)
+        if self.is_full:
+            connection.cut()
+
+
+@story
+async def test_a_coordinator_that_takes_no_more_connections_is_asked_on_one_from_before() -> None:
+    """Clients share our address: one of them may have all connections that the broker gives to it."""
+    broker = FullBroker(1)
+    async with linked(broker) as link:
+        reachability = new_reachability(link)
+        told = Told(reachability)
+        reachability.keep_open()
+        await asyncio.sleep(1)
+        await link.coordinator("g")
+        broker.is_full = True
+        await asyncio.sleep(3_600)
+        told.ask("g")
+        began_s = seconds()
+        await until(lambda: told.of)
+        assert (told.of["g"][0], told.of["g"][1] - began_s < 1) == (None, True)
+        await reachability.close()
+
+
+@story
+async def test_a_coordinator_that_hangs_up_hears_those_whom_it_answers_meanwhile() -> None:
+    """It is full. One that answers nobody within the time of the question is away, whoever took the connection."""
+    broker = FullBroker(1)
+    async with asking(broker) as (link, told):
+        await link.coordinator("g")
+        broker.is_full = True
+        told.ask("g")
+        await asyncio.sleep(1)
+        link.heard[1].answered(VirtualClock().monotonic_ms())
+        await until(lambda: told.of)
+        assert told.of["g"][0] is None
+        told.of.clear()
+        with capture_logs() as lines:
+            told.ask("g")
+            await asyncio.sleep(60)
+        assert told.of == {}
+        assert lines[0]["event"] == WAIT
+
+
+@story
+async def test_a_stall_of_ours_is_no_silence_of_the_coordinator() -> None:
+    """The time of a question runs as far as our loop turns; after that the broker is away as ever."""
+    broker = SimulatedBroker(1)
+    async with asking(broker) as (link, told):
+        await link.coordinator("g")
+        broker.is_hung = True
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        with capture_logs() as lines:
+            told.ask("g")
+            await asyncio.sleep(0.5)
+            loop.advance(30)
+            broker.is_hung = False
+            await until(lambda: told.of)
+            assert (told.of["g"][0], lines) == (None, [])
+            broker.is_hung = True
+            told.of.clear()
+            told.ask("g")
+            for _ in range(5):
+                await asyncio.sleep(0.5)
+                loop.advance(5)
+            await asyncio.sleep(3)
+        assert (told.of, [line["event"] for line in lines]) == ({}, [WAIT])
 
 
 @story
