@@ -96,7 +96,7 @@ class Partition:
             waiting=self._waiting,
             slices=owner.slices,
             lost=lost,
-            session_refreshed=self._deadlines.schedule,
+            schedule=self._deadlines.schedule,
             changed=self._changed,
             idle=self._became_idle,
         )
@@ -254,7 +254,8 @@ class Partition:
         if context.group is None:
             self._contexts.pop(context.group_id, None)
             self._deadlines.forget(context.group_id)
-        elif not self._deadlines.is_scheduled(context.group_id):
+        else:
+            # A session that was refreshed while a look at the deadlines waited has scheduled its own, later one.
             self._schedule(context)
 
     def _deadline_came(self, group_id: GroupId) -> None:
