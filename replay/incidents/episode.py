@@ -4,6 +4,7 @@ An incident lies within one episode. So an episode is all that is kept while a h
 by `ACTS_MAX`, after which it is ended whether it is quiet or not, and says so (`is_cut`).
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TypeVar
@@ -124,6 +125,20 @@ class Episode:
         return self._members.get(member_id)
 
     @cached_property
+    def _last_joins_ms(self) -> dict[MemberId, int]:
+        joins = (act for act in self.acts if isinstance(act, Came | CameBack | Rejoined))
+        return {act.member.member_id: act.at_ms for act in joins}
+
+    @cached_property
+    def _seqs(self) -> list[int]:
+        return [act.seq for act in self.acts]
+
+    def within(self, rebalance: Rebalance) -> list[AnyAct]:
+        """The acts of a rebalance, in order."""
+        begin = bisect_left(self._seqs, rebalance.first_seq)
+        return self.acts[begin : bisect_right(self._seqs, rebalance.last_seq)]
+
+    @cached_property
     def heard_again(self) -> dict[MemberId, tuple[int, int]]:
         """The members that were removed for their silence and heard from again: when (wall clock ms), by which `seq`.
 
@@ -146,15 +161,10 @@ class Episode:
             takeovers = [each for each in takeovers if abs(each.until_ms - went.last_seen_ms) <= TAKEOVER_MS]
         if went.heard or (went.heard is None and not takeovers):
             return Silence(from_ms=went.last_seen_ms, to_ms=went.last_seen_ms)
-        member_id = went.member.member_id
         signs = [
             went.member.joined_ms,
             *(each.since_ms - went.member.session_timeout_ms for each in takeovers[-1:]),
-            *(
-                act.at_ms
-                for act in self.acts
-                if isinstance(act, Came | CameBack | Rejoined) and act.member.member_id == member_id
-            ),
+            self._last_joins_ms.get(went.member.member_id, 0),
         ]
         return Silence(from_ms=min(max(signs), went.last_seen_ms), to_ms=went.last_seen_ms)
 

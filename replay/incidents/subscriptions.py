@@ -17,8 +17,8 @@ from muster.replay.times import instant
 
 def given_up(rebalance: Rebalance, episode: Episode) -> Iterator[Statement]:
     """The partitions that members with a cooperative assignor gave up before they rejoined (KIP-429)."""
-    for act in episode.of(Rejoined):
-        if not rebalance.first_seq <= act.seq <= rebalance.last_seq or act.before is None:
+    for act in episode.within(rebalance):
+        if not isinstance(act, Rejoined) or act.before is None:
             continue
         before, after = _owned(act.before), _owned(act.member)
         if before is None or after is None or not before - after:

@@ -36,18 +36,14 @@ def given_up(rebalance: Rebalance, episode: Episode) -> list[Went]:
     if phase.duration_ms is None or rebalance.initial:
         return []
     end_ms = rebalance.started_ms + phase.duration_ms
-    return [
-        act
-        for act in episode.of(Went)
-        if rebalance.first_seq <= act.seq <= rebalance.last_seq and act.at_ms == end_ms and act.is_silent
-    ]
+    gone = (act for act in episode.within(rebalance) if isinstance(act, Went))
+    return [act for act in gone if act.at_ms == end_ms and act.is_silent]
 
 
 def end_of_join_phase(rebalance: Rebalance, episode: Episode) -> Phase | None:
     """The act with which its join phase ended."""
-    for act in episode.of(Phase):
-        within = rebalance.first_seq <= act.seq <= rebalance.last_seq
-        if within and isinstance(act.event, JoinPhaseCompleted | GroupEmptied):
+    for act in episode.within(rebalance):
+        if isinstance(act, Phase) and isinstance(act.event, JoinPhaseCompleted | GroupEmptied):
             return act
     return None
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from muster.events.ids import MemberId
 from muster.events.state import Member
 from muster.replay.incidents.acts import AnyAct, Came, CameBack, Departure, Went
 from muster.replay.incidents.aways import Away, LastKnown
@@ -35,20 +36,26 @@ def find(view: View) -> Iterator[Claim]:
 
 def _lost(view: View, away: Away) -> list[tuple[Went, Came]]:
     """Members that were not heard from since before it and expired, each with itself as it came back as a new one."""
-    returns = view.returns()
+    returns, there = view.returns(), _ids(away)
     lost: list[tuple[Went, Came]] = []
     for went in view.free(Went):
         returned = returns.get(went.seq)
-        if returned is None or not isinstance(returned.came, Came) or not _is_due_to(went, away):
+        if returned is None or not isinstance(returned.came, Came):
+            continue
+        if went.member.member_id not in there or not _is_due_to(went, away):
             continue
         if returned.came.at_ms >= away.until_ms:
             lost.append((went, returned.came))
     return lost
 
 
+def _ids(away: Away) -> set[MemberId]:
+    return {member.member_id for member in away.members}
+
+
 def _back(view: View, away: Away) -> Iterator[CameBack]:
     """Static members that lost the connection, and came back to their places."""
-    there = {member.member_id for member in away.members}
+    there = _ids(away)
     for act in view.free(CameBack):
         limit_ms = act.member.session_timeout_ms + OUTAGE_AFTERMATH_MS
         was_there = act.replaced_member_id in there and act.last_seen_ms <= away.until_ms
@@ -58,8 +65,6 @@ def _back(view: View, away: Away) -> Iterator[CameBack]:
 
 def _is_due_to(went: Went, away: Away) -> bool:
     """Whether nothing was heard from it since, and it was lost for that; or it had waited for longer than it may."""
-    if all(member.member_id != went.member.member_id for member in away.members):
-        return False
     late_poll = went.how is Departure.LEFT and is_poll_timeout(went)
     if went.how not in (Departure.EXPIRED, Departure.NOT_REJOINED) and not late_poll:
         return False

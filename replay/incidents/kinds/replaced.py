@@ -39,8 +39,9 @@ def how_it_went(went: Went | None) -> str:
 
 def fenced_before(episode: Episode, replacements: Sequence[Replacement]) -> Iterator[Statement]:
     """Other processes that were alive under an instance id that was taken: their requests were fenced."""
+    contested = {act.why.group_instance_id for act in episode.of(Duelled) if not act.is_duel}
     for each in replacements:
-        if not isinstance(each.came, CameBack):
+        if not isinstance(each.came, CameBack) or each.came.member.group_instance_id not in contested:
             continue
         instance, from_seq = each.came.member.group_instance_id, each.came.seq
         taken = (act.seq for act in episode.of(CameBack) if act.member.group_instance_id == instance)
