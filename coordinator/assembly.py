@@ -23,6 +23,7 @@ from muster.coordinator.cluster import Cluster
 from muster.coordinator.group.retention import MINUTE_MS
 from muster.coordinator.load.room import room_of
 from muster.coordinator.load.slices import Slices
+from muster.coordinator.net.free_files import FreeFiles
 from muster.coordinator.observability.loop_watch import LoopWatch
 from muster.coordinator.observability.metrics import REGISTRY, ServerMetrics
 from muster.coordinator.observability.metrics_endpoint import MetricsEndpoint
@@ -66,10 +67,11 @@ class Readiness:
 
     def __init__(self, clock: SystemClock) -> None:
         self.reason: Callable[[], str | None] = lambda: "starting"
+        self.free_files = FreeFiles()
         self._clock = clock
 
     def __call__(self) -> str | None:
-        return self.reason()
+        return "; ".join(filter(None, (self.free_files.shortage, self.reason()))) or None
 
     async def retry_until_available(
         self, opening: Callable[[], Awaitable[None]], location: str, trouble: Callable[[], str | None]
@@ -201,6 +203,13 @@ def keep_trimmed(owner: Owner, stack: AsyncExitStack, *, lost: Callable[[Excepti
 def keep_certificates(stack: AsyncExitStack, *, lost: Callable[[Exception], None]) -> None:
     """Read renewed certificates again, until the stack is left."""
     looking = asyncio.create_task(Certificates(contexts_of_files).keep_checking(), name="certificates")
+    looking.add_done_callback(on_failure(lost))
+    stack.callback(looking.cancel)
+
+
+def watch_files(readiness: Readiness, stack: AsyncExitStack, *, lost: Callable[[Exception], None]) -> None:
+    """Look whether a file is free, for /readyz and the log, until the stack is left."""
+    looking = asyncio.create_task(readiness.free_files.keep_looking(), name="files")
     looking.add_done_callback(on_failure(lost))
     stack.callback(looking.cancel)
 

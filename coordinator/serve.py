@@ -27,6 +27,7 @@ from muster.coordinator.assembly import (
     new_waiting_quota,
     open_metrics_endpoint,
     take_over,
+    watch_files,
     watch_loop,
 )
 from muster.coordinator.clock import SystemClock
@@ -131,6 +132,7 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
     if settings.metrics is not None:
         open_metrics_endpoint(settings, (metrics,), readiness, stack, watch=watch)
     keep_certificates(stack, lost=lost)
+    watch_files(readiness, stack, lost=lost)
     waiting_quota = new_waiting_quota(settings, metrics)
     owner = new_owner(settings, event_log, offsets, clock, waiting_quota=waiting_quota)
     runtime = Runtime(owner, give_up=lost)

@@ -283,7 +283,7 @@ class CoordinatorLink:
         """Sort a failed connection's error, as `events.kafka.connections.Explain`."""
         hung_up_at_once = (
             f"{address} hung up before it answered: {self._security.wanted()} Or if it is a sidecar, its cluster may be"
-            " away: see its /readyz"
+            " away: see its /readyz; or it has run out of files: see its log"
         )
         match error:
             case NotOffered():

@@ -1,4 +1,4 @@
-"""Extending a group's deadlines by the time that Muster itself was slow: a long append, a paused machine.
+"""Extending a group's deadlines by the time that its members could not be heard: a long append, a paused machine.
 
 What belongs here: by how much each deadline is extended. What it must not know: clocks, and how slowness is found out.
 """
@@ -67,37 +67,41 @@ def begin_anew(group: Group | None, soft: SoftState, heard_since_ms: int) -> Non
     _move_others(group, soft, lambda _, deadline_ms, timeout_ms: max(deadline_ms, heard_since_ms + timeout_ms))
 
 
-def rearm(group: Group | None, soft: SoftState, now_ms: int, *, late_ms: int) -> int:
-    """Give all sessions and phases their full time from now on, since we were late ourselves, by `late_ms`.
+def rearm(group: Group | None, soft: SoftState, until_ms: int, *, late_ms: int) -> int:
+    """Give all sessions and phases their full time from then on, since nobody could be heard for `late_ms` before.
 
-    Who has had the full time for that before, and was not heard from since, gets no more than was lost, and so do
-    phases that have not ended since: otherwise the dead would stay, and phases last, for as long as we are late again
-    and again. Returns how many sessions have their full time. A session of which a copy has the same is counted once.
+    We were late ourselves, or the broker between was away. Who has had the full time for that before, and was not heard
+    from since, gets no more than was lost, and so do phases that have not ended since: otherwise the dead would stay,
+    and phases last, for as long as that comes again and again. What was made up for before is not lost again. Returns
+    how many sessions have their full time. A session of which a copy has the same is counted once.
     """
-    in_full = sum(_rearm_session(session, now_ms, late_ms) for session in soft.sessions.values())
+    in_full = sum(_rearm_session(session, until_ms, late_ms) for session in soft.sessions.values())
     for pending in soft.pending_members.values():
-        _rearm_session(pending, now_ms, late_ms)
+        _rearm_session(pending, until_ms, late_ms)
     rearmed: dict[str, int] = {}
+    lost_ms = max(0, min(late_ms, until_ms - soft.rearmed_ms))
 
     def again(key: str, deadline_ms: int, timeout_ms: int) -> int:
         had_full_time = soft.rearmed.get(key) == deadline_ms
-        rearmed[key] = deadline_ms + late_ms if had_full_time else max(deadline_ms, now_ms + timeout_ms)
-        return rearmed[key]
+        moved_ms = deadline_ms + lost_ms if had_full_time else max(deadline_ms, until_ms + timeout_ms)
+        if had_full_time or moved_ms > deadline_ms:
+            rearmed[key] = moved_ms
+        return moved_ms
 
     _move_others(group, soft, again)
-    soft.rearmed = rearmed
+    soft.rearmed, soft.rearmed_ms = rearmed, max(soft.rearmed_ms, until_ms)
     return in_full
 
 
-def _rearm_session(session: Session, now_ms: int, late_ms: int) -> bool:
+def _rearm_session(session: Session, until_ms: int, late_ms: int) -> bool:
     """Give more time to one session; returns whether it has its full time."""
-    rearmed_ms, session.rearmed_ms = session.rearmed_ms, now_ms
-    if rearmed_ms == now_ms:
-        return False  # copies of a group share their sessions
+    if session.rearmed_ms >= until_ms:
+        return False  # it was made up for; copies of a group share their sessions
+    rearmed_ms, session.rearmed_ms = session.rearmed_ms, until_ms
     if rearmed_ms >= session.last_seen_ms:
-        session.deadline_ms += late_ms
+        session.deadline_ms += min(late_ms, until_ms - rearmed_ms)
         return False
-    session.deadline_ms = max(session.deadline_ms, now_ms + session.timeout_ms)
+    session.deadline_ms = max(session.deadline_ms, until_ms + session.timeout_ms)
     return True
 
 

@@ -48,7 +48,8 @@ class Session(msgspec.Struct, kw_only=True):
     """The session of a member. `awaits_first_join`: its first join is parked, which may take five minutes (K3).
 
     `heard`: `last_seen_ms` is a sign of life; False: it is the time of a takeover, since when it has given none.
-    `rearmed_ms`: when we were late the last time, and it was given more time for that (see `extensions.py`).
+    `rearmed_ms`: until when the member could not be heard the last time, for which it was given more time (see
+    `extensions.py`).
     """
 
     timeout_ms: int
@@ -208,7 +209,8 @@ class SoftState(msgspec.Struct, kw_only=True):
 
     `subscribed_topics`: as of the end of the last join phase (OD6), with those of members added since; None: unknown,
     or there was no join phase yet. `census`: None until somebody asks for it (see `census.py`). `rearmed`: the other
-    deadlines that stand since we were late, by phase or member id (see `extensions.py`); never changed in place.
+    deadlines that stand since members could not be heard, until `rearmed_ms`, by phase or member id (see
+    `extensions.py`); never changed in place.
     """
 
     sessions: Sessions = msgspec.field(default_factory=Sessions)
@@ -236,6 +238,7 @@ class SoftState(msgspec.Struct, kw_only=True):
     duels: RateLimitWindow = RateLimitWindow()
     census: Census | None = None
     rearmed: Mapping[str, int] = msgspec.field(default_factory=dict)
+    rearmed_ms: int = 0
 
     def copy(self) -> "SoftState":
         """Return a copy that shares the sessions and nothing else; it costs the same for groups of all sizes."""
@@ -265,6 +268,7 @@ class SoftState(msgspec.Struct, kw_only=True):
             duels=self.duels,
             census=None if self.census is None else self.census.copy(),
             rearmed=self.rearmed,
+            rearmed_ms=self.rearmed_ms,
         )
 
     def next_deadline_ms(self) -> float:

@@ -3,6 +3,7 @@
 buffer.py          The receive buffer: bytes from a socket, to be cut into frames or passed on.
 client_socket.py   A client's socket around a `Connection`, in both modes: turns, back-pressure, memory, closing.
 flow.py            Pausing and resuming a socket's reading; sending chunks.
+free_files.py      Whether this process may open a file, and so accept a connection.
 frames.py          A client's connection without its socket: bytes in, one request at a time out, answers in, bytes
                    out.
 heartbeats.py      The fast path: a heartbeat whose bytes are those of the member's last accepted one is answered

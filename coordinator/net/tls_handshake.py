@@ -35,10 +35,16 @@ KEPT_BYTES_MAX: Final = 16_384
 _READ: Final = memoryview(bytearray(KEPT_BYTES_MAX))
 """All gates read into it: the loop's own reads may be of 256 KiB, for each client."""
 
+_REFUSED = (
+    "the client refuses the certificate of --tls-certificate: it does not trust it, or connects under a name that is"
+    " not in it (subjectAltName)"
+)
 _MEANINGS = {
     "WRONG_VERSION_NUMBER": "it does not speak TLS",
     "HTTP_REQUEST": "it speaks HTTP",
     "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust the certificate of --tls-certificate (its ssl.ca.location)",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": _REFUSED,  # Java's, for either
+    "SSLV3_ALERT_BAD_CERTIFICATE": _REFUSED,
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate, which --tls-client-ca demands",
 }
 """Explanations of OpenSSL's reasons that say little."""

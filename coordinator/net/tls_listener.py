@@ -16,6 +16,7 @@ import structlog
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.net.hosts import java_host
 from muster.coordinator.net.tls_handshake import Handshake
+from muster.events.kafka.shortage import tell_not_accepted
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -71,7 +72,8 @@ class TlsListener:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                log.error("no connection can be accepted", error=str(error), retry_s=RETRY_ACCEPT_S)
+                if tell_not_accepted(error) is None:
+                    log.error("no connection can be accepted", error=str(error), retry_s=RETRY_ACCEPT_S)
                 self._loop.remove_reader(self._bound)
                 self._retry = self._loop.call_later(RETRY_ACCEPT_S, self._listen)
                 return

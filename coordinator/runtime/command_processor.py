@@ -67,8 +67,9 @@ RETRY_DEADLINE_MS = 1_000
 class CommandProcessor:
     """See the module. `epoch` is the owner epoch of new decisions, `format_level` the event log's.
 
-    Callbacks: `lost` with an error of ours after which a group cannot go on; `session_refreshed` with a group and a new
-    session deadline; `changed` when a group has changed, before anybody is answered; `idle` when its queue is empty.
+    Callbacks: `lost` with an error of ours after which a group cannot go on; `schedule` with a group and a time when
+    its deadlines are to be looked at; `changed` when a group has changed, before anybody is answered; `idle` when its
+    queue is empty.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class CommandProcessor:
         waiting: WaitingRequests,
         slices: Slices,
         lost: OnLost,
-        session_refreshed: Callable[[GroupId, float], None],
+        schedule: Callable[[GroupId, float], None],
         changed: Callable[[GroupContext], None],
         idle: Callable[[GroupContext], None],
     ) -> None:
@@ -100,7 +101,7 @@ class CommandProcessor:
         self._waiting = waiting
         self._slices = slices
         self._lost = lost
-        self._session_refreshed = session_refreshed
+        self._schedule = schedule
         self._changed = changed
         self._idle = idle
         self._refused_joins = RefusedJoins(settings, clock.monotonic_ms)
@@ -186,7 +187,10 @@ class CommandProcessor:
         if isinstance(command, CheckDeadlines):
             context.deadline_check_queued = False
             soft = context.soft if context.batch is None else context.batch.soft
-            context.queue.extendleft(reversed(due(context.group_id, soft, command.at_ms)))
+            passed = due(context.group_id, soft, command.at_ms)
+            context.queue.extendleft(reversed(passed))
+            if not passed:  # else what they change is scheduled, or when the queue is empty
+                self._schedule(context.group_id, soft.next_deadline_ms())
         else:
             self._decide(context, command)
 
@@ -210,7 +214,7 @@ class CommandProcessor:
         if decision.refreshed_session is not None and isinstance(command, Request):
             decision.refreshed_session.refresh(command.caller.arrived_ms, answered_ms=moment.now_ms)
             # A restarted member may have asked for a shorter session than the old process: it ends earlier (ST8).
-            self._session_refreshed(context.group_id, decision.refreshed_session.deadline_ms)
+            self._schedule(context.group_id, decision.refreshed_session.deadline_ms)
         if batch is None and not decision.events and not _changes_offsets(decision):
             self._take_effect(context, (command,), (decision,), moment.now_ms)
             return

@@ -51,9 +51,6 @@ class Deadlines:
         if self._heap:
             self._set_timer(self._heap[0][0])
 
-    def is_scheduled(self, group_id: GroupId) -> bool:
-        return group_id in self._scheduled
-
     def schedule(self, group_id: GroupId, deadline_ms: float) -> None:
         """Schedule a check of the group's deadlines; an earlier one stays."""
         if deadline_ms == math.inf or deadline_ms >= self._scheduled.get(group_id, math.inf):

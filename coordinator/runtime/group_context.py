@@ -29,16 +29,18 @@ def ignore_generations(_group_id: GroupId, _generation_id: int, _is_in_use: bool
     """Do nothing: the default, where no cluster upstream has to know of the groups."""
 
 
-AskAboutSilence = Callable[[GroupId, Callable[[int | None], None]], None]
-"""Called before sessions of a group expire; calls back, now or later, with since when its members could be heard.
+Away = tuple[int, int]
+"""From when on, at the earliest, until when nobody could be heard; in monotonic ms."""
 
-In monotonic ms; None: all the time.
+AskAboutSilence = Callable[[GroupId, Callable[[Away | None], None]], None]
+"""Called before sessions of a group expire; calls back, now or later, with when its members could not be heard the
+last time; None: never.
 """
 
 
-def members_reachable(_group_id: GroupId, heard_since: Callable[[int | None], None]) -> None:
+def members_reachable(_group_id: GroupId, explain: Callable[[Away | None], None]) -> None:
     """Blame members for their silence at once: the default, where they are connected to this process alone."""
-    heard_since(None)
+    explain(None)
 
 
 class CheckDeadlines(Command, frozen=True, kw_only=True):

@@ -29,6 +29,7 @@ from muster.coordinator.observability.metrics import ENTITIES_REWRITTEN
 from muster.coordinator.runtime.command_processor import CommandProcessor
 from muster.coordinator.runtime.deadlines import Deadlines
 from muster.coordinator.runtime.group_context import (
+    Away,
     CheckDeadlines,
     GroupContext,
     Ticket,
@@ -96,7 +97,7 @@ class Partition:
             waiting=self._waiting,
             slices=owner.slices,
             lost=lost,
-            session_refreshed=self._deadlines.schedule,
+            schedule=self._deadlines.schedule,
             changed=self._changed,
             idle=self._became_idle,
         )
@@ -255,7 +256,8 @@ class Partition:
         if context.group is None:
             self._contexts.pop(context.group_id, None)
             self._deadlines.forget(context.group_id)
-        elif not self._deadlines.is_scheduled(context.group_id):
+        else:
+            # A session that was refreshed while a look at the deadlines waited has scheduled its own, later one.
             self._schedule(context)
 
     def _deadline_came(self, group_id: GroupId) -> None:
@@ -270,10 +272,11 @@ class Partition:
         else:
             self._queue_deadline_check(context, now_ms)
 
-    def _silence_explained(self, context: GroupContext, asked_ms: int, heard_since_ms: int | None) -> None:
-        if heard_since_ms is not None and self._contexts.get(context.group_id) is context:
+    def _silence_explained(self, context: GroupContext, asked_ms: int, away: Away | None) -> None:
+        if away is not None and self._contexts.get(context.group_id) is context:
+            since_ms, until_ms = away
             for group, soft in _versions(context):
-                begin_anew(group, soft, heard_since_ms)
+                rearm(group, soft, until_ms, late_ms=until_ms - since_ms)
         # What arrived while it was asked comes first, and whose session has ended since was not asked about.
         self._owner.turns.after_those_who_wait(partial(self._queue_deadline_check, context, asked_ms))
 

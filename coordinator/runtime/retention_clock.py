@@ -2,8 +2,9 @@
 
 What expires is deleted for good, and a clock may be put ahead by mistake for a while. So the retention's time runs with
 the monotonic clock, and follows the wall clock: back at once, ahead by up to a minute between two readings, further
-only when the wall clock has stayed ahead for a day, and for as long as offsets are kept. Until then expiry goes on by
-the former time, which deletes less.
+only when the wall clock has stayed ahead for a day, and for as long as offsets are kept; and only as far as it was all
+that time, so a second jump waits for a time of its own. Until then expiry goes on by the former time, which deletes
+less.
 
 A clock that was put back and is put right again jumps ahead, too. What was committed while it was behind looks older
 than it is, and would expire early if the jump were believed sooner; when it is believed, that has been kept for its
@@ -36,6 +37,8 @@ class RetentionClock:
         self._lead_ms = clock.wall_ms() - clock.monotonic_ms()
         """The believed difference between the clocks."""
         self._ahead_since_ms: int | None = None
+        self._lasting_lead_ms = self._lead_ms
+        """The least difference since then: what is believed when it has lasted."""
 
     def observe(self) -> int:
         """Note the clocks; return the time by which offsets expire, and by which the audit window of a file ends."""
@@ -51,16 +54,18 @@ class RetentionClock:
             if self._ahead_since_ms is not None:
                 log.info("the clock was put back: offsets and history expire by it again")
             self._ahead_since_ms, self._lead_ms = None, lead_ms
-        elif self._ahead_since_ms is None:
-            self._ahead_since_ms = now_ms
+            return
+        if self._ahead_since_ms is None:
+            self._ahead_since_ms, self._lasting_lead_ms = now_ms, lead_ms
             log.warning(
                 "the clock has jumped ahead, or the machine was suspended: nothing expires by it for a while",
                 ahead_s=ahead_ms // 1000,
                 for_s=self._believed_after_ms // 1000,
             )
-        elif now_ms - self._ahead_since_ms >= self._believed_after_ms:
+        self._lasting_lead_ms = min(self._lasting_lead_ms, lead_ms)
+        if now_ms - self._ahead_since_ms >= self._believed_after_ms:
             log.warning(
                 "the clock has stayed ahead: offsets and history expire by it from now on",
-                ahead_s=ahead_ms // 1000,
+                ahead_s=(self._lasting_lead_ms - self._lead_ms) // 1000,
             )
-            self._ahead_since_ms, self._lead_ms = None, lead_ms
+            self._ahead_since_ms, self._lead_ms = None, self._lasting_lead_ms

@@ -29,6 +29,7 @@ from muster.coordinator.assembly import (
     new_waiting_quota,
     open_metrics_endpoint,
     take_over,
+    watch_files,
     watch_loop,
 )
 from muster.coordinator.clock import SystemClock
@@ -59,7 +60,6 @@ from muster.coordinator.sidecar.relay.intercept import Interceptor, SidecarApi
 from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.coordinator.sidecar.relay.listeners import CannotListen, Listeners
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
-from muster.coordinator.upstream.coordinators import Heard, HeardFrom
 from muster.coordinator.upstream.link import UpstreamLink, UpstreamRefused
 from muster.coordinator.upstream.muster_check import refuse_muster
 from muster.coordinator.upstream.reachability import Reachability
@@ -91,7 +91,6 @@ class _Sidecar:
         self.metrics = ServerMetrics({})
         self.relayed = RelayMetrics()
         self.readiness = Readiness(self.clock)
-        self.heard = HeardFrom(Heard)
         self.link = UpstreamLink(settings.upstream or "", settings.upstream_security(), give_up=lost)
 
     async def start(self) -> None:
@@ -101,6 +100,7 @@ class _Sidecar:
         if settings.metrics is not None:
             open_metrics_endpoint(settings, (self.metrics, self.relayed), self.readiness, stack, watch=watch)
         keep_certificates(stack, lost=self.lost)
+        watch_files(self.readiness, stack, lost=self.lost)
         await self._find_upstream()
         event_log = new_log(settings)
         reserved = await self._reserved(event_log)
@@ -200,10 +200,9 @@ class _Sidecar:
             log.info("upstream reached", upstream=upstream, seconds=past.seconds, failures=past.times)
 
     def _reachability(self) -> Reachability:
-        reachability = Reachability(
-            self.link, give_up=self.lost, monotonic_ms=self.clock.monotonic_ms, heard=self.heard
-        )
+        reachability = Reachability(self.link, give_up=self.lost, monotonic_ms=self.clock.monotonic_ms)
         self.stack.push_async_callback(reachability.close)
+        reachability.keep_open()
         return reachability
 
     def _moves(self, runtime: Runtime, shadows: Shadows) -> Moves:
@@ -272,7 +271,7 @@ class _Sidecar:
             client_context=settings.client_tls(),
             broker_context=settings.upstream_security().relay_context(),
             on_unreachable=self.link.broker_not_reached,
-            heard=self.heard,
+            heard=self.link.heard,
         )
         metrics = Address(settings.metrics) if settings.metrics else None
         try:

@@ -5,10 +5,12 @@ What belongs here: what was learned from answers and failures. What it must not 
 
 from collections import defaultdict
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Final
 
 import msgspec
 from cachetools import LRUCache
+from kio.schema.errors import ErrorCode
 
 from muster.events.ids import is_remembered
 from muster.events.kafka.errors import OwnShortage, TryAgain
@@ -18,10 +20,22 @@ GROUPS_KEPT: Final = 100_000
 
 
 class Heard(msgspec.Struct):
-    """How often bytes have come from a broker on clients' connections, which proves that it hears them."""
+    """Up to when a broker is known to have heard clients: when the latest request that it has answered was sent.
 
-    times: int = 0
+    In monotonic ms; 0: it has answered none. Bytes alone prove nothing: the kernel of a machine whose broker hangs goes
+    on sending what the broker had answered before, for as long as somebody reads it.
+    """
 
+    until_ms: int = 0
+
+    def answered(self, sent_ms: int) -> None:
+        """Note the beginning of an answer to a request that was sent at that time, or later."""
+        if sent_ms > self.until_ms:  # noqa: PLR1730 -- every answer comes by, and a call takes longer
+            self.until_ms = sent_ms
+
+
+Away = tuple[int, int]
+"""From when on, at the earliest, until when a broker heard nobody; in monotonic ms."""
 
 HeardFrom = defaultdict[int | None, Heard]
 """Keyed by node id; None: from any broker."""
@@ -32,9 +46,10 @@ class Coordinators:
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self._monotonic_ms = monotonic_ms
+        self.heard = HeardFrom(Heard)
         self._nodes: LRUCache[str, int] = LRUCache(GROUPS_KEPT)
-        self._away_ms: LRUCache[str, int] = LRUCache(GROUPS_KEPT)
-        self._broker_away_ms: dict[int, int] = {}
+        self._away: LRUCache[str, Away] = LRUCache(GROUPS_KEPT)
+        self._broker_away: dict[int, Away] = {}
         """Keyed by node id, for brokers that have a listener."""
 
     def known(self, group_id: str) -> int | None:
@@ -51,21 +66,33 @@ class Coordinators:
     def failed(self, group_id: str, error: TryAgain) -> None:
         """Note that the group's coordinator could not be asked, unless that was for want of something of ours."""
         if not isinstance(error, OwnShortage):
-            self.was_away(group_id)
+            node_id = self._nodes.get(group_id)
+            self._was_away(group_id, 0 if node_id is None else self.heard[node_id].until_ms)
         self.forget(group_id)
 
-    def was_away(self, group_id: str) -> None:
-        """Note that the group's coordinator did not answer, or was loading the group."""
+    def moved(self, group_id: str, error: ErrorCode) -> None:
+        """Note that the broker is not the group's coordinator, or reads the group, since nobody knows when."""
+        if error is not ErrorCode.not_coordinator:
+            self._was_away(group_id, 0)
+        self.forget(group_id)
+
+    def _was_away(self, group_id: str, heard_until_ms: int) -> None:
         if is_remembered(group_id):
-            self._away_ms[group_id] = self._monotonic_ms()
+            self._away[group_id] = self._now_away(self._away.get(group_id), heard_until_ms)
 
     def broker_was_away(self, node_id: int) -> None:
         """Note that no connection could be opened to this broker."""
-        self._broker_away_ms[node_id] = self._monotonic_ms()
+        before = self._broker_away.get(node_id)
+        self._broker_away[node_id] = self._now_away(before, self.heard[node_id].until_ms)
 
-    def last_away_ms(self, group_id: str) -> int | None:
-        """When the group's coordinator was last seen to be away, in monotonic time; None: never."""
+    def _now_away(self, before: Away | None, heard_until_ms: int) -> Away:
+        """Until now, and from when it was heard the last time, which may be before it was seen to be away already."""
+        goes_on = before is not None and heard_until_ms <= before[1]
+        return (before[0] if before is not None and goes_on else heard_until_ms), self._monotonic_ms()
+
+    def last_away(self, group_id: str) -> Away | None:
+        """When the group's coordinator was last seen to be away; None: never."""
         node_id = self._nodes.get(group_id)
-        of_broker = None if node_id is None else self._broker_away_ms.get(node_id)
-        seen = [each for each in (of_broker, self._away_ms.get(group_id)) if each is not None]
-        return max(seen, default=None)
+        of_broker = None if node_id is None else self._broker_away.get(node_id)
+        seen = [each for each in (of_broker, self._away.get(group_id)) if each is not None]
+        return max(seen, key=itemgetter(1), default=None)

@@ -25,7 +25,7 @@ from muster.coordinator.clock import SystemClock
 from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.tasks import on_failure
 from muster.coordinator.upstream.cluster_outage import NOBODY_ANSWERS, ClusterOutage
-from muster.coordinator.upstream.coordinators import Coordinators
+from muster.coordinator.upstream.coordinators import Away, Coordinators
 from muster.coordinator.upstream.security import UpstreamSecurity
 from muster.events.kafka.addresses import BrokerAddress, read_servers
 from muster.events.kafka.connections import OtherCluster, ignore
@@ -60,8 +60,7 @@ REQUIRED_VERSIONS: Final[Mapping[str, tuple[int, int]]] = {
 }
 """API keys and versions that every broker must offer: Kafka 3.2 and newer do."""
 _CLOCK: Final = SystemClock()
-_GROUP: Final = i8(0)
-"""The key_type of FindCoordinator."""
+_GROUP: Final = i8(0)  # the key_type of FindCoordinator
 
 
 class UpstreamRefused(LinkRefused):
@@ -108,7 +107,9 @@ class UpstreamLink(ClusterLink):
         self._watchers: list[Callable[[Brokers], None]] = []
         self._watched_topics: tuple[str, ...] = ()
         self._tell_ids: Callable[[TopicIds], None] = ignore_topic_ids
+        self._monotonic_ms = monotonic_ms
         self._coordinators = Coordinators(monotonic_ms)
+        self.heard, self.learn_coordinator = self._coordinators.heard, self._coordinators.learn
         self._refusals: list[str] = []
         self._refreshed = asyncio.Event()
         self.api_versions: Versions = {}
@@ -218,8 +219,9 @@ class UpstreamLink(ClusterLink):
         """
         if node_id not in self._view.brokers:
             await self.refresh()
-        exchange = Exchange(request, response)
+        asked_ms, exchange = self._monotonic_ms(), Exchange(request, response)
         answer: R = await self.ask_node(node_id, exchange, lane=lane, timeout_ms=timeout_ms, sent=sent)
+        self.heard[node_id].answered(asked_ms)
         return answer
 
     async def ask_coordinator(
@@ -248,9 +250,7 @@ class UpstreamLink(ClusterLink):
                 self._coordinators.failed(group_id, failed)
                 raise
             if (error := error_of(answer)) in COORDINATOR_MOVED:
-                if error is not ErrorCode.not_coordinator:
-                    self._coordinators.was_away(group_id)
-                self.forget_coordinator(group_id)
+                self._coordinators.moved(group_id, error)
                 raise TryAgain(f"broker {node_id} says {error.name.upper()} for group {group_id}")
             return answer
 
@@ -306,9 +306,9 @@ class UpstreamLink(ClusterLink):
             self._coordinators.broker_was_away(node_id)
         self.look_soon()
 
-    def coordinator_last_away_ms(self, group_id: str) -> int | None:
-        """When the group's coordinator was last seen to be away or loading, in monotonic time; None: never."""
-        return self._coordinators.last_away_ms(group_id)
+    def coordinator_last_away(self, group_id: str) -> Away | None:
+        """When the group's coordinator was last seen to be away or loading; None: never."""
+        return self._coordinators.last_away(group_id)
 
     async def ask_any(self, request: Any) -> Any:  # noqa: ANN401 -- a request and its response
         """Send a read-only request to any broker. Raises TryAgain, or UpstreamRefused if every broker refuses."""

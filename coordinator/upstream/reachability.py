@@ -7,12 +7,22 @@ A client's connection has a connection to the broker behind it, and what it may 
 hangs, is gone or reads its own log of the group, nothing of a member arrives, however alive it is; Kafka's next
 coordinator gives everybody a full session. So a session ends when the broker answers at once, and was not seen to be
 away since the session began. If it does not answer, it is asked again and again, and the sessions begin anew when it
-does. One that answers clients meanwhile hears them; and a connection for which we have run out of ports or files
-ourselves says nothing of it. Each broker is asked about many groups at a time, and one that is away once a second,
-however many its groups are.
+does. One that answers what clients ask meanwhile hears them; and a connection for which we have run out of ports or
+files ourselves says nothing of it. Who has had a full session for that before, and was not heard from since, gets as
+much as was lost: from when the broker was last heard, which each of its answers to clients and to us tells, or else the
+dead would stay as long as it falters.
+
+A broker that hangs up may be full, since all clients share our address (`max.connections.per.ip`), or about to stop. So
+a connection to each is kept open from the start, on which one that is full answers. Where that is lost, a new one is
+tried again and again within the time of the question: one that has stopped refuses it by then. If each is hung up on,
+what it answers to others meanwhile decides: one that is full hears them, one for which another machine accepts hears
+nobody, and is away; that is asked anew after a second, and whoever has followed it is looked up.
+
+Each broker is asked about many groups at a time, and one that is away once a second, however many its groups are.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine, Mapping
 from itertools import islice
 from typing import Any, Final
@@ -26,22 +36,28 @@ from kio.schema.types import GroupId as KafkaGroupId
 
 from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.tasks import on_failure
-from muster.coordinator.upstream.coordinators import HeardFrom
+from muster.coordinator.upstream.coordinators import Away
 from muster.coordinator.upstream.link import BrokerNotTrusted, UpstreamLink, UpstreamRefused
 from muster.events.ids import GroupId
 from muster.events.kafka.errors import COORDINATOR_MOVED, LinkError, OwnShortage
+from muster.events.kafka.failures import hung_up
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 ANSWER_TIMEOUT_MS: Final = 2_000
-"""A broker that takes longer did not hear the members either."""
+"""A broker that takes longer did not hear the members either. As far as our own loop turns (`_TurnedTime`)."""
+ASKED_ANEW_MS: Final = 500
+"""The pause after a hang-up, or a stall of ours, within the time of a question."""
+KEPT_OPEN_MS: Final = 5_000
+"""How often each broker is asked about nothing, for its connection to be open when there is a question."""
 CONNECT_TIMEOUT_MS: Final = 500
 AGAIN_AFTER_MS: Final = 1_000
 GROUPS_AT_ONCE: Final = 200
 WAIT: Final = "members cannot be heard, sessions wait: the group's coordinator in the cluster does not answer"
-BEGIN_ANEW: Final = "members can be heard again, sessions begin anew"
+BACK: Final = "members can be heard again, sessions last longer"
 HAS_MOVED: Final = "its coordinator has moved, and no broker says where to"
 _LANE: Final = "reachability"
+_TICK_MS: Final = 100
 
 
 class _Answers(msgspec.Struct, frozen=True):
@@ -66,7 +82,9 @@ _Verdicts = Mapping[GroupId, _Answers | _Elsewhere | _Away]
 class _Waiting(msgspec.Struct):
     """A group whose members' silence is to be explained."""
 
-    heard_since: Callable[[int | None], None]
+    explain: Callable[[Away | None], None]
+    away_since_ms: int = 0
+    """From when on nothing of the members arrived, at the earliest."""
     outage: "_Outage | None" = None
     """The outage of its coordinator, if there is one."""
     has_moved: bool = False
@@ -86,7 +104,7 @@ _Groups = dict[GroupId, _Waiting]
 
 
 class Reachability:
-    """See the module. `give_up` is told of a bug of ours; `heard` counts what brokers send to clients."""
+    """See the module. `give_up` is told of a bug of ours."""
 
     def __init__(
         self,
@@ -94,10 +112,9 @@ class Reachability:
         *,
         give_up: Callable[[Exception], None],
         monotonic_ms: Callable[[], int],
-        heard: HeardFrom,
     ) -> None:
         self._link = link
-        self._heard = heard
+        self._heard = link.heard
         self._give_up = give_up
         self._monotonic_ms = monotonic_ms
         self._throttle = LogThrottle(monotonic_ms)
@@ -114,16 +131,16 @@ class Reachability:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
 
-    def ask_about_silence(self, group_id: GroupId, heard_since: Callable[[int | None], None]) -> None:
-        """Tell, when the group's coordinator answers, since when members could be heard; None: all the time.
+    def ask_about_silence(self, group_id: GroupId, explain: Callable[[Away | None], None]) -> None:
+        """Tell, when the group's coordinator answers, when members could not be heard the last time; None: never.
 
-        In monotonic ms. Of two who ask the later is told.
+        Of two who ask the later is told.
         """
         waiting = self._waiting.get(group_id)
         if waiting is not None:
-            waiting.heard_since = heard_since
+            waiting.explain = explain
             return
-        waiting = self._waiting[group_id] = _Waiting(heard_since)
+        waiting = self._waiting[group_id] = _Waiting(explain)
         self._place(group_id, waiting, self._link.known_coordinator(group_id))
 
     def _place(self, group_id: GroupId, waiting: _Waiting, node_id: int | None) -> None:
@@ -132,6 +149,19 @@ class Reachability:
             groups = self._by_broker[node_id] = {}
             self._begin(self._watch(node_id, groups), f"reachable-broker-{node_id}")
         groups[group_id] = waiting
+
+    def keep_open(self) -> None:
+        """Keep a connection for questions open to each broker, before clients have taken all that it gives us."""
+        self._begin(self._keep_open(), "reachable-kept-open")
+
+    async def _keep_open(self) -> None:
+        while True:
+            await asyncio.gather(*(self._touch(node_id) for node_id in list(self._link.brokers())))
+            await asyncio.sleep(KEPT_OPEN_MS / 1000)
+
+    async def _touch(self, node_id: int) -> None:
+        with contextlib.suppress(LinkError, TimeoutError):  # a question will find out
+            await self._describe(node_id, [])
 
     def _begin(self, steps: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.create_task(steps, name=name)
@@ -149,6 +179,8 @@ class Reachability:
                 waiting = groups.pop(group_id)
                 match verdict:
                     case _Answers():
+                        if node_id is not None:
+                            self._link.learn_coordinator(group_id, node_id)
                         self._explain(group_id, waiting)
                     case _Elsewhere():
                         elsewhere = True
@@ -166,16 +198,19 @@ class Reachability:
         del self._waiting[group_id]
         outage = waiting.outage
         if outage is None:
-            waiting.heard_since(self._link.coordinator_last_away_ms(group_id))
+            waiting.explain(self._link.coordinator_last_away(group_id))
             return
         outage.back += 1
         self._end_wait(outage)
-        waiting.heard_since(self._monotonic_ms())
+        waiting.explain((waiting.away_since_ms, self._monotonic_ms()))
 
-    def _found_away(self, node_id: int | None, waiting: _Waiting) -> None:
+    def _found_away(self, node_id: int | None, waiting: _Waiting, since_ms: int = 0) -> None:
+        """`since_ms`: when the broker was last heard; 0: nobody knows."""
         before = waiting.outage
         if before is not None and before.node_id == node_id:
             return
+        if before is None:
+            waiting.away_since_ms = since_ms
         waiting.outage = self._outages.setdefault(node_id, _Outage(node_id))
         waiting.outage.away += 1
         if before is not None:
@@ -187,7 +222,7 @@ class Reachability:
             del self._outages[outage.node_id]
             past = self._throttle.end(outage.node_id)
             if past and outage.back:
-                log.info(BEGIN_ANEW, groups=outage.back, seconds=past.seconds)
+                log.info(BACK, groups=outage.back, seconds=past.seconds)
 
     def _say_that_they_wait(self, node_id: int | None, groups: _Groups, reason: str) -> None:
         unsaid = self._throttle.due(node_id)
@@ -207,17 +242,25 @@ class Reachability:
 
     async def _ask_broker(self, node_id: int, asked: list[GroupId], groups: _Groups) -> _Verdicts:
         """Whether the broker answers requests of each group; of one that is away it is asked who has followed it."""
-        heard_times = self._heard[node_id].times
+        heard, began_ms, passed = self._heard[node_id], self._monotonic_ms(), _TurnedTime()
         try:
-            return await self._describe(node_id, asked)
-        except TimeoutError:
-            verdict: _Answers | _Away = _Away(f"broker {node_id} did not answer within {ANSWER_TIMEOUT_MS} ms")
-        except LinkError as error:
-            verdict = _verdict(error)
-        if isinstance(verdict, _Answers) or self._heard[node_id].times > heard_times:
+            while True:
+                try:
+                    return await self._describe(node_id, asked)
+                except (LinkError, TimeoutError) as error:
+                    failed = error
+                may_hear = _timed_out(failed) or _hung_up(failed)
+                if not may_hear or heard.until_ms > began_ms or passed.is_over():
+                    break
+                await asyncio.sleep(ASKED_ANEW_MS / 1000)
+        finally:
+            passed.end()
+        silent = _Away(f"broker {node_id} did not answer within {ANSWER_TIMEOUT_MS} ms")
+        verdict = _verdict(failed) if isinstance(failed, LinkError) else silent
+        if isinstance(verdict, _Answers) or heard.until_ms > began_ms:
             return dict.fromkeys(asked, _Answers())
         for waiting in groups.values():  # who is silent to some is silent to all
-            self._found_away(node_id, waiting)
+            self._found_away(node_id, waiting, heard.until_ms)
         for group_id in asked:
             self._link.forget_coordinator(group_id)
         here = _Elsewhere(node_id)
@@ -247,6 +290,40 @@ class Reachability:
         if error in COORDINATOR_MOVED:
             return _Away(f"broker {node_id} says {error.name.upper()}")
         return _Answers()
+
+
+class _TurnedTime:
+    """The time of a question as far as our loop has turned, since it began: of a stall of ours two ticks count."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._left_s, self._counted_s = ANSWER_TIMEOUT_MS / 1000, self._loop.time()
+        self._tick()
+
+    def is_over(self) -> bool:
+        """Whether a broker had the whole time to answer, but for a tick."""
+        self._count()
+        return self._left_s <= _TICK_MS / 1000
+
+    def end(self) -> None:
+        self._ticking.cancel()
+
+    def _tick(self) -> None:
+        self._count()
+        self._ticking = self._loop.call_later(_TICK_MS / 1000, self._tick)
+
+    def _count(self) -> None:
+        now_s = self._loop.time()
+        self._left_s -= min(now_s - self._counted_s, 2 * _TICK_MS / 1000)
+        self._counted_s = now_s
+
+
+def _timed_out(error: LinkError | TimeoutError) -> bool:
+    return isinstance(error, TimeoutError) or isinstance(error.__cause__, TimeoutError)
+
+
+def _hung_up(error: LinkError | TimeoutError) -> bool:
+    return error.__cause__ is not None and hung_up(error.__cause__)
 
 
 def _verdict(error: LinkError) -> _Answers | _Away:

@@ -28,18 +28,31 @@ _ENTRIES: Final[Mapping[int, _Entries]] = {
 """Keyed by API key. LeaveGroup is not here: its response has no entries beside an error."""
 
 
+class OtherEntries(ValueError):
+    """A response is about something else; the text says what is missing, and what was not asked about."""
+
+
 def check_entries(request: Any, response: Any) -> None:  # noqa: ANN401 -- any of kio's requests, and its response
-    """Raise ValueError for a response to this request that is about something else."""
+    """Raise OtherEntries for a response to this request that is about something else."""
     entries = _ENTRIES.get(request.__api_key__)
     if entries is None:
         return
     asked = {getattr(each, entries.id, each) for each in getattr(request, entries.asked_in)}
     answered = {getattr(each, entries.id) for each in getattr(response, entries.answered_in)}
-    if asked != answered:
-        missing, strange = (_such_as(ids) for ids in (asked - answered, answered - asked))
-        raise ValueError(f"of its {entries.answered_in} {missing} missing, and {strange} not asked about")
+    missing, strange = asked - answered, answered - asked
+    if missing or strange:
+        said = ", ".join(
+            f"{_such_as(ids)} {one if len(ids) == 1 else many}"
+            for ids, one, many in (
+                (missing, "is missing", "are missing"),
+                (strange, "was not asked about", "were not asked about"),
+            )
+            if ids
+        )
+        raise OtherEntries(f"is not about the {entries.asked_in.replace('_', ' ')} that were asked about: {said}")
 
 
 def _such_as(ids: set[str]) -> str:
-    """`none is`, or the count and one of them, cut: it may be as long as a string may be."""
-    return f"{len(ids)} ({min(ids)[:100]!r}) {'is' if len(ids) == 1 else 'are'}" if ids else "none is"
+    """One of them, cut, as it may be as long as a string may be; and how many more there are."""
+    more = len(ids) - 1
+    return f"{min(ids)[:100]!r}" + (f" and {more} more" if more else "")

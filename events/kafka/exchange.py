@@ -22,7 +22,7 @@ from aiokafka.errors import CorrelationIdError
 from kio.serial import entity_writer
 from kio.serial.errors import SerialError
 
-from muster.events.kafka.asked_entries import check_entries
+from muster.events.kafka.asked_entries import OtherEntries, check_entries
 from muster.events.kafka.codec.primitives import tagged_fields_size
 from muster.events.kafka.codec.reading import reader_in_steps
 from muster.events.steps import Allowance, Steps
@@ -40,7 +40,7 @@ class NotOffered(Exception):
 
 
 class Unreadable(Exception):
-    """An answer cannot be read; the text names the API and its version."""
+    """An answer cannot be read, or is about something else; the text names the API and its version."""
 
 
 class _Encoded(msgspec.Struct, frozen=True):
@@ -130,6 +130,8 @@ class Undecoded:
         """Wait for the broker's answer, and read it. Raises Unreadable, and the connection's errors."""
         try:
             return await _in_slices(self._read(await answering))
+        except OtherEntries as error:
+            raise Unreadable(f"its answer to {self._name} {error}") from error
         except (*_UNREADABLE, CorrelationIdError) as error:
             raise Unreadable(f"its answer to {self._name} cannot be read: {error.__cause__ or error}") from error
 

@@ -1,4 +1,4 @@
-"""Errors of ours when a connection to a broker is opened, ports or files that have run out: they say nothing of it.
+"""Errors of ours when a connection is opened or accepted, ports or files that have run out: its peer has no part in it.
 
 What belongs here: which errors those are, their words with the way out, and one line of the log a minute for each.
 """
@@ -24,7 +24,7 @@ _WAYS_OUT: Final = {
 _NUMBER: Final = re.compile(r"\[Errno (\d+)]")
 _INTERVAL_S: Final = 60.0
 
-_told_s: dict[str, float] = {}
+_told_s: dict[tuple[str, str], float] = {}
 """When the line was written the last time."""
 
 
@@ -42,8 +42,17 @@ def shortage(error: BaseException) -> str | None:
 
 def tell_shortage(address: str, error: BaseException) -> str | None:
     """Say the same as `shortage`, after a line of the log if none was written for the last minute."""
-    words = shortage(error)
-    if words is not None and time.monotonic() >= _told_s.get(words, -math.inf) + _INTERVAL_S:
-        _told_s[words] = time.monotonic()
-        log.warning("no connection to the broker at %s: %s", address, words)
+    return _tell(f"no connection to the broker at {address}", shortage(error), "brokers")
+
+
+def tell_not_accepted(error: BaseException) -> str | None:
+    """Say the same as `shortage` of an accept that failed, or would, after such a line."""
+    return _tell("no connection can be accepted", shortage(error), "clients")
+
+
+def _tell(event: str, words: str | None, whose: str) -> str | None:
+    now_s = time.monotonic()
+    if words is not None and now_s >= _told_s.get((whose, words), -math.inf) + _INTERVAL_S:
+        _told_s[whose, words] = now_s
+        log.warning("%s: %s", event, words)
     return words

@@ -26,7 +26,7 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
     parent_id: str | None
     culprits: tuple[MemberRef, ...]
     weight: tuple[bool, int, int, int]
-    """By which it is compared with others: whether it goes on, then what it cost."""
+    """Compares it with others: whether it goes on, then what it cost."""
 
 
 class Total:

@@ -2,16 +2,21 @@
 
 import asyncio
 import json
+import os
+import resource
 import subprocess
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from muster.coordinator.assembly import Readiness
+from muster.coordinator.clock import SystemClock
 from muster.coordinator.open_files import connections_within, reserve_of
+from muster.events.kafka import shortage as told
 from tests.brokers.broker import HOST
 from tests.brokers.child import leashed
 from tests.muster_process import COMMAND
@@ -78,3 +83,46 @@ def test_the_soft_limit_is_raised(tmp_path: Path) -> None:
     with serving(tmp_path, f"ulimit -Sn {OPEN_FILES}") as events:
         lowered = [line for line in events.values() if "open_files_max" in line]
     assert [line["open_files_max"] for line in lowered] in ([], [hard])
+
+
+@pytest.fixture
+def no_file_is_free() -> Iterator[Callable[[], None]]:
+    """Has no file free for this process from when it is called on."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def fill() -> None:
+        lowest_free = os.open(os.devnull, os.O_RDONLY)
+        os.close(lowest_free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, before[1]))
+
+    yield fill
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_files_that_have_run_out_are_told_once_a_minute_and_by_readyz(
+    no_file_is_free: Callable[[], None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The event loop accepts, and hangs up at once, without a word."""
+    monkeypatch.setattr(told, "_told_s", {})
+    readiness = Readiness(SystemClock())
+    readiness.reason = lambda: "the event log is away"
+    no_file_is_free()
+    for _ in range(3):
+        readiness.free_files.look()
+    (line,) = caplog.messages
+    assert line.startswith("no connection can be accepted: this process may open no more files (`ulimit -n`")
+    assert readiness() == f"{readiness.free_files.shortage}; the event log is away"
+    assert "this process may open no more files" in str(readiness())
+
+
+def test_once_a_file_is_free_all_is_well(no_file_is_free: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(told, "_told_s", {})
+    readiness = Readiness(SystemClock())
+    readiness.reason = lambda: None
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    no_file_is_free()
+    readiness.free_files.look()
+    assert readiness() is not None
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    readiness.free_files.look()
+    assert readiness() is None

@@ -1,6 +1,6 @@
 """The broker's answers to one client, each matched with the request that is due.
 
-What belongs here: the broker's frames, in the order of requests. What it must not know: sockets, time, and what the
+What belongs here: the broker's frames, in the order of requests. What it must not know: sockets, clocks, and what the
 client sends meanwhile (conversation.py, which calls `expect`).
 
     relayed                  as it comes, never whole in memory
@@ -22,6 +22,7 @@ from muster.coordinator.net.buffer import Incoming
 from muster.coordinator.net.frames import LENGTH, put_answer
 from muster.coordinator.sidecar.messages.request_plan import Rewrite
 from muster.coordinator.sidecar.relay.limits import RelayLimits
+from muster.coordinator.upstream.coordinators import Heard
 from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.events.steps import ENTRIES_AT_ONCE, Steps
 
@@ -30,13 +31,14 @@ _TLS_ALERT = re.compile(rb"\x15\x03[\x00-\x04]\x00\x02[\x01\x02].", re.DOTALL)
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """An answer that the broker owes.
+    """An answer that the broker owes. `sent_ms`: when its request was sent, or earlier (monotonic).
 
     `own`: the callback of a request of ours, which alone gets it. `needs_no_authentication`: the broker gives it to
     clients that have not authenticated, too.
     """
 
     correlation_id: bytes
+    sent_ms: int
     rewrite: Rewrite | None = None
     delays_changed: bool = False
     needs_no_authentication: bool = False
@@ -44,16 +46,17 @@ class Expected(msgspec.Struct, frozen=True):
 
 
 class Answers:
-    """See the module. `for_client` is where answers go (see net/frames.py).
+    """See the module. `for_client` is where answers go (see net/frames.py); `heard` is told which have begun.
 
     `is_served`: the broker has given an answer that needs authentication.
     """
 
-    def __init__(self, limits: RelayLimits, for_client: list[bytes]) -> None:
+    def __init__(self, limits: RelayLimits, for_client: list[bytes], heard: Heard) -> None:
         self.is_served = False
         self.is_rewriting = False
         """Whether an answer is being rewritten (see `take_rewriting`)."""
         self.for_client = for_client
+        self._heard = heard
         self._frame_bytes_max = limits.frame_bytes_max
         self._waiting_bytes_max = limits.waiting_bytes_max
         self._incoming = Incoming()
@@ -199,6 +202,7 @@ class Answers:
                 Fault.BROKER_ANSWER,
                 f"the broker answered {correlation_id.hex()}, next is {expected.correlation_id.hex()}",
             )
+        self._heard.answered(expected.sent_ms)
         self.is_served = self.is_served or not expected.needs_no_authentication
         return expected
 

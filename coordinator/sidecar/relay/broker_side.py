@@ -19,6 +19,7 @@ from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.sidecar.relay.refusals import Refusal, RefusalLog
 from muster.coordinator.tasks import on_failure
 from muster.coordinator.upstream.coordinators import Heard
+from muster.events.kafka.failures import hung_up
 from muster.events.kafka.shortage import tell_shortage
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -106,7 +107,7 @@ class BrokerSide(asyncio.Protocol):
         self.is_wanted = False
         """Whether `connect` was called."""
         self._flow: Flow | None = None
-        self._heard_times = 0  # until it was wanted
+        self._wanted_ms = 0
         self._connecting: asyncio.Task[None] | None = None
 
     @property
@@ -116,10 +117,10 @@ class BrokerSide(asyncio.Protocol):
 
     # ---- reaching it, and letting it go ----------------------------------------------------------------
 
-    def connect(self, failed: Callable[[Exception], None]) -> None:
-        """Connect when it is its turn. `failed` is called with a bug of ours."""
+    def connect(self, failed: Callable[[Exception], None], now_ms: int) -> None:
+        """Connect when it is its turn. `failed` is called with a bug of ours; `now_ms`: monotonic."""
         self.is_wanted = True
-        self._heard_times = self._endpoint.heard.times
+        self._wanted_ms = now_ms
         self._connecting = asyncio.get_running_loop().create_task(self._connect(), name="connect-upstream")
         self._connecting.add_done_callback(on_failure(failed))
 
@@ -135,14 +136,16 @@ class BrokerSide(asyncio.Protocol):
 
     async def _connected(self) -> asyncio.Transport | None:
         """Open a connection for this client alone; None, after a log line, if that fails."""
-        is_ours = False
+        was_silent = True
         # Those with a full queue come last: it may be of a broker that hangs, and any broker will do.
         for host, port in sorted(self._endpoint.addresses(), key=lambda each: self._endpoint.connects.to(each).is_full):
             address = f"{host}:{port}"
             try:
                 transport = await self._connected_to(host, port)
             except (OSError, TimeoutError) as error:
-                if is_ours := tell_shortage(address, error) is not None:
+                is_ours = tell_shortage(address, error) is not None
+                was_silent = not (is_ours or hung_up(error))  # one that hangs up may be full (see reachability.py)
+                if is_ours:
                     self._relayed.brokers_not_reached += 1
                 else:
                     self._tell_not_reached(address, str(error) or f"no answer within {CONNECT_TIMEOUT_S:g} s")
@@ -150,7 +153,7 @@ class BrokerSide(asyncio.Protocol):
                 if past := self._endpoint.throttle.end(("not reached", address)):
                     log.info("broker reached again", address=address, seconds=past.seconds, failures=past.times)
                 return transport
-        if not is_ours and self._endpoint.heard.times == self._heard_times:  # it may take no more, and hear others
+        if was_silent and self._endpoint.heard.until_ms <= self._wanted_ms:  # it may take no more, and hear others
             self._endpoint.on_unreachable()
         return None
 
@@ -219,7 +222,6 @@ class BrokerSide(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._relayed.bytes_from_brokers += len(data)
-        self._endpoint.heard.times += 1
         self._client.on_answer_bytes(data)
 
     def connection_lost(self, exc: Exception | None) -> None:

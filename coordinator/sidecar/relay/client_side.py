@@ -57,7 +57,11 @@ class ClientSide(ClientSocket):
     ) -> None:
         heartbeats = HeartbeatCache()
         self._conversation = Conversation(
-            plan_of=plan_of, fast=heartbeats.answer, limits=limits, new_id=partial(os.urandom, 4)
+            plan_of=plan_of,
+            fast=heartbeats.answer,
+            limits=limits,
+            new_id=partial(os.urandom, 4),
+            heard=endpoint.heard,
         )
         super().__init__(
             self._conversation, heartbeats, metrics=metrics, monotonic_ms=monotonic_ms, listening=listening
@@ -149,7 +153,7 @@ class ClientSide(ClientSocket):
             except ProtocolError as error:
                 self._refuse(error)
                 return
-            self._broker.connect(self._failed)
+            self._broker.connect(self._failed, self._monotonic_ms())
         if self._flow is not None:
             self._flow.turn(on=False)
             self._mind_memory()

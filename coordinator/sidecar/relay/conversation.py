@@ -22,6 +22,7 @@ from muster.coordinator.net.frames import AT_ONCE, LENGTH, REQUEST_START, Connec
 from muster.coordinator.sidecar.messages.request_plan import CheckStream, Inspect, PlanOf, RequestPlan, Rewrite
 from muster.coordinator.sidecar.relay.answers import Answers, Expected
 from muster.coordinator.sidecar.relay.limits import RelayLimits
+from muster.coordinator.upstream.coordinators import Heard
 from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.coordinator.wire.messages import HEADER_START_BYTES
 
@@ -45,9 +46,11 @@ class Conversation(Connection):
     answer more than it seems to could have it taken for that to our question.
     """
 
-    def __init__(self, *, plan_of: PlanOf, fast: Fast, limits: RelayLimits, new_id: Callable[[], bytes]) -> None:
+    def __init__(
+        self, *, plan_of: PlanOf, fast: Fast, limits: RelayLimits, new_id: Callable[[], bytes], heard: Heard
+    ) -> None:
         super().__init__(fast=fast, frame_bytes_max=limits.frame_bytes_max, waiting_bytes_max=limits.waiting_bytes_max)
-        self.answers = Answers(limits, self.for_client)
+        self.answers = Answers(limits, self.for_client, heard)
         self.for_broker: list[bytes] = []
         self._new_id = new_id
         self._plan_of = plan_of
@@ -61,6 +64,7 @@ class Conversation(Connection):
         self._check_stream: CheckStream | None = None
         self._frame = b""  # of the request that is handled here, which may go to the broker yet
         self._is_ending = False
+        self._now_ms = 0  # when requests were taken the last time
 
     @property
     def is_owed(self) -> bool:
@@ -129,7 +133,7 @@ class Conversation(Connection):
         What is to be relayed is in `for_broker` then, and heartbeats that the fast path knows are answered: `AT_ONCE`
         of them, if there are more (`is_interrupted`). Raises ProtocolError; nothing may follow then.
         """
-        done, self.is_interrupted = 0, False
+        done, self.is_interrupted, self._now_ms = 0, False, now_ms
         while self._taken is None:
             if self._passing_request and not self._pass_on():
                 return None
@@ -189,7 +193,10 @@ class Conversation(Connection):
         relayed = self._frame if frame is None else frame
         self.for_broker += (LENGTH.pack(len(relayed)), relayed)
         api_key = int.from_bytes(self._frame[:2], "big")
-        self.answers.expect(Expected(self._taken, rewrite, needs_no_authentication=api_key in _NEED_NO_AUTHENTICATION))
+        needs_no_authentication = api_key in _NEED_NO_AUTHENTICATION
+        self.answers.expect(
+            Expected(self._taken, self._now_ms, rewrite, needs_no_authentication=needs_no_authentication)
+        )
         self._taken, self._taken_bytes, self._frame = None, 0, b""
 
     def ask(self, api_key: int, api_version: int, rest: bytes, answered: Callable[[bytes], None]) -> None:
@@ -204,7 +211,7 @@ class Conversation(Connection):
             correlation_id = self._new_id()
         frame_start = REQUEST_START.pack(HEADER_START_BYTES + len(rest), api_key, api_version, correlation_id)
         self.for_broker += (frame_start, rest)
-        self.answers.expect(Expected(correlation_id, own=answered))
+        self.answers.expect(Expected(correlation_id, self._now_ms, own=answered))
 
     # ---- frames --------------------------------------------------------------------------------------
 
@@ -214,7 +221,9 @@ class Conversation(Connection):
         self._has_relayed_unanswered |= not plan.is_answered
         if plan.is_answered:
             needs_no_authentication = api_key in _NEED_NO_AUTHENTICATION
-            self.answers.expect(Expected(correlation_id, plan.rewrite, plan.delays_changed, needs_no_authentication))
+            self.answers.expect(
+                Expected(correlation_id, self._now_ms, plan.rewrite, plan.delays_changed, needs_no_authentication)
+            )
         self._passing_request = LENGTH.size + length
         self._check_stream = plan.check_stream
         self._has_begun = True

@@ -29,6 +29,7 @@ from muster.events.log.kafka.client.settings import (
 from muster.events.log.kafka.client.versions import READING, WRITING, Needed, check_versions
 from muster.events.log.kafka.contents import Contents, refuse_somebody_elses
 from muster.events.log.kafka.marks import Marks, origin_of
+from muster.events.log.kafka.muster_check import refuse_muster
 from muster.events.log.kafka.names import PROBE_SUFFIX
 from muster.events.log.kafka.origin import Notes, check_origin, notes_of
 from muster.events.log.kafka.producer import WriterConfig, claim, last_owner
@@ -269,6 +270,7 @@ class KafkaEventLog:
     async def _open_for_writing(self) -> TopicFacts:
         link, plan, probe = self._link, self._plan, self._probe
         await self._check_versions(WRITING)
+        await refuse_muster(link, timeout_ms=self._timeout_ms)
         found = await topic_facts(link, plan.name, timeout_ms=self._timeout_ms)
         contents = Contents.NOTHING if found is None else await self._look_into(found)
         self._history_is_gone = found is None and await self._is_lost()

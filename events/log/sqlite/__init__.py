@@ -8,7 +8,7 @@ log.py            The event log in one SQLite file: the embedded default, withou
 open.py           Opening a SQLite file for writing or for reading, and the lock that keeps a second writing process
                   out.
 file_identity.py  Whether a path still names the file that was opened under it.
-permissions.py    Whether this process may use a SQLite file, and the files beside it; if not, whose they are.
+permissions.py    Whether this process may use a SQLite file, and the files beside it; if not, what or whose they are.
 salvage.py        Reading around what is damaged, for those who only look: the records that can still be read.
 schema.py         The tables of an event log in a SQLite file: made when the file is new, checked when it is not.
 trim.py           Trimming: compacting records older than the audit window, as Kafka compacts a topic.

@@ -54,7 +54,6 @@ def look_at(path: Path, look: Callable[[sqlite3.Connection], None]) -> None:
     The write-ahead log is left out, so a file that was just made may look empty, and one that is being written may look
     damaged: opening it will tell. Raises as `connected`.
     """
-    _refuse_folder(path)
     if path.is_file() and path.stat().st_size > 0:
         with suppress(LogDamaged):
             connection, _ = connected(path, _connect_for_looking, look)
@@ -67,14 +66,8 @@ def _connect_for_looking(path: Path) -> sqlite3.Connection:
 
 def connect_for_writing(path: Path) -> sqlite3.Connection:
     """Connect for writing; creates a missing file."""
-    _refuse_folder(path)
     _refuse_other_names(path)
     return _connect(path, "mode=rwc")
-
-
-def _refuse_folder(path: Path) -> None:
-    if path.is_dir():
-        raise LogMismatch(f"the event log {path} is a folder, not a file")
 
 
 def _refuse_other_names(path: Path) -> None:
@@ -96,7 +89,6 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
             f"no event log at {path}: name it with --log, or MUSTER_LOG (a sidecar's is, unless it was given another,"
             " kafka://HOST:PORT/__muster_events)"
         )
-    _refuse_folder(path)
     connection = _connect(path, "mode=ro")
     if _is_readable(connection):
         return connection
@@ -141,17 +133,17 @@ class FileLock:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        real = path.resolve()  # whatever the links are that lead to it
-        self._lock_path = real.with_name(real.name + ".lock")
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
         """Take the lock. Raises LogMismatch, with file and holder; LogUnavailable if the disk is full."""
+        real = self._path.resolve()  # whatever the links are that lead to it
+        lock_path = real.with_name(real.name + ".lock")
         with ExitStack() as on_failure:
             try:
-                descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             except OSError as error:
-                raise self._failed(error) from error
+                raise self._failed(lock_path, error) from error
             on_failure.callback(os.close, descriptor)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -164,17 +156,15 @@ class FileLock:
                     " serve` beside it give another --log)"
                 ) from error
             except OSError as error:
-                raise self._failed(error) from error
+                raise self._failed(lock_path, error) from error
             on_failure.pop_all()
         self._descriptor = descriptor
 
-    def _failed(self, error: OSError) -> LogError:
+    def _failed(self, lock_path: Path, error: OSError) -> LogError:
         if isinstance(error, FileNotFoundError):
-            return LogMismatch(
-                f"the event log {self._path} cannot be made: there is no folder {self._lock_path.parent}"
-            )
+            return LogMismatch(f"the event log {self._path} cannot be made: there is no folder {lock_path.parent}")
         kind = LogUnavailable if error.errno in _FULL else LogMismatch
-        return kind(f"the event log {self._path} cannot be opened: {self._lock_path}: {error.strerror}")
+        return kind(f"the event log {self._path} cannot be opened: {lock_path}: {error.strerror}")
 
     def release(self) -> None:
         if self._descriptor is not None:

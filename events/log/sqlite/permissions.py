@@ -1,9 +1,10 @@
-"""Whether this process may use a SQLite file, and the files that stand beside it; if not, whose they are.
+"""Whether this process may use a SQLite file, and the files that stand beside it; if not, what or whose they are.
 
 What belongs here: asking before SQLite does, which says that it cannot open a file, and not which one, nor why. What it
 must not know: what is in the files.
 """
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -11,6 +12,14 @@ from pathlib import Path
 from muster.events.log.base import LogMismatch
 
 _BESIDE = ("-wal", "-shm")
+_CHANGE = "change that, or give another --log"
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
 def refuse_unusable(path: Path, *, writes: bool, locks: bool) -> None:
@@ -20,23 +29,53 @@ def refuse_unusable(path: Path, *, writes: bool, locks: bool) -> None:
     and for the folder, if one of them has to be made. Raises LogMismatch with each that is to blame: its owner, and its
     mode.
     """
-    real = path.resolve()
+    real = _real(path)
     _refuse_closed_folder(path, real.parent)
+    _refuse_other_kinds(path, real, locks=locks)
     if not writes:
         unreadable = [file for file in _read(real) if file.exists() and not os.access(file, os.R_OK)]
         if unreadable:
             raise LogMismatch(_refused(path, "read", unreadable))
         return
+    _refuse_read_only(path, real)
     files = [real, *(real.with_name(real.name + suffix) for suffix in (*_BESIDE, *([".lock"] if locks else [])))]
     to_blame = [file for file in files if file.exists() and not os.access(file, os.R_OK | os.W_OK)]
     is_one_to_be_made = not all(file.exists() for file in files)
     if is_one_to_be_made and real.parent.is_dir() and not os.access(real.parent, os.W_OK):
         to_blame.append(real.parent)
     if to_blame:
-        raise LogMismatch(
-            f"{_refused(path, 'written', to_blame)}, or its file system can only be read; change that, or give another"
-            " --log"
-        )
+        raise LogMismatch(f"{_refused(path, 'written', to_blame)}; {_CHANGE}")
+
+
+def _real(path: Path) -> Path:
+    """Return the path behind the links."""
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise LogMismatch(f"the event log {path} cannot be opened: symbolic links lead to themselves") from error
+    return path.resolve()
+
+
+def _refuse_other_kinds(path: Path, real: Path, *, locks: bool) -> None:
+    """Refuse what is there and is no regular file."""
+    if real.is_dir():
+        raise LogMismatch(f"the event log {path} is a folder, not a file; name a file in it: {path / 'muster.db'}")
+    for file in (real, *(real.with_name(real.name + suffix) for suffix in (*_BESIDE, *([".lock"] if locks else [])))):
+        if file.exists() and not file.is_file():
+            kind = _KINDS.get(stat.S_IFMT(file.stat().st_mode), "of another kind")
+            raise LogMismatch(
+                f"the event log {path} cannot be opened: {'it' if file == real else file} is {kind}, not a file"
+            )
+
+
+def _refuse_read_only(path: Path, real: Path) -> None:
+    """Refuse a file system that is mounted read-only, whatever the rights of the files are."""
+    for each in (real, real.parent):
+        if each.exists() and os.statvfs(each).f_flag & os.ST_RDONLY:
+            raise LogMismatch(
+                f"the event log {path} cannot be written: the file system of {each} can only be read; {_CHANGE}"
+            )
 
 
 def _read(real: Path) -> list[Path]:
@@ -49,7 +88,7 @@ def _refuse_closed_folder(path: Path, folder: Path) -> None:
     """Refuse a path through a folder in which this process may look for nothing; one that is missing is none."""
     for each in (*reversed(folder.parents), folder):
         if each.is_dir() and not os.access(each, os.X_OK):
-            raise LogMismatch(f"{_refused(path, 'reached', [each])}; change that, or give another --log")
+            raise LogMismatch(f"{_refused(path, 'reached', [each])}; {_CHANGE}")
 
 
 def _refused(path: Path, done: str, to_blame: list[Path]) -> str:

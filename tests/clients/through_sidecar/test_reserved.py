@@ -30,6 +30,14 @@ def test_a_sidecar_is_no_cluster_for_another_sidecar(sidecar: MusterProcess) -> 
     assert f"--upstream {sidecar.bootstrap}: a Muster answers there, not a broker" in done.stderr
 
 
+def test_nor_is_it_one_for_an_event_log(sidecar: MusterProcess) -> None:
+    """Nor for one of another name than its own, for which nothing is reserved."""
+    arguments = ["--listen", "127.0.0.1:0", "--log", f"kafka://{sidecar.bootstrap}/events_elsewhere"]
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=WITHIN_S, check=False)
+    assert done.returncode == 2
+    assert f"{sidecar.bootstrap} is a Muster, not a broker" in done.stderr
+
+
 def test_nobody_writes_the_event_topic(sidecar: MusterProcess, kafka_cluster: Cluster) -> None:
     """Producing to it by its name, as librdkafka does, is refused; records for other topics arrive."""
     told: list[confluent_kafka.KafkaError | None] = []

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from muster.coordinator.upstream.reachability import BEGIN_ANEW, WAIT
+from muster.coordinator.upstream.reachability import BACK, WAIT
 from tests.brokers.cluster import running_cluster
 from tests.clients.probe import coordinator_of
 from tests.clients.through_sidecar.member import Member, settle
@@ -37,7 +37,7 @@ async def test_nobody_is_expired_while_the_broker_behind_it_hangs(tmp_path: Path
         finally:
             cluster.resume(1)
         assert (await pending.get())["error_code"] == 0
-        await asyncio.to_thread(muster.wait_for_event, BEGIN_ANEW, within_s=WITHIN_S)
+        await asyncio.to_thread(muster.wait_for_event, BACK, within_s=WITHIN_S)
         assert await member.heartbeat() == 0
         assert member.generation_id == generation_id
         connection.close()

@@ -151,11 +151,26 @@ def test_a_session_that_copies_of_the_group_share_is_lengthened_once() -> None:
     (a,) = h.stable_group(h.static("a"))
     copy, now_ms = h.soft.copy(), h.now_ms
     for late_ms in (0, 2_000, 3_000):
-        now_ms += 1_000
+        now_ms += 4_000
         rearm(h.group, h.soft, now_ms, late_ms=late_ms)
         rearm(h.group, copy, now_ms, late_ms=late_ms)
     assert h.soft.sessions[a.member_id] is copy.sessions[a.member_id]
-    assert copy.sessions[a.member_id].deadline_ms == now_ms - 2_000 + 10_000 + 2_000 + 3_000
+    assert copy.sessions[a.member_id].deadline_ms == now_ms - 8_000 + 10_000 + 2_000 + 3_000
+
+
+def test_what_was_made_up_for_once_is_not_lost_again() -> None:
+    """A broker that is away may be told of twice; and nobody may know since when it is."""
+    h = Harness()
+    (a,) = h.stable_group(h.static("a", rebalance_timeout_ms=20_000))
+    session, now_ms = h.soft.sessions[a.member_id], h.now_ms
+    h.soft.join_deadline_ms = now_ms
+    rearm(h.group, h.soft, now_ms + 5_000, late_ms=now_ms)
+    assert (session.deadline_ms, h.soft.join_deadline_ms) == (now_ms + 15_000, now_ms + 25_000)
+    for _ in range(2):
+        rearm(h.group, h.soft, now_ms + 8_000, late_ms=now_ms)
+        assert (session.deadline_ms, h.soft.join_deadline_ms) == (now_ms + 18_000, now_ms + 28_000)
+    rearm(h.group, h.soft, now_ms + 4_000, late_ms=2_000)
+    assert (session.deadline_ms, h.soft.join_deadline_ms) == (now_ms + 18_000, now_ms + 28_000)
 
 
 @each_phase

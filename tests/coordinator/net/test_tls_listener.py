@@ -22,6 +22,7 @@ from muster.coordinator.net.limits import ConnectionLimits
 from muster.coordinator.net.listening import Listening
 from muster.coordinator.observability.metrics import RefusedConnection, ServerMetrics
 from muster.coordinator.settings.sidecar_tls import client_context
+from muster.events.kafka import shortage
 from tests.brokers.certificates import Authority
 from tests.waiting import until
 
@@ -430,6 +431,30 @@ def test_handshakes_are_ended_with_the_process(authority: Authority, run: Any, m
     run(story())
 
 
+ALERTS = {"bad certificate": 42, "certificate unknown": 46}
+
+
+@pytest.mark.parametrize("alert", ALERTS.values(), ids=ALERTS)
+def test_a_client_that_refuses_our_certificate_is_told_with_what_it_may_lack(
+    authority: Authority, run: Any, alert: int
+) -> None:
+    """OpenSSL's words leave open whose certificate is meant; Java has one alert for trust and for the name."""
+
+    async def story() -> None:
+        async with serving(authority) as subject:
+            subject.trusting.maximum_version = ssl.TLSVersion.TLSv1_2  # whose alerts are not encrypted yet
+            with capture_logs() as lines:
+                reader, writer = await subject.connect_plain()
+                writer.write(subject.hello())
+                await reader.read(1)
+                writer.write(bytes((21, 3, 3, 0, 2, 2, alert)))
+                await until(lambda: bool(lines))
+                writer.close()
+            assert lines[0]["reason"].startswith("the client refuses the certificate of --tls-certificate: ")
+
+    run(story())
+
+
 class FullSocket(socket.socket):
     """A listening socket of a process that has no file free until `is_full` is changed. `attempts`: to accept."""
 
@@ -450,10 +475,8 @@ async def serving_at_full_socket(authority: Authority) -> AsyncIterator[tuple[Se
     bound = FullSocket(fileno=socket.create_server(("127.0.0.1", 0)).detach())
     subject.port = bound.getsockname()[1]
     await subject.listening.accept_at(bound, lambda: Echo(subject.listening), context=subject.server_context)
-    with capture_logs() as lines:
-        _reader, writer = await subject.connect_plain()
-        await until(lambda: bound.attempts > 0)
-    assert [line["event"] for line in lines] == ["no connection can be accepted"]
+    _reader, writer = await subject.connect_plain()
+    await until(lambda: bound.attempts > 0)
     yield subject, bound
     writer.close()
     await subject.listening.close(within_s=1)
@@ -472,6 +495,23 @@ def test_after_an_accept_that_failed_there_is_a_pause(
             assert bound.attempts == 1
 
     run(story())
+
+
+def test_what_has_run_out_is_told_once_a_minute_with_the_way_out(
+    authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However often an accept fails."""
+    monkeypatch.setattr(tls_listener, "RETRY_ACCEPT_S", 0.01)
+    monkeypatch.setattr(shortage, "_told_s", {})
+    caplog.set_level("WARNING", shortage.__name__)
+
+    async def story() -> None:
+        async with serving_at_full_socket(authority) as (_subject, bound):
+            await until(lambda: bound.attempts > 3)
+
+    run(story())
+    (line,) = caplog.messages
+    assert line.startswith("no connection can be accepted: this process may open no more files (`ulimit -n`")
 
 
 def test_after_the_pause_clients_are_accepted_again(

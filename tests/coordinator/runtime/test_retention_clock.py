@@ -92,6 +92,35 @@ def test_a_clock_that_stays_ahead_is_believed_after_a_day() -> None:
     assert subject.observe() == clocks.wall_ms() - DAY_MS
 
 
+def test_of_two_jumps_the_second_waits_for_a_time_of_its_own() -> None:
+    """The wait for the first, which was small, is none for it; and what has lasted all the time is believed."""
+    clocks = Clocks()
+    subject = RetentionClock(clocks, kept_ms=0)
+    former_ms = clocks.lead_ms
+    clocks.lead_ms += 2 * JUMP_MS
+    subject.observe()
+    clocks.now_ms += BELIEVED_AFTER_MS - 1
+    clocks.lead_ms += 30 * DAY_MS
+    assert subject.observe() == clocks.now_ms + former_ms
+    clocks.now_ms += 1
+    assert subject.observe() == clocks.now_ms + former_ms + 2 * JUMP_MS
+    clocks.now_ms += BELIEVED_AFTER_MS // 48
+    assert subject.observe() == clocks.now_ms + former_ms + 2 * JUMP_MS
+    clocks.lead_ms -= 30 * DAY_MS
+    assert subject.observe() == clocks.wall_ms()
+
+
+def test_a_second_jump_that_lasts_is_believed_in_the_end() -> None:
+    """A machine that is suspended again and again is not one on which nothing ever expires."""
+    clocks = Clocks()
+    subject = RetentionClock(clocks, kept_ms=0)
+    for _ in range(2 * BELIEVED_AFTER_MS // 600_000 + 10):
+        clocks.now_ms += 600_000
+        clocks.lead_ms += 2 * JUMP_MS
+        subject.observe()
+    assert clocks.wall_ms() - subject.observe() <= 2 * BELIEVED_AFTER_MS // 600_000 * 2 * JUMP_MS
+
+
 def test_what_was_committed_while_the_clock_was_behind_is_kept_for_its_time() -> None:
     """Putting it right is a jump ahead, which is not believed before what was committed until then has expired."""
     clocks, kept_ms = Clocks(), 7 * DAY_MS

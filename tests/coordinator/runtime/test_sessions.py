@@ -1,12 +1,17 @@
 """Sessions as the running process ends them, in virtual time. The rules of their length: `group/test_sessions.py`."""
 
 import asyncio
+from collections.abc import Sequence
 
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
+from muster.coordinator.group.offsets import OffsetsChange
+from muster.coordinator.offsets.memory import MemoryOffsetStore
 from muster.events.ids import GroupId
+from muster.events.log.base import AppendRefused
 from muster.events.log.memory import MemoryStorage
+from tests.coordinator.runtime.test_in_flight import HeldOffsets
 from tests.simulation.process import GROUP, SimulatedProcess
 from tests.simulation.virtual_time import VirtualTimeLoop, simulate
 from tests.waiting import until
@@ -27,6 +32,68 @@ def test_a_session_that_became_shorter_ends_in_time() -> None:
         await asyncio.sleep(0.2)
         assert (await process.heartbeat(told["a"])).error is ErrorCode.rebalance_in_progress
         assert (await process.heartbeat(back)).error is ErrorCode.unknown_member_id
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_session_ends_in_time_though_others_refresh_theirs_before_a_look_at_the_deadlines_has_ended() -> None:
+    """While a commit is stored the look waits behind the next one, whose sender has a longer session."""
+
+    async def story() -> None:
+        offsets = HeldOffsets()
+        process = await SimulatedProcess(MemoryStorage(), offsets=offsets).start()
+        joins = [process.join("a", session_timeout_ms=6_000), process.join("b", session_timeout_ms=60_000)]
+        a, b = [await join for join in joins]
+        for sync in [process.sync(joined) for joined in (a, b)]:
+            assert (await sync).error is ErrorCode.none
+        await asyncio.sleep(3)
+        assert (await process.heartbeat(a)).error is ErrorCode.none
+        await asyncio.sleep(2.5)
+        offsets.released.clear()
+        commits = [process.commit(offset, b) for offset in range(2)]
+        await asyncio.sleep(1)  # the look that was planned before the heartbeat comes up
+        offsets.released.set()
+        for commit in commits:
+            assert (await commit).error is ErrorCode.none
+        await asyncio.sleep(2)
+        assert (await process.heartbeat(b)).error is ErrorCode.none
+        await asyncio.sleep(1)
+        assert (await process.heartbeat(b)).error is ErrorCode.rebalance_in_progress
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+class SlowOffsets(MemoryOffsetStore):
+    async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
+        await asyncio.sleep(0.25)
+        return await super().write(changes)
+
+
+def test_a_session_ends_in_time_in_a_group_that_is_never_idle() -> None:
+    """Another member, whose session is longer, always has a commit stored and one that waits."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage(), offsets=SlowOffsets()).start()
+        joins = [process.join("a", session_timeout_ms=6_000), process.join("b", session_timeout_ms=60_000)]
+        a, b = [await join for join in joins]
+        for sync in [process.sync(joined) for joined in (a, b)]:
+            assert (await sync).error is ErrorCode.none
+
+        async def commit_on() -> None:
+            while True:
+                await process.commit(1, b)
+
+        committing = [asyncio.create_task(commit_on()) for _ in range(2)]
+        await asyncio.sleep(3)
+        assert (await process.heartbeat(a)).error is ErrorCode.none
+        await asyncio.sleep(5)
+        assert (await process.heartbeat(b)).error is ErrorCode.none
+        await asyncio.sleep(2)
+        assert (await process.heartbeat(b)).error is ErrorCode.rebalance_in_progress
+        for each in committing:
+            each.cancel()
         await process.runtime.stop()
 
     simulate(story())

@@ -7,6 +7,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.coordinator.runtime.group_context import Away
 from muster.events.ids import GroupId
 from muster.events.log.memory import MemoryStorage
 from tests.simulation.process import GROUP, SimulatedProcess
@@ -20,9 +21,9 @@ class Asked:
     """Whoever knows whether members could be heard: a test tells."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[GroupId, Callable[[int | None], None]]] = []
+        self.asked: list[tuple[GroupId, Callable[[Away | None], None]]] = []
 
-    def ask_about_silence(self, group_id: GroupId, tell: Callable[[int | None], None]) -> None:
+    def ask_about_silence(self, group_id: GroupId, tell: Callable[[Away | None], None]) -> None:
         self.asked.append((group_id, tell))
 
 
@@ -40,7 +41,7 @@ def test_nobody_is_expired_before_it_is_known_whether_they_could_be_heard() -> N
         await asyncio.sleep(7 * SESSION_S)
         ((group_id, tell),) = asked.asked
         assert group_id == GROUP
-        tell(process.clock.monotonic_ms())
+        tell((0, process.clock.monotonic_ms()))
         await asyncio.sleep(SESSION_S - 1)
         assert (await process.heartbeat(told["a"])).error is ErrorCode.none
         assert (await process.heartbeat(told["b"])).error is ErrorCode.none
@@ -71,13 +72,40 @@ def test_who_could_not_be_heard_for_a_while_has_the_full_time_from_then_on() -> 
         await asyncio.sleep(SESSION_S - 1)
         back_ms = process.clock.monotonic_ms()
         await until(lambda: asked.asked)
-        asked.asked[0][1](back_ms)
+        asked.asked[0][1]((0, back_ms))
         await asyncio.sleep(SESSION_S - 3)
         assert (await process.heartbeat(told["a"])).error is ErrorCode.none
         await until(lambda: len(asked.asked) == 2)
-        asked.asked[1][1](back_ms)  # which was before this session
+        asked.asked[1][1]((0, back_ms))  # which was before this session
         await asyncio.sleep(1)
         assert (await process.heartbeat(told["b"])).error is ErrorCode.unknown_member_id
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_dead_member_goes_however_often_the_broker_between_is_away() -> None:
+    """Full time once; then each time as much as the broker was away, while who lives has the full time each time."""
+
+    async def story() -> None:
+        asked = Asked()
+        process, told = await stable_group(asked)
+        dead_since_s, away_s, error = asyncio.get_running_loop().time(), 0.0, ErrorCode.none
+        while error is ErrorCode.none:
+            heard_ms, questions = process.clock.monotonic_ms(), len(asked.asked)
+            await asyncio.sleep(0.5)
+            if len(asked.asked) > 3:
+                asked.asked[-1][1](None)
+                await asyncio.sleep(0.1)
+            elif len(asked.asked) > questions:
+                await asyncio.sleep(3)
+                away_s += 3.5
+                asked.asked[-1][1]((heard_ms, process.clock.monotonic_ms()))
+                await asyncio.sleep(0.1)
+            error = (await process.heartbeat(told["a"])).error
+            assert asyncio.get_running_loop().time() < dead_since_s + 2 * SESSION_S + away_s + 1
+        assert error is ErrorCode.rebalance_in_progress
+        assert away_s == 3 * 3.5
         await process.runtime.stop()
 
     simulate(story())
@@ -117,14 +145,14 @@ def test_nobody_asks_while_members_are_heard() -> None:
     simulate(story())
 
 
-@pytest.mark.parametrize("heard_since_ms", [None, 10**9])
-def test_what_is_told_of_a_group_that_is_no_longer_served_changes_nothing(heard_since_ms: int | None) -> None:
+@pytest.mark.parametrize("away", [None, (0, 10**9)])
+def test_what_is_told_of_a_group_that_is_no_longer_served_changes_nothing(away: Away | None) -> None:
     async def story() -> None:
         asked = Asked()
         process, _ = await stable_group(asked)
         await until(lambda: asked.asked)
         await process.runtime.stop()
-        asked.asked[0][1](heard_since_ms)
+        asked.asked[0][1](away)
         assert process.lost == []
 
     simulate(story())

@@ -11,6 +11,7 @@ from muster.coordinator.sidecar.messages.request_plan import RELAY, RequestPlan
 from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
 from muster.coordinator.sidecar.relay.conversation import Conversation
 from muster.coordinator.sidecar.relay.limits import RelayLimits
+from muster.coordinator.upstream.coordinators import Heard
 from muster.events.steps import Steps
 from tests.coordinator.sidecar.scripted_broker import framed, request
 
@@ -52,7 +53,7 @@ def new_conversation(new_id: Callable[[], bytes] = must) -> Conversation:
         authorization_cache_ms=0,
         authenticates=False,
     )
-    return Conversation(plan_of=plan_of, fast=fast, limits=limits, new_id=new_id)
+    return Conversation(plan_of=plan_of, fast=fast, limits=limits, new_id=new_id, heard=Heard())
 
 
 def produce(correlation_id: int, acks: int, content: bytes = b"") -> bytes:

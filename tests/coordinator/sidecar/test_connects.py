@@ -207,6 +207,30 @@ async def test_fewer_connects_with_tls_are_under_way() -> None:
             writer.close()
 
 
+@pytest.mark.parametrize("context", [None, ssl.create_default_context()], ids=["plain", "tls"])
+@pytest.mark.parametrize("resets", [True, False])
+async def test_a_broker_that_hangs_up_is_not_away(context: ssl.SSLContext | None, *, resets: bool) -> None:
+    """It may have given all connections of our address to others, and hears those; one that listens no more is away."""
+
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if resets:
+            writer.transport.abort()
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    broker = cast("ScriptedBroker", _At(server.sockets[0].getsockname()[1]))
+    async with relaying({1: broker}, broker_context=context) as relay:
+        async with server:
+            client = await relay.connect(1)
+            client.send(request(NOBODYS, 0, 1))
+            assert await client.rest() == b""
+            assert relay.asked_to_look == 0
+        client = await relay.connect(1)
+        client.send(request(NOBODYS, 0, 1))
+        assert await client.rest() == b""
+        assert relay.asked_to_look == 1
+
+
 class _At:
     def __init__(self, port: int) -> None:
         self.port = port

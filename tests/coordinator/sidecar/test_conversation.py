@@ -11,6 +11,7 @@ from muster.coordinator.sidecar.messages.request_plan import RequestPlan
 from muster.coordinator.sidecar.relay.answers import Expected
 from muster.coordinator.sidecar.relay.conversation import IN_FLIGHT_MAX, Conversation
 from muster.coordinator.sidecar.relay.limits import RelayLimits
+from muster.coordinator.upstream.coordinators import Heard
 from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.events.steps import ENTRIES_AT_ONCE, Steps, finished
 from tests.coordinator.sidecar.scripted_broker import framed, request
@@ -212,7 +213,9 @@ def test_a_first_request_that_is_too_long_is_refused_before_it_has_come() -> Non
         authenticates=False,
     )
     plan = RequestPlan(is_handled=True, handled_bytes_max=50)
-    subject = Conversation(plan_of=lambda *_: plan, fast=lambda *_: None, limits=limits, new_id=lambda: b"must")
+    subject = Conversation(
+        plan_of=lambda *_: plan, fast=lambda *_: None, limits=limits, new_id=lambda: b"must", heard=Heard()
+    )
     subject.receive(request(JOIN, 7, 1, bytes(100))[:12])
     with pytest.raises(ProtocolError, match="50 are allowed") as raised:
         subject.has_request()
@@ -341,8 +344,8 @@ def test_each_piece_of_a_request_that_is_relayed_is_a_sign_of_life() -> None:
 def test_what_comes_behind_an_answer_that_is_held_waits_within_a_bound() -> None:
     """Then no more is read from the broker; whatever came goes out in its turn."""
     answers = new_conversation().answers
-    answers.expect(Expected(b"\0\0\0\1", rewrite=rewritten, delays_changed=True))
-    answers.expect(Expected(b"\0\0\0\2"))
+    answers.expect(Expected(b"\0\0\0\1", 0, rewrite=rewritten, delays_changed=True))
+    answers.expect(Expected(b"\0\0\0\2", 0))
     behind = framed(2, bytes(WAITING_BYTES_MAX - 8))
     answers.receive(framed(1, b"") + behind[:-1])
     many = [answers.has_many_waiting]
@@ -357,7 +360,7 @@ def test_what_comes_behind_an_answer_that_is_held_waits_within_a_bound() -> None
 def test_an_answer_that_is_held_is_counted_until_it_is_gone() -> None:
     """As is what comes behind it."""
     subject = new_conversation()
-    subject.answers.expect(Expected(b"\0\0\0\1", rewrite=rewritten, delays_changed=True))
+    subject.answers.expect(Expected(b"\0\0\0\1", 0, rewrite=rewritten, delays_changed=True))
     subject.answers.receive(framed(1, bytes(60)) + bytes(4))
     assert subject.held_bytes == len(b"moved ") + 60 + 4
     subject.forget()
@@ -374,7 +377,7 @@ def test_an_answer_that_is_being_rewritten_is_counted_twice(ends_by: str) -> Non
         return payload.upper()
 
     subject = new_conversation()
-    subject.answers.expect(Expected(b"\0\0\0\1", rewrite=slowly))
+    subject.answers.expect(Expected(b"\0\0\0\1", 0, rewrite=slowly))
     subject.answers.receive(framed(1, b"abc"))
     steps = subject.answers.take_rewriting()
     assert steps is not None

@@ -384,3 +384,24 @@ async def _adopt_with_somebody_silent(group: Group) -> Any:
         await connection.ask("LeaveGroup", 5, group_id=group.group_id, members=left)
         async with GroupAdmin(group.front.muster.bootstrap) as admin:
             return await described_move(admin, group.group_id)
+
+
+def test_who_hangs_until_the_cluster_drops_it_is_named(front: Front, group: Group) -> None:
+    """It has not left: it takes its partitions for lost only when it goes on."""
+    group.add(front.muster.bootstrap)
+    group.until_shared(SHADOW)
+    assert group.run("release")[0] == 0
+    group.until_shared("consumer")
+    code, said = asyncio.run(_adopt_with_somebody_hung(group))
+    assert code == 0, said
+    assert "1 has been dropped by the cluster after" in said
+    assert "dropped by the cluster (its session ended): quiet at " in said
+
+
+async def _adopt_with_somebody_hung(group: Group) -> tuple[int, str]:
+    async with talking(group.front.muster.bootstrap) as connection:
+        who: dict[str, Any] = {"protocol_type": "consumer", "group_instance_id": "quiet", "session_timeout": ms(8_000)}
+        joined = await _joined(connection, group.group_id, metadata=subscription(group.front.topic), **who)
+        me = {"group_id": group.group_id, "member_id": joined["member_id"], "group_instance_id": "quiet"}
+        await connection.ask("Heartbeat", 4, generation_id=joined["generation_id"], **me)
+        return await asyncio.to_thread(group.run, "adopt", "--timeout", "2m")

@@ -604,7 +604,40 @@ async def test_a_broker_that_answers_others_meanwhile_is_not_away(monkeypatch: p
         monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", create_connection)
         client.send(request(NOBODYS, 0, 1))
         await tried.wait()
+        relay.now_ms += 1
         assert await other.ask(request(NOBODYS, 0, 2)) == b""
         answered.set()
         assert await client.rest() == b""
         assert (relay.relayed.brokers_not_reached, relay.asked_to_look) == (1, 0)
+
+
+async def test_a_broker_that_is_not_reached_is_away_though_older_answers_still_arrive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its machine goes on sending what it had answered before: here the end of one answer, and another one."""
+    tried, answered = asyncio.Event(), asyncio.Event()
+    held: list[Asked] = []
+
+    async def create_connection(*_: object, **__: object) -> None:
+        tried.set()
+        await answered.wait()
+        raise ConnectionRefusedError
+
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        broker.script = held.append
+        other, client = await relay.connect(1), await relay.connect(1)
+        other.send(request(NOBODYS, 0, 1), request(NOBODYS, 0, 2))
+        await until(lambda: held)
+        whole = framed(1, b"long")
+        held[0].connection.send(whole[:10])
+        assert await other.reader.readexactly(10) == whole[:10]
+        monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", create_connection)
+        relay.now_ms += 1
+        client.send(request(NOBODYS, 0, 1))
+        await tried.wait()
+        relay.now_ms += 1
+        held[0].connection.send(whole[10:] + framed(2, b""))
+        assert await other.reader.readexactly(len(whole) - 10 + 8) == whole[10:] + framed(2, b"")
+        answered.set()
+        assert await client.rest() == b""
+        assert (relay.relayed.brokers_not_reached, relay.asked_to_look) == (1, 1)

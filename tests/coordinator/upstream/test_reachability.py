@@ -14,11 +14,11 @@ from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from kio.static.primitive import i32Timedelta
 from structlog.testing import capture_logs
 
-from muster.coordinator.upstream.coordinators import Heard, HeardFrom
+from muster.coordinator.upstream.coordinators import Away, Heard, HeardFrom
 from muster.coordinator.upstream.link import BrokerNotTrusted, UpstreamLink, UpstreamRefused
 from muster.coordinator.upstream.reachability import (
     ANSWER_TIMEOUT_MS,
-    BEGIN_ANEW,
+    BACK,
     GROUPS_AT_ONCE,
     HAS_MOVED,
     WAIT,
@@ -30,37 +30,34 @@ from tests.coordinator.upstream.simulated import SimulatedBroker
 from tests.coordinator.upstream.stage import unexpected
 from tests.coordinator.upstream.test_link import error_of, heartbeat
 from tests.coordinator.upstream.test_outages import cluster_of_three, linked
+from tests.faults.network import Connection
 from tests.faults.process import seconds, story
-from tests.simulation.virtual_time import VirtualClock
+from tests.simulation.virtual_time import VirtualClock, VirtualTimeLoop
 from tests.waiting import until
 
 FIND_COORDINATOR, HEARTBEAT, DESCRIBE_GROUPS = 10, 12, 15
 
 
 class Told:
-    """Keyed by group: since when its members could be heard, and when that was told."""
+    """Keyed by group: until when its members could not be heard, and when that was told; `since`: from when on."""
 
     def __init__(self, reachability: Reachability) -> None:
         self._reachability = reachability
         self.of: dict[str, tuple[int | None, float]] = {}
+        self.since: dict[str, int] = {}
 
     def ask(self, group_id: str) -> None:
-        def tell(heard_since_ms: int | None) -> None:
+        def tell(away: Away | None) -> None:
             assert group_id not in self.of
-            self.of[group_id] = heard_since_ms, seconds()
+            self.of[group_id] = None if away is None else away[1], seconds()
+            self.since[group_id] = 0 if away is None else away[0]
 
         self._reachability.ask_about_silence(GroupId(group_id), tell)
 
 
-def new_reachability(
-    link: UpstreamLink,
-    *,
-    give_up: Callable[[Exception], None] = unexpected,
-    heard: HeardFrom | None = None,
-) -> Reachability:
-    """Make one whose clients hear nothing from any broker, unless told otherwise."""
-    heard = HeardFrom(Heard) if heard is None else heard
-    return Reachability(link, give_up=give_up, monotonic_ms=VirtualClock().monotonic_ms, heard=heard)
+def new_reachability(link: UpstreamLink, *, give_up: Callable[[Exception], None] = unexpected) -> Reachability:
+    """Make one in virtual time."""
+    return Reachability(link, give_up=give_up, monotonic_ms=VirtualClock().monotonic_ms)
 
 
 @asynccontextmanager
@@ -102,7 +99,55 @@ async def test_a_coordinator_that_hangs_is_asked_until_it_answers() -> None:
         assert len(waits) in {10, 11}  # one a minute
         assert {line["group_id"] for line in waits} == {"g"}
         assert "answer" in waits[0]["reason"]
-        assert (lines[-1]["event"], lines[-1]["groups"]) == (BEGIN_ANEW, 1)
+        assert (lines[-1]["event"], lines[-1]["groups"]) == (BACK, 1)
+
+
+@story
+async def test_a_coordinator_that_hangs_was_away_since_it_was_heard_the_last_time() -> None:
+    """Whether by a client or by Muster; of one that reads its log nobody knows since when it does."""
+    broker = SimulatedBroker(1)
+    async with asking(broker) as (link, told):
+        await link.ask_coordinator("g", heartbeat("g"), HeartbeatResponse, error_of=error_of)
+        asked_ms = VirtualClock().monotonic_ms()
+        for heard_ms in (asked_ms, asked_ms + 60_000):
+            await asyncio.sleep(heard_ms / 1000 + 5 - seconds())
+            link.heard[1].answered(heard_ms)
+            told.of.clear()
+            broker.is_hung = True
+            with capture_logs():
+                told.ask("g")
+                await asyncio.sleep(20)
+                broker.is_hung = False
+                broker.leave()
+                broker.come_back()
+                await until(lambda: told.of)
+            assert told.since["g"] == heard_ms
+        told.of.clear()
+        broker.group_error = ErrorCode.coordinator_load_in_progress
+        with capture_logs():
+            told.ask("g")
+            await asyncio.sleep(10)
+            broker.group_error = ErrorCode.none
+            await until(lambda: told.of)
+        assert told.since["g"] == 0
+
+
+@story
+async def test_a_broker_that_no_client_reached_was_away_since_it_was_heard_the_last_time() -> None:
+    """However many find nobody there; once it was heard in between it is another time."""
+    broker = SimulatedBroker(1)
+    async with asking(broker) as (link, _):
+        assert await link.coordinator("g") == 1
+        link.heard[1].answered(VirtualClock().monotonic_ms())
+        heard_ms = VirtualClock().monotonic_ms()
+        for _ in range(3):
+            await asyncio.sleep(2)
+            link.broker_not_reached(1)
+        assert link.coordinator_last_away("g") == (heard_ms, heard_ms + 6_000)
+        await asyncio.sleep(2)
+        link.heard[1].answered(heard_ms + 7_000)
+        link.broker_not_reached(1)
+        assert link.coordinator_last_away("g") == (heard_ms + 7_000, heard_ms + 8_000)
 
 
 @story
@@ -123,22 +168,117 @@ async def test_a_coordinator_that_reads_its_log_has_not_heard_the_members() -> N
 @story
 async def test_a_coordinator_that_answers_clients_meanwhile_hears_them() -> None:
     """It may only be slow, or take no more connections; one that has answered before may hang since."""
-    broker, heard = SimulatedBroker(1), HeardFrom(Heard)
+    broker = SimulatedBroker(1)
     async with linked(broker) as link:
-        reachability = new_reachability(link, heard=heard)
+        heard, reachability = link.heard, new_reachability(link)
         told = Told(reachability)
         assert await link.coordinator("g") == 1
-        heard[1].times += 1
+        heard[1].answered(VirtualClock().monotonic_ms())
         broker.is_hung = True
         with capture_logs():
             told.ask("g")
             await asyncio.sleep(60)
             assert told.of == {}
             while not told.of:
-                heard[1].times += 1
+                heard[1].answered(VirtualClock().monotonic_ms())
                 await asyncio.sleep(0.1)
         assert told.of["g"][0] == round(1000 * told.of["g"][1])
         await reachability.close()
+
+
+@story
+async def test_a_coordinator_that_hangs_does_not_hear_those_who_are_sent_what_it_answered_before() -> None:
+    """Its machine goes on sending that for as long as somebody reads it, answer after answer."""
+    broker = SimulatedBroker(1)
+    async with linked(broker) as link:
+        heard, reachability = link.heard, new_reachability(link)
+        told = Told(reachability)
+        assert await link.coordinator("g") == 1
+        asked_before_ms = VirtualClock().monotonic_ms()
+        broker.is_hung = True
+        with capture_logs():
+            told.ask("g")
+            for later_ms in range(600):
+                heard[1].answered(asked_before_ms - 600 + later_ms)
+                await asyncio.sleep(0.1)
+        assert told.of == {}
+        await reachability.close()
+
+
+class FullBroker(SimulatedBroker):
+    """It hangs up on whoever connects when it is full, and goes on with those that are there."""
+
+    is_full = False
+
+    def accepted(self, connection: Connection) -> None:
+        super().accepted(connection)
+        if self.is_full:
+            connection.cut()
+
+
+@story
+async def test_a_coordinator_that_takes_no_more_connections_is_asked_on_one_from_before() -> None:
+    """Clients share our address: one of them may have all connections that the broker gives to it."""
+    broker = FullBroker(1)
+    async with linked(broker) as link:
+        reachability = new_reachability(link)
+        told = Told(reachability)
+        reachability.keep_open()
+        await asyncio.sleep(1)
+        await link.coordinator("g")
+        broker.is_full = True
+        await asyncio.sleep(3_600)
+        told.ask("g")
+        began_s = seconds()
+        await until(lambda: told.of)
+        assert (told.of["g"][0], told.of["g"][1] - began_s < 1) == (None, True)
+        await reachability.close()
+
+
+@story
+async def test_a_coordinator_that_hangs_up_hears_those_whom_it_answers_meanwhile() -> None:
+    """It is full. One that answers nobody within the time of the question is away, whoever took the connection."""
+    broker = FullBroker(1)
+    async with asking(broker) as (link, told):
+        await link.coordinator("g")
+        broker.is_full = True
+        told.ask("g")
+        await asyncio.sleep(1)
+        link.heard[1].answered(VirtualClock().monotonic_ms())
+        await until(lambda: told.of)
+        assert told.of["g"][0] is None
+        told.of.clear()
+        with capture_logs() as lines:
+            told.ask("g")
+            await asyncio.sleep(60)
+        assert told.of == {}
+        assert lines[0]["event"] == WAIT
+
+
+@story
+async def test_a_stall_of_ours_is_no_silence_of_the_coordinator() -> None:
+    """The time of a question runs as far as our loop turns; after that the broker is away as ever."""
+    broker = SimulatedBroker(1)
+    async with asking(broker) as (link, told):
+        await link.coordinator("g")
+        broker.is_hung = True
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        with capture_logs() as lines:
+            told.ask("g")
+            await asyncio.sleep(0.5)
+            loop.advance(30)
+            broker.is_hung = False
+            await until(lambda: told.of)
+            assert (told.of["g"][0], lines) == (None, [])
+            broker.is_hung = True
+            told.of.clear()
+            told.ask("g")
+            for _ in range(5):
+                await asyncio.sleep(0.5)
+                loop.advance(5)
+            await asyncio.sleep(3)
+        assert (told.of, [line["event"] for line in lines]) == ({}, [WAIT])
 
 
 @story
@@ -199,7 +339,7 @@ async def test_a_coordinator_of_thousands_that_hangs_is_asked_about_a_few() -> N
             await until(lambda: len(told.of) == len(groups))
         assert seconds() - back_ms / 1000 < 10
         assert min(heard_since_ms or 0 for heard_since_ms, _ in told.of.values()) >= back_ms
-        assert [(line["event"], line["groups"]) for line in lines][-1] == (BEGIN_ANEW, len(groups))
+        assert [(line["event"], line["groups"]) for line in lines][-1] == (BACK, len(groups))
 
 
 @story
@@ -217,7 +357,7 @@ async def test_groups_of_a_coordinator_that_is_gone_are_asked_about_at_its_succe
                 broker.coordinator = 2
             await until(lambda: len(told.of) == len(groups))
         assert all(heard_since_ms is not None for heard_since_ms, _ in told.of.values())
-        assert (lines[-1]["event"], lines[-1]["groups"]) == (BEGIN_ANEW, len(groups))
+        assert (lines[-1]["event"], lines[-1]["groups"]) == (BACK, len(groups))
 
 
 class PartlyLed(SimulatedBroker):
@@ -296,8 +436,8 @@ async def test_a_coordinator_that_says_where_it_is_not_was_not_away() -> None:
                 await link.ask_coordinator(
                     group_id, heartbeat(group_id), HeartbeatResponse, error_of=error_of, retry_ms=0
                 )
-        assert link.coordinator_last_away_ms("moved") is None
-        assert link.coordinator_last_away_ms("read") is not None
+        assert link.coordinator_last_away("moved") is None
+        assert link.coordinator_last_away("read") is not None
 
 
 def _with_error(error: ErrorCode, answer: bytes) -> bytes:
@@ -339,7 +479,7 @@ async def test_groups_that_wait_for_another_broker_by_now_hide_no_return() -> No
             _come_back(*brokers)
             await until(lambda: len(told.of) == 2)
         assert told.of.keys() == {"moves on", "stays"}
-        assert [line["groups"] for line in lines if line["event"] == BEGIN_ANEW] == [1, 1]
+        assert [line["groups"] for line in lines if line["event"] == BACK] == [1, 1]
 
 
 def _leave(*brokers: SimulatedBroker) -> None:
@@ -366,7 +506,7 @@ async def test_a_broker_that_answers_about_other_groups_is_asked_again() -> None
             told.ask("gg")
             await asyncio.sleep(30)
             assert (told.of, bugs, link.known_coordinator("xx")) == ({}, [], None)
-            assert "FindCoordinator v4 cannot be read: of its coordinators 1 ('gg') is missing" in lines[-1]["reason"]
+            assert "is not about the coordinator keys that were asked about: 'gg' is missing" in lines[-1]["reason"]
             del broker.changed_answers[FIND_COORDINATOR]
             await asyncio.sleep(30)
             assert (told.of, bugs) == ({}, [])
@@ -397,7 +537,7 @@ async def test_who_asks_of_a_group_again_is_told_alone() -> None:
         await reachability.close()
 
 
-def _note(told: list[str], who: str, _heard_since_ms: int | None) -> None:
+def _note(told: list[str], who: str, _away: Away | None) -> None:
     told.append(who)
 
 
@@ -410,17 +550,15 @@ async def test_a_broker_whose_certificate_is_not_trusted_lets_no_member_through(
         OwnShortage("broker:1: this machine has no local port left for it"),
     ):
         link = RefusingLink(refusal)
-        reachability = Reachability(
-            cast("UpstreamLink", link), give_up=unexpected, monotonic_ms=lambda: 0, heard=HeardFrom(Heard)
-        )
-        told = list[int | None]()
+        reachability = Reachability(cast("UpstreamLink", link), give_up=unexpected, monotonic_ms=lambda: 0)
+        told = list[Away | None]()
         with capture_logs():
             reachability.ask_about_silence(GroupId("g"), told.append)
             await asyncio.sleep(60)
             assert told == ([] if isinstance(refusal, BrokerNotTrusted) else [None])
             link.refusal = None
             await asyncio.sleep(10)
-        assert told == ([0] if isinstance(refusal, BrokerNotTrusted) else [None])
+        assert told == ([(0, 0)] if isinstance(refusal, BrokerNotTrusted) else [None])
         await reachability.close()
 
 
@@ -429,11 +567,15 @@ class RefusingLink:
 
     def __init__(self, refusal: LinkError) -> None:
         self.refusal: LinkError | None = refusal
+        self.heard = HeardFrom(Heard)
 
     def known_coordinator(self, _group_id: str) -> int:
         return 1
 
-    def coordinator_last_away_ms(self, _group_id: str) -> None:
+    def learn_coordinator(self, group_id: str, node_id: int) -> None:
+        """It is known from the start."""
+
+    def coordinator_last_away(self, _group_id: str) -> None:
         """It was seen by nobody else."""
 
     async def coordinators(self, group_ids: list[str]) -> dict[str, int]:

@@ -92,11 +92,11 @@ async def test_tagged_fields_that_nobody_knows_are_stepped_over() -> None:
 @pytest.mark.parametrize(
     ("groups", "told"),
     [
-        (b"", r"1 \('g'\) is missing, and none is not asked about"),
-        (b"x", r"1 \('g'\) is missing, and 1 \('x'\) is not asked about"),
-        (b"gx", r"none is missing, and 1 \('x'\) is not asked about"),
+        (b"", "'g' is missing"),
+        (b"x", "'g' is missing, 'x' was not asked about"),
+        (b"gxyz", "'x' and 2 more were not asked about"),
     ],
-    ids=["none", "another", "one more"],
+    ids=["none", "another", "more"],
 )
 async def test_an_answer_about_other_groups_than_were_asked_about_is_none(groups: bytes, told: str) -> None:
     request = DescribeGroupsRequest(groups=(GroupId("g"),), include_authorized_operations=False)
@@ -104,7 +104,9 @@ async def test_an_answer_about_other_groups_than_were_asked_about_is_none(groups
     changed = bytes([len(groups) + 1]) + b"".join(entries) + b"\0"
     async with asking() as (broker, ask, _):
         broker.changed_answers[DESCRIBE_GROUPS] = lambda answer: answer[:9] + changed
-        with pytest.raises(AnswerLost, match=f"DescribeGroups v5 cannot be read: of its groups {told}"):
+        with pytest.raises(
+            AnswerLost, match=f"to DescribeGroups v5 is not about the groups that were asked about: {told}$"
+        ):
             await ask(Exchange(request, DescribeGroupsResponse))
 
 
@@ -147,7 +149,7 @@ def altered(name: str) -> IncrementalAlterConfigsResponse:
 def test_an_answer_about_the_configs_of_another_group_is_none(request_: Any, answer: Callable[[str], Any]) -> None:
     """An administrator would be told of another group's, or that this one's were altered."""
     check_entries(request_, answer("g"))
-    with pytest.raises(ValueError, match=r"1 \('g'\) is missing, and 1 \('x'\) is not asked about"):
+    with pytest.raises(ValueError, match=r"'g' is missing, 'x' was not asked about"):
         check_entries(request_, answer("x"))
 
 

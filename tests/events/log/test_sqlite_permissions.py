@@ -71,6 +71,17 @@ async def tried(path: Path, how: str = "writes") -> str:
     return trying.stdout.strip()
 
 
+def read_only_folders() -> list[Path]:
+    """The read-only file systems that are mounted where anybody may go."""
+    mounts = (Path(line.split()[1]) for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines())
+    return [
+        each
+        for each in mounts
+        if all(above.is_dir() and above.stat().st_mode & 0o001 for above in (each, *each.parents))
+        and os.statvfs(each).f_flag & os.ST_RDONLY
+    ]
+
+
 def whose(file: Path, mode: str) -> str:
     return f"{file} is user {os.geteuid()}'s, with mode {mode}"
 
@@ -78,7 +89,7 @@ def whose(file: Path, mode: str) -> str:
 def refused(path: Path, done: str, culprits: str) -> str:
     user = NOBODY if os.geteuid() == 0 else os.geteuid()
     change = "; change that, or give another --log"
-    suffix = {"written": f", or its file system can only be read{change}", "reached": change, "read": ""}[done]
+    suffix = {"written": change, "reached": change, "read": ""}[done]
     return f"the event log {path} cannot be {done} by user {user}: {culprits}{suffix}"
 
 
@@ -146,3 +157,47 @@ async def test_files_beside_it_that_nobody_needs_may_be_anybodys(path: Path) -> 
         beside.touch()
         set_mode(beside, 0o200)
     assert await tried(copy, "reads") == "opened"
+
+
+async def test_a_folder_is_told_as_that_and_its_folder_is_innocent(path: Path) -> None:
+    """Though nothing could be made beside it."""
+    inner = path.parent / "inner"
+    inner.mkdir()
+    set_mode(path.parent, 0o555)
+    for how in ("writes", "reads"):
+        assert await tried(inner, how) == (
+            f"the event log {inner} is a folder, not a file; name a file in it: {inner / 'muster.db'}"
+        )
+
+
+async def test_links_that_lead_to_themselves_are_told(path: Path) -> None:
+    """On the way to the file, or in its place."""
+    loop = path.parent / "loop"
+    loop.symlink_to(loop.name)
+    for log in (loop, loop / "muster.db"):
+        for how in ("writes", "reads"):
+            assert await tried(log, how) == (f"the event log {log} cannot be opened: symbolic links lead to themselves")
+
+
+async def test_what_is_no_file_is_refused_by_its_name_and_kind(path: Path) -> None:
+    """SQLite would say that the disk fails, or wait for somebody to write into a pipe."""
+    pipe, other = path.parent / "pipe", path.with_name("other.db")
+    os.mkfifo(pipe)
+    assert await tried(pipe) == f"the event log {pipe} cannot be opened: it is a named pipe, not a file"
+    for suffix in ("-wal", ".lock"):
+        beside = other.with_name(other.name + suffix)
+        beside.mkdir()
+        assert await tried(other) == f"the event log {other} cannot be opened: {beside} is a folder, not a file"
+        beside.rmdir()
+
+
+async def test_a_file_system_that_can_only_be_read_is_told_and_no_rights(path: Path) -> None:
+    """The modes are innocent there; any such file system will do, and most machines have one."""
+    read_only = read_only_folders()
+    if not read_only:
+        pytest.skip("no read-only file system is mounted")
+    log = read_only[0] / "muster.db"
+    assert await tried(log) == (
+        f"the event log {log} cannot be written: the file system of {log.parent} can only be read; change that, or give"
+        " another --log"
+    )

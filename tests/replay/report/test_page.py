@@ -135,7 +135,7 @@ def test_the_latest_is_kept_and_the_rest_is_counted() -> None:
 
 
 def test_it_begins_with_what_cost_most() -> None:
-    """By the time in which partitions had no consumer; what it cost together, and how many of each kind."""
+    """The time in which partitions had no consumer decides; the sums are told, and how many of each kind."""
     page = page_of(a_night().history())
     assert [page.stories[each].kind for each in page.weightiest] == ["crash", "deployment", "start", "scale-down"]
     assert page.cost == (
