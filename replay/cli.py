@@ -85,7 +85,7 @@ def digest_command(
         Format | None, typer.Option("--format", help="A table on a terminal, else md for a chat; json for programs.")
     ] = None,
 ) -> None:
-    """What mattered over all groups: the incidents that cost most, storms over several groups, how many were quiet.
+    """Tell what mattered over all groups: the incidents that cost most, storms over several groups, the quiet ones.
 
     \b
     Examples:

@@ -256,7 +256,7 @@ class _Collected:
 
 
 def weight(incident: Incident) -> tuple[int, int, int]:
-    """What incidents are compared by: partitions without a consumer, time not Stable, rebalances."""
+    """The measure by which incidents are compared: partitions without a consumer, time not Stable, rebalances."""
     cost = incident.cost
     return (cost.partition_ms or 0, cost.rebalancing_ms or 0, cost.rebalances)
 

@@ -1,6 +1,7 @@
 """`digest`: what mattered over all groups."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -83,3 +84,18 @@ def test_groups_can_be_chosen(url: str) -> None:
     assert digest(url, *SINCE, "--group", "ord*")["groups"] == 1
     assert_fails(run("digest", *SINCE, "--group", "x*", log=url), 1, "no group in", "'x*'")
     assert digest(url, "--since", "2027-01-01")["told"] == 0
+
+
+def test_a_coordinator_that_was_away_is_one_storm_over_its_groups(tmp_path: Path) -> None:
+    """Whatever its members lost by it; groups of all its partitions are in it."""
+    scripts = []
+    for group_id in ("g0", "g1", "g2", "g3"):
+        told = script(group_id).coordinator("a:1").created()
+        member = told.member("m", static=False, client_id="app")
+        told.start(told.joined(member)).complete().stabilize({member.member_id: {"orders": [0]}})
+        scripts.append(told.wait(3_600_000).coordinator("b:2", took_ms=400))
+    assert len({each.partition for each in scripts}) == 4
+    url = asyncio.run(sqlite_log(tmp_path / "muster.db", *scripts))
+    (storm,) = digest(url, *SINCE)["storms"]
+    assert (storm["kind"], storm["groups"], storm["rebalances"]) == ("coordinator", ["g0", "g1", "g2", "g3"], 0)
+    assert "the coordinator was away: 4 groups" in run("digest", *SINCE, log=url).stdout

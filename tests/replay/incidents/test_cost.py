@@ -1,4 +1,4 @@
-"""What an incident cost, by the definitions of docs/incidents.md."""
+"""The cost of incidents, by the definitions of docs/incidents.md."""
 
 from muster.events.causes import Cause
 from muster.replay.incidents.cost import cost_of
