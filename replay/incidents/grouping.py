@@ -24,7 +24,7 @@ from muster.replay.incidents.waiting import given_up, held_ms, waits
 from muster.replay.incidents.windows import DEPLOYMENT_NEXT_MS, SECOND_ROUND_MS
 from muster.replay.rebalances.rebalance import MemberRef, Outcome, Rebalance
 from muster.replay.rebalances.wording import missing_text
-from muster.replay.times import instant
+from muster.replay.times import instant, wall_ms_of
 
 CHILDREN: Final = {"crash": frozenset({"deployment", "blue-green"}), "slow-member": frozenset({"deployment"})}
 """The kinds that happen within others: a process that died, or was slow, while others were being replaced."""
@@ -64,7 +64,14 @@ class _Draft:
             return max([*ends, self.claim.until_ms] if self.claim.until_ms else ends, default=self.claim.at_ms)
         if any(each.outcome is Outcome.RUNNING for each in self.rebalances):
             return None
-        return max(each.started_ms + (each.duration_ms or 0) for each in self.rebalances)
+        return max(map(_end_ms, self.rebalances))
+
+
+def _end_ms(rebalance: Rebalance) -> int:
+    """When it ended: by its duration, else by the wall clock, if that was not put back meanwhile."""
+    if rebalance.duration_ms is not None or rebalance.ended_at is None:
+        return rebalance.started_ms + (rebalance.duration_ms or 0)
+    return max(rebalance.started_ms, wall_ms_of(rebalance.ended_at))
 
 
 def incidents_of(episode: Episode, group_id: GroupId) -> list[Incident]:

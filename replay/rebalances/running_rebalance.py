@@ -212,7 +212,7 @@ class RunningRebalance:
             outcome=outcome,
             started_at=instant(self.start_ms),
             ended_at=instant(end_ms) if end_ms is not None else None,
-            duration_ms=_elapsed_ms(self.start_ms, end_ms),
+            duration_ms=None if self._clock_went_ahead else _elapsed_ms(self.start_ms, end_ms),
             join_phase=self._join_phase(outcome, group),
             sync_phase=self._sync_phase(group, end_ms),
             leader=_leader(group, image.leader_id) if reached else None,
@@ -225,7 +225,7 @@ class RunningRebalance:
             meanwhile=self.happenings_within.happenings,
             first_seq=self.first_seq,
             last_seq=last_seq,
-            notes=(*self.notes, *([CLOCK_WENT_BACK] if end_ms is not None and end_ms < self.start_ms else [])),
+            notes=(*self.notes, *self._clock_notes(end_ms)),
             held=members(group, held=True),
         )
 
@@ -237,7 +237,7 @@ class RunningRebalance:
         return JoinPhase(
             started_at=instant(self.start_ms),
             ended_at=instant(end_ms) if end_ms is not None else None,
-            duration_ms=_elapsed_ms(self.start_ms, end_ms),
+            duration_ms=None if self._clock_went_ahead else _elapsed_ms(self.start_ms, end_ms),
             timeout_ms=self.started.timeout_ms,
             ended_by=end.why.cause if end is not None else None,
             timed_out=end is not None and end.why.cause is Cause.JOIN_PHASE_TIMED_OUT,
@@ -247,6 +247,20 @@ class RunningRebalance:
             absent=self.absent,
             awaited=members(group, without=self.arrivals) if running else (),
         )
+
+    @property
+    def _clock_went_ahead(self) -> bool:
+        """Whether its join phase took longer than its owner lets it, by the wall clock alone."""
+        end = self.completed or self.emptied
+        if end is None or end.why.uptime_ms is not None or end.owner_epoch != self.started.owner_epoch:
+            return False
+        longest_ms = self.started.timeout_ms + CLOCK_MARGIN_MS
+        return not _began_empty(self.started) and end.why.decided_ms - self.start_ms > longest_ms
+
+    def _clock_notes(self, end_ms: int | None) -> list[str]:
+        if end_ms is not None and end_ms < self.start_ms:
+            return [CLOCK_WENT_BACK]
+        return [CLOCK_WENT_AHEAD] if self._clock_went_ahead else []
 
     def _sync_phase(self, group: Group, end_ms: int | None) -> SyncPhase | None:
         if self.completed is None:
@@ -261,7 +275,14 @@ class RunningRebalance:
 
 
 CLOCK_WENT_BACK: Final = "the coordinator's wall clock was put back while it ran: how long it took is not recorded"
+CLOCK_WENT_AHEAD: Final = (
+    "its join phase took longer than it may by the coordinator's wall clock, which was put ahead, or the coordinator"
+    " stood still: how long it took is not recorded"
+)
 """Only where a log has the wall clock alone, before format level 4."""
+
+CLOCK_MARGIN_MS: Final = 60_000
+"""A join phase may take longer than its timeout where the log or the machine was slow: by less than this."""
 
 
 def _elapsed_ms(start_ms: int, end_ms: int | None) -> int | None:

@@ -7,13 +7,11 @@ import re
 from collections.abc import Iterable
 from random import Random
 
-import msgspec
 import pytest
 
 from muster.coordinator.group.settings import GroupSettings
-from muster.events.avro.codec import decode, encode
 from muster.events.records import FORMAT_LEVEL
-from muster.replay.history import Coordinated, Happened, History, Item, with_gaps
+from muster.replay.history import History, with_gaps
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import incidents
 from muster.replay.times import instant
@@ -22,6 +20,7 @@ from tests.judge.process import Process
 from tests.judge.rules import GROUP_ID
 from tests.judge.setup import Setup
 from tests.judge.world import World
+from tests.replay.incidents.levels import at_level
 
 QUIET_MS = 660_000
 """Longer than every window, so that the start is an incident of its own."""
@@ -125,8 +124,8 @@ class Fleet:
 
     def history(self, level: int = FORMAT_LEVEL) -> History:
         """The history, as a log of that format level has it."""
-        items: tuple[Item, ...] = tuple(with_gaps(self.world.rules.reads))
-        return History(group_id=GROUP_ID, log="fleet", items=tuple(_at_level(item, level) for item in items))
+        items = tuple(with_gaps(self.world.rules.reads))
+        return at_level(History(group_id=GROUP_ID, log="fleet", items=items), level)
 
     def told(self, level: int = FORMAT_LEVEL) -> list[Incident]:
         """The incidents since the group came to rest; `rest` has to be called before."""
@@ -135,13 +134,6 @@ class Fleet:
     def only(self, level: int = FORMAT_LEVEL) -> Incident:
         (incident,) = self.told(level)
         return incident
-
-
-def _at_level(item: Item, level: int) -> Item:
-    """The item as it is read where it was written at this level."""
-    if isinstance(item, Happened | Coordinated):
-        return msgspec.structs.replace(item, event=decode(encode(item.event, level)))
-    return item
 
 
 def of_kind(told: Iterable[Incident], kind: str) -> Incident:

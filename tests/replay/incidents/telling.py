@@ -1,10 +1,12 @@
 """The incidents of `muster.replay.incidents`, in the form that the judge reads."""
 
+from muster.events.records import FORMAT_LEVEL
 from muster.replay.history import History
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import incidents
 from muster.replay.times import wall_ms_of
 from tests.judge.telling import Telling
+from tests.replay.incidents.levels import at_level
 
 
 def tell(history: History, until_ms: int) -> list[Telling]:
@@ -26,3 +28,8 @@ def _telling(incident: Incident) -> Telling:
         parent=incident.parent,
         grade=incident.grade.value,
     )
+
+
+def tell_older(history: History, until_ms: int) -> list[Telling]:
+    """The same of a log of the format level before, which recorded less."""
+    return tell(at_level(history, FORMAT_LEVEL - 1), until_ms)
