@@ -13,6 +13,7 @@
     why.py story.py state.py groups.py diff.py   the results of `why`, `history`, `state`, `groups`, `diff`
     verify/        a whole log, checked
     whatif/        a group's rebalances, played with other settings
+    digest.py      what mattered over all groups, and storms over several of them
     group_tail.py  the last records of a group, which say what its last incident was
     event_texts.py each event type in one line of English
     times.py zones.py progress.py   instants and durations as people read them; time zones; a progress bar

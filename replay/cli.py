@@ -4,6 +4,7 @@ Exit codes: 0 answered; 1 the log is well, but what was asked for is not in it, 
 option, or a log that cannot be read; 3 answered, from a log of which a part cannot be read.
 """
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -26,6 +27,7 @@ app = typer.Typer(
         "\b\n"
         "Examples:\n\n"
         "    muster replay groups --log sqlite:///muster.db\n"
+        "    muster replay digest --since 24h\n"
         "    muster replay why orders\n"
         "    muster replay why orders --generation 8\n"
         "    muster replay why orders --since 2h\n"
@@ -68,6 +70,34 @@ def groups_command(
     view = commands.view_of(form, tz)
     window = commands.window_of(since, until, view, may_be_seq=False)
     commands.groups(commands.source_of(log, kafka_config or []), view, window=window, wanted=group, sort=sort)
+
+
+@app.command("digest")
+def digest_command(
+    *,
+    since: SinceOption = "24h",
+    until: UntilOption = None,
+    group: GroupsOption = None,
+    tz: TzOption = None,
+    log: LogOption = DEFAULT_LOG,
+    kafka_config: KafkaConfigOption = None,
+    form: Annotated[
+        Format | None, typer.Option("--format", help="A table on a terminal, else md for a chat; json for programs.")
+    ] = None,
+) -> None:
+    """Tell what mattered over all groups: the incidents that cost most, storms over several groups, the quiet ones.
+
+    \b
+    Examples:
+
+        muster replay digest --since 24h
+        muster replay digest --group 'orders-*' --since 7d --format md
+    """
+    from muster.replay import commands
+
+    view = commands.view_of(form or (Format.TABLE if sys.stdout.isatty() else Format.MD), tz)
+    window = commands.window_of(since, until, view, may_be_seq=False)
+    commands.digest(commands.source_of(log, kafka_config or []), view, window=window, wanted=group)
 
 
 @app.command("history")

@@ -14,6 +14,7 @@ import typer
 from muster import terminal
 from muster.events.ids import GroupId
 from muster.replay.asked import fail_outside, fail_unknown, moment, start_of, view_of, window_of
+from muster.replay.digest import DigestFold
 from muster.replay.exports import FORM, Head, copy, export_to
 from muster.replay.form import Sort, View
 from muster.replay.groups import SORTS, Overview, read_overview
@@ -31,6 +32,7 @@ from muster.replay.window import WHOLE, At, AtTime, Cut, Place, Window, bounds
 __all__ = [
     "CANNOT_READ",
     "Asked",
+    "digest",
     "export",
     "fail",
     "groups",
@@ -56,6 +58,23 @@ def groups(source: Source, view: View, *, window: Window = WHOLE, wanted: str | 
             await read_overview(reading, overview)
             result = overview.result(reading.log.location, bounds(window), SORTS[sort])
             if wanted is not None and not overview.names:
+                fail(f"no group in {reading.log.location} matches {printable(wanted)!r}", NOT_FOUND)
+            _print(result, view)
+
+    run(read())
+
+
+def digest(source: Source, view: View, *, window: Window, wanted: str | None = None) -> None:
+    """`muster replay digest`."""
+
+    async def read() -> None:
+        async with opened(source) as reading:
+            fold = DigestFold(window, wanted)
+            async for chunk in reading.chunks(range(reading.log.partitions)):
+                for record in chunk:
+                    fold.take(record)
+            result = fold.result(reading.log.location, bounds(window))
+            if wanted is not None and not result.groups:
                 fail(f"no group in {reading.log.location} matches {printable(wanted)!r}", NOT_FOUND)
             _print(result, view)
 

@@ -47,7 +47,7 @@ class LastIncident(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Partition:
-    """What concerns all groups of a partition."""
+    """The events of a partition, which concern all its groups."""
 
     def __init__(self) -> None:
         self.prelude = Prelude()

@@ -181,7 +181,7 @@ def _incident(
         rebalances=tuple(rebalances),
         parent=None if parent is None else ids[id(parent)],
         chain=tuple(sorted((*claim.chain, *_told(rebalances, episode)), key=lambda each: each.at or "")),
-        cost=cost_of(rebalances),
+        cost=cost_of(rebalances, claim.acts),
         advice=claim.advice,
         notes=_notes(rebalances, episode),
     )

@@ -28,6 +28,8 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     rebalancing_ms: int | None
     partition_ms: int | None
     partitions_moved: int | None
+    partitions_moved_back: int | None = None
+    restarts_absorbed: int = 0
 
 
 class Incident(msgspec.Struct, frozen=True, kw_only=True):

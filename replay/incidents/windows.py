@@ -47,3 +47,9 @@ OUTAGE_AFTERMATH_MS: Final = 2_000
 
 SAME_DUEL_MS: Final = 60_000
 """An instance id that changes hands within this time after it was fought for, is fought for still."""
+
+STORM_NEXT_MS: Final = 60_000
+"""Incidents of several groups that begin within this time after one another may be one storm (`digest` alone)."""
+
+STORM_GROUPS_MIN: Final = 3
+"""A storm is over so many groups at least."""

@@ -11,6 +11,7 @@ why_table.py   a rebalance in detail
 verify_table.py   what holds of a log, and what does not
 whatif_table.py   the rebalances of a group under other settings
 diff_table.py   what differs between two moments
+digest_table.py   what mattered, over all groups
 """
 
 from datetime import UTC, tzinfo
@@ -18,10 +19,12 @@ from datetime import UTC, tzinfo
 from rich.console import Console
 
 from muster.replay.diff import Diff
+from muster.replay.digest import Digest
 from muster.replay.form import Format, View
 from muster.replay.groups import Groups
 from muster.replay.render.as_json import Result, write_json, write_json_lines
 from muster.replay.render.diff_table import diff_in_markdown, print_diff
+from muster.replay.render.digest_table import digest_in_markdown, print_digest
 from muster.replay.render.incident_streams import IncidentStream, incident_stream
 from muster.replay.render.incident_table import Detail
 from muster.replay.render.markdown import groups_in_markdown, states_in_markdown
@@ -60,7 +63,7 @@ def _stream(story: Story, view: View, console: Console) -> None:
     stream.end()
 
 
-Page = Groups | StateAt | States | Verified | WhatIf | Diff
+Page = Groups | StateAt | States | Verified | WhatIf | Diff | Digest
 
 
 def _print(result: Page, form: Format, console: Console) -> None:
@@ -76,6 +79,8 @@ def _print(result: Page, form: Format, console: Console) -> None:
         print_verified(result, console)
     elif isinstance(result, WhatIf):
         print_whatif(result, console)
+    elif isinstance(result, Digest):
+        print_digest(result, console)
     else:
         print_diff(result, console)
 
@@ -87,4 +92,6 @@ def _in_markdown(result: Page) -> str:
         return verified_in_markdown(result)
     if isinstance(result, WhatIf):
         return whatif_in_markdown(result)
+    if isinstance(result, Digest):
+        return digest_in_markdown(result)
     return diff_in_markdown(result) if isinstance(result, Diff) else states_in_markdown(result)

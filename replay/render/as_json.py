@@ -10,6 +10,7 @@ from typing import IO, Final
 import msgspec
 
 from muster.replay.diff import Diff
+from muster.replay.digest import Digest
 from muster.replay.groups import Groups
 from muster.replay.state import StateAt, States
 from muster.replay.story import Story
@@ -18,7 +19,7 @@ from muster.replay.whatif.verdict import WhatIf
 
 _INDENT: Final = "    "
 
-Result = Groups | Story | StateAt | States | Verified | WhatIf | Diff
+Result = Groups | Story | StateAt | States | Verified | WhatIf | Diff | Digest
 
 
 def write_json(result: Result, out: IO[str]) -> None:

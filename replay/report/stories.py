@@ -33,13 +33,11 @@ class Total:
     """The cost of all incidents together."""
 
     def __init__(self) -> None:
-        self._cost = Cost(rebalances=0, rebalancing_ms=0, partition_ms=0, partitions_moved=0)
+        self._cost = Cost(rebalances=0, rebalancing_ms=0, partition_ms=0, partitions_moved=0, partitions_moved_back=0)
         self._is_least = False
 
     def add(self, cost: Cost) -> None:
         """Add that of the next one; what is not known of it is left out."""
-        if not cost.rebalances:
-            return
         known = {name: getattr(cost, name) for name in cost.__struct_fields__ if getattr(cost, name) is not None}
         self._is_least = self._is_least or len(known) < len(cost.__struct_fields__)
         self._cost = Cost(**{name: getattr(self._cost, name) + known.get(name, 0) for name in cost.__struct_fields__})
@@ -70,7 +68,7 @@ def brief(incident: Incident, crosses: tuple[Edge, ...] = ()) -> Brief:
         generations=_generations(incident.rebalances),
         chain=tuple(_told(each) for each in incident.chain[:STATEMENTS_MAX]),
         chain_more=max(0, len(incident.chain) - STATEMENTS_MAX),
-        cost=cost_text(incident.cost) if incident.rebalances else "no rebalance",
+        cost=cost_text(incident.cost),
         advice=tuple(map(shown, incident.advice[:STATEMENTS_MAX])),
         notes=tuple(map(shown, incident.notes[:STATEMENTS_MAX])),
     )
