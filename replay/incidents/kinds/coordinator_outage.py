@@ -1,6 +1,9 @@
 """The coordinator was away: what followed from it, or that nothing did."""
 
+from bisect import bisect_right
 from collections.abc import Iterator
+
+import msgspec
 
 from muster.events.ids import MemberId
 from muster.events.state import Member
@@ -42,7 +45,7 @@ def _lost(view: View, away: Away) -> list[tuple[Went, Came]]:
         returned = returns.get(went.seq)
         if returned is None or not isinstance(returned.came, Came):
             continue
-        if went.member.member_id not in there or not _is_due_to(went, away):
+        if went.member.member_id not in there or not _is_due_to(went, away, view):
             continue
         if returned.came.at_ms >= away.until_ms:
             lost.append((went, returned.came))
@@ -63,20 +66,58 @@ def _back(view: View, away: Away) -> Iterator[CameBack]:
             yield act
 
 
-def _is_due_to(went: Went, away: Away) -> bool:
+def _is_due_to(went: Went, away: Away, view: View) -> bool:
     """Whether nothing was heard from it since, and it was lost for that; or it had waited for longer than it may."""
     late_poll = went.how is Departure.LEFT and is_poll_timeout(went)
     if went.how not in (Departure.EXPIRED, Departure.NOT_REJOINED) and not late_poll:
         return False
-    if went.last_seen_ms > away.until_ms + OUTAGE_AFTERMATH_MS or went.at_ms < away.until_ms:
+    if went.last_seen_ms > away.until_ms + OUTAGE_AFTERMATH_MS:
         return False
-    return went.at_ms <= away.until_ms + went.member.session_timeout_ms + OUTAGE_AFTERMATH_MS
+    return away.until_ms <= went.at_ms <= _aftermath_until_ms(went, away, view)
 
 
-def _kept(view: View, away: Away) -> list[Member]:
-    """The members that had their places when it was over, and were heard from again."""
-    gone = {went.member.member_id for went in view.episode.of(Went) if _is_due_to(went, away)}
-    return [member for member in away.members if member.member_id not in gone]
+def _aftermath_until_ms(went: Went, away: Away, view: View) -> int:
+    """The last moment at which it is removed if it was not heard from since: each outage until then gave it more time.
+
+    Every owner, and every end of a pause, gives all members their session timeouts anew.
+    """
+    allowance_ms = went.member.session_timeout_ms + OUTAGE_AFTERMATH_MS
+    until_ms = away.until_ms
+    aways = view.episode.aways
+    for later in aways[bisect_right(aways, until_ms, key=lambda each: each.until_ms) :]:
+        if later.since_ms > until_ms + allowance_ms or until_ms >= went.at_ms:
+            break
+        until_ms = max(until_ms, later.until_ms)
+    return until_ms + allowance_ms
+
+
+def _may_be_due_to(went: Went, away: Away, view: View) -> bool:
+    """Whether a later takeover hides if it was heard from since."""
+    if not went.is_silent or not away.until_ms <= went.last_seen_ms:
+        return False
+    silence = view.episode.silence_of(went)
+    is_hidden = not silence.is_known and silence.from_ms <= away.until_ms
+    return is_hidden and went.at_ms <= _aftermath_until_ms(went, away, view)
+
+
+class _Fates(msgspec.Struct, frozen=True):
+    """What became of the members: those heard from again, those that were not, and those of whom it is not known."""
+
+    kept: tuple[Member, ...]
+    missed: tuple[Member, ...]
+    unknown: tuple[Member, ...]
+
+
+def _fates(view: View, away: Away) -> _Fates:
+    there = _ids(away)
+    gone = [went for went in view.episode.of(Went) if went.member.member_id in there]
+    lost = {went.member.member_id for went in gone if _is_due_to(went, away, view)}
+    hidden = {went.member.member_id for went in gone if _may_be_due_to(went, away, view)} - lost
+    return _Fates(
+        kept=tuple(each for each in away.members if each.member_id not in lost | hidden),
+        missed=tuple(each for each in away.members if each.member_id in lost),
+        unknown=tuple(each for each in away.members if each.member_id in hidden),
+    )
 
 
 # ---- words ----------------------------------------------------------------------------------------------------------
@@ -132,7 +173,7 @@ def _fate(went: Went) -> str:
     return "was not heard from any more, and was removed"
 
 
-def _kept_text(away: Away, kept: list[Member]) -> Iterator[Statement]:
+def _kept_text(away: Away, kept: tuple[Member, ...]) -> Iterator[Statement]:
     if kept:
         yield Statement(
             text=f"{processes(kept)} kept {'its place' if len(kept) == 1 else 'their places'}",
@@ -142,7 +183,7 @@ def _kept_text(away: Away, kept: list[Member]) -> Iterator[Statement]:
 
 
 def _outage(view: View, away: Away, lost: list[tuple[Went, Came]], back: tuple[CameBack, ...]) -> Claim:
-    kept = _kept(view, away)
+    kept = _fates(view, away).kept
     places = "its place" if len(lost) == 1 else "their places"
     text = (
         f"{_times(away)}{_sessions(away, lost)}: {plural(len(lost), 'member')} lost {places} by it and came back as"
@@ -177,17 +218,19 @@ def _outage(view: View, away: Away, lost: list[tuple[Went, Came]], back: tuple[C
 
 
 def _change(view: View, away: Away, back: tuple[CameBack, ...]) -> Claim:
-    kept = _kept(view, away)
+    fates = _fates(view, away)
+    kept = fates.kept
     count = (
         f"all {plural(len(kept), 'member')}"
         if len(kept) == len(away.members)
         else f"{len(kept)} of {len(away.members)} members"
     )
     text = f"{_times(away)}; {count} kept {'its place' if len(kept) == 1 else 'their places'}"
-    there = {member.member_id for member in kept}
-    missed = [member for member in away.members if member.member_id not in there]
-    if missed:
-        text += f", {processes(missed)} {'was' if len(missed) == 1 else 'were'} not heard from any more"
+    if fates.missed:
+        text += f", {processes(fates.missed)} {'was' if len(fates.missed) == 1 else 'were'} not heard from any more"
+    if fates.unknown:
+        was = "was" if len(fates.unknown) == 1 else "were"
+        text += f"; whether {processes(fates.unknown)} {was} heard from again is not known"
     if not away.paused and away.owner != away.owner_before:
         text = f"{away.owner} took over from {away.owner_before}: {text}"
     is_known = away.paused or away.last_known is not LastKnown.EVENT

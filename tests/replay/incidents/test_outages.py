@@ -93,6 +93,24 @@ def test_a_takeover_invents_no_sign_of_life() -> None:
         assert "last heard from, and removed" not in said(crash)
 
 
+@pytest.mark.parametrize(
+    ("second", "first_of_them"), [("paused", "were not heard from any more"), ("away", "not known")]
+)
+def test_a_second_outage_puts_off_what_follows_from_the_first(second: str, first_of_them: str) -> None:
+    """Two members die in the first; the second gives them their sessions of 45 s anew, and a takeover hides more."""
+    fleet = Fleet(4, session_ms=45 * S)
+    fleet.world.at(2 * S, lambda: (fleet[1].die(), fleet[2].die(), None)[2])
+    fleet.away(20 * S)
+    fleet.run(20 * S)
+    getattr(fleet, second)(10 * S)
+    fleet.rest(120 * S)
+    for level in (4, OLDER):
+        first, again = (each for each in fleet.told(level) if each.kind == "coordinator-change")
+        assert "; 2 of 4 members kept their places" in first.headline
+        assert first_of_them in first.headline
+        assert "2 of 4 members kept their places, 'app-2' (10.0.1.2) and 'app-1' (10.0.1.1) were not" in again.headline
+
+
 def test_members_that_died_before_a_takeover_did_not_fall_silent_at_one_moment() -> None:
     """Their silence seems to begin with the takeover."""
     for level in (4, OLDER):
