@@ -3,6 +3,7 @@
 telling.py      A group's steps -> its incidents, one episode after another.
 aways.py        The owners of the partition, and the times without one.
 episode.py      A stretch of history between two times of quiet, and what kinds ask of it.
+holes.py        The parts that are missing, and the incidents that they leave uncertain.
 acts.py         The single things that happened to a process or to the group.
 identity.py     Who is who: members, told apart as processes.
 replacements.py Processes that went and came back.

@@ -17,6 +17,7 @@ from muster.events.state import Group, Member
 from muster.replay.history import Broken, Gap
 from muster.replay.incidents.acts import AnyAct, Came, CameBack, Departure, Phase, Rejoined, Went
 from muster.replay.incidents.aways import Away
+from muster.replay.incidents.holes import Hole
 from muster.replay.incidents.identity import Identities, Life, Process
 from muster.replay.incidents.replacements import Replacement, replacements
 from muster.replay.incidents.windows import ACTS_MAX, QUIET_MS, TAKEOVER_MS
@@ -50,7 +51,7 @@ class Episode:
         self.acts: list[AnyAct] = []
         self.rebalances: list[Rebalance] = []
         self.aways: list[Away] = []
-        self.missing: list[Gap | Broken] = []
+        self.holes: list[Hole] = []
         self.is_cut = False
         self._last_ms: int | None = None
 
@@ -70,8 +71,11 @@ class Episode:
 
     def add_missing(self, missing: Gap | Broken) -> None:
         """A part of the history that is not there, or cannot be read."""
-        self.missing.append(missing)
-        self._last_ms = missing.position.timestamp_ms
+        to_ms = missing.position.timestamp_ms
+        from_ms = to_ms if self._last_ms is None else min(self._last_ms, to_ms)
+        after_seq = self.acts[-1].seq if self.acts else 0
+        self.holes.append(Hole(part=missing, after_seq=after_seq, from_ms=from_ms, to_ms=to_ms))
+        self._last_ms = to_ms
 
     def is_over(self, at_ms: int) -> bool:
         """Whether what happens at this moment belongs to the next episode."""
@@ -110,6 +114,11 @@ class Episode:
         with its client id and, if there is one, its host: the numbers are right, and the grade says so.
         """
         return replacements(self.acts, self.process_of)
+
+    @cached_property
+    def paired_seqs(self) -> frozenset[int]:
+        """The acts of processes that went and came back."""
+        return frozenset(act.seq for each in self.replacements for act in each.acts)
 
     @cached_property
     def _members(self) -> dict[MemberId, Member]:

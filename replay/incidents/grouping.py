@@ -15,6 +15,7 @@ from muster.replay.history import Broken, Gap
 from muster.replay.incidents.cost import cost_of
 from muster.replay.incidents.episode import Episode
 from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.holes import Hole, is_within_events, may_hide_other_half
 from muster.replay.incidents.incident import Incident, Statement
 from muster.replay.incidents.kinds import FINDERS, UNKNOWN
 from muster.replay.incidents.kinds.kind import Claim, View
@@ -77,8 +78,8 @@ def _end_ms(rebalance: Rebalance) -> int:
 def incidents_of(episode: Episode, group_id: GroupId) -> list[Incident]:
     """The incidents of an episode, in order of their beginnings."""
     drafts = _claimed(episode)
-    if episode.missing:
-        drafts.append(_Draft(_missed(episode.missing), len(drafts)))
+    if episode.holes:
+        drafts.append(_Draft(_missed([hole.part for hole in episode.holes]), len(drafts)))
     _share_out(episode, drafts)
     drafts.sort(key=lambda draft: (draft.begin_ms, draft.number))
     ids = {
@@ -183,14 +184,23 @@ def _incident(
         chain=tuple(sorted((*claim.chain, *_told(rebalances, episode)), key=lambda each: each.at or "")),
         cost=cost_of(rebalances, claim.acts),
         advice=claim.advice,
-        notes=_notes(rebalances, episode),
+        notes=_notes(draft, episode),
     )
 
 
-def _notes(rebalances: Iterable[Rebalance], episode: Episode) -> tuple[str, ...]:
-    """The parts of the history that are missing, and jumps of the clock, once each."""
-    missing = (missing_text(each) for each in episode.missing)
-    return tuple(dict.fromkeys((*missing, *(note for each in rebalances for note in each.notes))))
+def _notes(draft: _Draft, episode: Episode) -> tuple[str, ...]:
+    """The parts of the history that are missing and can touch it, and jumps of the clock, once each."""
+    missing = (missing_text(hole.part) for hole in episode.holes if _can_touch(hole, draft, episode))
+    return tuple(dict.fromkeys((*missing, *(note for each in draft.rebalances for note in each.notes))))
+
+
+def _can_touch(hole: Hole, draft: _Draft, episode: Episode) -> bool:
+    """Whether the incident is told without something that may be missing there."""
+    acts = draft.claim.acts
+    if not draft.seqs:
+        return draft.name == UNKNOWN.name or hole.is_within(draft.begin_ms, draft.end_ms)
+    alone = (act for act in acts if act.seq not in episode.paired_seqs)
+    return is_within_events(hole, acts, draft.rebalances) or any(may_hide_other_half(hole, act) for act in alone)
 
 
 def _distinct(claim: Claim) -> Iterable[Member | MemberRef]:

@@ -82,7 +82,7 @@ def test_an_export_holds_together_as_its_log_does(url: str, tmp_path: Path, name
 
 
 def test_a_part_that_was_exported_is_no_fault(url: str, tmp_path: Path) -> None:
-    """What is not in the file is said, with how much could not be decided again."""
+    """`verify` names what is not in the file, with how much could not be decided again."""
     path = tmp_path / "part.jsonl"
     middle = instant(_starts(url)[1] - 1)
     assert run("export", str(path), "--log", url, "--since", middle).exit_code == 0
@@ -113,7 +113,7 @@ def test_a_file_of_something_else_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_compacted_log_holds_together(story: Harness) -> None:
-    """Of each key the last record: what is gone is counted, and is no finding."""
+    """Each key keeps its last record: what is gone is counted, and is no finding."""
     records = stored(events_of(story))
     kept = {record.key: record for record in records}
     result = verified(sorted(kept.values(), key=lambda record: record.offset))
@@ -138,7 +138,7 @@ def test_findings_say_what_to_do(tmp_path: Path) -> None:
 
 
 def test_a_window_of_a_what_if(url: str) -> None:
-    """What is before it is folded, what is behind it is looked at as far as it matters, and neither is told."""
+    """History before it is folded, that behind it is read as far as it matters, and neither is told."""
     starts = _starts(url)
     asked = ("whatif", GROUP_ID, "--session-timeout-ms", "45000", "--format", "jsonl")
     every = _lines(*asked, log=url)

@@ -146,7 +146,7 @@ def _follows_a_gap(view: View, rebalance: Rebalance) -> bool:
     """Whether a cooperative assignor's first round may be what is missing."""
     if "cooperative" not in (rebalance.protocol_name or ""):
         return False
-    ages_ms = (_ms(rebalance) - each.position.timestamp_ms for each in view.episode.missing)
+    ages_ms = (_ms(rebalance) - hole.to_ms for hole in view.episode.holes)
     return any(0 <= age_ms <= SECOND_ROUND_MS for age_ms in ages_ms)
 
 

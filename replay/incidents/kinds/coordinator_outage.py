@@ -101,7 +101,7 @@ def _may_be_due_to(went: Went, away: Away, view: View) -> bool:
 
 
 class _Fates(msgspec.Struct, frozen=True):
-    """What became of the members: those heard from again, those that were not, and those of whom it is not known."""
+    """The members that were heard from again, those that were not, and those of which it is not known."""
 
     kept: tuple[Member, ...]
     missed: tuple[Member, ...]
