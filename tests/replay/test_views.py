@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from muster.replay.render.markdown import escaped
 from tests.replay.stories import a_night
 from tests.replay.test_cli import assert_fails, run
 from tests.replay.written import append, script, sqlite_log
