@@ -29,7 +29,7 @@ from muster.replay.why import Why
 TAIL_MAX: Final = 2_000
 """Records that are kept of one group, but for those of a rebalance that is longer."""
 
-TAILS_MAX: Final = 200_000
+TAILS_MAX: Final = 60_000
 """Records that are kept of all groups, but for those since their last rebalances."""
 
 COORDINATED_KEPT: Final = 1_000

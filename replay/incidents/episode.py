@@ -53,6 +53,8 @@ class Episode:
         self.aways: list[Away] = []
         self.holes: list[Hole] = []
         self.is_cut = False
+        self.known_until_ms: int | None = None
+        """When the history tells the next thing, or ends; wall clock ms."""
         self._last_ms: int | None = None
 
     # ---- filling -----------------------------------------------------------------------------------------------------

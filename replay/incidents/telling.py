@@ -38,6 +38,7 @@ class Teller:
     def __init__(self, group_id: GroupId, group: Group | None = None, *, at_ms: int = 0) -> None:
         self._group_id = group_id
         self._begin_ms = at_ms
+        self._last_ms = at_ms
         self._timeline = Timeline(group)
         self._coordinators = Coordinators(at_ms)
         self._episode = Episode(group)
@@ -54,8 +55,10 @@ class Teller:
             self._note_earlier(step)
             return
         if self.is_over_before(step):
+            self._episode.known_until_ms = at_ms
             yield from incidents_of(self._episode, self._group_id)
             self._episode = Episode(self._episode.after)
+        self._last_ms = at_ms
         finished = self._timeline.feed(step)
         if finished is not None:
             self._episode.rebalances.append(finished)
@@ -92,4 +95,5 @@ class Teller:
         running = self._timeline.running()
         if running is not None:
             self._episode.rebalances.append(running)
+        self._episode.known_until_ms = self._last_ms
         yield from incidents_of(self._episode, self._group_id)

@@ -9,7 +9,8 @@ from muster.replay.render.printable import printable
 from muster.replay.state import MemberState, StateAt, States
 from muster.replay.times import Instant, clock_of, day_of, setting, zone_of
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$@-])")
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$@]|^[-+#]|^\d+(?=[.)]))")
+"""Characters that format anywhere, mention somebody in a chat, or begin a list or a heading; dates stay readable."""
 
 
 def escaped(content: object) -> str:

@@ -8,6 +8,7 @@ from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.naming import process_name, processes
 from muster.replay.incidents.silence import heard_again, last_seen
 from muster.replay.incidents.waiting import given_up
+from muster.replay.incidents.windows import REPLACED_MS
 from muster.replay.times import duration, setting
 
 KIND = Kind(
@@ -29,11 +30,19 @@ def find(view: View) -> Iterator[Claim]:
             culprits=(act.member,),
             grade=Grade.RECORDED if seen.grade is Grade.RECORDED else Grade.INFERRED,
             headline=(
-                f"{process_name(act.member)} {silent}, was removed {_why_removed(act, seen.grade)}, and nobody took its"
-                f" place{_held(view, act)}"
+                f"{process_name(act.member)} {silent}, was removed {_why_removed(act, seen.grade)}, and"
+                f" {_nobody_came(view, act)}{_held(view, act)}"
             ),
             chain=(seen, *heard_again(view.episode, [act])),
         )
+
+
+def _nobody_came(view: View, act: Went) -> str:
+    """That nobody took its place, as far as the history goes."""
+    known_ms = None if view.episode.known_until_ms is None else view.episode.known_until_ms - act.at_ms
+    return (
+        "nobody took its place" if known_ms is None or known_ms > REPLACED_MS else "nobody has taken its place so far"
+    )
 
 
 def _held(view: View, act: Went) -> str:

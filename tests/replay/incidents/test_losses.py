@@ -28,7 +28,7 @@ def test_a_phase_that_waited_for_a_dead_member_is_its_crash(level: int) -> None:
         "crash",
         "recorded",
         "'app-3' (10.0.1.3) fell silent without leaving, was removed after 10.0 s (session timeout 10 s), and"
-        " nobody took its place; a join phase waited 7.0 s for it; 'app-5' (10.0.1.5) had come meanwhile",
+        " nobody has taken its place so far; a join phase waited 7.0 s for it; 'app-5' (10.0.1.5) had come meanwhile",
         "app-3",
     )
     assert "it waited for 'app-3' (10.0.1.3), which was not heard from any more" in said(crash, "recorded")

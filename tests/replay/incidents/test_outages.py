@@ -85,7 +85,7 @@ def test_a_takeover_invents_no_sign_of_life() -> None:
             "crash",
             "inferred",
             "'app-2' (10.0.1.2) was not heard from any more, was removed 10.0 s after the coordinator had changed"
-            " (session timeout 10 s), and nobody took its place",
+            " (session timeout 10 s), and nobody has taken its place so far",
             "app-2",
         )
         between = f"between 2023-11-18 {since} UTC and 2023-11-18 22:59:44 UTC, when the coordinator changed"

@@ -28,7 +28,11 @@ SENTENCES = [
         "coordinator-change",
         r"was away (from|until) .*; all \d+ members kept their places",
     ),
-    ("crash", "crash", rf"{PROCESS} fell silent without leaving, was removed after .*, and nobody took its place"),
+    (
+        "crash",
+        "crash",
+        rf"{PROCESS} fell silent without leaving, was removed after .*, and nobody (took its place|has taken its place so far)",
+    ),
     ("restart_at_once", "restart", rf"{PROCESS} was restarted: it was last seen .* before it came back"),
     ("crash_loop", "crash-loop", rf"{PROCESS} went and came back \d+ times within"),
     ("deployment", "deployment", r"\d+ processes of \d+ (stopped and started|went and came back) one after another"),
