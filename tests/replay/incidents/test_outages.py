@@ -99,7 +99,8 @@ def test_a_takeover_invents_no_sign_of_life() -> None:
 def test_a_second_outage_puts_off_what_follows_from_the_first(second: str, first_of_them: str) -> None:
     """Two members die in the first; the second gives them their sessions of 45 s anew, and a takeover hides more."""
     fleet = Fleet(4, session_ms=45 * S)
-    fleet.world.at(2 * S, lambda: (fleet[1].die(), fleet[2].die(), None)[2])
+    for number in (1, 2):
+        fleet.world.at(2 * S, fleet[number].die)
     fleet.away(20 * S)
     fleet.run(20 * S)
     getattr(fleet, second)(10 * S)
