@@ -31,8 +31,7 @@ SENTENCES = [
     (
         "crash",
         "crash",
-        rf"{PROCESS} fell silent without leaving, was removed after .*,"
-        r" and nobody (took its place|has taken its place so far)",
+        rf"{PROCESS} fell silent without leaving, was removed .*, and nobody (took|has taken) its place( so far)?",
     ),
     ("restart_at_once", "restart", rf"{PROCESS} was restarted: it was last seen .* before it came back"),
     ("crash_loop", "crash-loop", rf"{PROCESS} went and came back \d+ times within"),
