@@ -7,6 +7,7 @@
     clock.py       the wall clock as if it had not jumped
     skim.py        a history passed over undecoded, and the checkpoints from which it can be told
     window.py      from when and until when a history is told
+    edges.py       which incidents are in a window, where the clock jumped, too
     transitions.py  a history as transitions, with the group before and after each
     rebalances/    history -> rebalances: what started each, how long it took, what moved
     incidents/     what belongs together: rebalances -> incidents

@@ -12,14 +12,15 @@ from typing import Final, Protocol
 import msgspec
 
 from muster.events.ids import GroupId
-from muster.replay.history import Item
+from muster.replay.edges import Edges
+from muster.replay.history import Happened, Item
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import Teller
 from muster.replay.rebalances.rebalance import Rebalance
 from muster.replay.skim import BEGINNING, Checkpoint
 from muster.replay.times import wall_ms_of
 from muster.replay.transitions import Transition, Transitions
-from muster.replay.window import WHOLE, At, AtSeq, AtTime, Bounds, Edge, Window
+from muster.replay.window import WHOLE, At, Bounds, Window
 
 NEWEST: Final = 20
 """So many incidents are shown to people who do not say how many they want."""
@@ -51,83 +52,45 @@ class Why:
     ) -> None:
         self._transitions = Transitions(group_id, start.group(group_id))
         self._teller = Teller(group_id, start.group(group_id), at_ms=start.at_ms)
-        self._edges = _Edges(window, life)
-        self._at = _Edges(Window(until=at), life)
-        self._first_ms: int | None = None
+        self._edges = Edges(window, life)
+        self._at = Edges(Window(until=at), life)
         self.is_over = False
         """Whether what follows is of incidents that begin after the window."""
 
     @property
     def has_begun(self) -> bool:
         """Whether anything was before the window's end, and the moment."""
-        first_ms = self._first_ms
-        ends_ms = (each.until_ms for each in (self._edges, self._at))
-        return first_ms is not None and all(end_ms is None or first_ms <= end_ms for end_ms in ends_ms)
+        return self._edges.has_begun and self._at.has_begun
 
     @property
     def at_ms(self) -> int:
         """The moment: the number's, or that of the last event before it that has passed by."""
-        return self._at.last_ms if self._at.until_ms is None else self._at.until_ms
+        return self._at.until_ms
 
     def feed(self, item: Item) -> Iterator[Incident]:
         """Take in the next item; gives the incidents that ended before it."""
         step = self._transitions.feed(item)
         if step is None:
             return
-        if isinstance(step, Transition):
-            self._first_ms = step.at_ms if self._first_ms is None else self._first_ms
-            self._edges.pass_by(step)
-            self._at.pass_by(step)
-        until_ms = self._edges.until_ms
-        if isinstance(step, Transition) and until_ms is not None and step.at_ms > until_ms:
-            self.is_over = self.is_over or self._teller.is_over_before(step)
+        if isinstance(step, Transition) and isinstance(item, Happened):
+            self._edges.pass_by(item.at_ms, step)
+            self._at.pass_by(item.at_ms, step)
+            if self._edges.is_over:
+                self.is_over = self.is_over or self._teller.is_over_before(step)
         if self.is_over:
             return
         for incident in self._teller.feed(step):
-            yield from self._edges.within(incident)
+            yield from self._within(incident)
 
     def end(self) -> Iterator[Incident]:
         """The incidents that are left; one may be going on."""
         for incident in self._teller.end():
-            yield from self._edges.within(incident)
+            yield from self._within(incident)
 
-
-class _Edges:
-    """A window in wall clock ms; of numbers the times are known when they have passed by."""
-
-    def __init__(self, window: Window, life: int) -> None:
-        self._window = window
-        self._life = life
-        self.last_ms = 0
-        since, until = window.since, window.until
-        self.since_ms = since.wall_ms if isinstance(since, AtTime) else None
-        self.until_ms = until.wall_ms if isinstance(until, AtTime) else None
-
-    def pass_by(self, step: Transition) -> None:
-        """The next transition of the group."""
-        since, until = self._window.since, self._window.until
-        if step.event.incarnation == self._life:
-            first = (*step.parts, step.event)[0].seq
-            if isinstance(since, AtSeq) and self.since_ms is None and step.event.seq >= since.seq:
-                self.since_ms = step.at_ms
-            if isinstance(until, AtSeq) and self.until_ms is None and first > until.seq:
-                self.until_ms = self.last_ms
-        self.last_ms = step.at_ms
-
-    def within(self, incident: Incident) -> Iterator[Incident]:
-        """The incident, with the edges that it crosses; nothing if it is outside."""
-        started_ms = wall_ms_of(incident.started_at)
-        ended_ms = None if incident.ended_at is None else wall_ms_of(incident.ended_at)
-        since_ms, until_ms = self.since_ms, self.until_ms
-        if self._window.since is not None and (since_ms is None or (ended_ms is not None and ended_ms < since_ms)):
-            return
-        if until_ms is not None and started_ms > until_ms:
-            return
-        crosses = (
-            *([Edge.SINCE] if since_ms is not None and started_ms < since_ms else []),
-            *([Edge.UNTIL] if until_ms is not None and (ended_ms is None or ended_ms > until_ms) else []),
-        )
-        yield msgspec.structs.replace(incident, crosses=crosses) if crosses else incident
+    def _within(self, incident: Incident) -> Iterator[Incident]:
+        told = self._edges.within(incident)
+        if told is not None:
+            yield told
 
 
 # ---- which are shown -----------------------------------------------------------------------------------------------

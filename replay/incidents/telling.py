@@ -45,8 +45,12 @@ class Teller:
         self._end_of_life: GroupDeleted | None = None
 
     def is_over_before(self, step: Step) -> bool:
-        """Whether no incident can be in both this step and those before it."""
-        return self._episode.is_over(self._at_ms(step)) and not self._timeline.is_running
+        """Whether no incident can be in both this step and those before it. Until then it is known what followed."""
+        at_ms = self._at_ms(step)
+        is_over = self._episode.is_over(at_ms) and not self._timeline.is_running
+        if is_over and self._episode.known_until_ms is None:
+            self._episode.known_until_ms = at_ms
+        return is_over
 
     def feed(self, step: Step) -> Iterator[Incident]:
         """Take in the next step; yields the incidents of the episode that ended before it."""
@@ -55,7 +59,6 @@ class Teller:
             self._note_earlier(step)
             return
         if self.is_over_before(step):
-            self._episode.known_until_ms = at_ms
             yield from incidents_of(self._episode, self._group_id)
             self._episode = Episode(self._episode.after)
         self._last_ms = at_ms
@@ -95,5 +98,6 @@ class Teller:
         running = self._timeline.running()
         if running is not None:
             self._episode.rebalances.append(running)
-        self._episode.known_until_ms = self._last_ms
+        if self._episode.known_until_ms is None:
+            self._episode.known_until_ms = self._last_ms
         yield from incidents_of(self._episode, self._group_id)

@@ -4,13 +4,13 @@ Of a window, what comes before it is folded and not shown. After it, only incide
 over: half of one may be taken for another kind. Those that cross an edge of the window say so.
 """
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from muster.events.events import CoordinatorReady
 from muster.events.ids import GroupId
 from muster.events.state import Group
+from muster.replay.edges import Edges
 from muster.replay.history import Broken, Coordinated, Gap, Happened, Item
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import Teller
@@ -19,9 +19,9 @@ from muster.replay.report.lanes import Lanes
 from muster.replay.report.lives import Latest, Lives
 from muster.replay.report.page import LIMITS, Limits, Mark, Missing, Page, Shift, shown
 from muster.replay.report.stories import Brief, Total, brief, shift, story
-from muster.replay.times import duration, instant, wall_ms_of
+from muster.replay.times import duration, instant
 from muster.replay.transitions import Step, Transition, Transitions
-from muster.replay.window import WHOLE, AtTime, Cut, Edge, Place, Window, bounds
+from muster.replay.window import WHOLE, AtTime, Cut, Place, Window, bounds
 
 MISSING_MAX = 100
 WEIGHTIEST = 5
@@ -56,6 +56,7 @@ class ReportFold:
         self._group_id = group_id
         self._window = window
         self._cut = Cut(window, life)
+        self._edges = Edges(window, life)
         self._transitions = Transitions(group_id, group)
         self._teller = Teller(group_id, group, at_ms=at_ms)
         self._lives = Lives(group, at_ms=at_ms)
@@ -71,9 +72,7 @@ class ReportFold:
         self.has_begun = False
         self.is_over = False
         """Whether anything was in the window; whether nothing that is left can be."""
-        self._since_ms = window.since.wall_ms if isinstance(window.since, AtTime) else -math.inf
-        self._until_ms = math.inf
-        self._shift_ms = 0  # how far the wall clock is ahead of the times of the transitions, since it jumped
+        self._has_ended = False
         self._begin_ms: int | None = None
         self._end_ms = 0
         self._last_ms = at_ms
@@ -87,6 +86,8 @@ class ReportFold:
         """Take in the next item."""
         place = self._cut.place(item)
         step = self._transitions.feed(item)
+        if isinstance(step, Transition) and isinstance(item, Happened):
+            self._edges.pass_by(item.at_ms, step)
         if place is Place.AFTER:
             self._go_on(step)
             return
@@ -157,8 +158,8 @@ class ReportFold:
             if self._begin_ms is not None:
                 self._note_time(step.at_ms)
                 self._note_coordinator(step)
-        elif step is not None and isinstance(item, Happened):
-            self._note_transition(step, item.at_ms - step.at_ms)
+        elif step is not None:
+            self._note_time(step.at_ms)
 
     def _begin(self) -> None:
         """The window begins: what was over before is not shown, and who was there is drawn from its beginning on."""
@@ -167,23 +168,12 @@ class ReportFold:
         if self._lives.group is not None and isinstance(self._window.since, AtTime):
             self._begin_ms = self._end_ms = self._last_ms = self._window.since.wall_ms
 
-    def _note_transition(self, step: Transition, ahead_ms: int) -> None:
-        since = self._window.since
-        if since is not None and self._since_ms == -math.inf:  # it is a number
-            self._since_ms = step.at_ms
-        if isinstance(since, AtTime) and ahead_ms != self._shift_ms:
-            self._since_ms = since.wall_ms - ahead_ms
-        self._shift_ms = ahead_ms
-        self._note_time(step.at_ms)
-
     def _go_on(self, step: Step | None) -> None:
         """Follow the incidents over the end of the window."""
-        until = self._window.until
-        if self._until_ms == math.inf:
-            self._until_ms = self._last_ms
-            if isinstance(until, AtTime):
-                self._until_ms = until.wall_ms - self._shift_ms
-                self._note_time(int(self._until_ms))
+        if not self._has_ended:
+            self._has_ended = True
+            if isinstance(self._window.until, AtTime):
+                self._note_time(self._edges.until_ms)
         if step is None or self.is_over:
             return
         self.is_over = self._teller.is_over_before(step)
@@ -194,13 +184,10 @@ class ReportFold:
     # ---- what is told -----------------------------------------------------------------------------------------------
 
     def _tell(self, incident: Incident) -> None:
-        begin_ms = wall_ms_of(incident.started_at)
-        end_ms = math.inf if incident.ended_at is None else wall_ms_of(incident.ended_at)
-        if not self.has_begun or end_ms < self._since_ms or begin_ms > self._until_ms:
+        within = self._edges.within(incident) if self.has_begun else None
+        if within is None:
             return
-        begins_before, ends_after = begin_ms < self._since_ms, end_ms > self._until_ms
-        crosses = (*([Edge.SINCE] if begins_before else []), *([Edge.UNTIL] if ends_after else []))
-        told = brief(incident, crosses)
+        told = brief(within)
         self._briefs.add(told)
         self._total.add(incident.cost)
         self._kinds[incident.kind] += 1

@@ -9,7 +9,6 @@ from muster.replay.render.incident_table import cost_text
 from muster.replay.report.lanes import Lanes
 from muster.replay.report.page import Shift, Story, Told, shown
 from muster.replay.times import duration, wall_ms_of
-from muster.replay.window import Edge
 
 STATEMENTS_MAX = 30
 MOVES_MAX = 6
@@ -47,7 +46,7 @@ class Total:
         return f"{'at least ' if self._is_least else ''}{cost_text(self._cost)}"
 
 
-def brief(incident: Incident, crosses: tuple[Edge, ...] = ()) -> Brief:
+def brief(incident: Incident) -> Brief:
     """An incident as the page tells it, but for what is known only in the end."""
     begin_ms = wall_ms_of(incident.started_at)
     end_ms = None if incident.ended_at is None else max(begin_ms, wall_ms_of(incident.ended_at))
@@ -63,7 +62,7 @@ def brief(incident: Incident, crosses: tuple[Edge, ...] = ()) -> Brief:
         begin=incident.started_at,
         end=incident.ended_at,
         took="not over" if end_ms is None else duration(end_ms - begin_ms),
-        crosses=crosses,
+        crosses=incident.crosses,
         parent=None,
         generations=_generations(incident.rebalances),
         chain=tuple(_told(each) for each in incident.chain[:STATEMENTS_MAX]),
