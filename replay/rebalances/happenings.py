@@ -183,13 +183,10 @@ class Coordinators:
         if isinstance(event, CoordinatorReady):
             if members and self._owner is not None:
                 happening = self._takeover(event, members, in_flight=in_flight)
-            self._owner, self._stopped = event.owner, False
-        elif isinstance(event, CoordinatorStopped):
-            self._stopped = True
         elif isinstance(event, CoordinatorPaused) and members:
             happening = _pause(event)
-        elif isinstance(event, CoordinatorElected):
-            self._owner = self._owner or event.owner
+        if not isinstance(event, CoordinatorElected):  # it does not serve yet
+            self._owner, self._stopped = event.owner, isinstance(event, CoordinatorStopped)
         return happening
 
     def _takeover(self, event: CoordinatorReady, members: int, *, in_flight: bool) -> Happening:

@@ -24,7 +24,6 @@ class PartitionCheck:
         self._missing_offsets = 0
         self._epoch = -1
         self._elected: CoordinatorElected | None = None
-        self._settings: tuple[Coordinated, ...] = ()  # the last election, which says by which settings was decided
         self._prelude = Prelude()
         self._unreadable: list[Broken] = []  # records of no group, which may be repaired further on
         self.passed_over = 0
@@ -58,7 +57,7 @@ class PartitionCheck:
         if check is None:
             check = self.groups[group_id] = GroupCheck(group_id, self.partition)
             yield from self._first_of(group_id, told)
-            for item in (*self._settings, *self._prelude.reads):
+            for item in self._prelude.reads:
                 yield from check.feed(item, is_compacted=False)
         if isinstance(told, Broken):
             yield _finding_of(told, group_id)
@@ -98,7 +97,6 @@ class PartitionCheck:
                 expected = f"format level {elected.format_level} or a higher one"
                 yield _finding(Check.LEVEL, told, expected=expected, found=f"format level {event.format_level}")
             self._elected = event
-            self._settings = (told,)
         elif elected is not None and event.owner_epoch == elected.owner_epoch and event.owner != elected.owner:
             expected = f"{elected.owner}, who was elected with epoch {elected.owner_epoch}"
             yield _finding(Check.OWNER, told, expected=expected, found=event.owner)

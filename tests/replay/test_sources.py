@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from muster.events.avro.codec import records_of
-from muster.events.events import CoordinatorElected
+from muster.events.events import CoordinatorElected, CoordinatorReady
 from muster.events.ids import GroupId
 from muster.events.log.memory import MemoryEventLog
 from muster.events.records import FORMAT_LEVEL, LogTooNew, Record, StoredRecord
@@ -185,10 +185,11 @@ async def test_a_count_that_compaction_makes_wrong_is_not_shown_as_right() -> No
 
 
 async def test_a_group_knows_its_coordinator_from_before_its_first_event() -> None:
-    """The last coordinator before it belongs to its story, earlier ones do not."""
+    """The last coordinator before it belongs to its story, with its election; earlier ones do not."""
     told = script("orders").coordinator("a:1").wait(10).coordinator("b:2").created()
     items = (await read_histories(await memory_log(told.stored_records())))[ORDERS].items
-    assert [item.event.owner for item in items if isinstance(item, Coordinated)] == ["b:2"]
+    events = [item.event for item in items if isinstance(item, Coordinated)]
+    assert [(type(each), each.owner) for each in events] == [(CoordinatorElected, "b:2"), (CoordinatorReady, "b:2")]
 
 
 async def test_a_log_of_a_higher_format_level_is_refused() -> None:
