@@ -271,8 +271,7 @@ class ContainerForm:
         from fastavro import block_reader  # noqa: PLC0415
 
         file.seek(0)
-        for block in _blocks(block_reader(file)):
-            records = list(block)
+        for block, records in _blocks(block_reader(file)):
             if records:
                 first, last = records[0], records[-1]
                 yield Section(
@@ -289,15 +288,16 @@ class ContainerForm:
         file.seek(0)
         reader = block_reader(file)
         file.seek(section.at)
-        for block in _blocks(reader):
-            for each in block:
+        for _, records in _blocks(reader):
+            for each in records:
                 yield StoredRecord(each["partition"], each["offset"], each["timestamp_ms"], each["key"], each["value"])
             return
 
 
-def _blocks(reader: Any) -> Iterator[Any]:  # noqa: ANN401 -- fastavro's
-    """The blocks of a container; whatever is wrong with one is a ValueError."""
+def _blocks(reader: Any) -> Iterator[tuple[Any, list[Any]]]:  # noqa: ANN401 -- fastavro's
+    """The blocks of a container with their records; whatever is wrong with one is a ValueError."""
     try:
-        yield from reader
-    except (EOFError, IndexError, KeyError, TypeError, zlib.error) as error:
+        for block in reader:
+            yield block, list(block)
+    except (EOFError, IndexError, KeyError, OverflowError, TypeError, zlib.error) as error:
         raise ValueError(f"a block cannot be read ({error})") from error

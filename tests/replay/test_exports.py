@@ -1,6 +1,7 @@
 """Exports are read again: whole, in part, without names, and as far as a file goes that is cut off."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -133,6 +134,20 @@ def test_of_a_file_that_is_cut_off_what_came_before_is_shown(url: str, tmp_path:
     assert str(path) in result.stderr
     path.write_bytes(content[: len(content) // 2] + b"\xff\x00" * 20 + content[len(content) // 2 + 40 :])
     assert run("groups", "--log", str(path)).exit_code == 3
+
+
+async def test_a_container_with_other_bytes_in_it_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    """Deflated blocks have no checksum: what comes out of one may be anything, but no other error."""
+    path = written(tmp_path / "night.avro", a_night().stored_records())
+    content = path.read_bytes()
+    for at in range(0, len(content), 11):
+        path.write_bytes(content[:at] + b"\xff\x00" * 20 + content[at + 40 :])
+        log = open_archive(str(path), security=NOT_SECURED)
+        with suppress(LogMismatch):
+            await log.open()
+            for partition in range(log.partitions):
+                async for _ in log.read(partition, end=await log.end_offset(partition)):
+                    pass
 
 
 @pytest.mark.parametrize(
