@@ -13,9 +13,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from muster.coordinator.settings.loading import load_settings
-from tests.clients.consumers import Confluent
+from tests.clients.consumers import Confluent, RunningConsumer
 from tests.muster_process import MusterProcess
 from tests.waiting import until_so
 
@@ -25,6 +26,15 @@ SIDECAR = "muster serve --listen 127.0.0.1:19092 --upstream kafka-1:9092,kafka-2
 ELSEWHERE = {"make demo", "make test", "pip install .", SIDECAR}
 MAKEFILE = (Path(__file__).parents[1] / "Makefile").read_text(encoding="utf-8")
 ENDS_WITHIN_S = 240
+COORDINATOR_NOT_FOUND = (
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError._WAIT_COORD,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.NOT_COORDINATOR,
+)
 
 
 def arguments_of(command: str) -> list[str]:
@@ -34,8 +44,20 @@ def arguments_of(command: str) -> list[str]:
     return arguments
 
 
+def is_committed(consumer: RunningConsumer, offset: int) -> bool:
+    """Whether a commit is taken; until the client has found the coordinator again it is not, and breaks off."""
+    try:
+        consumer.commit(0, offset)
+    except KafkaException as error:
+        if error.args[0].code() not in COORDINATOR_NOT_FOUND:
+            raise
+        return False
+    return True
+
+
 @pytest.mark.spark
 @pytest.mark.clients
+@pytest.mark.timeout(900)  # a minute, of which a busy machine gives little
 def test_the_commands_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A consumer joins, outlives `kill -9` of the coordinator, and each further command tells of its group."""
     monkeypatch.chdir(tmp_path)
@@ -51,7 +73,7 @@ def test_the_commands_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         until_so(lambda: len(consumer.assigned) == 12, lambda: consumer.error)
         muster.kill()
         muster.start()
-        consumer.commit(0, 42)
+        until_so(lambda: is_committed(consumer, 42), lambda: consumer.error)
         monkeypatch.setenv("MUSTER_BOOTSTRAP", muster.bootstrap)
         for line in asking:
             asked = [sys.executable, "-m", "muster", *arguments_of(line)]
