@@ -37,8 +37,8 @@ class Upstream(Coordinator):
         self.somebody = False
         self.with_shadow: list[str] = []
 
-    async def ask_coordinator(self, group_id: GroupId, request: Any, response: Any, **options: Any) -> Any:
-        answer = await super().ask_coordinator(group_id, request, response, **options)
+    async def ask_coordinator(self, *request: Any, **options: Any) -> Any:
+        answer = await super().ask_coordinator(*request, **options)
         if self.asked[-1] in self.held:
             await self.goes_on.wait()
         return self._inhabited() if isinstance(answer, DescribeGroupsResponse) and self.somebody else answer
