@@ -128,12 +128,14 @@ async def test_a_cluster_that_goes_away_is_told_of_at_once() -> None:
 async def test_who_was_not_reached_has_the_cluster_asked_at_once() -> None:
     """As a client of a sidecar finds it, where no connection ends by itself: the network is gone."""
     broker = SimulatedBroker(1)
-    async with linked(broker) as link:
-        await asyncio.sleep(5)
-        broker.is_hung = True
-        link.look_soon()
-        await asyncio.sleep(11)
-        assert "did not answer" in str(link.outage.reason)
+    for not_reached in (1, None):
+        broker.is_hung = False
+        async with linked(broker) as link:
+            await asyncio.sleep(5)
+            broker.is_hung = True
+            link.broker_not_reached(not_reached)
+            await asyncio.sleep(11)
+            assert "did not answer" in str(link.outage.reason)
 
 
 @story
