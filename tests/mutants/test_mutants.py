@@ -133,17 +133,19 @@ def test_what_takes_too_long_is_ended(tree: Path, tmp_path: Path) -> None:
 def test_only_tests_that_come_by_a_mutant_are_run(tree: Path, tmp_path: Path) -> None:
     """The lines of its statement count; what is done at the import is looked at by all that come by the file."""
     (tree / "events" / "code.py").write_text(CALLED, encoding="utf-8")
-    (tree / "tests" / "few" / "test_it.py").write_text(CALLING, encoding="utf-8")
+    (tree / "events" / "constants.py").write_text("M = 1\n", encoding="utf-8")
+    (tree / "tests" / "few" / "test_it.py").write_text(f"import events.constants\n{CALLING}", encoding="utf-8")
     (tree / "tests" / "few" / "test_nothing.py").write_text("def test_it(): pass\n", encoding="utf-8")
     with closing(Trial(tree, tmp_path / "copy", limit_s=60)) as trial:
         covering = trial.covering(AREA)
     assert covering is not None
 
-    def names(line: int) -> list[str]:
-        mutant = Mutant(path=Path("events/code.py"), line=line, nth=1, text="", diff="")
+    def names(line: int, file: str = "code") -> list[str]:
+        mutant = Mutant(path=Path(f"events/{file}.py"), line=line, nth=1, text="", diff="")
         return [name.removeprefix("tests/few/test_it.py::") for name in covering.tests_for(mutant)]
 
     assert [names(line) for line in (1, 4, 7)] == [["test_a", "test_b"], ["test_a", "test_b"], ["test_b"]]
+    assert names(1, "constants") == ["tests/few"]
 
 
 def test_code_and_tests_of_each_area_are_there() -> None:
