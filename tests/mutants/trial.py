@@ -129,5 +129,6 @@ class Trial:
         return None if code == LATE else int(code), (self._directory / "printed.txt").read_bytes()
 
     def close(self) -> None:
-        """End the process that runs pytest."""
+        """End the process that runs pytest, and the run that it is in."""
+        self._running.terminate()
         self._running.communicate()
