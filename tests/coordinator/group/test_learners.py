@@ -3,7 +3,7 @@
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import ConfigOperation
-from muster.coordinator.group.configs import LEARNER_TIMEOUT, LEARNERS
+from muster.coordinator.group.configs import LEARNER_TIMEOUT, LEARNERS, LIST_LENGTH_MAX
 from muster.coordinator.group.roles import EMPTY_ASSIGNMENT
 from muster.events.causes import Cause
 from muster.events.state import GroupState, MemberRole
@@ -37,6 +37,14 @@ def test_a_new_member_learns_and_moves_nothing() -> None:
     assert (b.assignment, b.heartbeat().error, b.commit().error) == (EMPTY_ASSIGNMENT, ErrorCode.none, ErrorCode.none)
     assert h.state is GroupState.STABLE
     assert h.describe_config().values[LEARNERS] == "b"
+
+
+def test_more_learners_than_fit_into_one_value_are_told_as_far_as_they_fit() -> None:
+    """Each takes a comma, too: two fit exactly."""
+    h = Harness()
+    names = [letter * (LIST_LENGTH_MAX // 2 - 1) for letter in "bcd"]
+    with_learners(h, *names)
+    assert h.describe_config().values[LEARNERS] == ",".join(names[:2])
 
 
 def test_learners_are_promoted_together_after_a_time() -> None:
