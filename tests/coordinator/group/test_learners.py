@@ -2,7 +2,7 @@
 
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.group.commands import ConfigOperation
+from muster.coordinator.group.commands import ConfigOperation, PromoteLearners
 from muster.coordinator.group.configs import LEARNER_TIMEOUT, LEARNERS, LIST_LENGTH_MAX
 from muster.coordinator.group.roles import EMPTY_ASSIGNMENT
 from muster.events.causes import Cause
@@ -54,6 +54,19 @@ def test_learners_are_promoted_together_after_a_time() -> None:
     h.sleep(30_000)
     assert starts(h)[1:] == [Cause.LEARNER_TIMEOUT_ELAPSED]
     assert {h.live.members[client.member_id].role for client in (b, c)} == {MemberRole.ACTIVE}
+
+
+def test_a_time_that_is_not_over_promotes_nobody() -> None:
+    """It may have been moved, or dropped, after it was found to be over."""
+    h = Harness()
+    early = PromoteLearners(group_id=h.group_id, due_ms=h.now_ms)
+    (b,) = with_learners(h, "b")
+    h.sleep(29_999)
+    assert h.send(early).events == ()
+    h.alter((LEARNERS, ConfigOperation.SUBTRACT, "b"))
+    h.rejoin_all(h.static("a", session_timeout_ms=600_000), b)
+    assert h.soft.promotion_deadline_ms is None
+    assert h.send(early).events == ()
 
 
 def test_a_learner_is_promoted_by_hand() -> None:
