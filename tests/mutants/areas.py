@@ -17,7 +17,7 @@ class Area(msgspec.Struct, frozen=True, kw_only=True):
 
 AREAS: Final = (
     Area(name="group", code=("coordinator/group",), tests=("tests/coordinator/group",), goal=0.95, mutants=80),
-    Area(name="events", code=("events",), tests=("tests/events",), goal=0.95, mutants=60),
+    Area(name="events", code=("events",), tests=("tests/events", "tests/faults"), goal=0.95, mutants=60),
     Area(
         name="runtime",
         code=("coordinator/runtime", "coordinator/load", "coordinator/offsets"),

@@ -314,7 +314,7 @@ def test_a_bug_while_a_partition_is_taken_over_again_ends_the_process() -> None:
         async def claim(_number: int) -> MemoryLogWriter:
             raise ZeroDivisionError
 
-        process.log.claim = claim  # type: ignore[method-assign]
+        process.log.claim = claim  # type: ignore[method-assign, assignment]
         offsets.fails_with = LogUnavailable("asked for")
         assert (await process.commit(5)).error is ErrorCode.not_coordinator
         await until(lambda: process.lost)
