@@ -91,7 +91,7 @@ def test_any_request_of_the_old_process_is_a_sign_of_life() -> None:
 
 
 def test_a_commit_under_an_instance_id_of_another_is_recorded() -> None:
-    """Of whoever it is: after a takeover nobody knows who had it before. One that is refused otherwise is not."""
+    """Its sender need not have had it: after a takeover nobody knows. One that is refused otherwise is not."""
     h = Harness()
     h.stable_group(h.static("a", host="/10.0.0.2"))
     stranger = h.static("a", host="/10.0.0.1", member_id=MemberId("x"))

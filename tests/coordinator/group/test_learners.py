@@ -2,7 +2,7 @@
 
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.group.commands import ConfigOperation, PromoteLearners
+from muster.coordinator.group.commands import ConfigOperation, EndExpansion, PromoteLearners
 from muster.coordinator.group.configs import LEARNER_TIMEOUT, LEARNERS, LIST_LENGTH_MAX
 from muster.coordinator.group.roles import EMPTY_ASSIGNMENT
 from muster.events.causes import Cause
@@ -67,6 +67,20 @@ def test_a_time_that_is_not_over_promotes_nobody() -> None:
     h.rejoin_all(h.static("a", session_timeout_ms=600_000), b)
     assert h.soft.promotion_deadline_ms is None
     assert h.send(early).events == ()
+
+
+def test_an_expansion_delay_that_is_not_over_ends_nothing() -> None:
+    """It is no cause of a rebalance then, and one that never began is none either."""
+    h = Harness()
+    early = EndExpansion(group_id=h.group_id, due_ms=h.now_ms)
+    h.stable_group(h.static("a", session_timeout_ms=600_000))
+    assert h.send(early).events == ()
+    h.set(members_expansion_delay_ms="60000")
+    h.static("b", session_timeout_ms=600_000).join()
+    deadline_ms = h.soft.expansion_deadline_ms
+    assert h.send(early).events == ()
+    assert deadline_ms is not None
+    assert h.soft.expansion_deadline_ms == deadline_ms
 
 
 def test_a_learner_is_promoted_by_hand() -> None:

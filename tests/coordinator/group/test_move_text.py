@@ -82,7 +82,7 @@ def test_the_progress_is_both() -> None:
 
 
 def test_who_is_late_is_named_with_what_follows() -> None:
-    """Whoever the cluster has dropped was not waited for, and is told apart."""
+    """A member that the cluster has dropped was not waited for, and is told apart."""
     nobody, overdue = move(members=1, back=1), msgspec.structs.replace(move(members=2, back=1), late=(A,))
     assert late(nobody) == ""
     assert (late(overdue), done(overdue)) == (

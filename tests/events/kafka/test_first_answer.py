@@ -9,7 +9,7 @@ NEVER = 3_600.0
 
 
 async def answered(**delays: float) -> tuple[Round[str, str, ValueError], float]:
-    """What comes of asking these brokers in turn, and after how many seconds; a negative delay fails at once."""
+    """Ask these brokers in turn; the result, and after how many seconds. A negative delay fails at once."""
     began = seconds()
 
     async def ask(broker: str) -> str:

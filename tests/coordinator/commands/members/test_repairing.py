@@ -1,4 +1,4 @@
-"""What is said of a quarantined group before it is made anew."""
+"""The words about a quarantined group before it is made anew."""
 
 from muster.coordinator.commands.members.repairing import _lines
 from muster.coordinator.group.outcomes import GroupDamage, UnreadableRecord
