@@ -83,6 +83,13 @@ def test_an_old_fence_record_says_that_the_log_is_too_new() -> None:
         loaded(records)
 
 
+def test_the_partitions_last_event_is_the_last_one() -> None:
+    """Each is taken as it comes, and none waits with the members."""
+    transitions = Script().coordinator("a:1").coordinator("b:1").transitions
+    records = numbered(records_of([event for _, events in transitions for event in events]))
+    assert facts(loaded(records)) == facts(fed(records))
+
+
 def test_a_key_that_cannot_be_read_is_named() -> None:
     """The error has partition and offset: not even the group is known."""
     with pytest.raises(UndecodableKey) as raised:

@@ -1,6 +1,7 @@
 """`python -m tests.mutants`: tries a sample of mutants, prints those that no test notices, and the share by area."""
 
 import random
+import signal
 import sys
 import tempfile
 from collections import Counter
@@ -10,6 +11,7 @@ from contextlib import ExitStack, closing
 from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
+from types import FrameType
 from typing import Annotated, Final
 
 import typer
@@ -35,14 +37,15 @@ def main(
     chosen = [area for area in AREAS if not areas or area.name in areas]
     todo = sample(chosen, share=share, seed=seed)
     print(f"{len(todo)} mutants, seed {seed}", flush=True)
+    signal.signal(signal.SIGTERM, _end)
     with ExitStack() as ending:
         scratch = ending.enter_context(tempfile.TemporaryDirectory(prefix="muster-mutants-"))
+        pool = ending.enter_context(ThreadPoolExecutor(jobs))  # ends after the trials, which its threads wait for
         trials: SimpleQueue[Trial] = SimpleQueue()
         for number in range(jobs):
             directory = Path(scratch) / str(number)
             directory.mkdir()
             trials.put(ending.enter_context(closing(Trial(ROOT, directory, limit_s=limit_s))))
-        pool = ending.enter_context(ThreadPoolExecutor(jobs))
         covering = _covering(trials, chosen)
         tried = list(pool.map(lambda each: _tried(trials, covering[each[0].name], *each), todo))
     sys.exit(0 if _report(chosen, tried) else 1)
@@ -71,6 +74,11 @@ def equivalent_mutants(text: str) -> dict[str, str]:
         assert reason.startswith("    "), reason
         named[line] = reason.strip()
     return named
+
+
+def _end(number: int, _: FrameType | None) -> None:
+    """Leave by way of `with`, so that no copy stays behind."""
+    sys.exit(128 + number)
 
 
 def _covering(trials: SimpleQueue[Trial], areas: Sequence[Area]) -> dict[str, Covering]:

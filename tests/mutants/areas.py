@@ -6,7 +6,7 @@ import msgspec
 
 
 class Area(msgspec.Struct, frozen=True, kw_only=True):
-    """Folders of code with the tests that are theirs; `mutants` of them are in a whole sample."""
+    """Folders of code with the tests that are theirs, folders or files; `mutants` of them are in a whole sample."""
 
     name: str
     code: tuple[str, ...]
@@ -17,7 +17,7 @@ class Area(msgspec.Struct, frozen=True, kw_only=True):
 
 AREAS: Final = (
     Area(name="group", code=("coordinator/group",), tests=("tests/coordinator/group",), goal=0.95, mutants=80),
-    Area(name="events", code=("events",), tests=("tests/events",), goal=0.95, mutants=60),
+    Area(name="events", code=("events",), tests=("tests/events", "tests/faults"), goal=0.95, mutants=60),
     Area(
         name="runtime",
         code=("coordinator/runtime", "coordinator/load", "coordinator/offsets"),
@@ -37,6 +37,18 @@ AREAS: Final = (
         goal=0.85,
         mutants=10,
     ),
-    Area(name="settings", code=("coordinator/settings",), tests=("tests/coordinator/settings",), goal=0.85, mutants=10),
+    Area(
+        name="settings",
+        code=("coordinator/settings",),
+        tests=(
+            "tests/coordinator/settings",
+            "tests/coordinator/sidecar/test_settings.py",
+            "tests/coordinator/sidecar/test_ports.py",
+            "tests/coordinator/runtime/test_file_log.py",
+            "tests/test_serve.py",
+        ),
+        goal=0.85,
+        mutants=10,
+    ),
     Area(name="commands", code=("coordinator/commands",), tests=("tests/coordinator/commands",), goal=0.85, mutants=10),
 )

@@ -1,7 +1,8 @@
 """Which tests come by a mutant: only those can notice it, and they are few.
 
 What belongs here: reading what coverage has recorded, by test. How it works: a line is taken with all others of its
-statement. What runs while a module is imported (a constant, a default) is looked at by all tests that come by the file.
+statement. What runs while a module is imported (a constant, a default) is looked at by all tests that come by the file,
+and where it has nothing else, by all there are.
 What is not ideal: a test that starts a process of its own comes by nothing, and a fixture of many tests only for the
 first of them; so a mutant that is said to be unnoticed may be noticed by the whole suite, but never the other way.
 """
@@ -16,9 +17,10 @@ from tests.mutants.making import Mutant
 
 
 class Covering:
-    """`directory` is the tree that the tests ran in, `recorded` the file that coverage has written."""
+    """`directory` is the tree that `tests` ran in, `recorded` the file that coverage has written."""
 
-    def __init__(self, directory: Path, recorded: Path) -> None:
+    def __init__(self, directory: Path, recorded: Path, tests: Sequence[str]) -> None:
+        self._tests = tests
         self._directory = directory
         self._data = CoverageData(str(recorded))
         self._data.read()
@@ -33,6 +35,8 @@ class Covering:
         contexts = {context for line in min(around, key=len, default=()) for context in by_line.get(line, ())}
         if "" in contexts:  # the module's import
             contexts = {context for each in by_line.values() for context in each}
+            if contexts == {""}:
+                return self._tests
         names = {context.rpartition("|")[0] for context in contexts} - {""}
         own = f"/test_{mutant.path.stem}"
         return sorted(names, key=lambda name: (own not in name, name))

@@ -61,7 +61,9 @@ OPERATORS: Final[tuple[tuple[Any, Callable[[Any], Iterable[cst.CSTNode]]], ...]]
     (cst.Expr, call_left_out),
     ((cst.If, cst.CompIf), condition_turned_round),
 )
-# Annotations, decorators and assertions; `if TYPE_CHECKING` is among the conditions of names.
+# Nothing comes to the one, and only annotations need what the other imports.
+LEFT_TO_MYPY: Final = ("assert_never", "if TYPE_CHECKING")
+# Annotations, decorators and assertions.
 LEFT_ALONE: Final = (cst.Annotation, cst.Decorator, cst.Assert, cst.Import, cst.ImportFrom, cst.TypeAlias)
 
 
@@ -98,8 +100,8 @@ class MutableFile:
         if changed.code == self._text or not _is_python(changed.code):
             return None
         diff = list(difflib.unified_diff(self._text.splitlines(), changed.code.splitlines(), lineterm="", n=0))[2:]
-        if any("assert_never" in each for each in diff):
-            return None  # nothing comes there, which is for mypy to notice
+        if any(name in each for name in LEFT_TO_MYPY for each in diff):
+            return None
         line = int(diff[0].split()[1].partition(",")[0][1:])
         nth = self._lines[:line].count(self._lines[line - 1])
         return Mutant(path=self._path, line=line, nth=nth, text=changed.code, diff="\n".join(diff[1:]))

@@ -8,6 +8,7 @@ of the tests are never loaded here, since a mutant is in one of them.
 
 import importlib
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -21,7 +22,8 @@ LATE: Final = "late"
 
 
 def main() -> None:
-    """Serve until the input ends."""
+    """Serve until the input ends; the run that is left then ends with it."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     for line in sys.stdin:
         directory, limit_s = line.rsplit(maxsplit=1)
         print(_run(Path(directory), float(limit_s)), flush=True)
@@ -32,19 +34,23 @@ def _run(directory: Path, limit_s: float) -> str:
     child = os.fork()
     if not child:
         _pytest(directory)
-    until = time.monotonic() + limit_s
-    while time.monotonic() < until:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            return str(os.waitstatus_to_exitcode(status))
-        time.sleep(POLL_INTERVAL_S)
-    os.killpg(child, 9)
-    os.waitpid(child, 0)
-    return LATE
+    ended, until = 0, time.monotonic() + limit_s
+    try:
+        while time.monotonic() < until:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return str(os.waitstatus_to_exitcode(status))
+            time.sleep(POLL_INTERVAL_S)
+        return LATE
+    finally:
+        if not ended:
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
 
 
 def _pytest(directory: Path) -> None:
     os.setsid()  # whatever it starts ends with it
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with (directory / "printed.txt").open("wb") as printed, Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
         os.dup2(printed.fileno(), 1)

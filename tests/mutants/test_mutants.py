@@ -1,6 +1,10 @@
 """Which mutants are made; that a sample is the same each time, and that equivalent ones are still there to be named."""
 
+import os
 import re
+import signal
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -10,9 +14,12 @@ from tests.mutants.__main__ import EQUIVALENT, ROOT, equivalent_mutants, sample
 from tests.mutants.areas import AREAS, Area
 from tests.mutants.making import MutableFile, Mutant
 from tests.mutants.trial import COPIED, Trial, Verdict
+from tests.waiting import until_so
 
 CODE = """\
 N: Final = 50
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def given(n: int | None = None) -> int:
@@ -24,7 +31,7 @@ def given(n: int | None = None) -> int:
 
 
 def test_a_file_has_a_mutant_for_each_small_mistake(tmp_path: Path) -> None:
-    """Annotations and assertions are left alone."""
+    """Annotations and assertions are left alone, and imports that only annotations need."""
     (tmp_path / "code.py").write_text(CODE, encoding="utf-8")
     file = MutableFile(tmp_path, Path("code.py"))
     made = [file.mutant(number) for number in range(len(file))]
@@ -133,22 +140,24 @@ def test_what_takes_too_long_is_ended(tree: Path, tmp_path: Path) -> None:
 def test_only_tests_that_come_by_a_mutant_are_run(tree: Path, tmp_path: Path) -> None:
     """The lines of its statement count; what is done at the import is looked at by all that come by the file."""
     (tree / "events" / "code.py").write_text(CALLED, encoding="utf-8")
-    (tree / "tests" / "few" / "test_it.py").write_text(CALLING, encoding="utf-8")
+    (tree / "events" / "constants.py").write_text("M = 1\n", encoding="utf-8")
+    (tree / "tests" / "few" / "test_it.py").write_text(f"import events.constants\n{CALLING}", encoding="utf-8")
     (tree / "tests" / "few" / "test_nothing.py").write_text("def test_it(): pass\n", encoding="utf-8")
     with closing(Trial(tree, tmp_path / "copy", limit_s=60)) as trial:
         covering = trial.covering(AREA)
     assert covering is not None
 
-    def names(line: int) -> list[str]:
-        mutant = Mutant(path=Path("events/code.py"), line=line, nth=1, text="", diff="")
+    def names(line: int, file: str = "code") -> list[str]:
+        mutant = Mutant(path=Path(f"events/{file}.py"), line=line, nth=1, text="", diff="")
         return [name.removeprefix("tests/few/test_it.py::") for name in covering.tests_for(mutant)]
 
     assert [names(line) for line in (1, 4, 7)] == [["test_a", "test_b"], ["test_a", "test_b"], ["test_b"]]
+    assert names(1, "constants") == ["tests/few"]
 
 
 def test_code_and_tests_of_each_area_are_there() -> None:
     """A folder that was moved would take its mutants with it."""
-    assert [path for area in AREAS for path in (*area.code, *area.tests) if not (ROOT / path).is_dir()] == []
+    assert [path for area in AREAS for path in (*area.code, *area.tests) if not (ROOT / path).exists()] == []
 
 
 def test_equivalent_mutants_are_named_with_their_reasons() -> None:
@@ -178,3 +187,13 @@ def test_each_equivalent_mutant_has_its_lines_and_a_reason() -> None:
         ends = [plus.start() for plus in re.finditer(r" \+", change)] or [len(change)]  # a line may have one, too
         assert any(text.count(f" -{change[:end]} -") >= int(nth or 1) for end in ends), name
         assert reason
+
+
+def test_a_tool_that_is_ended_leaves_no_copy_behind(tmp_path: Path) -> None:
+    """Nor a process: what runs pytest ends with it, and the run that it is in."""
+    variables = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-m", "tests.mutants", "admin", "--jobs", "1"]
+    with subprocess.Popen(command, cwd=ROOT, env=variables, stdout=subprocess.DEVNULL) as tool:
+        until_so(lambda: list(tmp_path.glob("muster-mutants-*/0/printed.txt")))
+        tool.terminate()
+    assert (tool.returncode, list(tmp_path.iterdir())) == (128 + signal.SIGTERM, [])

@@ -75,7 +75,7 @@ class Trial:
         options = ("--cov-context=test", "--cov-report=", f"--cov-config={settings}", "--maxfail=10")
         all_passed = self._run(COVERING_LIMIT_S, *folders, *options, *area.tests)[0] is Verdict.UNNOTICED
         if all_passed or self._run(COVERING_LIMIT_S, LAST_FAILED, *area.tests)[0] is Verdict.UNNOTICED:
-            return Covering(self._directory, recorded)
+            return Covering(self._directory, recorded, area.tests)
         print((self._directory / "printed.txt").read_text(encoding="utf-8"))
         return None
 
@@ -129,5 +129,6 @@ class Trial:
         return None if code == LATE else int(code), (self._directory / "printed.txt").read_bytes()
 
     def close(self) -> None:
-        """End the process that runs pytest."""
+        """End the process that runs pytest, and the run that it is in."""
+        self._running.terminate()
         self._running.communicate()

@@ -38,6 +38,17 @@ def test_a_newcomer_that_ranks_before_others_comes_before_them() -> None:
     assert census.oldest(members) == "m3"
 
 
+def test_a_member_that_joins_anew_takes_the_place_of_its_new_time() -> None:
+    """All else of it is as before."""
+    members = {each.member_id: each for each in (member(1, 10), member(2, 20))}
+    census = count(members.values())
+    assert census.oldest(members) == "m1"
+    before = members[MemberId("m2")]
+    members[before.member_id] = after = msgspec.structs.replace(before, joined_ms=5)
+    census.change(before, after)
+    assert census.oldest(members) == "m2"
+
+
 def test_who_is_let_in_comes_before_those_who_joined_later() -> None:
     members = {each.member_id: each for each in (member(1, 10), member(2, 20), member(3, 5, MemberRole.LEARNER))}
     census = count(members.values())

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group import duels
 from muster.events.causes import Cause
 from muster.events.events import MemberFenced
-from muster.events.ids import UNKNOWN_MEMBER_ID
+from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
 from tests.coordinator.group.client import Client
 from tests.coordinator.group.harness import Harness
 
@@ -88,6 +88,17 @@ def test_any_request_of_the_old_process_is_a_sign_of_life() -> None:
         assert len(fences(h, Cause.INSTANCE_FENCED)) == 1
         first.restarted().join()
         assert len(fences(h, Cause.INSTANCE_DUEL)) == 1
+
+
+def test_a_commit_under_an_instance_id_of_another_is_recorded() -> None:
+    """Its sender need not have had it: after a takeover nobody knows. One that is refused otherwise is not."""
+    h = Harness()
+    h.stable_group(h.static("a", host="/10.0.0.2"))
+    stranger = h.static("a", host="/10.0.0.1", member_id=MemberId("x"))
+    assert stranger.commit().error is ErrorCode.fenced_instance_id
+    assert fences(h, Cause.INSTANCE_FENCED) == [("/10.0.0.1", "/10.0.0.2")]
+    assert stranger.commit(group_instance_id=None).error is ErrorCode.unknown_member_id
+    assert len(fences(h, Cause.INSTANCE_FENCED)) == 1
 
 
 def test_duels_are_recorded_at_a_limited_rate() -> None:

@@ -149,11 +149,11 @@ def test_who_is_not_heard_from_between_two_pauses_has_the_full_time_once_and_the
 def test_a_session_that_copies_of_the_group_share_is_lengthened_once() -> None:
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
-    copy, now_ms = h.soft.copy(), h.now_ms
+    copy, now_ms, in_full = h.soft.copy(), h.now_ms, []
     for late_ms in (0, 2_000, 3_000):
         now_ms += 4_000
-        rearm(h.group, h.soft, now_ms, late_ms=late_ms)
-        rearm(h.group, copy, now_ms, late_ms=late_ms)
+        in_full += [rearm(h.group, soft, now_ms, late_ms=late_ms) for soft in (h.soft, copy)]
+    assert in_full == [1, 0, 0, 0, 0, 0]
     assert h.soft.sessions[a.member_id] is copy.sessions[a.member_id]
     assert copy.sessions[a.member_id].deadline_ms == now_ms - 8_000 + 10_000 + 2_000 + 3_000
 

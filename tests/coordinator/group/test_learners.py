@@ -2,8 +2,8 @@
 
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.group.commands import ConfigOperation
-from muster.coordinator.group.configs import LEARNER_TIMEOUT, LEARNERS
+from muster.coordinator.group.commands import ConfigOperation, EndExpansion, PromoteLearners
+from muster.coordinator.group.configs import LEARNER_TIMEOUT, LEARNERS, LIST_LENGTH_MAX
 from muster.coordinator.group.roles import EMPTY_ASSIGNMENT
 from muster.events.causes import Cause
 from muster.events.state import GroupState, MemberRole
@@ -39,6 +39,14 @@ def test_a_new_member_learns_and_moves_nothing() -> None:
     assert h.describe_config().values[LEARNERS] == "b"
 
 
+def test_more_learners_than_fit_into_one_value_are_told_as_far_as_they_fit() -> None:
+    """Each takes a comma, too: two fit exactly."""
+    h = Harness()
+    names = [letter * (LIST_LENGTH_MAX // 2 - 1) for letter in "bcd"]
+    with_learners(h, *names)
+    assert h.describe_config().values[LEARNERS] == ",".join(names[:2])
+
+
 def test_learners_are_promoted_together_after_a_time() -> None:
     """The time of the first one counts; then one rebalance."""
     h = Harness()
@@ -46,6 +54,33 @@ def test_learners_are_promoted_together_after_a_time() -> None:
     h.sleep(30_000)
     assert starts(h)[1:] == [Cause.LEARNER_TIMEOUT_ELAPSED]
     assert {h.live.members[client.member_id].role for client in (b, c)} == {MemberRole.ACTIVE}
+
+
+def test_a_time_that_is_not_over_promotes_nobody() -> None:
+    """It may have been moved, or dropped, after it was found to be over."""
+    h = Harness()
+    early = PromoteLearners(group_id=h.group_id, due_ms=h.now_ms)
+    (b,) = with_learners(h, "b")
+    h.sleep(29_999)
+    assert h.send(early).events == ()
+    h.alter((LEARNERS, ConfigOperation.SUBTRACT, "b"))
+    h.rejoin_all(h.static("a", session_timeout_ms=600_000), b)
+    assert h.soft.promotion_deadline_ms is None
+    assert h.send(early).events == ()
+
+
+def test_an_expansion_delay_that_is_not_over_ends_nothing() -> None:
+    """It is no cause of a rebalance then, and one that never began is none either."""
+    h = Harness()
+    early = EndExpansion(group_id=h.group_id, due_ms=h.now_ms)
+    h.stable_group(h.static("a", session_timeout_ms=600_000))
+    assert h.send(early).events == ()
+    h.set(members_expansion_delay_ms="60000")
+    h.static("b", session_timeout_ms=600_000).join()
+    deadline_ms = h.soft.expansion_deadline_ms
+    assert h.send(early).events == ()
+    assert deadline_ms is not None
+    assert h.soft.expansion_deadline_ms == deadline_ms
 
 
 def test_a_learner_is_promoted_by_hand() -> None:

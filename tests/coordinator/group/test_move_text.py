@@ -1,9 +1,10 @@
 """The progress of a move in words."""
 
+import msgspec
 import pytest
 
 from muster.coordinator.group.configs import UPSTREAM
-from muster.coordinator.group.move_text import done, names, progress, waiting
+from muster.coordinator.group.move_text import DROPPED_MAY, LATE_MAY, done, late, names, progress, waiting
 from muster.coordinator.group.outcomes import GroupMove, MoveState, MovingMember
 
 
@@ -78,6 +79,21 @@ def test_the_progress_is_both() -> None:
     """Without the wait, if nobody is waited for."""
     assert progress(move(members=1, back=1)) == "its only member has let go"
     assert progress(move(A, members=2, back=1)) == "of its 2 members 1 has let go; waits for a at 10.0.0.1 to let go"
+
+
+def test_who_is_late_is_named_with_what_follows() -> None:
+    """A member that the cluster has dropped was not waited for, and is told apart."""
+    nobody, overdue = move(members=1, back=1), msgspec.structs.replace(move(members=2, back=1), late=(A,))
+    assert late(nobody) == ""
+    assert (late(overdue), done(overdue)) == (
+        f"not let go in time: a at 10.0.0.1; {LATE_MAY}",
+        "of its 2 members 1 has let go, 1 has not let go in time",
+    )
+    dropped = msgspec.structs.replace(overdue, late=(msgspec.structs.replace(A, was_dropped=True),))
+    assert (late(dropped), done(dropped)) == (
+        f"dropped by the cluster (its session ended): a at 10.0.0.1; {DROPPED_MAY}",
+        "of its 2 members 1 has let go, 1 has been dropped by the cluster",
+    )
 
 
 def test_some_of_many_are_named() -> None:

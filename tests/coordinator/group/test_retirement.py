@@ -115,6 +115,23 @@ def test_a_new_timeout_counts_from_now() -> None:
     assert h.state is not GroupState.STABLE
 
 
+def test_another_setting_leaves_the_time_of_a_retirement_alone() -> None:
+    h = Harness()
+    retiring(h, "b")
+    deadline_ms = h.soft.retirement_deadline_ms
+    h.sleep(1_000)
+    h.set(members_registration_timeout_ms="60000")
+    assert deadline_ms is not None
+    assert h.soft.retirement_deadline_ms == deadline_ms
+
+
+def test_a_new_timeout_alone_waits_for_nobody() -> None:
+    h = Harness()
+    h.stable_group(h.static("a"))
+    h.alter((RETIREMENT_TIMEOUT, ConfigOperation.SET, "5000"))
+    assert h.soft.retirement_deadline_ms is None
+
+
 @pytest.mark.parametrize(("names", "error"), [("x", ErrorCode.unknown_member_id), ("b", ErrorCode.duplicate_resource)])
 def test_who_is_not_there_or_retires_already_is_refused(names: str, error: ErrorCode) -> None:
     """Nothing is changed."""

@@ -324,6 +324,21 @@ def test_somebody_leads_even_if_all_active_members_are_absent() -> None:
     assert role(h, s) is MemberRole.ACTIVE
 
 
+def test_who_is_one_too_many_stands_by_when_somebody_else_has_to_lead() -> None:
+    """The target was lowered to one, and neither of the two that are active is there: the first of them stays so."""
+    h = Harness()
+    a, b, s = with_standbys(h, h.static("s", session_timeout_ms=120_000))
+    for member in (a, b):
+        h.soft.sessions[member.member_id].timeout_ms = 120_000
+        h.soft.sessions[member.member_id].refresh(h.now_ms)
+    h.set(target_group_size="1")
+    call = s.join()
+    while call.parked:
+        h.sleep_until_next()
+    assert call.outcome.leader_id == s.member_id
+    assert [role(h, each) for each in (a, b, s)] == [MemberRole.ACTIVE, MemberRole.STANDBY, MemberRole.ACTIVE]
+
+
 def test_a_takeover_remembers_who_was_called() -> None:
     """It is told to rejoin by the next owner, and has the time to."""
     h = Harness()

@@ -100,6 +100,17 @@ def test_initial_delay_starts_in_full_after_a_takeover() -> None:
     assert [call.outcome.generation_id for call in calls] == [1, 1]
 
 
+@pytest.mark.parametrize("rebalance_timeout_ms", [DELAY_MS - 1, DELAY_MS])
+def test_a_delay_as_long_as_the_rebalance_timeout_is_not_extended_after_a_takeover(rebalance_timeout_ms: int) -> None:
+    """Nothing of it is left."""
+    h = Harness()
+    h.static("a", rebalance_timeout_ms=rebalance_timeout_ms).join()
+    h.takeover()
+    call = h.static("b", rebalance_timeout_ms=rebalance_timeout_ms).join()
+    h.sleep(DELAY_MS)
+    assert call.outcome.generation_id == 1
+
+
 def test_static_members_that_come_back_late_end_the_phase_at_once() -> None:
     """RB7: with the delay over, nobody waits for the rebalance timeout when all are there."""
     h = Harness()

@@ -109,9 +109,12 @@ def test_offsets_of_a_deletion_that_was_cut_short_are_gone_after_the_retake() ->
         process = await SimulatedProcess(MemoryStorage(), offsets=offsets).start()
         await process.commit(5)
         offsets.fails_with = LogUnavailable("asked for")
-        assert (await process.delete()).error is ErrorCode.not_coordinator
-        await until(lambda: process.runtime.ready, "the partition is served again")
+        with capture_logs() as lines:
+            assert (await process.delete()).error is ErrorCode.not_coordinator
+            await until(lambda: process.runtime.ready, "the partition is served again")
         assert process.runtime.committed_offsets(GROUP) == {}
+        (line,) = [each for each in lines if each["event"] == "removing offsets of deleted groups"]
+        assert line["groups"] == 1
         await process.runtime.stop()
 
     simulate(story())
@@ -297,6 +300,26 @@ def test_a_right_that_is_lost_and_had_before_is_waited_for() -> None:
         fresh.log.claim = refuse  # type: ignore[method-assign, assignment]
         with pytest.raises(LogDenied):
             await fresh.start()
+
+    simulate(story())
+
+
+def test_a_bug_while_a_partition_is_taken_over_again_ends_the_process() -> None:
+    """A partition that nobody serves, and nobody tries to, would go by unnoticed."""
+
+    async def story() -> None:
+        offsets = FailingOffsets()
+        process = await SimulatedProcess(MemoryStorage(partitions=1), offsets=offsets).start()
+
+        async def claim(_number: int) -> MemoryLogWriter:
+            raise ZeroDivisionError
+
+        process.log.claim = claim  # type: ignore[method-assign, assignment]
+        offsets.fails_with = LogUnavailable("asked for")
+        assert (await process.commit(5)).error is ErrorCode.not_coordinator
+        await until(lambda: process.lost)
+        assert [type(error) for error in process.lost] == [ZeroDivisionError]
+        await process.runtime.stop()
 
     simulate(story())
 

@@ -136,15 +136,15 @@ async def test_a_disk_that_hangs_is_waited_for(impatient: Served, monkeypatch: p
         await until(lambda: "has not answered for" in (impatient.runtime.not_ready or ""))
         assert (await during).error is ErrorCode.not_coordinator
         assert (await impatient.commit("during")).error is ErrorCode.coordinator_load_in_progress
-        await until(lambda: len(named(told, "the disk does not answer, waiting for it")) == 1)
+        await until(lambda: named(told, "the disk does not answer, waiting for it"))
         assert impatient.lost == []
 
         mended.set()
         await until(lambda: impatient.runtime.not_ready is None)
-        await until(lambda: len(named(told, "the disk answers again")) == 1)
+        await until(lambda: named(told, "the disk answers again"))
         watching.cancel()
     await asyncio.gather(hanging, return_exceptions=True)
-    (warning,) = named(told, "the disk does not answer, waiting for it")
+    warning, *_ = named(told, "the disk does not answer, waiting for it")  # it may be as slow as that by itself, too
     assert warning["file"] == str(impatient.log.file.path)
     assert "has not answered for" in warning["reason"]
     await until(lambda: impatient.is_committed("after"))

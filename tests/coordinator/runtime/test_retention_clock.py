@@ -73,6 +73,18 @@ def test_a_clock_that_jumps_ahead_and_back_is_never_believed() -> None:
         clocks.lead_ms = former_ms
         assert subject.observe() == clocks.wall_ms()
     assert [line["log_level"] for line in lines] == ["warning", "info"]
+
+
+@pytest.mark.parametrize(("kept_ms", "for_s"), [(0, 86_400), (2 * DAY_MS + 500, 2 * 86_400)])
+def test_it_is_said_for_how_long_a_jump_is_not_believed(kept_ms: int, for_s: int) -> None:
+    """A day, or as long as offsets are kept; in whole seconds."""
+    clocks = Clocks()
+    subject = RetentionClock(clocks, kept_ms=kept_ms)
+    clocks.lead_ms += 8 * DAY_MS + 999
+    with capture_logs() as lines:
+        subject.observe()
+    (line,) = lines
+    assert (line["ahead_s"], line["for_s"]) == (8 * 86_400, for_s)
     assert lines[0]["ahead_s"] == 8 * DAY_MS // 1000
 
 

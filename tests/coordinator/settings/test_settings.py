@@ -10,6 +10,7 @@ from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.net.limits import ConnectionLimits
 from muster.coordinator.settings.kafka_settings import KAFKA_SETTINGS
 from muster.coordinator.settings.loading import BadSettings, load_settings
+from muster.coordinator.settings.options import help_of
 from muster.coordinator.settings.setting_sources import mistyped
 from muster.coordinator.settings.settings import Settings
 
@@ -25,7 +26,9 @@ def test_the_defaults_are_kafkas() -> None:
     """Without any setting the rules have Kafka's values."""
     settings = load_settings({}, [], None)
     assert settings.group_settings() == GroupSettings()
-    assert settings.effective_group_settings()["group.max.session.timeout.ms"] == "1800000"
+    effective = settings.effective_group_settings()
+    assert effective["group.max.session.timeout.ms"] == "1800000"
+    assert effective["offsets.retention.check.interval.ms"] == "600000"
     assert set(KAFKA_SETTINGS) == {
         "group.initial.rebalance.delay.ms",
         "group.min.session.timeout.ms",
@@ -79,6 +82,7 @@ def test_topics_in_the_environment_are_separated_by_commas(monkeypatch: pytest.M
     [
         ({"listen": "nowhere"}, [], "--listen=nowhere: should be HOST:PORT"),
         ({"listen": "127.0.0.1:99999"}, [], "--listen=127.0.0.1:99999: should be HOST:PORT"),
+        ({"topic": ["orders:1", "orders:2"]}, [], "topic 'orders' is declared twice"),
         ({"topic": ["orders:zero"]}, [], "--topic=orders:zero: 'orders:zero' should be NAME:PARTITIONS"),
         (
             {"listen": "0.0.0.0:9092"},
@@ -160,6 +164,20 @@ def test_addresses_beside_the_table_of_upstream_have_a_way_out(tmp_path: Path) -
         load_settings({}, [], file)
 
 
+@pytest.mark.parametrize(
+    ("field", "default"),
+    [
+        ("listen", " [default: 127.0.0.1:9092]"),
+        ("advertise", ""),
+        ("topic", ""),
+        ("group_max_size", " [default: 2147483647]"),
+    ],
+)
+def test_the_help_of_a_setting_ends_with_its_default_if_it_has_one(field: str, default: str) -> None:
+    info = Settings.model_fields[field]
+    assert help_of(info) == f"{info.description}{default}"
+
+
 def test_no_name_is_cut_in_the_help_of_a_narrow_terminal() -> None:
     """A column of options would cut the long ones, with an ellipsis: they stand below."""
     printed = CliRunner().invoke(cli.app, ["serve", "--help"], env={"COLUMNS": "80", "TERM": "dumb"}).stdout
@@ -194,4 +212,7 @@ def test_no_name_is_cut_in_the_help_of_a_narrow_terminal() -> None:
 )
 def test_a_variable_that_sets_nothing_is_found_where_another_is_near(variable: str, meant: str | None) -> None:
     """Those that Kubernetes sets for a service `muster` are near none."""
-    assert mistyped([variable], Settings.model_fields) == ([] if meant is None else [(variable, meant)])
+    found = [] if meant is None else [(variable, meant)]
+    assert mistyped([variable], Settings.model_fields) == found
+    known = ["PATH", "MUSTER_LOG"]
+    assert mistyped([*known, variable, *known], Settings.model_fields) == found

@@ -54,7 +54,9 @@ def join_of(size: int) -> bytes:
     return with_length(frame("JoinGroup", 3, **JOIN | {"protocols": [{"name": "range", "metadata": bytes(size)}]}))
 
 
-def lets_in(broker: ScriptedBroker, *answers: bytes, error: ErrorCode = ErrorCode.none) -> None:
+def lets_in(
+    broker: ScriptedBroker, *answers: bytes, error: ErrorCode = ErrorCode.none, message: str | None = None
+) -> None:
     """The broker's answer to each SaslAuthenticate, and whether it authenticates the client."""
     left = list(answers)
 
@@ -62,7 +64,7 @@ def lets_in(broker: ScriptedBroker, *answers: bytes, error: ErrorCode = ErrorCod
         if asked.api_key == SASL_HANDSHAKE:
             asked.tell(response(SASL_HANDSHAKE, 1, error_code=ErrorCode.none, mechanisms=("PLAIN", "SCRAM-SHA-256")))
         elif asked.api_key == SASL_AUTHENTICATE:
-            fields = {"error_code": error, "error_message": None, "auth_bytes": left.pop(0)}
+            fields = {"error_code": error, "error_message": message, "auth_bytes": left.pop(0)}
             asked.tell(response(SASL_AUTHENTICATE, 2, **fields))
         else:
             broker.usual(asked)
@@ -234,16 +236,17 @@ async def test_an_unknown_mechanism_is_trusted_when_the_broker_answers_something
         assert connection.peer.principal == UNKNOWN_PRINCIPAL
 
 
-async def test_who_was_not_let_in_may_not() -> None:
+@pytest.mark.parametrize("message", [None, "Authentication failed: Invalid username or password"])
+async def test_who_was_not_let_in_may_not(message: str | None) -> None:
     """It is counted, and told of once a minute: who, as whom, and what the broker says. Never the password."""
     async with listening(authenticates=True) as (broker, relay, client):
-        lets_in(broker, b"", b"", error=ErrorCode.sasl_authentication_failed)
+        lets_in(broker, b"", b"", error=ErrorCode.sasl_authentication_failed, message=message)
         with structlog.testing.capture_logs() as told:
             for _ in range(2):
                 await authenticate(client, "PLAIN", b"\0alice\0guessed")
         (line,) = told
         assert (line["log_level"], line["peer"], line["user"]) == ("warning", "/127.0.0.1", "alice")
-        assert line["reason"] == "SASL authentication failed: SASL_AUTHENTICATION_FAILED"
+        assert line["reason"] == f"SASL authentication failed: {message or 'SASL_AUTHENTICATION_FAILED'}"
         assert relay.relayed.authentications_refused == 2
         assert await is_refused(relay, client, join_of(MESSAGE_BYTES_MAX))
 

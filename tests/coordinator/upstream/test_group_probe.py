@@ -1,5 +1,6 @@
-"""Verdicts on a group by its description: a table."""
+"""Verdicts on a group by its descriptions: tables."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,8 +14,10 @@ from muster.coordinator.upstream.group_probe import (
     NotPermitted,
     Vacant,
     has_shadow,
+    probe_group,
     verdict_of,
 )
+from muster.coordinator.upstream.link import UpstreamRefused
 from muster.coordinator.upstream.shadow import UNNAMED, ShadowName
 from muster.coordinator.wire.authorized_operations import AUTHORIZED_OPERATIONS_OMITTED, DESCRIBE, READ
 from tests.coordinator.kio_client import filled
@@ -103,3 +106,72 @@ def test_a_shadow_is_known_by_its_protocol_where_instance_ids_are_not_told(proto
     fields = {"protocol_type": "muster", "protocol_data": protocol_data, "members": [MEMBER]}
     group = {"error_code": ErrorCode.none, "group_id": "orders", "group_state": "Stable"}
     assert has_shadow(filled(DescribedWithoutInstances, group | fields), OURS) is is_there
+
+
+class Describing:
+    """A link to a cluster where no group of the classic protocol has the id; `newer`: what it says by request."""
+
+    asked_at = "kafka:9092"
+
+    def __init__(self, **newer: SimpleNamespace) -> None:
+        self.asked: list[str] = []
+        self._newer = newer
+
+    def offers(self, api_key: int, version: int) -> bool:
+        return (api_key, version) in {(69, 0), (77, 1)}  # consumer and share groups
+
+    async def ask_coordinator(self, _group_id: str, request: Any, *_: Any, error_of: Any, **__: Any) -> Any:
+        name = type(request).__name__.removesuffix("Request")
+        self.asked.append(name)
+        group = described("", group_state="Dead") if name == "DescribeGroups" else self._newer[name]
+        answer = SimpleNamespace(groups=[group])
+        assert error_of(answer) is group.error_code
+        return answer
+
+
+NOT_THERE = SimpleNamespace(error_code=ErrorCode.group_id_not_found, members=())
+EMPTY = SimpleNamespace(error_code=ErrorCode.none, members=())
+INHABITED = SimpleNamespace(
+    error_code=ErrorCode.none, members=[SimpleNamespace(client_id="app", client_host="/10.0.0.7")]
+)
+
+
+@pytest.mark.parametrize(
+    ("consumer", "share", "verdict"),
+    [
+        (NOT_THERE, NOT_THERE, Vacant(has_shadow=False)),
+        (EMPTY, NOT_THERE, Vacant(has_shadow=False)),
+        (INHABITED, NOT_THERE, KeptUpstream(IN_IT_THERE)),
+        (NOT_THERE, EMPTY, KeptUpstream("upstream it is a group of type share")),
+        (NOT_THERE, INHABITED, KeptUpstream("upstream it has 1 member (type share), client app at /10.0.0.7")),
+    ],
+)
+async def test_a_group_of_a_newer_type_is_found_where_the_cluster_has_such(
+    consumer: SimpleNamespace, share: SimpleNamespace, verdict: Vacant | KeptUpstream
+) -> None:
+    """DescribeGroups knows no others; an empty consumer group can be joined by classic members."""
+    link: Any = Describing(ConsumerGroupDescribe=consumer, ShareGroupDescribe=share)
+    assert await probe_group(link, "orders", OURS) == verdict
+    assert link.asked == ["DescribeGroups", "ConsumerGroupDescribe", "ShareGroupDescribe"]
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (ErrorCode.group_authorization_failed, NotPermitted),
+        (ErrorCode.invalid_group_id, KeptUpstream),
+        (None, None),
+    ],
+)
+async def test_what_refuses_the_question_keeps_the_group(error: ErrorCode | None, verdict: type | None) -> None:
+    """Where it is Kafka that does; else nothing is known of the group."""
+
+    async def refuse(*_: Any, **__: Any) -> Any:
+        raise UpstreamRefused("no", error)
+
+    link: Any = SimpleNamespace(asked_at="kafka:9092", ask_coordinator=refuse)
+    if verdict is None:
+        with pytest.raises(UpstreamRefused):
+            await probe_group(link, "orders", OURS)
+    else:
+        assert type(await probe_group(link, "orders", OURS)) is verdict

@@ -128,12 +128,14 @@ async def test_a_cluster_that_goes_away_is_told_of_at_once() -> None:
 async def test_who_was_not_reached_has_the_cluster_asked_at_once() -> None:
     """As a client of a sidecar finds it, where no connection ends by itself: the network is gone."""
     broker = SimulatedBroker(1)
-    async with linked(broker) as link:
-        await asyncio.sleep(5)
-        broker.is_hung = True
-        link.look_soon()
-        await asyncio.sleep(11)
-        assert "did not answer" in str(link.outage.reason)
+    for not_reached in (1, None):
+        broker.is_hung = False
+        async with linked(broker) as link:
+            await asyncio.sleep(5)
+            broker.is_hung = True
+            link.broker_not_reached(not_reached)
+            await asyncio.sleep(11)
+            assert "did not answer" in str(link.outage.reason)
 
 
 @story
@@ -269,3 +271,27 @@ async def test_who_was_silent_is_asked_when_the_others_are_away() -> None:
         others[1].leave()
         first.leave()
         await link.refresh()
+
+
+@story
+async def test_who_watches_the_brokers_is_told_when_they_have_changed() -> None:
+    """And not at each look."""
+    first, second = SimulatedBroker(1), SimulatedBroker(2)
+    async with linked(first) as link:
+        told: list[dict[int, tuple[str, int]]] = []
+        link.on_brokers(lambda brokers: told.append(dict(brokers)))
+        await link.refresh()
+        assert told == []
+        second.node_at, first.others_at = first.address, [second.address]
+        second.others_at = first.others_at
+        await link.refresh()
+        await link.refresh()
+        assert told == [{1: ("broker", 1), 2: ("broker", 2)}]
+
+
+@story
+async def test_the_cluster_is_known_by_what_it_offers() -> None:
+    """Nothing is offered of an API that is not named."""
+    async with linked(SimulatedBroker(1)) as link:
+        assert [link.offers(METADATA, version) for version in (0, 12, 13)] == [True, True, False]
+        assert [link.offers(69, version) for version in (0, 1)] == [False, False]

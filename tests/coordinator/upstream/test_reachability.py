@@ -25,7 +25,7 @@ from muster.coordinator.upstream.reachability import (
     Reachability,
 )
 from muster.events.ids import GroupId
-from muster.events.kafka.errors import LinkError, OwnShortage, TryAgain
+from muster.events.kafka.errors import OwnShortage, TryAgain
 from tests.coordinator.upstream.simulated import SimulatedBroker
 from tests.coordinator.upstream.stage import unexpected
 from tests.coordinator.upstream.test_link import error_of, heartbeat
@@ -562,11 +562,23 @@ async def test_a_broker_whose_certificate_is_not_trusted_lets_no_member_through(
         await reachability.close()
 
 
+@story
+async def test_a_bug_in_asking_ends_the_process() -> None:
+    """Else the members of the group would be waited for for ever."""
+    bugs = list[Exception]()
+    link: Any = RefusingLink(ZeroDivisionError("a bug"))
+    reachability = new_reachability(link, give_up=bugs.append)
+    reachability.ask_about_silence(GroupId("g"), lambda _: None)
+    await until(lambda: bugs)
+    assert [type(bug) for bug in bugs] == [ZeroDivisionError]
+    await reachability.close()
+
+
 class RefusingLink:
     """A link to one broker, to which there is no way while a `refusal` says why."""
 
-    def __init__(self, refusal: LinkError) -> None:
-        self.refusal: LinkError | None = refusal
+    def __init__(self, refusal: Exception) -> None:
+        self.refusal: Exception | None = refusal
         self.heard = HeardFrom(Heard)
 
     def known_coordinator(self, _group_id: str) -> int:

@@ -4,11 +4,13 @@ import asyncio
 import random
 from itertools import pairwise
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from kio.schema.errors import ErrorCode
+from structlog.testing import capture_logs
 
+from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import Shadow, ShadowName, ShadowState
 from muster.coordinator.upstream.shadow_driver import ShadowDriver, ShadowHandle
 from muster.events.ids import GroupId
@@ -90,3 +92,27 @@ def test_pauses_between_attempts_double_up_to_two_seconds(monkeypatch: pytest.Mo
 def test_where_sessions_have_to_be_shorter_half_as_long_is_asked_for() -> None:
     """Again and again, but not for less than a minute."""
     assert driven(Refuses(ErrorCode.invalid_session_timeout), 12.0).session_timeout_ms == 75_000
+
+
+def test_shadows_that_wait_are_told_of_by_one_of_them() -> None:
+    """After the fifth failure, and at most every ten seconds: there may be thousands."""
+    driver = ShadowDriver(cast("UpstreamLink", Refuses(None)), ShadowName.of("log"), session_timeout_ms=300_000)
+
+    async def story() -> None:
+        shadow = Shadow(wanted=1, state=ShadowState.OUT)
+        driving = [asyncio.create_task(driver.drive(ShadowHandle(GroupId(f"g{n}"), shadow))) for n in range(20)]
+        await asyncio.sleep(5.0)
+        driving.append(asyncio.create_task(driver.drive(ShadowHandle(GroupId("soon after"), shadow))))
+        await asyncio.sleep(10.0)
+        driving.append(asyncio.create_task(driver.drive(ShadowHandle(GroupId("later"), shadow))))
+        await asyncio.sleep(10.0)
+        for task in driving:
+            task.cancel()
+        await asyncio.gather(*driving, return_exceptions=True)
+
+    with capture_logs() as lines:
+        simulate(story())
+    assert [(line["event"], line["why"]) for line in lines] == [
+        ("shadows wait for the upstream cluster", "nobody there")
+    ] * 2
+    assert lines[1]["for_example"] == "later"

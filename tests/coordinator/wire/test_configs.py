@@ -1,6 +1,7 @@
 """IncrementalAlterConfigs and DescribeConfigs: the settings of groups, and what is asked along with them."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -30,6 +31,7 @@ from muster.coordinator.group.outcomes import (
     Outcome,
     Standing,
 )
+from muster.coordinator.wire.incremental_alter_configs import refusal
 from muster.events.ids import GroupInstanceId, MemberId
 from tests.coordinator.kio_client import Exchange, versions
 from tests.coordinator.scripted import ScriptedGroups, new_service
@@ -84,6 +86,14 @@ def alter(
 
 
 # ---- IncrementalAlterConfigs --------------------------------------------------------------------
+
+
+def test_a_resource_has_a_thousand_changes_at_most() -> None:
+    changes = [SimpleNamespace(**change(f"c{number}", "1")) for number in range(1_001)]
+    asked: Any = SimpleNamespace(resource_type=GROUP, resource_name="orders", configs=changes)
+    assert refusal(asked) == "1001 changes of one resource, 1000 are taken at once."
+    asked.configs = changes[1:]
+    assert refusal(asked) is None
 
 
 @ALTER

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from aiokafka.protocol.admin import ApiVersionRequest
+from kio.schema.consumer_group_describe.v0.request import ConsumerGroupDescribeRequest
+from kio.schema.consumer_group_describe.v0.response import ConsumerGroupDescribeResponse
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.describe_configs.v4.response import DescribeConfigsResponse, DescribeConfigsResult
 from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
@@ -22,6 +24,10 @@ from kio.schema.incremental_alter_configs.v1.response import (
 )
 from kio.schema.list_groups.v4.request import ListGroupsRequest
 from kio.schema.list_groups.v4.response import ListGroupsResponse
+from kio.schema.share_group_describe.v1.request import ShareGroupDescribeRequest
+from kio.schema.share_group_describe.v1.response import ShareGroupDescribeResponse
+from kio.schema.streams_group_describe.v0.request import StreamsGroupDescribeRequest
+from kio.schema.streams_group_describe.v0.response import StreamsGroupDescribeResponse
 from kio.schema.types import GroupId
 from kio.static.primitive import i8, i32Timedelta
 
@@ -151,6 +157,21 @@ def test_an_answer_about_the_configs_of_another_group_is_none(request_: Any, ans
     check_entries(request_, answer("g"))
     with pytest.raises(ValueError, match=r"'g' is missing, 'x' was not asked about"):
         check_entries(request_, answer("x"))
+
+
+@pytest.mark.parametrize(
+    ("request_", "response"),
+    [
+        (ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
+        (ShareGroupDescribeRequest, ShareGroupDescribeResponse),
+        (StreamsGroupDescribeRequest, StreamsGroupDescribeResponse),
+    ],
+    ids=["consumer", "share", "streams"],
+)
+def test_an_answer_without_a_group_of_another_kind_is_none(request_: Any, response: Any) -> None:
+    asked = request_(group_ids=(GroupId("g"),), include_authorized_operations=False)
+    with pytest.raises(ValueError, match=r"about the group ids that were asked about: 'g' is missing$"):
+        check_entries(asked, response(throttle_time=i32Timedelta.parse(timedelta()), groups=()))
 
 
 def lying_brokers(answer: bytes) -> bytes:

@@ -22,7 +22,7 @@ from muster.events.kafka.codec import reading
 from muster.events.kafka.codec.primitives import TAGGED_FIELDS_MAX, tagged_fields_size, write_uvarint
 from muster.events.kafka.codec.reading import STRING_BYTES_MAX, reader_in_steps
 from muster.events.kafka.codec.walk import InSteps, made_of
-from muster.events.steps import ENTRIES_PER_STEP, Allowance, finished
+from muster.events.steps import ENTRIES_PER_STEP, Allowance, TooManyEntries, finished
 
 EMPTY = b"\x07\x00"
 """A field without content."""
@@ -109,6 +109,16 @@ def _compact(text: str) -> bytes:
     out = bytearray()
     write_uvarint(out, len(text) + 1)
     return bytes(out) + text.encode()
+
+
+def test_the_arrays_of_a_message_have_so_many_entries_together() -> None:
+    """Three topics of one partition each, in OffsetCommit v8: six."""
+    topic = b"\x02t" + b"\x02" + bytes(16) + b"\x01\x00" + b"\x00"
+    request = b"\x02g" + bytes(4) + b"\x02m" + b"\x00" + b"\x04" + 3 * topic + b"\x00"
+    read = reader_in_steps(load_request_schema(8, 8))
+    assert finished(read(request, 0, Allowance(6)))[1] == len(request)
+    with pytest.raises(TooManyEntries, match="it has 6 entries or more, 5 are allowed"):
+        finished(read(request, 0, Allowance(5)))
 
 
 def sync_group(assignments: int, assignment_bytes: int) -> tuple[bytes, int]:

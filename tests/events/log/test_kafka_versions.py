@@ -32,10 +32,12 @@ def test_the_last_versions_are_those_that_the_client_speaks() -> None:
             DescribeConfigsRequest,
         )
     }
-    assert {each.api_key: each.last for each in WRITING} == {
-        **{key: max(versions) for key, versions in classes.items()},
-        METADATA: 10,
-    }
+    last = {METADATA: 10, **{key: max(versions) for key, versions in classes.items()}}
+    offered = {key: (version, version) for key, version in last.items()}
+    check_versions("broker 1 at k:9092", offered, WRITING)
+    for key, version in last.items():
+        with pytest.raises(LogMismatch, match=f"and v{version} is the last"):
+            check_versions("broker 1 at k:9092", {**offered, key: (version + 1, version + 1)}, WRITING)
     assert all(each.first in classes[each.api_key] for each in WRITING if each.api_key != METADATA)
 
 

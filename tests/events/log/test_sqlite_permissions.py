@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from muster.events.log.base import LogMismatch
 from muster.events.log.sqlite.log import SqliteEventLog
+from muster.events.log.sqlite.permissions import refuse_unusable
 from tests.events.log.transitions import transition
 
 NOBODY = 65_534
@@ -141,6 +143,20 @@ async def test_a_file_beside_it_that_cannot_be_read_is_refused_by_its_name(path:
     set_mode(beside, 0o600 if os.geteuid() == 0 else 0o200)
     assert await tried(path, "reads") == refused(
         path, "read", whose(beside, "-rw-------" if os.geteuid() == 0 else "--w-------")
+    )
+
+
+def test_each_file_that_is_to_blame_has_its_words(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file itself is "it", and another has its name; asked of a machine that refuses everything but the folders."""
+    beside = [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm")]
+    for file in (path, *beside):
+        set_mode(file, 0o644)
+    monkeypatch.setattr(os, "access", lambda each, _: Path(each).is_dir())
+    culprits = " and ".join(whose(file, "-rw-r--r--") for file in (path, *beside)).replace(f"{path} is", "it is", 1)
+    with pytest.raises(LogMismatch) as unusable:
+        refuse_unusable(path, writes=True, locks=False)
+    assert str(unusable.value) == (
+        f"the event log {path} cannot be written by user {os.geteuid()}: {culprits}; change that, or give another --log"
     )
 
 

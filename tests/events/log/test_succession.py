@@ -38,6 +38,11 @@ async def test_right_behind_the_last_append_nobody_wrote() -> None:
     await checked()
 
 
+async def test_right_behind_the_last_append_nothing_is_read() -> None:
+    """The log is not even open."""
+    await check_nobody_else_wrote(MemoryEventLog(), Writer(next_offset=2), Writer(next_offset=3))
+
+
 @pytest.mark.parametrize("strangers", [(True,), (True, True, True)])
 async def test_strangers_records_do_not_matter(strangers: tuple[bool, ...]) -> None:
     await checked(*strangers)

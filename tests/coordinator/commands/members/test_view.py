@@ -1,0 +1,71 @@
+"""The tables of `muster members`, as wide as the terminal."""
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from muster.coordinator.admin import ConfigEntry
+from muster.coordinator.commands.members.view import print_members, print_settings
+from muster.coordinator.group.outcomes import ListedMember, Standing
+from muster.events.ids import GroupInstanceId, MemberId
+
+NARROW, WIDE = 119, 120
+
+MEMBER = ListedMember(
+    group_instance_id=GroupInstanceId("web-1"),
+    member_id=MemberId("web-1-x"),
+    client_id="shop",
+    client_host="/10.0.0.1",
+    standing=Standing.ACTIVE,
+    retiring=True,
+    is_leader=True,
+    session_left_ms=9_500,
+    since_ms=86_400_000,
+)
+
+
+def console(width: int) -> tuple[Console, StringIO]:
+    printed = StringIO()
+    return Console(file=printed, width=width, color_system=None), printed
+
+
+@pytest.mark.parametrize(
+    ("width", "rows"),
+    [
+        (WIDE, ["web-1 web-1-x shop 10.0.0.1 Active, leader, retiring 9.5 s 1970-01-02 00:00:00"]),
+        (NARROW, ["web-1 1970-01-02 00:00:00 shop Active, leader, retiring", "web-1-x 10.0.0.1 9.5 s"]),
+    ],
+)
+def test_a_member_has_one_line_where_there_is_room_for_it_and_else_two(width: int, rows: list[str]) -> None:
+    shown, printed = console(width)
+    print_members("orders", [MEMBER], shown)
+    assert [" ".join(line.split()) for line in printed.getvalue().splitlines()[2:]] == rows
+
+
+@pytest.mark.parametrize(("left", "said"), [(None, "-"), (4_000, "waits for the join, up to 4 s")])
+def test_who_has_no_session_may_wait_for_the_join(left: int | None, said: str) -> None:
+    shown, printed = console(200)
+    member = ListedMember(
+        group_instance_id=None,
+        member_id=MemberId("x"),
+        client_id="shop",
+        client_host="/10.0.0.1",
+        standing=Standing.ACTIVE,
+        retiring=False,
+        is_leader=False,
+        session_left_ms=None,
+        join_left_ms=left,
+        since_ms=0,
+    )
+    print_members("orders", [member], shown)
+    row = " ".join(printed.getvalue().splitlines()[2].split())
+    assert row == f"- x shop 10.0.0.1 Active {said} 1970-01-01 00:00:00"
+
+
+@pytest.mark.parametrize(("width", "does"), [(WIDE, ["how many members"]), (NARROW, [])])
+def test_settings_are_explained_where_there_is_room(width: int, does: list[str]) -> None:
+    shown, printed = console(width)
+    entry = ConfigEntry(name="group.max.size", value="5", is_set=True, documentation="how many members")
+    print_settings([entry], shown)
+    assert " ".join(printed.getvalue().splitlines()[2].split()) == " ".join(["group.max.size 5 this group", *does])

@@ -1,0 +1,366 @@
+"""Shadows are taken, left, stepped out with and given up, in virtual time; upstream is a script that can be held up."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from kio.schema.describe_groups.v5.response import DescribeGroupsResponse
+from kio.schema.errors import ErrorCode
+from kio.schema.list_groups.v4.response import ListGroupsResponse
+
+from muster.coordinator.upstream.group_probe import KeptUpstream
+from muster.coordinator.upstream.shadow import PROTOCOL_TYPE
+from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
+from muster.coordinator.wire.authorized_operations import AUTHORIZED_OPERATIONS_OMITTED
+from muster.events.ids import GroupId
+from muster.events.kafka.errors import TryAgain
+from tests.coordinator.kio_client import filled
+from tests.coordinator.upstream.stage import NAME, unexpected
+from tests.coordinator.upstream.test_unknown_shadow import GROUP
+from tests.coordinator.upstream.test_unknown_shadow import Upstream as Coordinator
+from tests.simulation.virtual_time import simulate
+
+HEARTBEAT_INTERVAL_MS = 10_000
+ROUND_MS = 20
+"""So long a request of each kind may take, with some to spare; nothing here takes time of its own."""
+
+
+class Upstream(Coordinator):
+    """Withholds the answers to requests of the `held` kinds; `somebody` is a member of the group that is no shadow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: set[str] = set()
+        self.goes_on = asyncio.Event()
+        self.somebody = False
+        self.with_shadow: list[str] = []
+
+    async def ask_coordinator(self, *request: Any, **options: Any) -> Any:
+        answer = await super().ask_coordinator(*request, **options)
+        if self.asked[-1] in self.held:
+            await self.goes_on.wait()
+        return self._inhabited() if isinstance(answer, DescribeGroupsResponse) and self.somebody else answer
+
+    def _inhabited(self) -> DescribeGroupsResponse:
+        member = {"member_id": "m", "group_instance_id": None, "client_id": "shop", "client_host": "/10.0.0.1"}
+        group = {
+            "error_code": ErrorCode.none,
+            "group_id": GROUP,
+            "group_state": "Stable",
+            "protocol_type": "consumer",
+            "protocol_data": "range",
+            "members": [member | {"member_metadata": b"", "member_assignment": b""}],
+            "authorized_operations": AUTHORIZED_OPERATIONS_OMITTED,
+        }
+        answer: DescribeGroupsResponse = filled(
+            DescribeGroupsResponse, {"throttle_time": timedelta(0), "groups": [group]}
+        )
+        return answer
+
+    def brokers(self) -> dict[int, tuple[str, int]]:
+        return {1: ("broker", 9092)}
+
+    async def ask(self, _node_id: int, _request: Any, _response: Any, **_options: Any) -> ListGroupsResponse:
+        of_others = [{"group_id": "theirs", "protocol_type": "consumer", "group_state": "Stable"}]
+        ours = [
+            {"group_id": each, "protocol_type": PROTOCOL_TYPE, "group_state": "Stable"} for each in self.with_shadow
+        ]
+        fields = {"throttle_time": timedelta(0), "error_code": ErrorCode.none, "groups": [*of_others, *ours]}
+        answer: ListGroupsResponse = filled(ListGroupsResponse, fields)
+        return answer
+
+
+class Subject:
+    """Shadows of one service, with what they have told."""
+
+    def __init__(self) -> None:
+        self.upstream = Upstream()
+        self.lost: list[tuple[GroupId, str]] = []
+        link: Any = self.upstream
+        self.shadows = Shadows(
+            link,
+            NAME,
+            lost=lambda *told: self.lost.append(told),
+            give_up=unexpected,
+            heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
+        )
+
+    @property
+    def asked(self) -> list[str]:
+        return self.upstream.asked
+
+    def wants(self, generation_id: int, *, is_wanted: bool = True) -> None:
+        self.shadows.update_generation(GROUP, generation_id=generation_id, is_wanted=is_wanted)
+
+    async def own(self) -> None:
+        """The group's shadow is in, for generation 1; nothing is on record of what was asked for that."""
+        self.wants(1)
+        await self.shadows.wait_bumped(GROUP, 1)
+        await settled()
+        self.asked.clear()
+
+
+async def settled() -> None:
+    """All that can be done without an answer that is held is done."""
+    await asyncio.sleep(ROUND_MS / 1000)
+
+
+def story(run: Callable[[Subject], Awaitable[None]]) -> Callable[[], None]:
+    """A test in virtual time."""
+
+    async def whole() -> None:
+        subject = Subject()
+        await run(subject)
+        await subject.shadows.close()
+
+    def test() -> None:
+        simulate(whole())
+
+    test.__name__, test.__doc__ = run.__name__, run.__doc__
+    return test
+
+
+@story
+async def test_who_takes_a_group_at_once_shares_one_attempt(subject: Subject) -> None:
+    """It returns when the join is sent; from then on the group is ours."""
+    subject.upstream.held = {"JoinGroup"}
+    takes = [asyncio.create_task(subject.shadows.take(GROUP)) for _ in range(3)]
+    assert await asyncio.gather(*takes) == [None] * 3
+    assert await subject.shadows.take(GROUP) is None
+    assert subject.asked == ["DescribeGroups", "JoinGroup"]
+    assert subject.shadows.owns(GROUP)
+    assert not subject.shadows.is_in(GROUP)
+    assert not subject.shadows.owns(GroupId("another"))
+    assert not subject.shadows.may_have_shadow(GroupId("another"))
+    subject.upstream.goes_on.set()
+    await settled()
+    assert subject.asked == ["DescribeGroups", "JoinGroup", "SyncGroup"]
+    assert subject.shadows.is_in(GROUP)
+    assert subject.lost == []
+
+
+@story
+async def test_a_group_with_somebody_in_it_is_not_taken(subject: Subject) -> None:
+    subject.upstream.somebody = True
+    assert isinstance(await subject.shadows.take(GROUP), KeptUpstream)
+    assert isinstance(await subject.shadows.probe(GROUP), KeptUpstream)
+    assert not subject.shadows.may_have_shadow(GROUP)
+    subject.upstream.somebody = False
+    assert await subject.shadows.probe(GROUP) is None
+    assert await subject.shadows.take(GROUP) is None
+
+
+@story
+async def test_who_got_in_before_the_join_is_told_to_who_took_it(subject: Subject) -> None:
+    """Once: the group was nobody's here yet, so it is not lost."""
+    subject.upstream.held = {"DescribeGroups"}
+    subject.upstream.join_errors = [ErrorCode.inconsistent_group_protocol]
+    ask, told = subject.upstream.ask_coordinator, list[str]()
+
+    async def join_is_refused_before_it_counts_as_sent(group_id: GroupId, request: Any, *args: Any, **kw: Any) -> Any:
+        told.append(type(request).__name__)
+        if told[-1] == "JoinGroupRequest":
+            kw["sent"] = lambda: None
+        return await ask(group_id, request, *args, **kw)
+
+    subject.upstream.ask_coordinator = join_is_refused_before_it_counts_as_sent  # type: ignore[method-assign]
+    taking = asyncio.create_task(subject.shadows.take(GROUP))
+    await settled()
+    subject.upstream.goes_on.set()
+    subject.upstream.held = set()
+    await asyncio.sleep(0)
+    subject.upstream.somebody = True
+    verdict = await taking
+    assert isinstance(verdict, KeptUpstream)
+    assert "shop at /10.0.0.1" in verdict.reason
+    assert subject.lost == []
+    assert not subject.shadows.may_have_shadow(GROUP)
+
+
+@story
+async def test_a_group_that_was_taken_and_is_refused_later_is_lost(subject: Subject) -> None:
+    """Nobody waits for the join any more; the next who takes it asks anew."""
+    subject.upstream.held = {"JoinGroup"}
+    subject.upstream.join_errors = [ErrorCode.inconsistent_group_protocol]
+    assert await subject.shadows.take(GROUP) is None
+    subject.upstream.somebody = True
+    subject.upstream.goes_on.set()
+    await settled()
+    ((group_id, reason),) = subject.lost
+    assert (group_id, "shop at /10.0.0.1" in reason) == (GROUP, True)
+    assert not subject.shadows.owns(GROUP)
+    subject.wants(1)
+    await settled()
+    assert not subject.shadows.may_have_shadow(GROUP), "members that are here still do not fight for it"
+    subject.upstream.somebody = False
+    assert await subject.shadows.take(GROUP) is None
+    subject.wants(1)
+    await subject.shadows.wait_bumped(GROUP, 1)
+
+
+@story
+async def test_a_group_that_was_taken_for_a_join_that_came_to_nothing_is_left(subject: Subject) -> None:
+    """At the time of its first heartbeat."""
+    assert await subject.shadows.take(GROUP) is None
+    await asyncio.sleep(HEARTBEAT_INTERVAL_MS / 1000)
+    assert subject.asked[-1] == "LeaveGroup"
+    assert not subject.shadows.may_have_shadow(GROUP)
+
+
+@story
+async def test_each_generation_is_bumped_and_has_its_identity(subject: Subject) -> None:
+    """There is none for any other, and for no group that has no shadow."""
+    await subject.own()
+    first = subject.shadows.commit_identity(GROUP, 1)
+    assert first is not None
+    subject.wants(2)
+    assert subject.shadows.commit_identity(GROUP, 2) is None
+    await subject.shadows.wait_bumped(GROUP, 2)
+    assert subject.asked == ["JoinGroup", "SyncGroup"]
+    assert subject.shadows.commit_identity(GROUP, 2) not in {None, first}
+    assert subject.shadows.commit_identity(GROUP, 1) is None
+    assert subject.shadows.commit_identity(GroupId("another"), 1) is None
+    with pytest.raises(ShadowUnavailable, match="group another has no shadow upstream"):
+        await subject.shadows.wait_bumped(GroupId("another"), 1)
+
+
+@story
+async def test_a_generation_is_bumped_again_when_that_is_asked_for(subject: Subject) -> None:
+    """Until then nobody commits in it."""
+    await subject.own()
+    before = subject.shadows.commit_identity(GROUP, 1)
+    subject.shadows.bump_again(GROUP)
+    subject.shadows.bump_again(GroupId("another"))
+    assert subject.shadows.commit_identity(GROUP, 1) is None
+    await subject.shadows.wait_bumped(GROUP, 1)
+    assert subject.shadows.commit_identity(GROUP, 1) not in {None, before}
+    assert subject.asked == ["JoinGroup", "SyncGroup"]
+
+
+@story
+async def test_a_shadow_in_a_group_is_heard_at_its_interval(subject: Subject) -> None:
+    """Which is half of it to the whole, by the group; whatever is asked meanwhile, it has one timer."""
+    await subject.own()
+    for generation_id in (2, 3, 4):
+        subject.wants(generation_id)
+        await subject.shadows.wait_bumped(GROUP, generation_id)
+        await settled()
+    subject.asked.clear()
+    await asyncio.sleep(6 * HEARTBEAT_INTERVAL_MS / 1000)
+    assert set(subject.asked) == {"Heartbeat"}
+    assert 6 <= len(subject.asked) <= 12
+    sooner = len(subject.asked)
+    subject.shadows.heartbeat_soon(GROUP)
+    await settled()
+    assert len(subject.asked) == sooner + 1
+
+
+@story
+async def test_a_shadow_that_is_not_wanted_any_more_leaves(subject: Subject) -> None:
+    """While it is on its way out the group is not ours, and upstream may have it still."""
+    await subject.own()
+    subject.upstream.held = {"LeaveGroup"}
+    assert not subject.shadows.is_leaving(GROUP)
+    subject.wants(1, is_wanted=False)
+    await settled()
+    assert subject.shadows.is_leaving(GROUP)
+    assert not subject.shadows.is_leaving(GroupId("another"))
+    assert (subject.shadows.owns(GROUP), subject.shadows.may_have_shadow(GROUP)) == (False, True)
+    with pytest.raises(ShadowUnavailable, match="no shadow"):
+        await subject.shadows.wait_bumped(GROUP, 1)
+    gone = asyncio.create_task(subject.shadows.wait_gone(GROUP))
+    await settled()
+    assert not gone.done()
+    subject.upstream.goes_on.set()
+    await gone
+    assert subject.asked == ["LeaveGroup"]
+    assert not subject.shadows.may_have_shadow(GROUP)
+    await subject.shadows.wait_gone(GROUP)
+    await asyncio.sleep(2 * HEARTBEAT_INTERVAL_MS / 1000)
+    assert subject.asked == ["LeaveGroup"]
+
+
+@story
+async def test_a_shadow_steps_out_for_as_long_as_somebody_wants_it(subject: Subject) -> None:
+    """Two at once do not disturb each other."""
+    await subject.own()
+    before = subject.shadows.commit_identity(GROUP, 1)
+    async with subject.shadows.withdrawn(GROUP):
+        assert subject.asked == ["LeaveGroup"]
+        async with subject.shadows.withdrawn(GROUP):
+            await settled()
+        await asyncio.sleep(2 * HEARTBEAT_INTERVAL_MS / 1000)
+        assert subject.asked == ["LeaveGroup"]
+        assert subject.shadows.owns(GROUP)
+        assert not subject.shadows.is_in(GROUP)
+        assert subject.shadows.commit_identity(GROUP, 1) is None
+    await subject.shadows.wait_bumped(GROUP, 1)
+    assert subject.asked[1:] == ["JoinGroup", "SyncGroup"]
+    assert subject.shadows.commit_identity(GROUP, 1) not in {None, before}
+    async with subject.shadows.withdrawn(GroupId("another")):
+        assert subject.asked[3:] == []
+
+
+@story
+async def test_a_shadow_that_is_not_wanted_while_it_is_out_does_not_come_back(subject: Subject) -> None:
+    await subject.own()
+    async with subject.shadows.withdrawn(GROUP):
+        subject.wants(1, is_wanted=False)
+        await settled()
+    await settled()
+    assert subject.asked == ["LeaveGroup"]
+    assert not subject.shadows.may_have_shadow(GROUP)
+
+
+@story
+async def test_who_waits_for_a_join_that_is_not_answered_is_told_when_it_takes_too_long(subject: Subject) -> None:
+    subject.upstream.held = {"JoinGroup"}
+    subject.wants(1)
+    began_s = asyncio.get_running_loop().time()
+    with pytest.raises(ShadowUnavailable, match="is not ready after 20000 ms: upstream has not answered"):
+        await subject.shadows.wait_bumped(GROUP, 1)
+    assert asyncio.get_running_loop().time() - began_s == pytest.approx(20.0)
+
+
+@story
+async def test_closing_ends_who_waits_and_leaves_the_shadow_where_it_is(subject: Subject) -> None:
+    """A restart retakes it; what is wanted afterwards is nobody's any more."""
+    await subject.own()
+    subject.upstream.held = {"JoinGroup"}
+    subject.wants(2)
+    waiting = asyncio.create_task(subject.shadows.wait_bumped(GROUP, 2))
+    taking = asyncio.create_task(subject.shadows.take(GroupId("another")))
+    await asyncio.sleep(0)
+    await subject.shadows.close()
+    for each in (waiting, taking, subject.shadows.take(GROUP)):
+        with pytest.raises(ShadowUnavailable, match="stopping"):
+            await each
+    subject.wants(3)
+    assert not subject.shadows.may_have_shadow(GROUP)
+    asked = len(subject.asked)
+    await asyncio.sleep(2 * HEARTBEAT_INTERVAL_MS / 1000)
+    assert len(subject.asked) == asked
+    assert "LeaveGroup" not in subject.asked
+
+
+@story
+async def test_shadows_of_a_former_process_in_groups_that_need_none_are_removed(subject: Subject) -> None:
+    """Those of other services stay, and those that are ours now."""
+    await subject.own()
+    subject.upstream.with_shadow = [GROUP, "stray", "of-another-service"]
+    assert await subject.shadows.remove_stray_shadows(lambda group_id: group_id in {GROUP, "stray"}) == ["stray"]
+    await subject.shadows.wait_gone(GroupId("stray"))
+    assert subject.asked[-1] == "LeaveGroup"
+    assert subject.shadows.owns(GROUP)
+
+
+@story
+async def test_who_is_not_told_which_groups_have_shadows_says_so(subject: Subject) -> None:
+    async def refuse(*_: Any, **__: Any) -> Any:
+        raise TryAgain("no broker")
+
+    subject.upstream.ask = refuse  # type: ignore[method-assign]
+    with pytest.raises(ShadowUnavailable, match="does not tell which groups have a shadow: no broker"):
+        await subject.shadows.remove_stray_shadows(lambda _: True)

@@ -1,0 +1,49 @@
+"""Brokers that any of them can answer for: who is silent does not keep the next from being asked."""
+
+import asyncio
+
+from muster.events.kafka.first_answer import HEDGE_DELAY_S, Round, first_answer
+from tests.faults.process import seconds, story
+
+NEVER = 3_600.0
+
+
+async def answered(**delays: float) -> tuple[Round[str, str, ValueError], float]:
+    """Ask these brokers in turn; the result, and after how many seconds. A negative delay fails at once."""
+    began = seconds()
+
+    async def ask(broker: str) -> str:
+        if delays[broker] < 0:
+            raise ValueError(f"{broker} failed")
+        await asyncio.sleep(delays[broker])
+        return f"of {broker}"
+
+    return await first_answer(delays, ask, (ValueError,)), seconds() - began
+
+
+@story
+async def test_the_next_is_asked_after_a_while() -> None:
+    """Two are silent; the third answers at once, and the two are told."""
+    result, took_s = await answered(a=NEVER, b=NEVER, c=0)
+    assert result == Round(("c", "of c"), [], ["a", "b"])
+    assert took_s == 2 * HEDGE_DELAY_S
+
+
+@story
+async def test_the_next_is_asked_at_once_where_one_fails() -> None:
+    result, took_s = await answered(a=-1, b=0)
+    assert (result.answer, result.reasons, took_s) == (("b", "of b"), "a failed", 0)
+
+
+@story
+async def test_the_last_may_take_its_time() -> None:
+    """As nobody else is left to be asked."""
+    result, took_s = await answered(a=NEVER, b=20)
+    assert (result.answer, took_s) == (("b", "of b"), HEDGE_DELAY_S + 20)
+
+
+@story
+async def test_when_all_have_failed_there_is_no_answer() -> None:
+    result, _ = await answered(a=-1, b=-1)
+    assert (result.answer, result.reasons, result.silent) == (None, "a failed; b failed", [])
+    assert result.all_failed_as(ValueError)
