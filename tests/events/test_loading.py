@@ -86,7 +86,7 @@ def test_an_old_fence_record_says_that_the_log_is_too_new() -> None:
 def test_the_partitions_last_event_is_the_last_one() -> None:
     """Each is taken as it comes, and none waits with the members."""
     transitions = Script().coordinator("a:1").coordinator("b:1").transitions
-    records = numbered(records_of([event for _, events in transitions for event in events]))
+    records = numbered(records_of([event for _, events in transitions for event in events], FORMAT_LEVEL))
     assert facts(loaded(records)) == facts(fed(records))
 
 
