@@ -16,8 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from muster.coordinator.group.configs import COORDINATOR
 from muster.coordinator.settings.kafka_settings import KAFKA_SETTINGS
 from muster.coordinator.settings.settings import Settings
+from muster.events.kafka.muster_check import CONFIG_OF_A_MUSTER
 from tests.brokers.broker import HOST, lasting_ports
 from tests.brokers.certificates import Authority
 from tests.brokers.child import leashed, signal_group
@@ -109,6 +111,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
 def test_a_muster_that_is_named_as_the_cluster_is_refused(serving: MusterProcess) -> None:
     said = refused("--upstream", serving.bootstrap, "--log", "memory:")
     assert f"--upstream {serving.bootstrap}: a Muster answers there, not a broker" in said
+    assert CONFIG_OF_A_MUSTER == COORDINATOR  # events/ may not import the name
 
 
 def test_who_gave_an_address_that_cannot_be_had_is_named(tmp_path: Path) -> None:

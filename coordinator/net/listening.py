@@ -16,6 +16,7 @@ import structlog
 from muster.coordinator.load.quotas import Quota
 from muster.coordinator.load.room import Room
 from muster.coordinator.load.turns import Turns
+from muster.coordinator.net.heartbeats import SharedBytes
 from muster.coordinator.net.limits import ConnectionLimits
 from muster.coordinator.net.memory import Memory
 from muster.coordinator.net.tls_handshake import Handshake
@@ -86,6 +87,7 @@ class Listening(Generic[C]):
         self._principal_of: dict[C, str] = {}
         self._is_full_told = False
         self.memory = Memory(limits.queued_max_request_bytes, metrics, room)
+        self.cached_heartbeats = SharedBytes()
         self.turns = turns
         self._metrics = metrics
         self._monotonic_ms = monotonic_ms

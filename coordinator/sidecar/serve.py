@@ -11,7 +11,6 @@ shadows stay: the next owner of the groups finds them.
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from functools import partial
 
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential_jitter
@@ -61,11 +60,11 @@ from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.coordinator.sidecar.relay.listeners import CannotListen, Listeners
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.upstream.link import UpstreamLink, UpstreamRefused
-from muster.coordinator.upstream.muster_check import refuse_muster
 from muster.coordinator.upstream.reachability import Reachability
 from muster.coordinator.upstream.shadows import ShadowName, Shadows, ShadowUnavailable
 from muster.events.ids import GroupId
 from muster.events.kafka.errors import TryAgain
+from muster.events.kafka.muster_check import is_muster
 from muster.events.log.base import EventLog
 from muster.events.log.kafka.log import KafkaEventLog
 
@@ -158,9 +157,13 @@ class _Sidecar:
         """Wait for the cluster. Raises CannotServe if waiting cannot help."""
         try:
             await self._until_answered(self.link.open)
-            await self._until_answered(partial(refuse_muster, self.link))
+            await self._until_answered(self._refuse_muster)
         except UpstreamRefused as error:
             raise CannotServe(f"{self._upstream}: {error}") from error
+
+    async def _refuse_muster(self) -> None:
+        if await is_muster(self.link):
+            raise UpstreamRefused("a Muster answers there, not a broker; name the brokers of the Kafka cluster")
 
     async def _reserved(self, event_log: EventLog) -> ReservedNames:
         """Return the names refused to clients: the log's, if it may be in the upstream cluster."""

@@ -39,7 +39,7 @@ class ClientConnection(ClientSocket):
         waiting_bytes_max: int,
         listening: Listening["ClientConnection"],
     ) -> None:
-        heartbeats = HeartbeatCache()
+        heartbeats = HeartbeatCache(listening.cached_heartbeats)
         connection = Connection(
             fast=heartbeats.answer, frame_bytes_max=frame_bytes_max, waiting_bytes_max=waiting_bytes_max
         )
@@ -53,6 +53,7 @@ class ClientConnection(ClientSocket):
         self._transport = None
         self._turns.forget(self)
         self._share.end()
+        self.heartbeats.end()
         self._connection.forget()
         if self._cancel is not None:
             self._cancel()

@@ -3,7 +3,6 @@
 security.py           how the cluster is reached: TLS and SASL
 link.py               brokers, group coordinators, and the errors of asking them
 coordinators.py       the coordinator of each group, and when that broker was last away
-muster_check.py       refuses a Muster that is named as the cluster
 cluster_outage.py     that no broker answers: why, since when, and what is logged meanwhile
 reachability.py       whether a group's members can reach its coordinator upstream
 group_probe.py        asks upstream whether a group is vacant

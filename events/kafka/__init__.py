@@ -13,6 +13,7 @@ first_answer.py    Hedging requests that any broker can answer: the next broker 
 link.py            The brokers of a cluster, and each request to the right one: the base of the log's link and of
                    upstream's.
 metadata.py        Metadata: a cluster's id and its brokers.
+muster_check.py    Whether a Muster answers in the place of a Kafka cluster.
 security.py        The security settings of a cluster, by the names of Kafka's own client properties.
 shortage.py        Errors of ours when a connection is opened: ports or files that have run out.
 tls_files.py       Loading certificates and keys into an `ssl.SSLContext`; each fault is one line that names the file.

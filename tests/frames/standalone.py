@@ -6,12 +6,9 @@ Behind it is a whole process with its log in memory, so whatever can be decoded 
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from random import Random
 from typing import Any, cast
-
-import structlog
 
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.standalone.client_connection import ClientConnection
@@ -21,7 +18,7 @@ from muster.events.log.memory import MemoryStorage
 from tests.coordinator.longest_callback import longest_callback
 from tests.coordinator.scripted import ManualTimers, ScriptedGroups, new_service
 from tests.frames.generator import Frame, Frames
-from tests.frames.verdict import Verdict
+from tests.frames.verdict import Verdict, no_errors_told
 from tests.simulation.process import SimulatedProcess
 
 
@@ -110,26 +107,6 @@ class Stage:
         assert self.process.lost == again.lost == []
 
 
-@contextmanager
-def no_errors_told() -> Iterator[None]:
-    """A rule that fails is answered, and told in the log alone."""
-    told: list[Any] = []
-
-    def note(_logger: object, method: str, line: Any) -> Any:
-        if method in {"error", "exception"}:
-            told.append(line)
-        raise structlog.DropEvent
-
-    processors = structlog.get_config()["processors"]
-    before = processors.copy()
-    processors[:] = [note]
-    try:
-        yield
-    finally:
-        processors[:] = before
-    assert not told
-
-
 async def play(frames: int, seed: int, report: Callable[[str], None]) -> Counter[str]:
     """Play so many; returns what became of them. Raises BadOutcome."""
     verdict, random, source, stage = Verdict(), Random(seed), Frames(APIS.values(), seed), Stage()
@@ -146,8 +123,10 @@ async def play(frames: int, seed: int, report: Callable[[str], None]) -> Counter
     await stage.lives()  # until then joins may wait for others, whoever has gone
     await verdict.nothing_is_left(
         ClientConnection,
-        connections=len(stage.server._listening.connections),
-        waiting=stage.service.slices.waiting,
-        timers=len(stage.timers.pending),
+        lambda: {
+            "connections": len(stage.server._listening.connections),
+            "waiting": stage.service.slices.waiting,
+            "timers": len(stage.timers.pending),
+        },
     )
     return verdict.outcomes

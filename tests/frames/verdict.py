@@ -4,7 +4,11 @@ import asyncio
 import gc
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
+
+import structlog
 
 from muster.coordinator.wire.api import Fault
 from tests.coordinator.longest_callback import Longest
@@ -12,7 +16,6 @@ from tests.frames.generator import Frame
 
 HELD_S_MAX = 0.15
 """The longest callback of the loop, in processor time."""
-
 
 GONE_WITHIN_S = 30.0
 
@@ -38,18 +41,38 @@ class Verdict:
         if outcome == "nothing" and frame.is_whole:
             raise BadOutcome(f"neither answered nor closed: {frame.told}")
 
-    async def nothing_is_left(self, kind: type[Any], **left: int) -> None:
+    async def nothing_is_left(self, kind: type[Any], left: Callable[[], Mapping[str, int]]) -> None:
         """After all connections are gone, and what is still sent to a broker is. Raises BadOutcome."""
         deadline = time.monotonic() + GONE_WITHIN_S
-        while (alive := _alive(kind)) and time.monotonic() < deadline:  # noqa: ASYNC110 -- objects end without an event
+        while (alive := _alive(kind)) or any(left().values()):
+            if time.monotonic() > deadline:
+                raise BadOutcome(f"{alive} {kind.__name__} are kept, and {left()}")
             await asyncio.sleep(0.2)
-        if alive or any(left.values()):
-            raise BadOutcome(f"{alive} {kind.__name__} are kept, and {left}")
 
     def nobody_waited(self, longest: Longest) -> None:
         """Raises BadOutcome."""
         if longest.seconds >= HELD_S_MAX:
             raise BadOutcome(f"a callback held the loop: {longest}")
+
+
+@contextmanager
+def no_errors_told() -> Iterator[None]:
+    """A rule that fails is answered, and told in the log alone."""
+    told: list[Any] = []
+
+    def note(_logger: object, method: str, line: Any) -> Any:
+        if method in {"error", "exception"}:
+            told.append(line)
+        raise structlog.DropEvent
+
+    processors = structlog.get_config()["processors"]
+    before = processors.copy()
+    processors[:] = [note]
+    try:
+        yield
+    finally:
+        processors[:] = before
+    assert not told
 
 
 def _alive(kind: type[Any]) -> int:

@@ -55,7 +55,7 @@ class ClientSide(ClientSocket):
         listening: Listening["ClientSide"],
         slices: Slices,
     ) -> None:
-        heartbeats = HeartbeatCache()
+        heartbeats = HeartbeatCache(listening.cached_heartbeats)
         self._conversation = Conversation(
             plan_of=plan_of,
             fast=heartbeats.answer,
@@ -134,6 +134,7 @@ class ClientSide(ClientSocket):
     def _end(self) -> None:
         """Drop everything of a client that is gone."""
         self._share.end()
+        self.heartbeats.end()
         self._conversation.forget()
         self._answering.stop()
         if self._lingering is not None:

@@ -7,7 +7,6 @@ decoding.py    Decoding fetched bytes into records, in pieces, with owners' told
 decompress.py  Decompressing a batch up to a limit: a few KiB may stand for many GiB.
 log.py         The Kafka event log: one compacted topic, whose broker refuses deposed writers.
 marks.py       Telling owners' records from strangers': the header `muster`, and from which offset on it counts.
-muster_check.py  Whether a Muster answers in the place of a Kafka cluster.
 names.py       The names that an event log takes in its cluster: topics, and the transactional ids of its owners.
 origin.py      The origin of an event topic: its cluster, the format level of its last writer, its number of
                partitions.

@@ -10,9 +10,11 @@ import re
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 
 import msgspec
 
+from muster.events.kafka.muster_check import is_muster
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 from muster.events.log.base import Deposed, LogMismatch, LogMissing, LogWriter, SignOfLife
 from muster.events.log.kafka import signs
@@ -29,7 +31,6 @@ from muster.events.log.kafka.client.settings import (
 from muster.events.log.kafka.client.versions import READING, WRITING, Needed, check_versions
 from muster.events.log.kafka.contents import Contents, refuse_somebody_elses
 from muster.events.log.kafka.marks import Marks, origin_of
-from muster.events.log.kafka.muster_check import refuse_muster
 from muster.events.log.kafka.names import PROBE_SUFFIX
 from muster.events.log.kafka.origin import Notes, check_origin, notes_of
 from muster.events.log.kafka.producer import WriterConfig, claim, last_owner
@@ -270,7 +271,9 @@ class KafkaEventLog:
     async def _open_for_writing(self) -> TopicFacts:
         link, plan, probe = self._link, self._plan, self._probe
         await self._check_versions(WRITING)
-        await refuse_muster(link, timeout_ms=self._timeout_ms)
+        if await retried(partial(is_muster, link), timeout_ms=self._timeout_ms):
+            brokers = "the brokers of the Kafka cluster behind it"
+            raise LogMismatch(f"{link.asked_at} is a Muster, not a broker; name {brokers}")
         found = await topic_facts(link, plan.name, timeout_ms=self._timeout_ms)
         contents = Contents.NOTHING if found is None else await self._look_into(found)
         self._history_is_gone = found is None and await self._is_lost()

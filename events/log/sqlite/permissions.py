@@ -38,13 +38,18 @@ def refuse_unusable(path: Path, *, writes: bool, locks: bool) -> None:
             raise LogMismatch(_refused(path, "read", unreadable))
         return
     _refuse_read_only(path, real)
-    files = [real, *(real.with_name(real.name + suffix) for suffix in (*_BESIDE, *([".lock"] if locks else [])))]
+    files = _files(real, locks=locks)
     to_blame = [file for file in files if file.exists() and not os.access(file, os.R_OK | os.W_OK)]
     is_one_to_be_made = not all(file.exists() for file in files)
     if is_one_to_be_made and real.parent.is_dir() and not os.access(real.parent, os.W_OK):
         to_blame.append(real.parent)
     if to_blame:
         raise LogMismatch(f"{_refused(path, 'written', to_blame)}; {_CHANGE}")
+
+
+def _files(real: Path, *, locks: bool) -> list[Path]:
+    """Return the file, and those beside it."""
+    return [real, *(real.with_name(real.name + suffix) for suffix in (*_BESIDE, *([".lock"] if locks else [])))]
 
 
 def _real(path: Path) -> Path:
@@ -61,7 +66,7 @@ def _refuse_other_kinds(path: Path, real: Path, *, locks: bool) -> None:
     """Refuse what is there and is no regular file."""
     if real.is_dir():
         raise LogMismatch(f"the event log {path} is a folder, not a file; name a file in it: {path / 'muster.db'}")
-    for file in (real, *(real.with_name(real.name + suffix) for suffix in (*_BESIDE, *([".lock"] if locks else [])))):
+    for file in _files(real, locks=locks):
         if file.exists() and not file.is_file():
             kind = _KINDS.get(stat.S_IFMT(file.stat().st_mode), "of another kind")
             raise LogMismatch(
@@ -80,7 +85,7 @@ def _refuse_read_only(path: Path, real: Path) -> None:
 
 def _read(real: Path) -> list[Path]:
     """Return the files that a reader needs: the file alone, if the write-ahead log is empty."""
-    wal, shm = (real.with_name(real.name + suffix) for suffix in _BESIDE)
+    _, wal, shm = _files(real, locks=False)
     return [real, wal, shm] if wal.exists() and wal.stat().st_size > 0 else [real]
 
 

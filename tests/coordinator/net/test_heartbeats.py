@@ -3,11 +3,23 @@
 import pytest
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.net.heartbeats import CACHED_BYTES_MAX, HEARTBEAT_BYTES_MAX, MEMBERS_MAX, HeartbeatCache
+from muster.coordinator.group.outcomes import HeartbeatOutcome
+from muster.coordinator.net import listening
+from muster.coordinator.net.heartbeats import (
+    HEARTBEAT_BYTES_MAX,
+    SHARED_BYTES_MAX,
+    UNSHARED_BYTES_MAX,
+    HeartbeatCache,
+    SharedBytes,
+)
 from muster.events.ids import GroupId, MemberId
-from tests.coordinator.kio_client import frame, parse, versions
+from tests.coordinator.kio_client import frame, parse, versions, with_length
+from tests.coordinator.running_server import running
 from tests.coordinator.scripted import ScriptedTicket
 from tests.coordinator.serving import enter, heartbeat_body, serving, sync_body
+from tests.coordinator.sidecar.relaying import relaying
+from tests.coordinator.sidecar.scripted_broker import scripted_broker
+from tests.waiting import until
 
 GROUP = GroupId("orders")
 
@@ -31,7 +43,7 @@ def keep(cache: HeartbeatCache, content: bytes, member_id: str = "m") -> Scripte
 
 @pytest.mark.parametrize("version", versions("Heartbeat"))
 def test_the_same_heartbeat_is_answered_whatever_its_correlation_id(version: int) -> None:
-    cache = HeartbeatCache()
+    cache = HeartbeatCache(SharedBytes())
     ticket = keep(cache, heartbeat(version))
     payload = cache.answer(version, heartbeat(version, correlation_id=8)[8:], 123)
     assert payload is not None
@@ -41,7 +53,7 @@ def test_the_same_heartbeat_is_answered_whatever_its_correlation_id(version: int
 
 
 def test_any_other_heartbeat_is_not() -> None:
-    cache = HeartbeatCache()
+    cache = HeartbeatCache(SharedBytes())
     ticket = keep(cache, heartbeat(2))
     assert cache.answer(1, heartbeat(1)[8:], 0) is None  # the same bytes, but answered in another form
     assert cache.answer(2, heartbeat(2, generation_id=2)[8:], 0) is None
@@ -50,7 +62,7 @@ def test_any_other_heartbeat_is_not() -> None:
 
 
 def test_a_ticket_that_is_refused_is_forgotten() -> None:
-    cache = HeartbeatCache()
+    cache = HeartbeatCache(SharedBytes())
     ticket = keep(cache, heartbeat())
     ticket.valid = False
     assert cache.answer(4, heartbeat()[8:], 0) is None
@@ -60,47 +72,74 @@ def test_a_ticket_that_is_refused_is_forgotten() -> None:
 
 def test_a_member_has_one_entry() -> None:
     """The bytes of an older generation make room for those of the next."""
-    cache = HeartbeatCache()
+    cache = HeartbeatCache(SharedBytes())
     keep(cache, heartbeat(generation_id=1))
     keep(cache, heartbeat(generation_id=2))
     assert cache.answer(4, heartbeat(generation_id=1)[8:], 0) is None
     assert cache.answer(4, heartbeat(generation_id=2)[8:], 0) is not None
 
 
-def test_the_oldest_member_makes_room() -> None:
-    cache = HeartbeatCache()
-    for number in range(MEMBERS_MAX + 1):
-        keep(cache, heartbeat(member_id=f"m{number}"), f"m{number}")
-    assert cache.answer(4, heartbeat(member_id="m0")[8:], 0) is None
-    assert cache.answer(4, heartbeat(member_id="m1")[8:], 0) is not None
-    assert cache.answer(4, heartbeat(member_id=f"m{MEMBERS_MAX}")[8:], 0) is not None
+def fill(cache: HeartbeatCache, members: int, *, length: int = 60) -> list[str]:
+    """Cache a heartbeat of so many members; returns their ids."""
+    names = [f"{number}".rjust(length, "m") for number in range(members)]
+    for name in names:
+        keep(cache, heartbeat(member_id=name), name)
+    return names
 
 
-def test_all_of_a_connection_together_take_no_more_than_is_not_counted() -> None:
-    cache = HeartbeatCache()
-    names = [f"{number}".rjust(HEARTBEAT_BYTES_MAX // 2, "m") for number in range(MEMBERS_MAX)]
-    for _ in range(2):  # each replaces its own
-        for name in names:
-            keep(cache, heartbeat(member_id=name), name)
-    answered = [name for name in names if cache.answer(4, heartbeat(member_id=name)[8:], 0) is not None]
-    assert answered == names[-len(answered) :]
-    frame_bytes = len(heartbeat(member_id=names[0]))
-    assert CACHED_BYTES_MAX - frame_bytes < len(answered) * frame_bytes <= CACHED_BYTES_MAX + frame_bytes
+def answered(cache: HeartbeatCache, names: list[str]) -> list[str]:
+    return [name for name in names if cache.answer(4, heartbeat(member_id=name)[8:], 0) is not None]
+
+
+@pytest.mark.parametrize("length", [60, HEARTBEAT_BYTES_MAX // 2])
+def test_without_memory_that_is_shared_the_oldest_members_make_room(length: int) -> None:
+    """They take no more than is not counted."""
+    cache = HeartbeatCache(SharedBytes(0))
+    names = fill(cache, 1_000, length=length)
+    fill(cache, 1_000, length=length)  # each replaces its own
+    kept = answered(cache, names)
+    assert kept == names[-len(kept) :]
+    entry_bytes = 512 + 2 * len(heartbeat(member_id=names[0])[8:])
+    assert len(kept) == UNSHARED_BYTES_MAX // entry_bytes
+
+
+def test_a_connection_that_speaks_for_a_thousand_members_caches_them_all() -> None:
+    cache = HeartbeatCache(SharedBytes())
+    names = fill(cache, 1_000)
+    assert answered(cache, names) == names
+
+
+def test_the_memory_that_is_shared_bounds_all_connections_together() -> None:
+    """Another may have what one gives back; that it caches by itself each one has in any case."""
+    shared = SharedBytes()
+    first, second, third = (HeartbeatCache(shared) for _ in range(3))
+    names = fill(first, SHARED_BYTES_MAX // 512)
+    held = len(answered(first, names))
+    assert SHARED_BYTES_MAX / 800 < held < SHARED_BYTES_MAX / 512
+    alone = len(answered(second, fill(second, 100)))
+    assert 10 < alone < 30
+    first.end()
+    assert len(answered(third, fill(third, held + 100))) == held
+    assert len(answered(second, fill(second, 100))) == alone
+
+
+def test_a_connection_that_is_gone_caches_nothing_any_more() -> None:
+    cache = HeartbeatCache(SharedBytes())
+    names = fill(cache, 10)
+    cache.end()
+    assert answered(cache, names) == answered(cache, fill(cache, 10)) == []
 
 
 def test_after_clearing_there_is_room_for_as_many() -> None:
-    cache = HeartbeatCache()
-    count = CACHED_BYTES_MAX // HEARTBEAT_BYTES_MAX
-    names = [f"{number}".rjust(HEARTBEAT_BYTES_MAX // 2, "m") for number in range(count)]
+    cache = HeartbeatCache(SharedBytes(0))
     for _ in range(3):
-        for name in names:
-            keep(cache, heartbeat(member_id=name), name)
-        assert all(cache.answer(4, heartbeat(member_id=name)[8:], 0) is not None for name in names)
+        names = fill(cache, 20)
+        assert answered(cache, names) == names
         cache.clear()
 
 
 def test_long_heartbeats_are_not_kept() -> None:
-    cache = HeartbeatCache()
+    cache = HeartbeatCache(SharedBytes())
     content = heartbeat(member_id="m" * HEARTBEAT_BYTES_MAX)
     keep(cache, content, "m" * HEARTBEAT_BYTES_MAX)
     assert cache.answer(4, content[8:], 0) is None
@@ -115,3 +154,45 @@ async def test_the_heartbeats_of_a_group_that_is_stable_are_answered_without_bei
         for _ in range(3):
             assert (await connection.ask("Heartbeat", 4, **heartbeat_body(joined)))["error_code"] == 0
         assert muster.metrics.fast_heartbeats == 2
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> SharedBytes:
+    """The memory that the connections of the listener share."""
+    one = SharedBytes()
+    monkeypatch.setattr(listening, "SharedBytes", lambda: one)
+    return one
+
+
+def heartbeats_of(members: int) -> list[bytes]:
+    return [with_length(heartbeat(member_id=f"{number}".rjust(60))) for number in range(members)]
+
+
+async def test_a_connection_of_a_standalone_coordinator_that_is_gone_gives_back_what_is_shared(
+    shared: SharedBytes,
+) -> None:
+    async with running() as subject:
+        subject.groups.gives_tickets = True
+        client = await subject.connect()
+        for _ in range(2):
+            for each in heartbeats_of(100):
+                client.writer.write(each)
+                await client.answer()
+        assert subject.metrics.fast_heartbeats == 100
+        assert shared.left_bytes < SHARED_BYTES_MAX
+        client.writer.close()
+        await until(lambda: shared.left_bytes == SHARED_BYTES_MAX)
+
+
+async def test_a_connection_through_a_sidecar_that_is_gone_gives_back_what_is_shared(shared: SharedBytes) -> None:
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        relay.groups.gives_tickets = True
+        relay.groups.outcome = lambda _: HeartbeatOutcome(error=ErrorCode.none)
+        client = await relay.connect(1)
+        for _ in range(2):
+            for each in heartbeats_of(100):
+                await client.ask(each)
+        assert relay.metrics.fast_heartbeats == 100
+        assert shared.left_bytes < SHARED_BYTES_MAX
+        client.vanish()
+        await until(lambda: shared.left_bytes == SHARED_BYTES_MAX)

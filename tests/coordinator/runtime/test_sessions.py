@@ -7,6 +7,7 @@ from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
 from muster.coordinator.group.offsets import OffsetsChange
+from muster.coordinator.group.outcomes import JoinGroupOutcome
 from muster.coordinator.offsets.memory import MemoryOffsetStore
 from muster.events.ids import GroupId
 from muster.events.log.base import AppendRefused
@@ -37,16 +38,22 @@ def test_a_session_that_became_shorter_ends_in_time() -> None:
     simulate(story())
 
 
+async def short_and_long(process: SimulatedProcess) -> tuple[JoinGroupOutcome, JoinGroupOutcome]:
+    """A stable group of a member with a session of 6 s and one with 60 s."""
+    joins = [process.join("a", session_timeout_ms=6_000), process.join("b", session_timeout_ms=60_000)]
+    a, b = [await join for join in joins]
+    for sync in [process.sync(joined) for joined in (a, b)]:
+        assert (await sync).error is ErrorCode.none
+    return a, b
+
+
 def test_a_session_ends_in_time_though_others_refresh_theirs_before_a_look_at_the_deadlines_has_ended() -> None:
     """While a commit is stored the look waits behind the next one, whose sender has a longer session."""
 
     async def story() -> None:
         offsets = HeldOffsets()
         process = await SimulatedProcess(MemoryStorage(), offsets=offsets).start()
-        joins = [process.join("a", session_timeout_ms=6_000), process.join("b", session_timeout_ms=60_000)]
-        a, b = [await join for join in joins]
-        for sync in [process.sync(joined) for joined in (a, b)]:
-            assert (await sync).error is ErrorCode.none
+        a, b = await short_and_long(process)
         await asyncio.sleep(3)
         assert (await process.heartbeat(a)).error is ErrorCode.none
         await asyncio.sleep(2.5)
@@ -76,10 +83,7 @@ def test_a_session_ends_in_time_in_a_group_that_is_never_idle() -> None:
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(), offsets=SlowOffsets()).start()
-        joins = [process.join("a", session_timeout_ms=6_000), process.join("b", session_timeout_ms=60_000)]
-        a, b = [await join for join in joins]
-        for sync in [process.sync(joined) for joined in (a, b)]:
-            assert (await sync).error is ErrorCode.none
+        a, b = await short_and_long(process)
 
         async def commit_on() -> None:
             while True:

@@ -2,6 +2,7 @@
 
 from io import StringIO
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -46,21 +47,12 @@ def test_a_member_has_one_line_where_there_is_room_for_it_and_else_two(width: in
 @pytest.mark.parametrize(("left", "said"), [(None, "-"), (4_000, "waits for the join, up to 4 s")])
 def test_who_has_no_session_may_wait_for_the_join(left: int | None, said: str) -> None:
     shown, printed = console(200)
-    member = ListedMember(
-        group_instance_id=None,
-        member_id=MemberId("x"),
-        client_id="shop",
-        client_host="/10.0.0.1",
-        standing=Standing.ACTIVE,
-        retiring=False,
-        is_leader=False,
-        session_left_ms=None,
-        join_left_ms=left,
-        since_ms=0,
+    member = msgspec.structs.replace(
+        MEMBER, group_instance_id=None, retiring=False, is_leader=False, session_left_ms=None, join_left_ms=left
     )
     print_members("orders", [member], shown)
     row = " ".join(printed.getvalue().splitlines()[2].split())
-    assert row == f"- x shop 10.0.0.1 Active {said} 1970-01-01 00:00:00"
+    assert row == f"- web-1-x shop 10.0.0.1 Active {said} 1970-01-02 00:00:00"
 
 
 @pytest.mark.parametrize(("width", "does"), [(WIDE, ["how many members"]), (NARROW, [])])

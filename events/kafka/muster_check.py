@@ -1,0 +1,24 @@
+"""Whether a Muster answers where a Kafka cluster is wanted: a sidecar, or one that stands alone.
+
+A Muster describes a config of its own for every group; a Kafka broker has none of that name.
+"""
+
+from typing import Final
+
+from aiokafka.protocol.admin import DescribeConfigsRequest
+
+from muster.events.kafka.link import ClusterLink
+
+CONFIG_OF_A_MUSTER: Final = "members.coordinator"
+_GROUP: Final = 32
+_ANY_GROUP: Final = "muster"
+
+
+async def is_muster(link: ClusterLink) -> bool:
+    """Ask any broker. Raises as `link.ask_any`.
+
+    Brokers before Kafka 4.0, and those at which our principal may not describe configs of groups, answer an error, and
+    pass: so would a sidecar in front of them.
+    """
+    response = await link.ask_any(DescribeConfigsRequest([(_GROUP, _ANY_GROUP, [CONFIG_OF_A_MUSTER])]))
+    return any(name == CONFIG_OF_A_MUSTER for _, _, _, _, entries in response.resources for name, *_ in entries or ())
