@@ -108,7 +108,7 @@ def test_a_leader_that_died_in_the_sync_phase_is_called_the_leader(level: int) -
 
 @BOTH
 def test_a_leader_that_dies_later_was_not_slow_in_rebalances_that_others_superseded(level: int) -> None:
-    """Who joins while the assignment is computed begins the next rebalance; the crash comes a minute after that."""
+    """A newcomer while the assignment is computed begins the next rebalance; the crash comes a minute after that."""
     fleet = Fleet(4)
     leader = fleet.world.leader()
     leader.assign_slow_ms = 4 * S
