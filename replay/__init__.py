@@ -19,7 +19,7 @@
     event_texts.py each event type in one line of English
     times.py zones.py progress.py   instants and durations as people read them; time zones; a progress bar
     rerun/         a recorded history through the rules again, which must give the same events
-    fleet/         the history of every group, with Spark
+    fleet/         the history of every group, as tables
     render/        results as tables, JSON, JSON lines, Markdown
     report/        a history as one HTML page
     form.py        the forms of an answer

@@ -36,9 +36,9 @@ HEAVIEST_KEPT: Final = 200
 BRIEFS_MAX: Final = 100_000
 """So many incidents are looked at for storms."""
 
-_OUTAGES: Final = frozenset({"coordinator-outage", "coordinator-change"})
-_OF_PROCESSES: Final = frozenset({"crash", "crash-loop", "network-cut", "restart", "slow-member", "poll-timeout"})
-_NOWHERE: Final = ("127.", "::1", "0:0:0:0:0:0:0:1")
+OUTAGES: Final = frozenset({"coordinator-outage", "coordinator-change"})
+OF_PROCESSES: Final = frozenset({"crash", "crash-loop", "network-cut", "restart", "slow-member", "poll-timeout"})
+NOWHERE: Final = ("127.", "::1", "0:0:0:0:0:0:0:1")
 """The hosts of clients behind a sidecar on their own machine say nothing."""
 
 
@@ -268,17 +268,17 @@ def _brief(incident: Incident) -> _Brief:
         kind=incident.kind,
         started_ms=wall_ms_of(incident.started_at),
         rebalances=len(incident.rebalances),
-        hosts=frozenset(each for each in hosts if each and not each.startswith(_NOWHERE)),
+        hosts=frozenset(each for each in hosts if each and not each.startswith(NOWHERE)),
     )
 
 
 def _storms(briefs: list[_Brief]) -> Iterator[tuple[Storm, list[_Brief]]]:
     """The storms, and what each consists of; an incident is in one at most."""
-    outages = [brief for brief in briefs if brief.kind in _OUTAGES]
+    outages = [brief for brief in briefs if brief.kind in OUTAGES]
     yield from _runs(outages, StormKind.COORDINATOR, None)
     by_host: defaultdict[str, list[_Brief]] = defaultdict(list)
     for brief in briefs:
-        if brief.kind in _OF_PROCESSES and len(brief.hosts) == 1:
+        if brief.kind in OF_PROCESSES and len(brief.hosts) == 1:
             by_host[next(iter(brief.hosts))].append(brief)
     for client_host in sorted(by_host):
         yield from _runs(by_host[client_host], StormKind.HOST, client_host)

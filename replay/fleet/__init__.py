@@ -1,11 +1,20 @@
-"""The history of every group, with Spark: the same fold and the same causes as `muster replay why`.
+"""The history of every group as tables: the same fold and the same causes as `muster replay why`.
 
-    stage.py     a log copied into Parquet, undecoded
-    fold.py      records of one group -> its rebalances, as rows (pure; runs in Spark's Python workers)
-    build.py     stage -> sort within partitions -> fold -> table
-    java.py      is there a Java runtime that Spark can use?
-    cli.py       `muster fleet ...`: its options
-    commands.py  what it does
+    build.py       what a log has told since the last build -> parts of tables
+    builds.py      which files the tables consist of, and the lock of who makes them
+    stage.py       a log's records copied into Parquet, undecoded
+    fold.py        records of one group -> rows of all tables, in one pass (pure)
+    open_items.py  what is open at the end of a build, carried over to the next
+    tables/        what was folded: schemas, rows, files
+    engines/       what brings each group's records in order to the fold: this process, or Spark
+    session.py     the Spark session
+    java.py        is there a Java runtime that Spark can use?
+    queries.py     the usual questions, by DuckDB
+    show.py        answers as tables and as JSON
+    asked.py       the values of options
+    cli.py         `muster fleet ...`: its options
+    commands.py    what it does
 
-PySpark is an extra, `fleet`: nothing outside this folder imports it, nothing here before a command needs it.
+PyArrow, DuckDB and PySpark are an extra, `fleet`: nothing outside this folder imports them, nothing here before a
+command needs them.
 """

@@ -1,123 +1,129 @@
-"""Staged records -> the Parquet table `rebalances`.
+"""A build: what a log has told since the last one -> parts of tables, and the manifest that names them.
 
-`sortWithinPartitions` stands directly under `mapInArrow`, so that the order is part of the plan: a group's records
-come in one run, by offset, one group at a time. Each event carries its group's running number, so anything else
-would be found as a gap.
+stage     the log's records from the offsets on that the build before reached, copied into Parquet (`stage.py`)
+fold      each group's records, going on from what it had open, into rows (`engines/`, `fold.py`)
+derive    the tables of days, for the days that were touched (`tables/days.py`)
+commit    the manifest (`builds.py`)
+
+What was closed before is named again as it is. What was open is made anew, so that the result is a full build's.
 """
 
-import os
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
 
-from muster.events.ids import GroupId
-from muster.events.records import StoredRecord
-from muster.replay.fleet.fold import Row, fold
-from muster.replay.fleet.stage import Staged
-from muster.replay.history import Read
+import msgspec
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import SparkSession
+from muster.events.log.base import EventLog
+from muster.replay.fleet import open_items
+from muster.replay.fleet.builds import Build, CannotBuild, commit, last_build, locked, remove_leftovers
+from muster.replay.fleet.engines.engine import Engine, Task
+from muster.replay.fleet.fold import prelude_before
+from muster.replay.fleet.stage import Staged, stage
+from muster.replay.fleet.tables.days import derived
+from muster.replay.fleet.tables.parts import STATES, Part, PartWriter, Role
+from muster.replay.fleet.tables.quarantine import quarantine_row
+from muster.replay.fleet.tables.schemas import RULES_VERSION
+from muster.replay.history import Broken, Prelude, Read
+from muster.replay.sources import Watch, unwatched
 
-COLUMNS = {
-    "group_id": "string",
-    "incarnation": "long",
-    "first_seq": "long",
-    "last_seq": "long",
-    "from_generation": "int",
-    "to_generation": "int",
-    "outcome": "string",
-    "cause": "string",
-    "member_id": "string",
-    "group_instance_id": "string",
-    "client_id": "string",
-    "client_host": "string",
-    "client_reason": "string",
-    "folded": "array<string>",
-    "started_at": "string",
-    "ended_at": "string",
-    "duration_ms": "long",
-    "members_before": "int",
-    "members_after": "int",
-    "partitions_moved": "int",
-    "partitions_stayed": "int",
-    "avoided": "int",
-    "headline": "string",
-    "incident": "string",
-    "incident_kind": "string",
-    "incident_headline": "string",
-    "story": "string",
-}
-"""The table `rebalances`, in Spark's words. `story` is a rebalance of `muster replay why --format jsonl`."""
-
-SCHEMA = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
-ROWS_PER_BATCH = 1_000
+EngineFor = Callable[[int], Engine]
+"""Chooses the engine for so many bytes of events."""
 
 
-def spark_session(master: str) -> "SparkSession":
-    """A session that stays on this machine's loopback when it is local."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415 -- an extra
+class Built(msgspec.Struct, frozen=True, kw_only=True):
+    """A build that was made. `events`: those that it read; `took_s`: where the time went, by step."""
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(master).appName("muster fleet").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower())
-    if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
-    session: SparkSession = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+    build: Build
+    staged: Staged
+    took_s: dict[str, float]
+
+    @property
+    def events(self) -> int:
+        return self.staged.records
 
 
-def build(session: "SparkSession", staged: Staged, log: str, to: Path) -> int:
-    """Write the table to `to/rebalances`, replacing one that is there; returns its number of rows."""
-    if staged.records == 0:
-        frame = session.createDataFrame([], SCHEMA)
-    else:
-        records = session.read.parquet(str(staged.directory))
-        ordered = records.repartition("group_id").sortWithinPartitions("group_id", "offset")
-        frame = ordered.mapInArrow(_folding(staged.shared, log), SCHEMA)
-    table = str(to / "rebalances")
-    frame.write.mode("overwrite").parquet(table)
-    return session.read.parquet(table).count()
+async def make_build(
+    log: EventLog, to: Path, engine_for: EngineFor, *, rebuild: bool = False, watch: Watch = unwatched
+) -> Built:
+    """Bring the tables in a folder up to date with a log that is open. Raises CannotBuild, and as the log does."""
+    with locked(to), TemporaryDirectory(prefix="_staged-", dir=to) as folder:
+        before = None if rebuild else last_build(to)
+        if before is not None:
+            _check(before, log, to)
+        clock = _Clock()
+        staged = await stage(log, Path(folder), since=before.until if before else {}, watch=watch)
+        clock.lap("reading")
+        engine = engine_for(staged.value_bytes)
+        number = _next_number(to, before)
+        preludes = open_items.load(before.preludes) if before else {}
+        task = Task(to=str(to), build=number, topic=log.location, shared=staged.shared, preludes=preludes)
+        states = [to / part.path for part in before.of(STATES)] if before else []
+        parts = [*engine.fold(staged.files, states, task), *_quarantined(task, to)]
+        clock.lap("folding")
+        parts += derived(to, before, parts, number)
+        clock.lap("days")
+        build = Build(
+            number=number,
+            rules=RULES_VERSION,
+            topic=log.location,
+            identity=log.identity,
+            engine=engine.name,
+            made_ms=time.time_ns() // 1_000_000,
+            until=staged.until,
+            records=staged.records + (before.records if before else 0),
+            preludes=open_items.dump(_preludes(preludes, staged.shared)),
+            parts=(*(before.closed if before else ()), *parts),
+        )
+        commit(to, build)
+        remove_leftovers(to)
+        clock.lap("commit")
+    return Built(build=build, staged=staged, took_s=clock.laps)
 
 
-def _folding(
-    shared: Mapping[int, Sequence[Read]], log: str
-) -> Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
-    def run(batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
-        return _batches(fold(_records(batches), shared, log))
-
-    return run
-
-
-def _records(batches: Iterable["pa.RecordBatch"]) -> Iterator[tuple[GroupId, StoredRecord]]:
-    for batch in batches:
-        columns: dict[str, list[Any]] = batch.to_pydict()
-        for group_id, *stands in zip(
-            columns["group_id"],
-            columns["partition"],
-            columns["offset"],
-            columns["timestamp_ms"],
-            columns["key"],
-            columns["value"],
-            strict=True,
-        ):
-            yield GroupId(group_id), StoredRecord(*stands)
+def _check(before: Build, log: EventLog, to: Path) -> None:
+    """Refuse to go on with tables of other rules, or of another log. Raises CannotBuild."""
+    if before.rules != RULES_VERSION:
+        raise CannotBuild(
+            f"the tables in {to} were built by version {before.rules} of the rules, this is version {RULES_VERSION}:"
+            " say --rebuild, or another --to"
+        )
+    if before.identity != log.identity:
+        raise CannotBuild(
+            f"the tables in {to} are those of {before.topic} (identity {before.identity}), not of {log.location}"
+            f" (identity {log.identity}): say --rebuild, or another --to"
+        )
 
 
-def _batches(rows: Iterator[Row]) -> Iterator["pa.RecordBatch"]:
-    import pyarrow as pa  # noqa: PLC0415
+def _next_number(to: Path, before: Build | None) -> int:
+    last = before or last_build(to)
+    return 1 if last is None else last.number + 1
 
-    kinds = {"string": pa.string(), "int": pa.int32(), "long": pa.int64(), "array<string>": pa.list_(pa.string())}
-    schema = pa.schema([(name, kinds[kind]) for name, kind in COLUMNS.items()])
-    waiting: list[Row] = []
-    for row in rows:
-        waiting.append(row)
-        if len(waiting) == ROWS_PER_BATCH:
-            yield pa.RecordBatch.from_pylist(waiting, schema=schema)
-            waiting = []
-    if waiting:
-        yield pa.RecordBatch.from_pylist(waiting, schema=schema)
+
+def _quarantined(task: Task, to: Path) -> list[Part]:
+    """The records of whole partitions that cannot be read; those of groups come from their folds."""
+    writer = PartWriter(to, task.build)
+    for reads in task.shared.values():
+        for read in reads:
+            if isinstance(read, Broken):
+                writer.add("quarantine", quarantine_row(task.topic, read, None), Role.CLOSED)
+    return writer.close()
+
+
+def _preludes(before: Mapping[int, Prelude], shared: Mapping[int, list[Read]]) -> dict[int, Prelude]:
+    """How each partition stands behind everything that was read."""
+    end = 2**63
+    return {partition: prelude_before(reads, end, before.get(partition)) for partition, reads in shared.items()}
+
+
+class _Clock:
+    """Tells where the time went. In seconds."""
+
+    def __init__(self) -> None:
+        self._at = time.perf_counter()
+        self.laps: dict[str, float] = {}
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name], self._at = now - self._at, now

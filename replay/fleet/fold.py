@@ -1,91 +1,174 @@
-"""Records of one group, in order, folded into rows of the table `rebalances`. Pure: no Spark, no files.
+"""Records of one group, in order, folded into rows of all tables in one pass. Pure: no engine, no files.
 
-The rows are the rebalances of the incidents that `muster replay why` tells; `story` is the very rebalance that `why
---format jsonl` has. A group's records come in one run, ordered by offset; what concerns its whole
-partition (who coordinated it, since when) comes beside them, since every group of the partition needs it.
+What the rows tell is what `muster replay why` tells: transitions, rebalances and incidents are its own. What is closed
+leaves at once, so that what is kept is one episode of one group. What is open can be carried over to the next build:
+`GroupFold` goes on with the group's next records as if they had come at once.
+
+What concerns the whole partition (who coordinated it, since when) comes beside a group's records, since every group of
+the partition needs it.
+
+Order is checked, never assumed: offsets and, within a life of the group, `seq` grow from record to record. Else the
+engine has brought the records in another order than the log's (or twice), and every row would be wrong: OutOfOrder.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
 from heapq import merge
-from itertools import groupby
-from typing import Any
-
-import msgspec
+from typing import Final, TypeAlias
 
 from muster.events.ids import GroupId
 from muster.events.records import StoredRecord
-from muster.replay.history import History, PassedOver, Prelude, Read, Told, with_gaps
+from muster.replay.fleet.tables.coordinator_downtime import downtime_row
+from muster.replay.fleet.tables.incidents import incident_row
+from muster.replay.fleet.tables.memberships import Stays
+from muster.replay.fleet.tables.quarantine import quarantine_row
+from muster.replay.fleet.tables.rebalances import rebalance_row
+from muster.replay.fleet.tables.values import Row
+from muster.replay.history import Broken, Happened, Item, PassedOver, Prelude, Read, SeqGaps, Told
 from muster.replay.incidents.incident import Incident
-from muster.replay.incidents.telling import incidents
-from muster.replay.rebalances.rebalance import HappeningKind, Rebalance
-from muster.replay.rebalances.wording import headline
+from muster.replay.incidents.telling import Teller
 from muster.replay.sources import read_record
+from muster.replay.transitions import Transition, Transitions
 
-Row = dict[str, Any]
+RowOf: TypeAlias = tuple[str, Row]
+"""A row, and the name of its table."""
 
-
-def partition_reads(records: Iterable[StoredRecord]) -> list[Read]:
-    """Select the records that concern the whole partition."""
-    reads = (read_record(record) for record in records)
-    return [read for found in reads if found is not None for group_id, read in [found] if group_id is None]
+NOWHERE: Final = -1
 
 
-def fold(
-    records: Iterable[tuple[GroupId, StoredRecord]], by_partition: Mapping[int, Sequence[Read]], log: str
-) -> Iterator[Row]:
-    """The rows of each group; `records` has each group's in one run, ordered by offset."""
-    for group_id, of_group in groupby(records, key=lambda pair: pair[0]):
-        found = (read_record(record) for _, record in of_group)
-        own = [item[1] for item in found if item is not None and not isinstance(item[1], PassedOver)]
-        if own:
-            shared = by_partition.get(own[0].position.partition, ())
-            history = History(group_id=group_id, log=log, items=tuple(with_gaps(_interleave(own, shared))))
-            for incident in incidents(history):
-                yield from (row(rebalance, incident) for rebalance in incident.rebalances)
+class OutOfOrder(Exception):
+    """The records of a group came in another order than the log's, or twice."""
 
 
-def _interleave(own: Sequence[Told], shared: Sequence[Read]) -> Iterator[Told]:
-    """Order records as in the partition, with only the prelude before the group's first record."""
-    prelude = Prelude()
-    first = own[0].position.offset
+class GroupFold:
+    """The fold over one group. `topic`: the log's location."""
+
+    def __init__(self, group_id: GroupId, log_partition: int, topic: str) -> None:
+        self.group_id = group_id
+        self.log_partition = log_partition
+        self._topic = topic
+        self._gaps = SeqGaps()
+        self._transitions = Transitions(group_id)
+        self._teller = Teller(group_id)
+        self._stays = Stays(group_id, log_partition)
+        self._offset = NOWHERE
+        self._life = (NOWHERE, 0)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it has taken anything in."""
+        return self._offset != NOWHERE
+
+    def feed(self, read: Told) -> Iterator[RowOf]:
+        """Take in the next read; yields what is closed by it."""
+        self._check(read)
+        gap = self._gaps.before(read)
+        if gap is not None:
+            yield from self._take(gap)
+        yield from self._take(read)
+
+    def begin(self, prelude: Iterable[Told]) -> Iterator[RowOf]:
+        """Take in how the partition stood before the group's first record."""
+        for read in prelude:
+            yield from self._take(read)
+
+    def open_rows(self) -> Iterator[RowOf]:
+        """The rows of what is open. The fold has ended with it."""
+        yield from self._told(self._teller.end())
+        for row in self._stays.there():
+            yield "memberships", row
+
+    def _take(self, item: Item) -> Iterator[RowOf]:
+        if isinstance(item, Broken) and item.kind.quarantines:
+            yield "quarantine", quarantine_row(self._topic, item, self.group_id)
+        step = self._transitions.feed(item)
+        if step is None:
+            return
+        if isinstance(step, Transition):
+            for row in self._stays.feed(step):
+                yield "memberships", row
+        yield from self._told(self._teller.feed(step))
+        away, self._teller.away = self._teller.away, None
+        if away is not None:
+            yield "coordinator_downtime", downtime_row(self.group_id, away, self.log_partition)
+
+    def _told(self, incidents: Iterable[Incident]) -> Iterator[RowOf]:
+        for incident in incidents:
+            yield "incidents", incident_row(incident, self.log_partition)
+            for rebalance in incident.rebalances:
+                yield "rebalances", rebalance_row(rebalance, incident, self.log_partition)
+
+    def _check(self, read: Told) -> None:
+        """Refuse what does not come after what was taken in. Raises OutOfOrder."""
+        offset = read.position.offset
+        if offset <= self._offset:
+            raise OutOfOrder(self._misplaced(read, f"offset {self._offset}"))
+        self._offset = offset
+        if isinstance(read, Happened):
+            incarnation, seq = read.event.incarnation, read.event.seq
+            if incarnation == self._life[0] and seq <= self._life[1]:
+                raise OutOfOrder(self._misplaced(read, f"seq {self._life[1]}, its own seq is {seq}"))
+            if incarnation >= self._life[0]:  # else a leftover of an earlier life, which compaction has left
+                self._life = (incarnation, seq)
+
+    def _misplaced(self, read: Told, before: str) -> str:
+        at = read.position
+        return (
+            f"group {self.group_id!r}: the record at offset {at.offset} of partition {at.partition} came after"
+            f" {before}: the records are not in the log's order, or twice there"
+        )
+
+
+def reads_of(fold: GroupFold, records: Iterable[StoredRecord], shared: Sequence[Read]) -> Iterator[Told]:
+    """The reads of a group's next records, in the order of its partition, with what concerns all of the partition.
+
+    Of a group that has not begun, the first read is that of its own first record: `begin` has what was before it.
+    """
+    own = _own(records)
+    if fold.has_begun:
+        yield from merge(own, _told(shared), key=_offset)
+        return
+    first = next(own, None)
+    if first is not None:
+        yield first
+        later = (read for read in _told(shared) if read.position.offset > first.position.offset)
+        yield from merge(own, later, key=_offset)
+
+
+def fold_group(
+    fold: GroupFold, records: Iterable[StoredRecord], shared: Sequence[Read], prelude: Prelude | None = None
+) -> Iterator[RowOf]:
+    """The rows that are closed by a group's next records. `prelude`: how the partition stood before `shared`."""
+    reads = reads_of(fold, records, shared)
+    if not fold.has_begun:
+        first = next(reads, None)
+        if first is None:
+            return
+        yield from fold.begin(prelude_before(shared, first.position.offset, prelude).reads)
+        yield from fold.feed(first)
+    for read in reads:
+        yield from fold.feed(read)
+
+
+def prelude_before(shared: Iterable[Read], offset: int, prelude: Prelude | None = None) -> Prelude:
+    """How the partition stood right before an offset."""
+    before = deepcopy(prelude) if prelude is not None else Prelude()
     for read in shared:
-        if read.position.offset < first:
-            prelude.note(read)
-    yield from prelude.reads
-    later = (read for read in shared if read.position.offset >= first and not isinstance(read, PassedOver))
-    yield from merge(own, later, key=lambda read: read.position.offset)
+        if read.position.offset < offset:
+            before.note(read)
+    return before
 
 
-def row(rebalance: Rebalance, incident: Incident) -> Row:
-    """Make one row of `rebalances`, with the columns of `build.SCHEMA`."""
-    actor = rebalance.trigger.who[0] if rebalance.trigger.who else None
-    movement = rebalance.movement
-    return {
-        "group_id": rebalance.group_id,
-        "incarnation": rebalance.incarnation,
-        "first_seq": rebalance.first_seq,
-        "last_seq": rebalance.last_seq,
-        "from_generation": rebalance.from_generation,
-        "to_generation": rebalance.to_generation,
-        "outcome": rebalance.outcome.value,
-        "cause": rebalance.trigger.cause.value,
-        "member_id": actor.member_id if actor else None,
-        "group_instance_id": actor.group_instance_id if actor else None,
-        "client_id": actor.client_id if actor else None,
-        "client_host": actor.client_host if actor else None,
-        "client_reason": rebalance.trigger.client_reason,
-        "folded": [occurrence.cause.value for occurrence in rebalance.folded],
-        "started_at": rebalance.started_at,
-        "ended_at": rebalance.ended_at,
-        "duration_ms": rebalance.duration_ms,
-        "members_before": len(rebalance.members_before),
-        "members_after": len(rebalance.members_after),
-        "partitions_moved": movement.moved if movement else None,
-        "partitions_stayed": movement.stayed if movement else None,
-        "avoided": sum(each.times for each in rebalance.avoided if each.kind is not HappeningKind.PLANNED),
-        "headline": headline(rebalance),
-        "incident": incident.id,
-        "incident_kind": incident.kind,
-        "incident_headline": incident.headline,
-        "story": msgspec.json.encode(rebalance).decode(),
-    }
+def _own(records: Iterable[StoredRecord]) -> Iterator[Told]:
+    for record in records:
+        found = read_record(record)
+        if found is not None and not isinstance(found[1], PassedOver):
+            yield found[1]
+
+
+def _told(shared: Iterable[Read]) -> Iterator[Told]:
+    return (read for read in shared if not isinstance(read, PassedOver))
+
+
+def _offset(read: Told) -> int:
+    return read.position.offset

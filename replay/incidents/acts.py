@@ -216,7 +216,7 @@ def _went(part: MemberRemoved, before: Group, removed: int) -> Went:
         at_ms=part.why.decided_ms,
         why=part.why,
         member=part.member,
-        how=_departure(part),
+        how=departure(part),
         last_seen_ms=part.last_seen_ms,
         heard=part.heard,
         requested_with=removed if part.why.api_key is not None else 1,
@@ -224,7 +224,7 @@ def _went(part: MemberRemoved, before: Group, removed: int) -> Went:
     )
 
 
-def _departure(part: MemberRemoved) -> Departure:
+def departure(part: MemberRemoved) -> Departure:
     """How it went. Who asks for others, or from elsewhere under another client id, is not the member itself."""
     why, member = part.why, part.member
     known = _DEPARTURES.get(why.cause)

@@ -24,12 +24,12 @@ def cost_of(rebalances: Sequence[Rebalance], acts: Iterable[AnyAct] = ()) -> Cos
     """The cost of these rebalances and acts together; None for what is not known of each of them."""
     durations = [each.duration_ms for each in rebalances]
     moves = [None if each.movement is None else each.movement.moved for each in rebalances if each.to_generation]
-    partition_ms = [_partition_ms(each) for each in rebalances]
+    stopped_ms = [partition_ms(each) for each in rebalances]
     moved = _sum(moves)
     return Cost(
         rebalances=len(rebalances),
         rebalancing_ms=_sum(durations),
-        partition_ms=_sum(partition_ms),
+        partition_ms=_sum(stopped_ms),
         partitions_moved=moved,
         partitions_moved_back=None if moved is None else _moved_back(rebalances),
         restarts_absorbed=sum(isinstance(act, CameBack) and act.absorbed for act in acts),
@@ -41,7 +41,8 @@ def _sum(values: Sequence[int | None]) -> int | None:
     return sum(known) if len(known) == len(values) else None
 
 
-def _partition_ms(rebalance: Rebalance) -> int | None:
+def partition_ms(rebalance: Rebalance) -> int | None:
+    """The cost of one rebalance in partitions times ms; None if it is not known."""
     movement = rebalance.movement
     if movement is None or rebalance.duration_ms is None:
         return None

@@ -7,7 +7,7 @@ from muster.events.ids import GroupId
 from muster.events.state import Group
 from muster.replay.history import Broken, Coordinated, Gap, History, Item
 from muster.replay.incidents.acts import acts_of
-from muster.replay.incidents.aways import Coordinators
+from muster.replay.incidents.aways import Away, Coordinators
 from muster.replay.incidents.episode import Episode
 from muster.replay.incidents.grouping import incidents_of
 from muster.replay.incidents.incident import Incident
@@ -43,6 +43,8 @@ class Teller:
         self._coordinators = Coordinators(at_ms)
         self._episode = Episode(group)
         self._end_of_life: GroupDeleted | None = None
+        self.away: Away | None = None
+        """The last time without an owner."""
 
     def is_over_before(self, step: Step) -> bool:
         """Whether no incident can be in both this step and those before it. Until then it is known what followed."""
@@ -79,6 +81,7 @@ class Teller:
             after = self._episode.after
             away = self._coordinators.note(step, tuple(after.members.values()) if after is not None else ())
             if away is not None:
+                self.away = away
                 self._episode.add_away(away)
 
     def _note_earlier(self, step: Coordinated | Gap | Broken) -> None:

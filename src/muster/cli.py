@@ -38,7 +38,7 @@ COMMANDS: Final = {
     ),
     "fleet": (
         "muster.replay.fleet.cli:app",
-        "The history of every group at once, with Spark (pip install '.[fleet]' in the checkout, and Java 17 or 21).",
+        "The history of every group at once, as tables (pip install '.[fleet]' in the checkout).",
     ),
 }
 """The module of each command, and its line in `muster --help`."""

@@ -1,0 +1,30 @@
+"""The values of options: which engine, what is counted by, in which order, in which form."""
+
+from enum import StrEnum, unique
+
+
+@unique
+class EngineName(StrEnum):
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+@unique
+class By(StrEnum):
+    """What `causes` counts by: kinds of incidents, or what started the rebalances."""
+
+    KIND = "kind"
+    TRIGGER = "trigger"
+
+
+@unique
+class Order(StrEnum):
+    COST = "cost"
+    TIME = "time"
+
+
+@unique
+class Form(StrEnum):
+    TABLE = "table"
+    JSON = "json"

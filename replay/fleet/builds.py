@@ -1,0 +1,148 @@
+"""Builds: which files the tables consist of. A build is there when its manifest is; readers read through the last one.
+
+    _builds/000007.json   the seventh build: its log and how far it read, the rules, and the parts of each table
+
+A manifest is written aside, synced and linked to its number, which is refused if another build has it. The parts that a
+build no longer names stay until the next build has ended, for those who are reading through it; leftovers of builds
+that did not end go with them.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from muster.replay.fleet.tables.parts import STATES, Part, Role
+from muster.replay.fleet.tables.schemas import RULES_VERSION, TABLES
+
+FOLDER: Final = "_builds"
+KEPT: Final = 2
+"""The last builds whose files are kept."""
+
+
+class CannotBuild(Exception):
+    """The tables are not what a build can go on with; the message says what is, and the way out."""
+
+
+class NoTables(Exception):
+    """There are no tables to be read; the message says where they were looked for."""
+
+
+class Build(msgspec.Struct, frozen=True, kw_only=True):
+    """A build, as its manifest has it. `until`: the offsets that it has reached; `preludes`: see `open_items`."""
+
+    number: int
+    rules: int
+    topic: str
+    identity: str
+    engine: str
+    made_ms: int
+    until: dict[int, int]
+    records: int
+    preludes: bytes
+    parts: tuple[Part, ...]
+
+    def of(self, table: str) -> list[Part]:
+        """The parts of a table."""
+        return [part for part in self.parts if part.table == table]
+
+    def rows(self, table: str) -> int:
+        return sum(part.rows for part in self.of(table))
+
+    @property
+    def closed(self) -> list[Part]:
+        """The parts that never change."""
+        return [part for part in self.parts if part.role is Role.CLOSED]
+
+
+def last_build(folder: Path) -> Build | None:
+    """The last build of a folder; None if there is none. Raises CannotBuild for one that cannot be read."""
+    numbers = _numbers(folder)
+    if not numbers:
+        return None
+    path = _manifest(folder, numbers[-1])
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Build)
+    except (OSError, msgspec.DecodeError) as error:
+        raise CannotBuild(f"{path} cannot be read: {error}") from error
+
+
+def current(folder: Path) -> Build:
+    """The build through which the tables are read. Raises NoTables."""
+    try:
+        build = last_build(folder)
+    except CannotBuild as error:
+        raise NoTables(str(error)) from error
+    if build is None:
+        raise NoTables(f"there are no tables in {folder}: muster fleet build --log URL --to {folder}")
+    if build.rules != RULES_VERSION:
+        raise NoTables(
+            f"the tables in {folder} were built by version {build.rules} of the rules, this is version {RULES_VERSION}:"
+            f" muster fleet build --rebuild --to {folder}"
+        )
+    return build
+
+
+def commit(folder: Path, build: Build) -> None:
+    """Make the build the last one. Raises CannotBuild if another has its number."""
+    target = _manifest(folder, build.number)
+    for part in build.parts:
+        _sync(folder / part.path)
+    aside = target.with_suffix(".tmp")
+    aside.write_bytes(msgspec.json.format(msgspec.json.encode(build), indent=1))
+    _sync(aside)
+    try:
+        os.link(aside, target)  # unlike a rename it replaces nothing
+    except FileExistsError as error:
+        raise CannotBuild(f"another build has made {target} meanwhile; start this one again") from error
+    finally:
+        aside.unlink()
+    _sync(target.parent)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what none of the last builds names. Only who holds the lock may."""
+    numbers = _numbers(folder)
+    for number in numbers[:-KEPT]:
+        _manifest(folder, number).unlink()
+    named = set()
+    for number in numbers[-KEPT:]:
+        build = msgspec.json.decode(_manifest(folder, number).read_bytes(), type=Build)
+        named |= {part.path for part in build.parts}
+    for table in (*TABLES, STATES):
+        for path in (folder / table).glob("*.parquet"):
+            if str(path.relative_to(folder)) not in named:
+                path.unlink()
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other builds of the same folder out, as far as its file system can. Raises CannotBuild if one runs."""
+    (folder / FOLDER).mkdir(parents=True, exist_ok=True)
+    with (folder / FOLDER / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise CannotBuild(f"another build of {folder} is running") from error
+        yield
+
+
+def _numbers(folder: Path) -> list[int]:
+    found = (folder / FOLDER).glob("*.json")
+    return sorted(int(path.stem) for path in found if path.stem.isdigit())
+
+
+def _manifest(folder: Path, number: int) -> Path:
+    return folder / FOLDER / f"{number:06d}.json"
+
+
+def _sync(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

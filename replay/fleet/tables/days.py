@@ -1,0 +1,106 @@
+"""Tables of days, made by DuckDB of the rows of other tables: a file for each day, made anew when the day is touched.
+
+A day is touched when a row that began on it is new, or was open in the build before. A storm may begin shortly before
+midnight, so that the day before a touched one is touched, too.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from muster.replay.fleet.builds import Build
+from muster.replay.fleet.tables import flapping, group_day, storms
+from muster.replay.fleet.tables.parts import COMPRESSION, Part, Role
+from muster.replay.fleet.tables.schemas import COORDINATOR_DOWNTIME, INCIDENTS, MEMBERSHIPS, REBALANCES, TABLES
+
+TOUCHING: Final = {
+    REBALANCES.name: ("day",),
+    INCIDENTS.name: ("day",),
+    MEMBERSHIPS.name: ("day", "left_at"),
+    COORDINATOR_DOWNTIME.name: ("day",),
+}
+"""The tables that days are made of, and the columns by which a row touches a day."""
+
+QUERIES: Final = {"group_day": group_day.QUERY, "storms": storms.QUERY, "flapping_members": flapping.QUERY}
+"""Each gives the rows of its table for the days in the table `touched`."""
+
+MEMORY_LIMIT: Final = "160MB"
+
+
+def derived(folder: Path, before: Build | None, parts: Sequence[Part], number: int) -> list[Part]:
+    """The parts of the tables of days: those of touched days made anew, the others as they were."""
+    live = [*(before.closed if before else ()), *parts]
+    earlier = [part for part in before.parts if part.role is not Role.CLOSED] if before else []
+    with connected() as connection:
+        touched = _touched(connection, folder, [*parts, *(part for part in earlier if part.role is Role.OPEN)])
+        kept = [part for part in earlier if part.role is Role.DAY and part.day not in touched]
+        connection.execute("create table touched as select unnest($days)::date as day", {"days": _dates(touched)})
+        view_tables(connection, folder, live, TOUCHING)
+        made = [
+            part
+            for name, query in QUERIES.items()
+            for part in _by_day(connection.execute(query).to_arrow_table(), name, folder, number)
+        ]
+    return [*kept, *made]
+
+
+def connected() -> duckdb.DuckDBPyConnection:
+    """A database in memory whose days are those of UTC."""
+    connection = duckdb.connect(config={"memory_limit": MEMORY_LIMIT, "threads": 2})
+    connection.execute("set TimeZone = 'UTC'")
+    return connection
+
+
+def view_tables(
+    connection: duckdb.DuckDBPyConnection, folder: Path, parts: Iterable[Part], names: Iterable[str]
+) -> None:
+    """Make a view of each table over its parts; a table without parts is empty."""
+    by_table: dict[str, list[str]] = {name: [] for name in names}
+    for part in parts:
+        if part.table in by_table:
+            by_table[part.table].append(str(folder / part.path))
+    for name, paths in by_table.items():
+        if paths:
+            listed = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
+            connection.execute(f"create view {name} as select * from read_parquet([{listed}])")  # noqa: S608 -- quoted
+        else:
+            empty = pa.Table.from_pylist([], schema=TABLES[name].schema)
+            connection.register(name, empty)
+
+
+def _touched(connection: duckdb.DuckDBPyConnection, folder: Path, parts: Iterable[Part]) -> set[int]:
+    """The days of these parts' rows, and the days beside them."""
+    found: set[int] = set()
+    for part in parts:
+        if part.table in TOUCHING:
+            query = " union ".join(
+                f"select distinct {column}::date - date '1970-01-01' from read_parquet($path)"  # noqa: S608 -- of ours
+                f" where {column} is not null"
+                for column in TOUCHING[part.table]
+            )
+            found.update(day for (day,) in connection.execute(query, {"path": str(folder / part.path)}).fetchall())
+    return {day for each in found for day in (each - 1, each, each + 1)}
+
+
+def _dates(days: Iterable[int]) -> list[str]:
+    """The days as DuckDB reads them."""
+    return [str(each) for each in pa.array(sorted(days), pa.int32()).cast(pa.date32()).to_pylist()]
+
+
+def _by_day(rows: pa.Table, name: str, folder: Path, number: int) -> list[Part]:
+    table = rows.cast(TABLES[name].schema)
+    parts = []
+    days: Any = pc.unique(table.column("day"))
+    for day in days:
+        of_day = table.filter(pc.equal(table.column("day"), day))
+        path = f"{name}/{number:06d}-{uuid4().hex}-{day}.parquet"
+        (folder / name).mkdir(exist_ok=True)
+        pq.write_table(of_day, folder / path, compression=COMPRESSION)
+        parts.append(Part(table=name, role=Role.DAY, path=path, rows=of_day.num_rows, day=day.cast(pa.int32()).as_py()))
+    return parts

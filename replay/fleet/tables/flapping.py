@@ -1,0 +1,54 @@
+"""The table `flapping_members`: processes that joined a group again and again in a day.
+
+Dynamic members that share a client id and a host at the same time cannot be told apart, so a process has flapped only
+if it joined more often than so many members explain that were there at once.
+"""
+
+from typing import Final
+
+from muster.replay.incidents.windows import CRASH_LOOP_TIMES_MIN
+
+QUERY: Final = f"""
+with
+stays as (
+    select
+        group_id, day, member_id, joined_at, left_at, stay_ms,
+        coalesce(group_instance_id, client_id || ' at ' || ltrim(client_host, '/')) as process,
+        group_instance_id is not null as is_static
+    from memberships semi join touched using (day)
+),
+many as (
+    select * from stays
+    qualify count(*) over (partition by group_id, day, process, is_static) >= {CRASH_LOOP_TIMES_MIN}
+),
+moments as (
+    select group_id, day, process, is_static, joined_at as moment, 1 as change from many
+    union all
+    select group_id, day, process, is_static, left_at, -1 from many where left_at is not null
+),
+crowds as (
+    select group_id, day, process, is_static, max(there) as at_once
+    from (
+        select *, sum(change) over (
+            partition by group_id, day, process, is_static order by moment, change rows unbounded preceding
+        ) as there
+        from moments
+    )
+    group by all
+),
+started as (
+    select
+        group_id, day, count(*) as triggered, trigger_group_instance_id is not null as is_static,
+        coalesce(trigger_group_instance_id, trigger_client_id || ' at ' || ltrim(trigger_client_host, '/')) as process
+    from rebalances semi join touched using (day) where trigger_client_id is not null group by all
+)
+select
+    group_id, day, process, is_static, count(*) as stays, any_value(at_once) as at_once, min(joined_at) as first_at,
+    max(joined_at) as last_at, min(stay_ms) as shortest_ms, coalesce(any_value(triggered), 0) as triggered
+from many
+join crowds using (group_id, day, process, is_static)
+left join started using (group_id, day, process, is_static)
+group by group_id, day, process, is_static
+having count(*) >= {CRASH_LOOP_TIMES_MIN} * greatest(any_value(at_once), 1)
+order by day, group_id, process
+"""  # noqa: S608

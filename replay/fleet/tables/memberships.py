@@ -1,0 +1,121 @@
+"""The stays of a group's members: from a join to its end, under one member id.
+
+A stay begins with the first event of a member id, wherever its join is (a member says when it joined), and ends when
+the member is removed or another process takes its instance id. What is not known of it is null.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from muster.events.causes import Cause
+from muster.events.events import (
+    AnyMemberEvent,
+    GroupDeleted,
+    MemberEvent,
+    MemberJoined,
+    MemberRejoined,
+    MemberRemoved,
+    StaticMemberReplaced,
+)
+from muster.events.ids import GroupId, MemberId
+from muster.events.state import Member
+from muster.replay.fleet.tables.values import Row, day_of, micros
+from muster.replay.incidents.acts import departure, protocols_of
+from muster.replay.transitions import Transition
+
+REPLACED = "replaced"
+UNKNOWN = "unknown"
+
+
+class _Stay(msgspec.Struct):
+    member: Member
+    incarnation: int
+    joined_ms: int
+    join_cause: Cause | None = None
+    replaced_member_id: MemberId | None = None
+    rejoins: int = 0
+
+
+class Stays:
+    """The fold over a group's transitions. What is kept is who is there."""
+
+    def __init__(self, group_id: GroupId, log_partition: int) -> None:
+        self._group_id = group_id
+        self._log_partition = log_partition
+        self._there: dict[MemberId, _Stay] = {}
+
+    def feed(self, step: Transition) -> Iterator[Row]:
+        """Take in the next transition; yields the stays that ended with it."""
+        if step.begins_life:
+            yield from self._end_of_life()
+        for part in step.parts:
+            if isinstance(part, MemberEvent):
+                yield from self._note(part)
+        if isinstance(step.event, GroupDeleted):
+            yield from self._end_of_life()
+
+    def _note(self, event: AnyMemberEvent) -> Iterator[Row]:
+        member = event.member
+        if isinstance(event, MemberRemoved):
+            ended = self._there.pop(member.member_id, None) or self._began(event)
+            seen_ms = None if event.heard is False else event.last_seen_ms
+            yield self._row(ended, event.why.decided_ms, event.why.cause, departure(event).value, seen_ms)
+            return
+        if isinstance(event, StaticMemberReplaced):
+            before = self._there.pop(event.replaced_member_id, None)
+            if before is not None:
+                yield self._row(before, event.why.decided_ms, event.why.cause, REPLACED, event.replaced_last_seen_ms)
+        stay = self._there.get(member.member_id)
+        if stay is None:
+            stay = self._there[member.member_id] = self._began(event)
+        elif isinstance(event, MemberRejoined):
+            stay.rejoins += 1
+        stay.member = member
+
+    def _began(self, event: AnyMemberEvent) -> _Stay:
+        stay = _Stay(member=event.member, incarnation=event.incarnation, joined_ms=event.member.joined_ms)
+        if isinstance(event, MemberJoined | StaticMemberReplaced):
+            stay.joined_ms, stay.join_cause = event.why.decided_ms, event.why.cause
+        if isinstance(event, StaticMemberReplaced):
+            stay.replaced_member_id = event.replaced_member_id
+        return stay
+
+    def _end_of_life(self) -> Iterator[Row]:
+        """End the stays of a life whose end the log does not tell."""
+        for stay in self._there.values():
+            yield self._row(stay, None, None, UNKNOWN, None)
+        self._there = {}
+
+    def there(self) -> Iterator[Row]:
+        """The stays that have not ended."""
+        for stay in self._there.values():
+            yield self._row(stay, None, None, None, None)
+
+    def _row(self, stay: _Stay, left_ms: int | None, cause: Cause | None, how: str | None, seen_ms: int | None) -> Row:
+        member = stay.member
+        stay_ms = None if left_ms is None or left_ms < stay.joined_ms else left_ms - stay.joined_ms
+        return (
+            self._group_id,
+            stay.incarnation,
+            self._log_partition,
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            member.principal,
+            member.session_timeout_ms,
+            member.rebalance_timeout_ms,
+            list(protocols_of(member)),
+            member.role.value,
+            day_of(stay.joined_ms),
+            micros(stay.joined_ms),
+            None if stay.join_cause is None else stay.join_cause.value,
+            stay.replaced_member_id,
+            None if left_ms is None else micros(left_ms),
+            None if cause is None else cause.value,
+            how,
+            None if seen_ms is None else micros(seen_ms),
+            stay_ms,
+            stay.rejoins,
+        )

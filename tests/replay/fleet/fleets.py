@@ -1,0 +1,229 @@
+"""Logs of many groups for tests: the judge's cases side by side, groups that lived through a takeover; and tables read.
+
+`told_by_why` is what `muster replay why --format jsonl` tells of a log, in the columns of the tables.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from muster.events.avro.codec import records_of
+from muster.events.events import AnyPartitionEvent
+from muster.events.ids import GroupId
+from muster.events.log.base import EventLog
+from muster.events.log.memory import MemoryEventLog, MemoryStorage
+from muster.events.log.sqlite.log import SqliteEventLog
+from muster.events.partitioner import partition_for
+from muster.events.records import FORMAT_LEVEL, Record, StoredRecord
+from muster.replay.fleet.build import Built, make_build
+from muster.replay.fleet.builds import current
+from muster.replay.fleet.engines.engine import Engine
+from muster.replay.fleet.engines.local import LocalEngine
+from muster.replay.fleet.tables.schemas import TABLES
+from muster.replay.history import Broken, Coordinated, Gap, Item
+from muster.replay.incidents.telling import incidents
+from muster.replay.sources import read_histories
+from muster.replay.times import instant
+from tests.judge.case import make_case
+from tests.replay import memberships
+from tests.replay.written import broken_value
+from tests.simulation.process import SimulatedProcess
+from tests.simulation.virtual_time import simulate
+
+GROUPS = ("orders", "payments", "invoices", "e-mail")
+PLANNED = {
+    "registered": memberships.registration,
+    "retired": memberships.retirement_late,
+    "stood-by": memberships.standby,
+    "duelled": memberships.duel,
+}
+"""Groups with a membership beyond Kafka's."""
+
+Rows = list[dict[str, Any]]
+
+
+# ---- logs ---------------------------------------------------------------------------------------
+
+
+def judged(seeds: Iterable[int]) -> MemoryStorage:
+    """A log of the judge's cases: `group-SEED`, each in a partition of its own with its coordinators."""
+    cases = [make_case(seed) for seed in seeds]
+    storage = MemoryStorage(partitions=len(cases))
+    for partition, case in enumerate(cases):
+        records = storage.records[partition]
+        for item in case.history.items:
+            if isinstance(item, Gap):
+                continue
+            for record in _records(item, f"group-{case.seed}", partition):
+                at_ms = item.position.timestamp_ms
+                records.append(StoredRecord(partition, len(records), at_ms, record.key, record.value))
+    return storage
+
+
+def _records(item: Item, group_id: str, partition: int) -> Iterable[Record]:
+    if isinstance(item, Broken):
+        return [broken_value(group_id)]
+    assert not isinstance(item, Gap)
+    if isinstance(item, Coordinated):
+        event: AnyPartitionEvent = msgspec.structs.replace(item.event, partition=partition)
+        return records_of([event], FORMAT_LEVEL)
+    return records_of([msgspec.structs.replace(item.event, group_id=group_id)], FORMAT_LEVEL)
+
+
+def lived() -> MemoryStorage:
+    """Several groups that lived side by side: restarts, an expiry, a departure, a takeover in the middle."""
+    return simulate(_lives())
+
+
+async def _lives() -> MemoryStorage:
+    storage = MemoryStorage(partitions=3)
+    first = await SimulatedProcess(storage).start()
+    for group_id in GROUPS:
+        first.group_id = GroupId(group_id)
+        told = await first.stable_group("a", "b", "c")
+        await first.join("b")
+        if group_id != "e-mail":
+            leaving = first.leave(told["a"].member_id)
+            rejoins = [first.join("b"), first.join("c")]
+            assert (await leaving).error.value == 0
+            for joined in [await rejoin for rejoin in rejoins]:
+                await first.sync(joined)
+    second = await SimulatedProcess(storage, offsets=first.offsets).start()
+    await asyncio.sleep(11)
+    for group_id in GROUPS:
+        second.group_id = GroupId(group_id)
+        await second.stable_group("d")
+    await second.runtime.stop()
+    for group_id, play in PLANNED.items():
+        records = storage.records[partition_for(group_id, len(storage.records))]
+        for record in play(group_id).records:
+            place = {"partition": records[0].partition, "offset": records[-1].offset + 1}
+            records.append(msgspec.structs.replace(record, **place))
+    return storage
+
+
+async def opened(storage: MemoryStorage) -> MemoryEventLog:
+    log = MemoryEventLog(storage)
+    await log.open()
+    return log
+
+
+def up_to(storage: MemoryStorage, share: float) -> MemoryStorage:
+    """The log as it was when so much of each partition was written, its identity included."""
+    earlier = MemoryStorage(partitions=len(storage.records))
+    earlier.identity = storage.identity
+    for partition, records in enumerate(storage.records):
+        earlier.records[partition] = records[: round(len(records) * share)]
+    return earlier
+
+
+async def sqlite_copy(storage: MemoryStorage, path: Path) -> str:
+    """The same log as a file; returns its URL."""
+    log = SqliteEventLog(path, partitions=len(storage.records))
+    await log.open()
+    for number, records in enumerate(storage.records):
+        writer = await log.claim(number)
+        await writer.append([(Record(record.key, record.value),) for record in records])
+    await log.close()
+    return f"sqlite:///{path}"
+
+
+# ---- tables -------------------------------------------------------------------------------------
+
+
+async def built(storage: MemoryStorage, to: Path, engine: Engine | None = None, **options: bool) -> Built:
+    """Bring the tables in a folder up to date with a log."""
+    return await make_build(await opened(storage), to, lambda _bytes: engine or LocalEngine(), **options)
+
+
+def table_of(folder: Path, name: str) -> pa.Table:
+    """A table, as its last build has it, sorted."""
+    parts = current(folder).of(name)
+    schema = TABLES[name].schema
+    table = pa.concat_tables([pq.read_table(folder / part.path) for part in parts] or [schema.empty_table()])
+    order = [(each.name, "ascending") for each in schema if not pa.types.is_list(each.type)]
+    return table.sort_by(order)
+
+
+def rows_of(folder: Path, name: str) -> Rows:
+    """Its rows, times as `why` has them."""
+    table = table_of(folder, name)
+    columns = {}
+    for field, column in zip(table.schema, table.columns, strict=True):
+        if pa.types.is_timestamp(field.type):
+            columns[field.name] = [each and instant(each // 1_000) for each in column.cast(pa.int64()).to_pylist()]
+        else:
+            columns[field.name] = column.to_pylist()
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def all_tables(folder: Path) -> dict[str, Rows]:
+    return {name: rows_of(folder, name) for name in TABLES}
+
+
+# ---- what `why` tells ---------------------------------------------------------------------------
+
+CAUSES = (
+    "group_id", "incident", "incident_kind", "grade", "first_seq", "last_seq", "from_generation", "to_generation",
+    "outcome", "trigger", "trigger_member_id", "client_reason", "folded", "started_at", "ended_at", "duration_ms",
+    "join_ms", "members_before", "members_after", "partitions_moved", "protocol_name",
+)  # fmt: skip
+INCIDENTS = (
+    "group_id", "incident", "kind", "grade", "headline", "parent", "client_ids", "client_hosts", "started_at",
+    "ended_at", "rebalances", "rebalancing_ms", "partition_ms", "partitions_moved_back", "restarts_absorbed", "notes",
+)  # fmt: skip
+
+
+async def told_by_why(log: EventLog) -> tuple[Rows, Rows]:
+    """The rebalances and incidents of all groups: the columns CAUSES and INCIDENTS, from its JSON."""
+    rebalances: Rows = []
+    told: Rows = []
+    for history in (await read_histories(log)).values():
+        for incident in incidents(history):
+            whole: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(incident))
+            told.append(_incident(whole))
+            rebalances += [_rebalance(each, whole) for each in whole["rebalances"]]
+    return in_order(rebalances), in_order(told)
+
+
+def _incident(whole: Mapping[str, Any]) -> dict[str, Any]:
+    cost = dict(whole["cost"])
+    return {
+        **{name: whole[name] for name in ("group_id", "kind", "grade", "headline", "parent", "started_at", "ended_at")},
+        **{name: cost[name] for name in ("rebalances", "rebalancing_ms", "partition_ms", "partitions_moved_back")},
+        "restarts_absorbed": cost["restarts_absorbed"],
+        "incident": whole["id"],
+        "client_ids": [each["client_id"] for each in whole["culprits"]],
+        "client_hosts": [each["client_host"] for each in whole["culprits"]],
+        "notes": whole["notes"],
+    }
+
+
+def _rebalance(each: Mapping[str, Any], incident: Mapping[str, Any]) -> dict[str, Any]:
+    same = ("group_id", "first_seq", "last_seq", "from_generation", "to_generation", "outcome", "started_at")
+    trigger, movement = each["trigger"], each["movement"]
+    return {
+        **{name: each[name] for name in (*same, "ended_at", "duration_ms", "protocol_name")},
+        "incident": incident["id"],
+        "incident_kind": incident["kind"],
+        "grade": incident["grade"],
+        "trigger": trigger["cause"],
+        "trigger_member_id": trigger["who"][0]["member_id"] if trigger["who"] else None,
+        "client_reason": trigger["client_reason"],
+        "folded": [folded["cause"] for folded in each["folded"]],
+        "join_ms": each["join_phase"]["duration_ms"],
+        "members_before": len(each["members_before"]),
+        "members_after": len(each["members_after"]),
+        "partitions_moved": movement["moved"] if movement else None,
+    }
+
+
+def in_order(rows: Iterable[Mapping[str, Any]], columns: Iterable[str] | None = None) -> Rows:
+    """The rows, of these columns alone, in an order that does not depend on who made them."""
+    chosen = [{name: row[name] for name in columns or row} for row in rows]
+    return sorted(chosen, key=lambda row: msgspec.json.encode(row, order="sorted"))

@@ -1,0 +1,127 @@
+"""Builds that go on from one another, and what they refuse."""
+
+from pathlib import Path
+
+import pytest
+
+from muster.replay.fleet import builds, open_items
+from muster.replay.fleet.builds import CannotBuild, NoTables, current, last_build, locked
+from muster.replay.fleet.open_items import NotCarriedOver
+from muster.replay.fleet.queries import Asked, top
+from muster.replay.fleet.tables import parts
+from muster.replay.fleet.tables.schemas import RULES_VERSION
+from tests.replay.fleet.fleets import all_tables, built, judged, lived, rows_of, up_to
+
+SEEDS = range(0, 1_000, 40)
+
+
+@pytest.mark.parametrize("shares", [(0.5,), (0.02, 0.4, 0.41, 0.97)])
+async def test_a_build_in_steps_is_a_full_build(shares: tuple[float, ...], tmp_path: Path) -> None:
+    """Wherever the steps end: within rebalances, incidents, stays and transitions."""
+    storage = judged(SEEDS)
+    for share in (*shares, 1.0):
+        await built(up_to(storage, share), tmp_path / "steps")
+    await built(storage, tmp_path / "full")
+    assert all_tables(tmp_path / "steps") == all_tables(tmp_path / "full")
+
+
+async def test_coordinators_that_came_between_the_steps_are_told(tmp_path: Path) -> None:
+    """To the groups that were there, and to those that came later."""
+    storage = lived()
+    for share in (0.3, 0.6, 0.8, 1.0):
+        await built(up_to(storage, share), tmp_path / "steps")
+    await built(storage, tmp_path / "full")
+    assert all_tables(tmp_path / "steps") == all_tables(tmp_path / "full")
+
+
+async def test_a_second_build_reads_only_what_is_new(tmp_path: Path) -> None:
+    """And names the closed rows of the first as they are."""
+    storage = judged(SEEDS)
+    first = await built(up_to(storage, 0.9), tmp_path)
+    second = await built(storage, tmp_path)
+    new = sum(record.value is not None for records in storage.records for record in records) - first.events
+    shared = sum(len(reads) for reads in (*first.staged.shared.values(), *second.staged.shared.values()))
+    assert second.events + shared == new + 0 if shared == 0 else second.events < new
+    closed = [part for part in first.build.parts if part.role is parts.Role.CLOSED]
+    assert closed
+    assert set(closed) <= set(second.build.parts)
+    third = await built(storage, tmp_path)
+    assert third.events == 0
+
+
+# ---- readers and other builds ------------------------------------------------------------------------------------
+
+
+async def test_tables_that_another_build_is_writing_are_read_as_the_last_one_left_them(tmp_path: Path) -> None:
+    """New files are no part of them until a manifest says so; the old ones stay for a while."""
+    storage = judged(SEEDS)
+    await built(up_to(storage, 0.5), tmp_path)
+    before, told = top(tmp_path, Asked()), current(tmp_path)
+    (tmp_path / "rebalances" / "000002-half-closed.parquet").write_bytes(b"PAR1 and not much more")
+    assert top(tmp_path, Asked()) == before
+    await built(storage, tmp_path)
+    assert all((tmp_path / part.path).exists() for part in told.parts), "somebody reads through the build before"
+    assert not (tmp_path / "rebalances" / "000002-half-closed.parquet").exists(), "a leftover stays for ever"
+    assert top(tmp_path, Asked()) != before
+    await built(storage, tmp_path)
+    assert not all((tmp_path / part.path).exists() for part in told.parts)
+
+
+async def test_a_reader_whose_files_have_gone_reads_the_later_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two builds ended between its looks at the manifest and at the files."""
+    storage = judged(SEEDS[:20])
+    await built(up_to(storage, 0.5), tmp_path)
+    old = current(tmp_path)
+    for _ in range(2):
+        await built(storage, tmp_path)
+    seen = [old]
+    monkeypatch.setattr("muster.replay.fleet.queries.current", lambda folder: seen.pop() if seen else current(folder))
+    assert top(tmp_path, Asked(limit=1_000)).rows
+    assert seen == []
+
+
+async def test_one_build_at_a_time(tmp_path: Path) -> None:
+    """The second one says so, and changes nothing."""
+    with locked(tmp_path), pytest.raises(CannotBuild, match=r"another build of .* is running"):
+        await built(judged([3]), tmp_path)
+    assert last_build(tmp_path) is None
+
+
+async def test_a_number_that_another_build_has_taken_is_refused(tmp_path: Path) -> None:
+    """Where the file system does not keep a lock, the manifest's name does."""
+    first = await built(judged([3]), tmp_path)
+    with pytest.raises(CannotBuild, match="another build has made"):
+        builds.commit(tmp_path, first.build)
+
+
+async def test_tables_of_another_log_are_refused(tmp_path: Path) -> None:
+    """They name both; `--rebuild` makes them anew."""
+    await built(judged([3]), tmp_path)
+    other = judged([5])
+    with pytest.raises(CannotBuild, match=r"are those of .* not of .* --rebuild"):
+        await built(other, tmp_path)
+    await built(other, tmp_path, rebuild=True)
+    assert {row["group_id"] for row in rows_of(tmp_path, "rebalances")} == {"group-5"}
+
+
+async def test_tables_of_other_rules_ask_for_a_rebuild(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To go on with, and to be read."""
+    storage = judged([3])
+    await built(storage, tmp_path)
+    for place in ("muster.replay.fleet.build", "muster.replay.fleet.builds"):
+        monkeypatch.setattr(f"{place}.RULES_VERSION", RULES_VERSION + 1)
+    with pytest.raises(CannotBuild, match="--rebuild"):
+        await built(storage, tmp_path)
+    with pytest.raises(NoTables, match="--rebuild"):
+        top(tmp_path, Asked())
+    await built(storage, tmp_path, rebuild=True)
+    assert top(tmp_path, Asked()).rows
+
+
+def test_what_is_carried_over_makes_nothing_but_a_fold() -> None:
+    """A state that names a function, or another library's class, is refused before it is called."""
+    for state in (b"cos\nsystem\n(S'true'\ntR.", b"cmuster.replay.fleet.open_items\nload\n(tR.", b"garbage"):
+        with pytest.raises(NotCarriedOver):
+            open_items.load(state)

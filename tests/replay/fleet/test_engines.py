@@ -1,0 +1,76 @@
+"""Both engines make the same tables, and a build says which one it took, and why."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from muster.replay.fleet.asked import EngineName
+from muster.replay.fleet.engines.choice import LOCAL_BYTES_MAX, NoSpark, choose
+from muster.replay.fleet.engines.spark import SparkEngine
+from muster.replay.fleet.session import spark_session
+from muster.replay.fleet.tables.schemas import TABLES
+from tests.replay.fleet.fleets import all_tables, built, judged, lived, table_of, up_to
+
+SEEDS = range(0, 1_000, 50)
+
+
+@pytest.fixture(scope="module")
+def spark(java_home: Path | None) -> Iterator[SparkEngine]:
+    """One session for all of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        if java_home is not None:
+            patch.setenv("JAVA_HOME", str(java_home))
+        session = spark_session("local[2]")
+        yield SparkEngine(session)
+        session.stop()
+
+
+@pytest.mark.spark
+async def test_both_engines_make_the_same_tables(spark: SparkEngine, tmp_path: Path) -> None:
+    """Rows and Arrow schema, in a full build and in one that goes on."""
+    for name, storage in (("judged", judged(SEEDS)), ("lived", lived())):
+        here, there = tmp_path / name / "local", tmp_path / name / "spark"
+        for share in (0.6, 1.0):
+            await built(up_to(storage, share), here)
+            assert (await built(up_to(storage, share), there, spark)).build.engine == "spark"
+        assert all_tables(here) == all_tables(there)
+        for table in TABLES:
+            schemas: list[pa.Schema] = [table_of(folder, table).schema for folder in (here, there)]
+            assert schemas[0].equals(schemas[1])
+
+
+@pytest.mark.spark
+def test_sparks_plan_has_the_sort_right_under_the_fold(spark: SparkEngine, tmp_path: Path) -> None:
+    """Nothing comes between, so that the planner has no reason to drop it (MEASURED.md: the order trap)."""
+    import pyarrow.parquet as pq
+
+    from muster.replay.fleet.stage import SCHEMA
+
+    pq.write_table(SCHEMA.empty_table(), tmp_path / "a.parquet")
+    plan = spark.plan([tmp_path / "a.parquet"], [])
+    steps = [line.strip(" +-:") for line in plan.splitlines() if line.strip(" +-:")]
+    fold = next(number for number, step in enumerate(steps) if "MapInArrow" in step)
+    assert steps[fold + 1].lstrip("*0123456789() ").startswith("Sort [group_id")
+
+
+def test_what_is_small_starts_no_spark() -> None:
+    """And the choice says why; a larger one is Spark's, where it is."""
+    small = choose(EngineName.AUTO, 26 * 1024 * 1024)
+    assert (small.engine, small.reason) == (
+        EngineName.LOCAL,
+        "26 MB of events are too few for Spark to be worth its start",
+    )
+    assert choose(EngineName.LOCAL, 10 * LOCAL_BYTES_MAX).engine is EngineName.LOCAL
+
+
+def test_without_java_what_is_large_is_folded_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With the reason; who asks for Spark is told how to get it."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    large = choose(EngineName.AUTO, 10 * LOCAL_BYTES_MAX)
+    assert large.engine is EngineName.LOCAL
+    assert "Spark needs Java 17 or 21: there is no java on the PATH" in large.reason
+    with pytest.raises(NoSpark, match="openjdk-17"):
+        choose(EngineName.SPARK, 0)

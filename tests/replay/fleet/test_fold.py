@@ -1,0 +1,152 @@
+"""The tables tell what `muster replay why` tells, cause by cause; the order of records is checked, never assumed."""
+
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from muster.events.ids import GroupId
+from muster.events.kafka.security import NOT_SECURED
+from muster.events.log.memory import MemoryStorage
+from muster.events.records import StoredRecord
+from muster.replay.archives import open_archive
+from muster.replay.fleet.build import make_build
+from muster.replay.fleet.engines.engine import Task, fold_batches
+from muster.replay.fleet.engines.local import LocalEngine
+from muster.replay.fleet.fold import GroupFold, OutOfOrder, fold_group
+from muster.replay.fleet.stage import SCHEMA
+from tests.replay.fleet.fleets import (
+    CAUSES,
+    GROUPS,
+    INCIDENTS,
+    PLANNED,
+    built,
+    in_order,
+    judged,
+    lived,
+    opened,
+    rows_of,
+    told_by_why,
+)
+from tests.replay.recorded import DATA, sessions
+from tests.replay.written import BROKEN_KEY, unknown_type
+
+SEEDS = range(0, 1_000, 25)
+
+
+async def test_a_judged_fleet_is_told_as_why_tells_it(tmp_path: Path) -> None:
+    """A hundred cases, with coordinators that went away and records that are missing or broken."""
+    storage = judged(SEEDS)
+    await built(storage, tmp_path)
+    rebalances, incidents = await told_by_why(await opened(storage))
+    assert in_order(rows_of(tmp_path, "rebalances"), CAUSES) == in_order(rebalances, CAUSES)
+    assert in_order(rows_of(tmp_path, "incidents"), INCIDENTS) == in_order(incidents, INCIDENTS)
+    assert len({row["kind"] for row in incidents}) > 15
+
+
+@pytest.mark.parametrize("name", sessions())
+async def test_a_history_of_real_clients_is_told_as_why_tells_it(name: str, tmp_path: Path) -> None:
+    """Every rebalance of it, with its incident."""
+    log = open_archive(str(DATA / f"{name}.jsonl"), security=NOT_SECURED)
+    await log.open()
+    await make_build(log, tmp_path, lambda _bytes: LocalEngine())
+    rebalances, incidents = await told_by_why(log)
+    assert in_order(rows_of(tmp_path, "rebalances"), CAUSES) == in_order(rebalances, CAUSES)
+    assert in_order(rows_of(tmp_path, "incidents"), INCIDENTS) == in_order(incidents, INCIDENTS)
+    assert rebalances
+
+
+async def test_groups_of_one_partition_share_its_coordinators(tmp_path: Path) -> None:
+    """Whatever order the groups come in, each is told with the takeover in the middle."""
+    storage = lived()
+    await built(storage, tmp_path)
+    rebalances, incidents = await told_by_why(await opened(storage))
+    assert in_order(rows_of(tmp_path, "rebalances"), CAUSES) == in_order(rebalances, CAUSES)
+    assert in_order(rows_of(tmp_path, "incidents"), INCIDENTS) == in_order(incidents, INCIDENTS)
+    assert {row["group_id"] for row in rows_of(tmp_path, "coordinator_downtime")} == set(GROUPS)
+
+
+async def test_the_table_tells_of_plans(tmp_path: Path) -> None:
+    """Their causes; and of what was spared, but not of what was merely announced."""
+    await built(lived(), tmp_path)
+    rows = {row["group_id"]: row for row in rows_of(tmp_path, "rebalances") if row["from_generation"]}
+    assert {name: (rows[name]["trigger"], rows[name]["avoided"]) for name in PLANNED} == {
+        "registered": ("registration-complete", 3),
+        "retired": ("retirement-timed-out", 1),
+        "stood-by": ("rebalance-requested", 5),
+        "duelled": ("rebalance-requested", 8),
+    }
+
+
+# ---- order ----------------------------------------------------------------------------------------------------------
+
+
+def records_of_a_group() -> list[StoredRecord]:
+    return [record for record in judged([3]).records[0] if record.value is not None]
+
+
+def folded(records: list[StoredRecord]) -> int:
+    return len(list(fold_group(GroupFold(GroupId("group-3"), 0, "log"), records, ())))
+
+
+def test_two_records_in_the_wrong_order_are_refused() -> None:
+    """As an engine brings them that sorts by nothing, or by too little."""
+    records = records_of_a_group()
+    assert folded(records) > 0
+    records[7], records[8] = records[8], records[7]
+    with pytest.raises(OutOfOrder, match=r"group 'group-3': the record at offset \d+ of partition 0 came after offset"):
+        folded(records)
+
+
+def test_an_event_that_stands_twice_is_refused_by_its_seq() -> None:
+    """Also where its copy has an offset of its own."""
+    records = records_of_a_group()
+    twice = msgspec.structs.replace(records[-1], offset=records[-1].offset + 1)
+    with pytest.raises(OutOfOrder, match=r"came after seq (\d+), its own seq is \1"):
+        folded([*records, twice])
+
+
+def test_a_group_that_comes_in_several_runs_is_refused(tmp_path: Path) -> None:
+    """A second fold of it would begin in the middle, and tell of a gap that is none."""
+    records = records_of_a_group()
+    runs = [("b", records[0]), ("a", records[0]), ("b", records[1])]
+    rows = [(name, 0, each.offset, each.timestamp_ms, each.key, each.value) for name, each in runs]
+    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), SCHEMA, strict=True)]
+    batch = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+    task = Task(to=str(tmp_path), build=1, topic="log", shared={}, preludes={})
+    with pytest.raises(OutOfOrder, match="came in several runs"):
+        fold_batches([batch], task)
+
+
+# ---- records that cannot be read --------------------------------------------------------------------------------
+
+
+async def test_a_record_that_cannot_be_read_is_quarantined_while_all_else_goes_on(tmp_path: Path) -> None:
+    """With log, partition, offset and reason: a broken value, a newer version's event, a key that is none."""
+    storage = judged([3, 5])
+    whole = (await told_by_why(await opened(storage)))[0]
+    records = storage.records[0]
+    for record in (unknown_type("group-3"), BROKEN_KEY):
+        records.append(StoredRecord(0, len(records), records[-1].timestamp_ms, record.key, record.value))
+    damaged = records[20]
+    records[20] = msgspec.structs.replace(damaged, value=(damaged.value or b"")[:-1])
+    await built(storage, tmp_path)
+    rows = rows_of(tmp_path, "quarantine")
+    assert [(row["log_partition"], row["offset"], row["group_id"], row["kind"]) for row in rows] == [
+        (0, 20, "group-3", "broken"),
+        (0, len(records) - 2, "group-3", "unknown-type"),
+        (0, len(records) - 1, None, "undecodable-key"),
+    ]
+    assert all(row["topic"] and row["reason"] for row in rows)
+    told = rows_of(tmp_path, "rebalances")
+    assert [row for row in told if row["group_id"] == "group-5"] != []
+    assert in_order((row for row in told if row["group_id"] == "group-5"), CAUSES) == in_order(
+        (row for row in whole if row["group_id"] == "group-5"), CAUSES
+    )
+
+
+async def test_an_empty_log_makes_empty_tables(tmp_path: Path) -> None:
+    """They are there, and have their columns."""
+    await built(MemoryStorage(partitions=3), tmp_path)
+    assert rows_of(tmp_path, "rebalances") == []

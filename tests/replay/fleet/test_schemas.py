@@ -1,0 +1,54 @@
+"""The schema that is documented is the schema that is written."""
+
+import asyncio
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from muster.replay.fleet.builds import current
+from muster.replay.fleet.tables.page import page
+from muster.replay.fleet.tables.schemas import TABLES, Table
+from tests.replay.fleet.fleets import built, judged, rows_of, table_of
+
+DOCS = Path(__file__).parents[3] / "docs" / "fleet.md"
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tables")
+    asyncio.run(built(judged(range(0, 400, 16)), folder))
+    return folder
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
+def test_what_is_written_has_the_documented_schema(table: Table, tables: Path) -> None:
+    """Each file of it: names, types, and which columns may be null."""
+    for part in current(tables).of(table.name):
+        assert pq.read_schema(tables / part.path).remove_metadata().equals(table.schema)
+    for column in table.columns:
+        if not column.can_be_null:
+            assert table_of(tables, table.name).column(column.name).null_count == 0
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
+def test_times_are_timestamps_and_durations_whole_milliseconds(table: Table) -> None:
+    """By their names: `_at`, `_ms`; and no column is JSON."""
+    for column in table.columns:
+        if column.name.endswith("_at"):
+            assert column.type == pa.timestamp("us", tz="UTC")
+        if column.name.endswith("_ms"):
+            assert column.type == pa.int64()
+        assert column.about.endswith(".")
+
+
+@pytest.mark.parametrize("name", ["rebalances", "incidents", "memberships", "group_day", "coordinator_downtime"])
+def test_the_tables_have_rows_to_be_held_against(name: str, tables: Path) -> None:
+    """A schema that nothing is written with proves nothing."""
+    assert rows_of(tables, name)
+
+
+def test_the_page_has_every_table() -> None:
+    """docs/fleet.md is made of the schemas: `python -m muster.replay.fleet.tables.page`."""
+    assert page() in DOCS.read_text(encoding="utf-8")
