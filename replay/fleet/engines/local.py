@@ -41,5 +41,5 @@ class LocalEngine:
         with TemporaryDirectory(prefix="_sorting-", dir=task.to) as spilled:
             config: dict[str, Any] = {"memory_limit": MEMORY_LIMIT, "temp_directory": spilled, "threads": 2}
             with duckdb.connect(config=config) as connection:
-                batches = connection.execute(query, given).fetch_record_batch(BATCH_ROWS)
+                batches = connection.execute(query, given).to_arrow_reader(BATCH_ROWS)
                 return fold_batches(batches, task)

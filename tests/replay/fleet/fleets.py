@@ -136,9 +136,9 @@ async def sqlite_copy(storage: MemoryStorage, path: Path) -> str:
 # ---- tables -------------------------------------------------------------------------------------
 
 
-async def built(storage: MemoryStorage, to: Path, engine: Engine | None = None, **options: bool) -> Built:
+async def built(storage: MemoryStorage, to: Path, engine: Engine | None = None, *, rebuild: bool = False) -> Built:
     """Bring the tables in a folder up to date with a log."""
-    return await make_build(await opened(storage), to, lambda _bytes: engine or LocalEngine(), **options)
+    return await make_build(await opened(storage), to, lambda _bytes: engine or LocalEngine(), rebuild=rebuild)
 
 
 def table_of(folder: Path, name: str) -> pa.Table:

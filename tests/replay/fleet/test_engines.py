@@ -6,12 +6,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from muster.events.log.memory import MemoryStorage
 from muster.replay.fleet.asked import EngineName
 from muster.replay.fleet.engines.choice import LOCAL_BYTES_MAX, NoSpark, choose
 from muster.replay.fleet.engines.spark import SparkEngine
 from muster.replay.fleet.session import spark_session
 from muster.replay.fleet.tables.schemas import TABLES
-from tests.replay.fleet.fleets import all_tables, built, judged, lived, table_of, up_to
+from tests.replay.fleet.fleets import all_tables, built, judged, table_of, up_to
 
 SEEDS = range(0, 1_000, 50)
 
@@ -28,9 +29,9 @@ def spark(java_home: Path | None) -> Iterator[SparkEngine]:
 
 
 @pytest.mark.spark
-async def test_both_engines_make_the_same_tables(spark: SparkEngine, tmp_path: Path) -> None:
+async def test_both_engines_make_the_same_tables(spark: SparkEngine, lived_log: MemoryStorage, tmp_path: Path) -> None:
     """Rows and Arrow schema, in a full build and in one that goes on."""
-    for name, storage in (("judged", judged(SEEDS)), ("lived", lived())):
+    for name, storage in (("judged", judged(SEEDS)), ("lived", lived_log)):
         here, there = tmp_path / name / "local", tmp_path / name / "spark"
         for share in (0.6, 1.0):
             await built(up_to(storage, share), here)

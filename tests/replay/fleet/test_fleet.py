@@ -10,17 +10,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from muster.events.log.memory import MemoryStorage
 from muster.events.records import StoredRecord
 from muster.replay.fleet.stage import stage
-from tests.replay.fleet.fleets import CAUSES, GROUPS, PLANNED, in_order, lived, opened, rows_of, sqlite_copy
+from tests.replay.fleet.fleets import CAUSES, GROUPS, PLANNED, in_order, opened, rows_of, sqlite_copy
 
 MUSTER = (sys.executable, "-m", "muster")
 
 
 @pytest.fixture(scope="module")
-def sqlite_log(tmp_path_factory: pytest.TempPathFactory) -> str:
+def sqlite_log(lived_log: MemoryStorage, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Several groups, a takeover, and plans, as a file."""
-    return asyncio.run(sqlite_copy(lived(), tmp_path_factory.mktemp("fleet") / "muster.db"))
+    return asyncio.run(sqlite_copy(lived_log, tmp_path_factory.mktemp("fleet") / "muster.db"))
 
 
 @pytest.fixture(scope="module")
@@ -153,14 +154,15 @@ def test_a_missing_log_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "none.db").exists()
 
 
-async def test_what_no_owner_wrote_is_not_staged(tmp_path: Path) -> None:
+async def test_what_no_owner_wrote_is_not_staged(lived_log: MemoryStorage, tmp_path: Path) -> None:
     """It is counted, and the first of it named, as by the command line's readers."""
-    storage, with_strangers = lived(), lived()
-    for partition, records in enumerate(with_strangers.records):
+    storage, with_strangers = lived_log, MemoryStorage(partitions=len(lived_log.records))
+    for partition, records in enumerate(lived_log.records):
         end = records[-1].offset
-        records += [
+        strangers = [
             StoredRecord(partition, end + n, 0, key, None, stranger=True) for n, key in ((1, b"x"), (2, records[0].key))
         ]
+        with_strangers.records[partition] = [*records, *strangers]
     staged = []
     for number, kept in enumerate((storage, with_strangers)):
         (directory := tmp_path / str(number)).mkdir()

@@ -24,7 +24,6 @@ from tests.replay.fleet.fleets import (
     built,
     in_order,
     judged,
-    lived,
     opened,
     rows_of,
     told_by_why,
@@ -57,19 +56,18 @@ async def test_a_history_of_real_clients_is_told_as_why_tells_it(name: str, tmp_
     assert rebalances
 
 
-async def test_groups_of_one_partition_share_its_coordinators(tmp_path: Path) -> None:
+async def test_groups_of_one_partition_share_its_coordinators(lived_log: MemoryStorage, tmp_path: Path) -> None:
     """Whatever order the groups come in, each is told with the takeover in the middle."""
-    storage = lived()
-    await built(storage, tmp_path)
-    rebalances, incidents = await told_by_why(await opened(storage))
+    await built(lived_log, tmp_path)
+    rebalances, incidents = await told_by_why(await opened(lived_log))
     assert in_order(rows_of(tmp_path, "rebalances"), CAUSES) == in_order(rebalances, CAUSES)
     assert in_order(rows_of(tmp_path, "incidents"), INCIDENTS) == in_order(incidents, INCIDENTS)
     assert {row["group_id"] for row in rows_of(tmp_path, "coordinator_downtime")} == set(GROUPS)
 
 
-async def test_the_table_tells_of_plans(tmp_path: Path) -> None:
+async def test_the_table_tells_of_plans(lived_log: MemoryStorage, tmp_path: Path) -> None:
     """Their causes; and of what was spared, but not of what was merely announced."""
-    await built(lived(), tmp_path)
+    await built(lived_log, tmp_path)
     rows = {row["group_id"]: row for row in rows_of(tmp_path, "rebalances") if row["from_generation"]}
     assert {name: (rows[name]["trigger"], rows[name]["avoided"]) for name in PLANNED} == {
         "registered": ("registration-complete", 3),
