@@ -14,6 +14,7 @@ engine has brought the records in another order than the log's (or twice), and e
 from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from heapq import merge
+from itertools import chain
 from typing import Final, TypeAlias
 
 from muster.events.ids import GroupId
@@ -27,8 +28,8 @@ from muster.replay.fleet.tables.values import Row
 from muster.replay.history import Broken, Happened, Item, PassedOver, Prelude, Read, SeqGaps, Told
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import Teller
-from muster.replay.sources import read_record
-from muster.replay.transitions import Transition, Transitions
+from muster.replay.sources import read_of_group
+from muster.replay.transitions import Step, Transition, Transitions
 
 RowOf: TypeAlias = tuple[str, Row]
 """A row, and the name of its table."""
@@ -59,13 +60,16 @@ class GroupFold:
         """Whether it has taken anything in."""
         return self._offset != NOWHERE
 
-    def feed(self, read: Told) -> Iterator[RowOf]:
-        """Take in the next read; yields what is closed by it."""
+    def feed(self, read: Told) -> Iterable[RowOf]:
+        """Take in the next read; gives what is closed by it, which is to be taken before the next."""
         self._check(read)
         gap = self._gaps.before(read)
         if gap is not None:
-            yield from self._take(gap)
-        yield from self._take(read)
+            return chain(self._take(gap), self._take(read))
+        if isinstance(read, Happened):  # most end no transition
+            step = self._transitions.feed(read)
+            return () if step is None else self._step(step)
+        return self._take(read)
 
     def begin(self, prelude: Iterable[Told]) -> Iterator[RowOf]:
         """Take in how the partition stood before the group's first record."""
@@ -82,8 +86,10 @@ class GroupFold:
         if isinstance(item, Broken) and item.kind.quarantines:
             yield "quarantine", quarantine_row(self._topic, item, self.group_id)
         step = self._transitions.feed(item)
-        if step is None:
-            return
+        if step is not None:
+            yield from self._step(step)
+
+    def _step(self, step: Step) -> Iterator[RowOf]:
         if isinstance(step, Transition):
             for row in self._stays.feed(step):
                 yield "memberships", row
@@ -126,13 +132,15 @@ def reads_of(fold: GroupFold, records: Iterable[StoredRecord], shared: Sequence[
     """
     own = _own(records)
     if fold.has_begun:
-        yield from merge(own, _told(shared), key=_offset)
-        return
-    first = next(own, None)
-    if first is not None:
+        later = [read for read in shared if not isinstance(read, PassedOver)]
+    else:
+        first = next(own, None)
+        if first is None:
+            return
         yield first
-        later = (read for read in _told(shared) if read.position.offset > first.position.offset)
-        yield from merge(own, later, key=_offset)
+        begin = first.position.offset
+        later = [read for read in shared if not isinstance(read, PassedOver) and read.position.offset > begin]
+    yield from merge(own, later, key=_offset) if later else own
 
 
 def fold_group(
@@ -161,13 +169,9 @@ def prelude_before(shared: Iterable[Read], offset: int, prelude: Prelude | None 
 
 def _own(records: Iterable[StoredRecord]) -> Iterator[Told]:
     for record in records:
-        found = read_record(record)
-        if found is not None and not isinstance(found[1], PassedOver):
-            yield found[1]
-
-
-def _told(shared: Iterable[Read]) -> Iterator[Told]:
-    return (read for read in shared if not isinstance(read, PassedOver))
+        found = read_of_group(record)
+        if found is not None:
+            yield found
 
 
 def _offset(read: Told) -> int:

@@ -89,7 +89,15 @@ class Episode:
 
     def of(self, kind: type[A]) -> Iterator[A]:
         """The acts of a class, in order."""
-        return (act for act in self.acts if isinstance(act, kind))
+        return iter(self._by_class.get(kind, ()))  # type: ignore[arg-type]  # the list of a class has none but its own
+
+    @cached_property
+    def _by_class(self) -> dict[type[AnyAct], list[AnyAct]]:
+        """The acts by class: each kind of incident asks for a few, and the acts are many."""
+        found: dict[type[AnyAct], list[AnyAct]] = {}
+        for act in self.acts:
+            found.setdefault(type(act), []).append(act)
+        return found
 
     @cached_property
     def identities(self) -> Identities:

@@ -3,7 +3,7 @@
 `timeline.py` decides which event belongs to which rebalance. One object per rebalance, used by the fold alone.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -52,11 +52,15 @@ _JOINS = (MemberJoined, MemberRejoined, StaticMemberReplaced)
 _ACTS = (*_JOINS, MemberRemoved, MemberRoleChanged)
 
 
-def occurrences(parts: Iterable[Part]) -> list[Occurrence]:
-    """Member events of one transition as causes at work; neighbours with one cause are one occurrence."""
+def occurrences(parts: Iterable[Part], wanted: Container[Cause]) -> list[Occurrence]:
+    """Member events of one transition as causes at work, those of `wanted`; neighbours with one cause are one."""
     told = (part for part in parts if isinstance(part, _ACTS) and not starts_nothing(part))
     by_cause = groupby(told, key=lambda event: event.why.cause)
-    return [_occurrence(same[0].why, same[0].seq, list(map(actor, same))) for _, (*same,) in by_cause]
+    return [
+        _occurrence(same[0].why, same[0].seq, list(map(actor, same)))
+        for cause, (*same,) in by_cause
+        if cause in wanted  # most are none: no words are made of them
+    ]
 
 
 def trigger_of(started: RebalanceStarted, parts: Sequence[Part], group: Group) -> Occurrence:
@@ -144,11 +148,9 @@ class RunningRebalance:
             self._gather(parts)
         self._is_fresh = False
         self.happenings_within.note_within(parts, before)
-        for seen in occurrences(part for part in parts if part not in self.gathered):
-            if seen.cause in FOLDED:
-                self.folded.append(seen)
-            elif seen.cause in _DROPS:
-                self.dropped.append(seen)
+        own = (part for part in parts if part not in self.gathered) if self.gathered else parts
+        for seen in occurrences(own, _FOLDED_OR_DROPPED):
+            (self.folded if seen.cause in FOLDED else self.dropped).append(seen)
         self._note_arrivals(parts)
 
     def _gather(self, parts: Sequence[Part]) -> None:
@@ -291,6 +293,7 @@ def _elapsed_ms(start_ms: int, end_ms: int | None) -> int | None:
 
 
 _DROPS = frozenset({Cause.NOT_REJOINED, Cause.FIRST_JOIN_TIMED_OUT, Cause.GROUP_FULL})
+_FOLDED_OR_DROPPED = FOLDED | _DROPS
 
 
 def members(group: Group, *, without: Iterable[MemberId] = (), held: bool = False) -> tuple[MemberRef, ...]:
