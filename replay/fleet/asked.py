@@ -12,7 +12,7 @@ class EngineName(StrEnum):
 
 @unique
 class By(StrEnum):
-    """What `causes` counts by: kinds of incidents, or what started the rebalances."""
+    """The things that `causes` counts by: kinds of incidents, or what started the rebalances."""
 
     KIND = "kind"
     TRIGGER = "trigger"

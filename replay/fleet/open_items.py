@@ -1,4 +1,4 @@
-"""What is open at the end of a build, carried over to the next: each group's fold, as bytes.
+"""Each group's fold as bytes: what is open at the end of a build, carried over to the next.
 
 The fold goes on from there as if the records before and after had come at once, so a table that was built in steps is
 the table of a full build. The bytes are Python's own form of objects (pickle), read with a list of what may be in it:
@@ -22,7 +22,7 @@ _FOLDERS: Final = ("muster.events.", "muster.replay.")
 
 
 class NotCarriedOver(Exception):
-    """What an earlier build has left cannot be read by these rules."""
+    """The state that an earlier build has left cannot be read by these rules."""
 
 
 class _Unpickler(pickle.Unpickler):

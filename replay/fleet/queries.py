@@ -24,7 +24,7 @@ ATTEMPTS: Final = 3
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked for. `since_ms` and `until_ms`: wall clock, both within; `groups`: a pattern, as for files."""
+    """The rows that are asked for. `since_ms`, `until_ms`: wall clock, both within; `groups`: a pattern, as for files."""
 
     since_ms: int | None = None
     until_ms: int | None = None
@@ -102,7 +102,7 @@ OF_GROUP: Final = {
         from coordinator_downtime_asked order by until_at desc limit $limit
     """,
 }
-"""What `group` answers, part by part."""
+"""The parts of the answer of `group`."""
 
 _MOMENT: Final = {
     "rebalances": "started_at",
@@ -137,7 +137,7 @@ def incidents(folder: Path, asked: Asked, kind: str | None = None, order: Order 
 
 
 def group(folder: Path, asked: Asked) -> dict[str, Answer]:
-    """What there is to say of the group that `asked.groups` is the id of: an answer for each part of OF_GROUP."""
+    """Tell of the group that `asked.groups` is the id of: an answer for each part of OF_GROUP."""
     return _ask(folder, asked, OF_GROUP, is_exact=True)
 
 

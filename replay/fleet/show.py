@@ -1,7 +1,7 @@
 """Answers for eyes and for programs: tables whose durations are words, or JSON as it is."""
 
 from collections.abc import Mapping
-from typing import IO, Any
+from typing import IO, Any, Final
 
 import msgspec
 from rich.console import Console
@@ -11,6 +11,9 @@ from muster.replay.fleet.asked import Form
 from muster.replay.fleet.queries import Answer
 from muster.replay.render.printable import text
 from muster.replay.times import duration
+
+FOR_PROGRAMS: Final = frozenset({"incident", "culprits", "ended_at"})
+"""The columns that a headline says better."""
 
 
 def show(answer: Answer, form: Form, console: Console, *, nothing: str) -> None:
@@ -37,10 +40,11 @@ def show_parts(parts: Mapping[str, Answer], form: Form, console: Console) -> Non
 
 def _table(answer: Answer) -> Table:
     table = Table(box=None, pad_edge=False)
-    for name in answer.columns:
-        table.add_column(_heading(name), justify="right" if _is_number(answer, name) else "left")
-    for row in answer.rows:
-        table.add_row(*(text(_told(name, value)) for name, value in zip(answer.columns, row, strict=True)))
+    shown = [name for name in answer.columns if name not in FOR_PROGRAMS]
+    for name in shown:
+        table.add_column(_heading(name), justify="right" if _is_number(answer, name) else "left", overflow="fold")
+    for record in answer.records:
+        table.add_row(*(text(_told(name, record[name])) for name in shown))
     return table
 
 

@@ -1,4 +1,4 @@
-"""What brings each group's records in one run, in order, to the fold.
+"""Engines bring each group's records in one run, in order, to the fold.
 
 engine.py  the interface, and the work that is the same in all: records in order -> parts of tables
 local.py   in this process: DuckDB sorts, on disk where it must

@@ -29,7 +29,7 @@ Stored = tuple[str, int, int, int, bytes, bytes]
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done, apart from the records. `to`: the folder of the tables, which all workers see.
+    """The work, apart from the records. `to`: the folder of the tables, which all workers see.
 
     `shared`: what concerns whole partitions, since the build before; `preludes`: how they stood then.
     """

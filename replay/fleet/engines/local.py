@@ -16,7 +16,7 @@ from muster.replay.fleet.stage import STATE_OFFSET
 from muster.replay.fleet.tables.parts import Part
 
 MEMORY_LIMIT: Final = "160MB"
-"""What DuckDB may keep in memory; the rest goes to disk."""
+"""The memory that DuckDB may have; the rest goes to disk."""
 
 _RECORDS: Final = 'select group_id, partition, "offset", timestamp_ms, key, value from read_parquet($files)'
 _STATES: Final = (

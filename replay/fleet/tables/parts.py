@@ -37,7 +37,7 @@ STATES_SCHEMA: Final = pa.schema(
 
 @unique
 class Role(StrEnum):
-    """What becomes of a part's rows."""
+    """The later fate of a part's rows."""
 
     CLOSED = "closed"
     """They never change."""

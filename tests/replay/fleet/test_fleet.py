@@ -35,7 +35,8 @@ def tables(sqlite_log: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_muster(*args: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*MUSTER, *args], capture_output=True, text=True, env=env, timeout=280, check=False)
+    whole_lines = {name: value for name, value in (env or os.environ).items() if name != "COLUMNS"}
+    return subprocess.run([*MUSTER, *args], capture_output=True, text=True, env=whole_lines, timeout=280, check=False)
 
 
 def test_the_tables_and_the_command_line_tell_the_same_story(sqlite_log: str, tables: Path) -> None:
@@ -54,7 +55,7 @@ def test_the_tables_and_the_command_line_tell_the_same_story(sqlite_log: str, ta
 
 @pytest.mark.spark
 def test_a_build_on_spark(sqlite_log: str, tables: Path, tmp_path: Path, java_home: Path | None) -> None:
-    """By the command, as far as the same rows."""
+    """The command makes the same rows."""
     env = {**os.environ, **({} if java_home is None else {"JAVA_HOME": str(java_home)})}
     asked = ("--engine", "spark", "--master", "local[2]")
     built = run_muster("fleet", "build", "--log", sqlite_log, "--to", str(tmp_path), *asked, env=env)
@@ -97,7 +98,7 @@ def test_the_usual_questions_are_answered_for_eyes_and_for_programs(
 
 
 def test_groups_and_windows_are_chosen(tables: Path) -> None:
-    """By a pattern, and by times; what is not there is said."""
+    """Patterns and times choose; what is not there is said."""
     ask = ("fleet", "top", "--tables", str(tables))
     rows = msgspec.json.decode(run_muster(*ask, "--groups", "*-mail", "--format", "json").stdout)
     assert [row["group_id"] for row in rows] == ["e-mail"]

@@ -34,7 +34,7 @@ def test_what_is_written_has_the_documented_schema(table: Table, tables: Path) -
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
 def test_times_are_timestamps_and_durations_whole_milliseconds(table: Table) -> None:
-    """By their names: `_at`, `_ms`; and no column is JSON."""
+    """Their names end in `_at` and `_ms`, and every column is told of in a sentence."""
     for column in table.columns:
         if column.name.endswith("_at"):
             assert column.type == pa.timestamp("us", tz="UTC")
