@@ -4,6 +4,7 @@
     builds.py      which files the tables consist of, and the lock of who makes them
     stage.py       a log's records copied into Parquet, undecoded
     fold.py        records of one group -> rows of all tables, in one pass (pure)
+    carry.py       groups to which nothing happened: their open rows are copied
     open_items.py  what is open at the end of a build, carried over to the next
     tables/        what was folded: schemas, rows, files
     engines/       what brings each group's records in order to the fold: this process, or Spark

@@ -1,6 +1,7 @@
 """A build: what a log has told since the last one -> parts of tables, and the manifest that names them.
 
 stage     the log's records from the offsets on that the build before reached, copied into Parquet (`stage.py`)
+carry     of groups to which nothing happened, what was open (`carry.py`)
 fold      each group's records, going on from what it had open, into rows (`engines/`, `fold.py`)
 derive    the tables of days, for the days that were touched (`tables/days.py`)
 commit    the manifest (`builds.py`)
@@ -11,18 +12,27 @@ What was closed before is named again as it is. What was open is made anew, so t
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import msgspec
 
 from muster.events.log.base import EventLog
 from muster.replay.fleet import open_items
-from muster.replay.fleet.builds import Build, CannotBuild, commit, last_build, locked, remove_leftovers
+from muster.replay.fleet.builds import (
+    Build,
+    CannotBuild,
+    commit,
+    last_build,
+    locked,
+    next_number,
+    remove_leftovers,
+    scratch,
+)
+from muster.replay.fleet.carry import NOTHING_CARRIED, carry
 from muster.replay.fleet.engines.engine import Engine, Task
 from muster.replay.fleet.fold import prelude_before
 from muster.replay.fleet.stage import Staged, stage
 from muster.replay.fleet.tables.days import derived
-from muster.replay.fleet.tables.parts import STATES, Part, PartWriter, Role
+from muster.replay.fleet.tables.parts import Part, PartWriter, Role
 from muster.replay.fleet.tables.quarantine import quarantine_row
 from muster.replay.fleet.tables.schemas import RULES_VERSION
 from muster.replay.history import Broken, Prelude, Read
@@ -48,19 +58,22 @@ async def make_build(
     log: EventLog, to: Path, engine_for: EngineFor, *, rebuild: bool = False, watch: Watch = unwatched
 ) -> Built:
     """Bring the tables in a folder up to date with a log that is open. Raises CannotBuild, and as the log does."""
-    with locked(to), TemporaryDirectory(prefix="_staged-", dir=to) as folder:
+    with locked(to), scratch(to) as folder:
         before = None if rebuild else last_build(to)
         if before is not None:
-            _check(before, log, to)
+            await _check(before, log, to)
         clock = _Clock()
-        staged = await stage(log, Path(folder), since=before.until if before else {}, watch=watch)
+        staged = await stage(log, folder, since=before.until if before else {}, watch=watch)
         clock.lap("reading")
         engine = engine_for(staged.value_bytes)
-        number = _next_number(to, before)
+        number = next_number(to)
         preludes = open_items.load(before.preludes) if before else {}
-        task = Task(to=str(to), build=number, topic=log.location, shared=staged.shared, preludes=preludes)
-        states = [to / part.path for part in before.of(STATES)] if before else []
-        parts = [*engine.fold(staged.files, states, task), *_quarantined(task, to)]
+        task = Task(
+            to=str(to), scratch=str(folder), build=number, topic=log.location, shared=staged.shared, preludes=preludes
+        )
+        carried = carry(to, before, staged, number, folder) if before else NOTHING_CARRIED
+        clock.lap("carrying over")
+        parts = [*carried.parts, *engine.fold(staged.files, carried.states, task), *_quarantined(task, to)]
         clock.lap("folding")
         parts += derived(to, before, parts, number)
         clock.lap("days")
@@ -82,7 +95,7 @@ async def make_build(
     return Built(build=build, staged=staged, took_s=clock.laps)
 
 
-def _check(before: Build, log: EventLog, to: Path) -> None:
+async def _check(before: Build, log: EventLog, to: Path) -> None:
     """Refuse to go on with tables of other rules, or of another log. Raises CannotBuild."""
     if before.rules != RULES_VERSION:
         raise CannotBuild(
@@ -94,11 +107,13 @@ def _check(before: Build, log: EventLog, to: Path) -> None:
             f"the tables in {to} are those of {before.topic} (identity {before.identity}), not of {log.location}"
             f" (identity {log.identity}): say --rebuild, or another --to"
         )
-
-
-def _next_number(to: Path, before: Build | None) -> int:
-    last = before or last_build(to)
-    return 1 if last is None else last.number + 1
+    for partition, until in before.until.items():
+        end = await log.end_offset(partition)
+        if end < until:
+            raise CannotBuild(
+                f"{log.location} ends at offset {end} of partition {partition}, but the tables in {to} have read up to"
+                f" {until}: the log has lost records, or is an older copy; say --rebuild, or another --to"
+            )
 
 
 def _quarantined(task: Task, to: Path) -> list[Part]:

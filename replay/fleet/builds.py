@@ -9,9 +9,11 @@ that did not end go with them.
 
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import msgspec
@@ -20,6 +22,7 @@ from muster.replay.fleet.tables.parts import STATES, Part, Role
 from muster.replay.fleet.tables.schemas import RULES_VERSION, TABLES
 
 FOLDER: Final = "_builds"
+_SCRATCH: Final = "_building-"
 KEPT: Final = 2
 """The last builds whose files are kept."""
 
@@ -57,6 +60,12 @@ class Build(msgspec.Struct, frozen=True, kw_only=True):
     def closed(self) -> list[Part]:
         """The parts that never change."""
         return [part for part in self.parts if part.role is Role.CLOSED]
+
+
+class _Parts(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts that a manifest names."""
+
+    parts: tuple[Part, ...]
 
 
 def last_build(folder: Path) -> Build | None:
@@ -111,12 +120,22 @@ def remove_leftovers(folder: Path) -> None:
         _manifest(folder, number).unlink()
     named = set()
     for number in numbers[-KEPT:]:
-        build = msgspec.json.decode(_manifest(folder, number).read_bytes(), type=Build)
+        # Of the parts alone, so that the last build of other rules can be read, too.
+        build = msgspec.json.decode(_manifest(folder, number).read_bytes(), type=_Parts)
         named |= {part.path for part in build.parts}
     for table in (*TABLES, STATES):
         for path in (folder / table).glob("*.parquet"):
             if str(path.relative_to(folder)) not in named:
                 path.unlink()
+
+
+@contextmanager
+def scratch(folder: Path) -> Iterator[Path]:
+    """A folder for what a build needs while it runs, on the same disk as the tables. Those of killed ones go first."""
+    for left in folder.glob(f"{_SCRATCH}*"):
+        shutil.rmtree(left)
+    with TemporaryDirectory(prefix=_SCRATCH, dir=folder) as made:
+        yield Path(made)
 
 
 @contextmanager
@@ -129,6 +148,11 @@ def locked(folder: Path) -> Iterator[None]:
         except BlockingIOError as error:
             raise CannotBuild(f"another build of {folder} is running") from error
         yield
+
+
+def next_number(folder: Path) -> int:
+    """The number of the next build, whatever the last one looks like."""
+    return max(_numbers(folder), default=0) + 1
 
 
 def _numbers(folder: Path) -> list[int]:

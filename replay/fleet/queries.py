@@ -24,7 +24,7 @@ ATTEMPTS: Final = 3
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """The rows that are asked for. `since_ms`, `until_ms`: wall clock, both within; `groups`: a pattern, as for files."""
+    """The rows that are asked for. `since_ms`, `until_ms`: wall clock, within; `groups`: a pattern, as for files."""
 
     since_ms: int | None = None
     until_ms: int | None = None

@@ -31,10 +31,12 @@ Stored = tuple[str, int, int, int, bytes, bytes]
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """The work, apart from the records. `to`: the folder of the tables, which all workers see.
 
-    `shared`: what concerns whole partitions, since the build before; `preludes`: how they stood then.
+    `scratch`: a folder for what does not fit into memory. `shared`: what concerns whole partitions, since the build
+    before; `preludes`: how they stood then.
     """
 
     to: str
+    scratch: str
     build: int
     topic: str
     shared: dict[int, list[Read]]

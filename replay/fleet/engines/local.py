@@ -38,7 +38,7 @@ class LocalEngine:
             return []
         query = f"{' union all '.join(wanted)} order by 1, 3"
         given = {name: value for name, value in parameters.items() if f"${name}" in query}
-        with TemporaryDirectory(prefix="_sorting-", dir=task.to) as spilled:
+        with TemporaryDirectory(dir=task.scratch) as spilled:
             config: dict[str, Any] = {"memory_limit": MEMORY_LIMIT, "temp_directory": spilled, "threads": 2}
             with duckdb.connect(config=config) as connection:
                 batches = connection.execute(query, given).to_arrow_reader(BATCH_ROWS)

@@ -44,7 +44,7 @@ class SparkEngine:
 
     def plan(self, files: Sequence[Path], states: Sequence[Path]) -> str:
         """The physical plan of a fold, in Spark's words."""
-        task = Task(to="", build=0, topic="", shared={}, preludes={})
+        task = Task(to="", scratch="", build=0, topic="", shared={}, preludes={})
         frame = self._folded(files, states, task)
         return str(frame._jdf.queryExecution().executedPlan().toString())  # noqa: SLF001 -- there is no other way
 

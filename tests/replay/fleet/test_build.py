@@ -34,6 +34,20 @@ async def test_coordinators_that_came_between_the_steps_are_told(lived_log: Memo
     assert all_tables(tmp_path / "steps") == all_tables(tmp_path / "full")
 
 
+async def test_groups_to_which_nothing_happened_are_carried_over_as_they_are(tmp_path: Path) -> None:
+    """Their folds are not even read; the result is a full build's all the same."""
+    storage = judged(SEEDS)
+    first = MemoryStorage(partitions=len(storage.records))
+    first.identity = storage.identity
+    first.records[::2] = storage.records[::2]
+    await built(first, tmp_path / "steps")
+    second = await built(storage, tmp_path / "steps")
+    carried = [part for part in second.build.of(parts.STATES) if "carried" in part.path]
+    assert sum(part.rows for part in carried) == len(storage.records[::2])
+    await built(storage, tmp_path / "full")
+    assert all_tables(tmp_path / "steps") == all_tables(tmp_path / "full")
+
+
 async def test_a_second_build_reads_only_what_is_new(tmp_path: Path) -> None:
     """And names the closed rows of the first as they are."""
     storage = judged(SEEDS)
@@ -103,6 +117,25 @@ async def test_tables_of_another_log_are_refused(tmp_path: Path) -> None:
         await built(other, tmp_path)
     await built(other, tmp_path, rebuild=True)
     assert {row["group_id"] for row in rows_of(tmp_path, "rebalances")} == {"group-5"}
+
+
+async def test_a_log_that_has_lost_records_is_refused(tmp_path: Path) -> None:
+    """It is an older copy, or was cut: what would be appended next is not what comes next."""
+    storage = judged([3])
+    await built(storage, tmp_path)
+    with pytest.raises(CannotBuild, match=r"ends at offset \d+ of partition 0, but the tables .* have read up to"):
+        await built(up_to(storage, 0.5), tmp_path)
+
+
+async def test_what_a_killed_build_has_left_goes_with_the_next_one(tmp_path: Path) -> None:
+    """Its scratch folder, and the parts that it had written."""
+    left = [tmp_path / "_building-abc" / "staged-000000.parquet", tmp_path / "incidents" / "000001-x-closed.parquet"]
+    for path in left:
+        path.parent.mkdir()
+        path.write_bytes(b"")
+    await built(judged([3]), tmp_path)
+    assert not any(path.exists() for path in left)
+    assert not left[0].parent.exists()
 
 
 async def test_tables_of_other_rules_ask_for_a_rebuild(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

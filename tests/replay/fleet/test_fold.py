@@ -112,7 +112,7 @@ def test_a_group_that_comes_in_several_runs_is_refused(tmp_path: Path) -> None:
     rows = [(name, 0, each.offset, each.timestamp_ms, each.key, each.value) for name, each in runs]
     columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), SCHEMA, strict=True)]
     batch = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
-    task = Task(to=str(tmp_path), build=1, topic="log", shared={}, preludes={})
+    task = Task(to=str(tmp_path), scratch=str(tmp_path), build=1, topic="log", shared={}, preludes={})
     with pytest.raises(OutOfOrder, match="came in several runs"):
         fold_batches([batch], task)
 

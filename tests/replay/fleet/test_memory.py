@@ -1,0 +1,69 @@
+"""A group with most of all events is folded in bounded memory: what is kept of it is one episode, however old it is."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+import pytest
+
+from muster.events.events import AnyEvent, MemberEvent
+from muster.events.ids import GroupId
+from muster.replay.fleet import open_items
+from muster.replay.fleet.fold import GroupFold
+from muster.replay.history import Happened, LogPosition
+from tests.judge.case import make_case
+
+TIMES: Final = 60
+HISTORY: Final = make_case(3).history
+MINUTE_MS: Final = 60_000
+DAY_MS: Final = 24 * 60 * MINUTE_MS
+
+
+def again_and_again(apart_ms: int) -> Iterator[list[Happened]]:
+    """What happened to a group, over and over in one life, each time so long after the time before."""
+    events = [item.event for item in HISTORY.items if isinstance(item, Happened)]
+    for time in range(TIMES):
+        first = time * len(events)
+        yield [
+            Happened(
+                position=LogPosition(partition=0, offset=first + number, timestamp_ms=0),
+                event=_later(event, time * apart_ms, first + number + 1),
+            )
+            for number, event in enumerate(events)
+        ]
+
+
+def _later(event: AnyEvent, by_ms: int, seq: int) -> AnyEvent:
+    why = event.why
+    uptime_ms = None if why.uptime_ms is None else why.uptime_ms + by_ms
+    why = msgspec.structs.replace(
+        why, decided_ms=why.decided_ms + by_ms, arrived_ms=why.arrived_ms + by_ms, uptime_ms=uptime_ms
+    )
+    if isinstance(event, MemberEvent):
+        return msgspec.structs.replace(event, seq=seq, why=why, last_seen_ms=event.last_seen_ms + by_ms)
+    return msgspec.structs.replace(event, seq=seq, why=why)
+
+
+def kept_bytes(apart_ms: int) -> tuple[list[int], int]:
+    """The size of the fold after each time, and how many rows came of all."""
+    fold = GroupFold(GroupId("orders"), 0, "log")
+    sizes, rows = [], 0
+    for reads in again_and_again(apart_ms):
+        rows += sum(1 for read in reads for _ in fold.feed(read))
+        sizes.append(len(open_items.dump(fold)))
+    return sizes, rows
+
+
+def test_what_is_kept_of_a_group_does_not_grow_with_its_history() -> None:
+    """What is closed leaves at once: after days of quiet, nothing of the days before is there."""
+    sizes, rows = kept_bytes(DAY_MS)
+    assert rows > 2 * TIMES
+    assert max(sizes[2:]) < 1.1 * min(sizes[2:])
+
+
+def test_nor_where_a_group_is_never_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An episode is ended at a number of acts, which is lowered here."""
+    monkeypatch.setattr("muster.replay.incidents.episode.ACTS_MAX", 300)
+    sizes, rows = kept_bytes(12 * MINUTE_MS - 30_000)
+    assert rows > TIMES
+    assert max(sizes[30:]) < 1.5 * max(sizes[:20])
