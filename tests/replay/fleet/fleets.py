@@ -24,6 +24,7 @@ from muster.replay.fleet.build import Built, make_build
 from muster.replay.fleet.builds import current
 from muster.replay.fleet.engines.engine import Engine
 from muster.replay.fleet.engines.local import LocalEngine
+from muster.replay.fleet.tables.parts import Part
 from muster.replay.fleet.tables.schemas import TABLES
 from muster.replay.history import Broken, Coordinated, Gap, Item
 from muster.replay.incidents.telling import incidents
@@ -143,7 +144,10 @@ async def built(storage: MemoryStorage, to: Path, engine: Engine | None = None, 
 
 def table_of(folder: Path, name: str) -> pa.Table:
     """A table, as its last build has it, sorted."""
-    parts = current(folder).of(name)
+    return table_of_parts(folder, current(folder).of(name), name)
+
+
+def table_of_parts(folder: Path, parts: Iterable[Part], name: str) -> pa.Table:
     schema = TABLES[name].schema
     table = pa.concat_tables([pq.read_table(folder / part.path) for part in parts] or [schema.empty_table()])
     order = [(each.name, "ascending") for each in schema if not pa.types.is_list(each.type)]
@@ -152,7 +156,11 @@ def table_of(folder: Path, name: str) -> pa.Table:
 
 def rows_of(folder: Path, name: str) -> Rows:
     """Its rows, times as `why` has them."""
-    table = table_of(folder, name)
+    return rows_of_parts(folder, current(folder).of(name), name)
+
+
+def rows_of_parts(folder: Path, parts: Iterable[Part], name: str) -> Rows:
+    table = table_of_parts(folder, parts, name)
     columns = {}
     for field, column in zip(table.schema, table.columns, strict=True):
         if pa.types.is_timestamp(field.type):

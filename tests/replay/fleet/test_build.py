@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from muster.events.keys import EntityKind, decode_key
 from muster.events.log.memory import MemoryStorage
+from muster.events.records import StoredRecord
 from muster.replay.fleet import builds, open_items
 from muster.replay.fleet.builds import CannotBuild, NoTables, current, last_build, locked
 from muster.replay.fleet.open_items import NotCarriedOver
@@ -12,6 +15,7 @@ from muster.replay.fleet.queries import Asked, top
 from muster.replay.fleet.tables import parts
 from muster.replay.fleet.tables.schemas import RULES_VERSION
 from tests.replay.fleet.fleets import all_tables, built, judged, rows_of, up_to
+from tests.replay.written import BROKEN_KEY
 
 SEEDS = range(0, 1_000, 40)
 
@@ -32,6 +36,19 @@ async def test_coordinators_that_came_between_the_steps_are_told(lived_log: Memo
         await built(up_to(lived_log, share), tmp_path / "steps")
     await built(lived_log, tmp_path / "full")
     assert all_tables(tmp_path / "steps") == all_tables(tmp_path / "full")
+
+
+async def test_a_group_that_comes_later_knows_how_its_partition_stood(tmp_path: Path) -> None:
+    """A record that cannot be read, before its first one, may be its own."""
+    storage = judged([3])
+    group = [record for record in storage.records[0] if decode_key(record.key).kind is not EntityKind.PARTITION]
+    before = StoredRecord(0, 0, group[0].timestamp_ms, BROKEN_KEY.key, BROKEN_KEY.value)
+    storage.records[0] = [before, *(msgspec.structs.replace(each, offset=each.offset + 1) for each in group)]
+    for share in (1 / len(storage.records[0]), 1.0):
+        await built(up_to(storage, share), tmp_path / "steps")
+    await built(storage, tmp_path / "full")
+    assert all_tables(tmp_path / "steps") == all_tables(tmp_path / "full")
+    assert any(row["notes"] for row in rows_of(tmp_path / "full", "incidents"))
 
 
 async def test_groups_to_which_nothing_happened_are_carried_over_as_they_are(tmp_path: Path) -> None:
@@ -152,8 +169,15 @@ async def test_tables_of_other_rules_ask_for_a_rebuild(tmp_path: Path, monkeypat
     assert top(tmp_path, Asked()).rows
 
 
-def test_what_is_carried_over_makes_nothing_but_a_fold() -> None:
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        (b"cos\nsystem\n(S'true'\ntR.", "os.system is no part of"),
+        (b"cmuster.replay.fleet.open_items\nload\n(tR.", "load is no class"),
+        (b"garbage", "cannot be read"),
+    ],
+)
+def test_what_is_carried_over_makes_nothing_but_a_fold(state: bytes, reason: str) -> None:
     """A state that names a function, or another library's class, is refused before it is called."""
-    for state in (b"cos\nsystem\n(S'true'\ntR.", b"cmuster.replay.fleet.open_items\nload\n(tR.", b"garbage"):
-        with pytest.raises(NotCarriedOver):
-            open_items.load(state)
+    with pytest.raises(NotCarriedOver, match=reason):
+        open_items.load(state)

@@ -14,14 +14,15 @@ from muster.replay.history import Happened, LogPosition
 from tests.judge.case import make_case
 
 TIMES: Final = 60
-HISTORY: Final = make_case(3).history
+QUIET_MS: Final = 600_000
 MINUTE_MS: Final = 60_000
 DAY_MS: Final = 24 * 60 * MINUTE_MS
+NEXT_MS: Final = 9 * MINUTE_MS
 
 
 def again_and_again(apart_ms: int) -> Iterator[list[Happened]]:
-    """What happened to a group, over and over in one life, each time so long after the time before."""
-    events = [item.event for item in HISTORY.items if isinstance(item, Happened)]
+    """A deployment, over and over in one life, each time so long after the time before."""
+    events = _last_stretch([item.event for item in make_case(7).history.items if isinstance(item, Happened)])
     for time in range(TIMES):
         first = time * len(events)
         yield [
@@ -31,6 +32,15 @@ def again_and_again(apart_ms: int) -> Iterator[list[Happened]]:
             )
             for number, event in enumerate(events)
         ]
+
+
+def _last_stretch(events: list[AnyEvent]) -> list[AnyEvent]:
+    """The events since the last time of quiet."""
+    times = [event.why.decided_ms for event in events]
+    begins = [number for number in range(1, len(times)) if times[number] - times[number - 1] > QUIET_MS]
+    stretch = events[begins[-1] :]
+    assert stretch[-1].why.decided_ms - stretch[0].why.decided_ms < NEXT_MS
+    return stretch
 
 
 def _later(event: AnyEvent, by_ms: int, seq: int) -> AnyEvent:
@@ -64,6 +74,6 @@ def test_what_is_kept_of_a_group_does_not_grow_with_its_history() -> None:
 def test_nor_where_a_group_is_never_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """An episode is ended at a number of acts, which is lowered here."""
     monkeypatch.setattr("muster.replay.incidents.episode.ACTS_MAX", 300)
-    sizes, rows = kept_bytes(12 * MINUTE_MS - 30_000)
+    sizes, rows = kept_bytes(NEXT_MS)
     assert rows > TIMES
     assert max(sizes[30:]) < 1.5 * max(sizes[:20])

@@ -1,0 +1,164 @@
+"""The tables of days: what a day adds up to, which incidents are one storm, whose joins are flapping."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.replay.fleet.builds import Build
+from muster.replay.fleet.tables.days import derived
+from muster.replay.fleet.tables.parts import Part, PartWriter, Role
+from muster.replay.fleet.tables.schemas import RULES_VERSION, TABLES
+from muster.replay.fleet.tables.values import day_of, micros
+from muster.replay.times import wall_ms_of
+from tests.replay.fleet.fleets import Rows, in_order, rows_of_parts
+
+NIGHT = "2026-11-21T23:59:30.000Z"
+MINUTE_MS = 60_000
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "incidents": {"kind": "crash", "grade": "recorded", "headline": "", "rebalances": 1, "rebalancing_ms": 100},
+    "rebalances": {"trigger": "session-expired", "outcome": "stable", "duration_ms": 100, "partition_ms": 1_000},
+    "memberships": {"client_id": "app", "client_host": "/10.0.0.7"},
+}
+
+
+def row(table: str, after_ms: int, **given: Any) -> tuple[object, ...]:
+    """A row of something that began so long after NIGHT; what is not given is null, nothing or 0."""
+    at_ms = wall_ms_of(NIGHT) + after_ms  # type: ignore[arg-type]
+    begin = {"incidents": "started_at", "rebalances": "started_at", "memberships": "joined_at"}[table]
+    values = {"group_id": "orders", "day": day_of(at_ms), begin: micros(at_ms), **DEFAULTS[table], **given}
+    return tuple(values.get(column.name, _nothing(column)) for column in TABLES[table].columns)
+
+
+def _nothing(column: Any) -> object:
+    if column.can_be_null:
+        return None
+    return {"string": "", "bool": False}.get(str(column.type), [] if str(column.type).startswith("list") else 0)
+
+
+def written(folder: Path, rows: Iterable[tuple[str, tuple[object, ...]]], number: int = 1) -> list[Part]:
+    writer = PartWriter(folder, number)
+    for table, values in rows:
+        writer.add(table, values, Role.CLOSED)
+    return writer.close()
+
+
+def days(folder: Path, *rows: tuple[str, tuple[object, ...]]) -> dict[str, Rows]:
+    """The tables of days that are made of these rows."""
+    parts = derived(folder, None, written(folder, rows), 1)
+    names = ("group_day", "storms", "flapping_members")
+    return {name: rows_of_parts(folder, [part for part in parts if part.table == name], name) for name in names}
+
+
+# ---- storms ---------------------------------------------------------------------------------------------------------
+
+
+def crash(group_id: str, after_ms: int, host: str = "/10.0.0.7", **given: Any) -> tuple[str, tuple[object, ...]]:
+    return "incidents", row("incidents", after_ms, group_id=group_id, client_hosts=[host], incident=group_id, **given)
+
+
+def test_incidents_of_three_groups_and_one_host_are_a_storm(tmp_path: Path) -> None:
+    """Where each begins within a minute of the one before; it is of the day on which the first began."""
+    minute = [crash(name, 30_000 * number) for number, name in enumerate(("a", "b", "c"))]
+    (storm,) = days(tmp_path, *minute, crash("d", 3_600_000))["storms"]
+    assert (storm["kind"], storm["client_host"], storm["groups"]) == ("host", "10.0.0.7", ["a", "b", "c"])
+    assert (storm["started_at"], str(storm["day"])) == (NIGHT, "2026-11-21")
+    assert (storm["incidents"], storm["rebalances"], storm["rebalancing_ms"]) == (3, 3, 300)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [crash("a", 0), crash("b", 0)],
+        [crash("a", 0), crash("b", 0), crash("b", 1_000), crash("b", 2_000)],
+        [crash("a", 0), crash("b", 61_000), crash("c", 122_000)],
+        [crash("a", 0), crash("b", 0), crash("c", 0, host="/10.0.0.8")],
+        [crash(name, 0, host="/127.0.0.1") for name in "abc"],
+        [crash(name, 0, kind="deployment") for name in "abc"],
+    ],
+    ids=["two groups", "one group again", "too far apart", "several hosts", "no host", "of another kind"],
+)
+def test_these_are_no_storm(rows: list[tuple[str, tuple[object, ...]]], tmp_path: Path) -> None:
+    """The same as for `digest`."""
+    assert days(tmp_path, *rows)["storms"] == []
+
+
+def test_a_coordinators_outage_is_a_storm_whatever_the_hosts(tmp_path: Path) -> None:
+    """With what is not known left out of its cost."""
+    rows = [crash(name, 0, host=f"/{name}", kind="coordinator-outage") for name in "abcd"]
+    unknown = crash("e", 0, kind="coordinator-change", rebalancing_ms=None)
+    (storm,) = days(tmp_path, *rows, unknown)["storms"]
+    assert (storm["kind"], storm["client_host"], len(storm["groups"])) == ("coordinator", None, 5)
+    assert storm["rebalancing_ms"] == 400
+
+
+# ---- flapping -------------------------------------------------------------------------------------------------------
+
+
+def stay(after_ms: int, stayed_ms: int | None, **given: Any) -> tuple[str, tuple[object, ...]]:
+    left_ms = None if stayed_ms is None else wall_ms_of(NIGHT) + after_ms + stayed_ms  # type: ignore[arg-type]
+    left = {"left_at": None if left_ms is None else micros(left_ms), "stay_ms": stayed_ms}
+    return "memberships", row("memberships", after_ms, **left, **given)
+
+
+def test_a_process_that_joins_again_and_again_flaps(tmp_path: Path) -> None:
+    """A dynamic one is known by client id and host; what it started is counted."""
+    rows = [stay(-hour * 60 * MINUTE_MS, MINUTE_MS * (hour + 1)) for hour in range(4)]
+    own = {"trigger_client_id": "app", "trigger_client_host": "/10.0.0.7"}
+    started = ("rebalances", row("rebalances", -1_000, **own))
+    (flapping,) = days(tmp_path, *rows, started, stay(0, None, client_id="calm"))["flapping_members"]
+    told = ("process", "is_static", "stays", "at_once", "shortest_ms", "triggered")
+    assert [flapping[name] for name in told] == ["app at 10.0.0.7", False, 4, 1, MINUTE_MS, 1]
+
+
+def test_processes_that_cannot_be_told_apart_do_not_flap_for_being_many(tmp_path: Path) -> None:
+    """Five that are there at once, behind one address, have joined once each."""
+    assert days(tmp_path, *(stay(-number * 1_000, None) for number in range(5)))["flapping_members"] == []
+
+
+def test_an_instance_flaps_whatever_its_host(tmp_path: Path) -> None:
+    """It is known by its instance id."""
+    rows = [
+        stay(-number * MINUTE_MS, 1_000, group_instance_id="billing-2", client_host=f"/{number}") for number in range(3)
+    ]
+    (flapping,) = days(tmp_path, *rows)["flapping_members"]
+    assert (flapping["process"], flapping["is_static"], flapping["stays"]) == ("billing-2", True, 3)
+
+
+# ---- days -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_day_adds_up_what_began_on_it(tmp_path: Path) -> None:
+    """Rebalances, incidents, joins; a stay that ended counts for the day on which it ended."""
+    rows = [
+        *(("rebalances", row("rebalances", -number, duration_ms=number)) for number in (10, 20)),
+        ("rebalances", row("rebalances", MINUTE_MS, duration_ms=None)),
+        crash("orders", 0, partition_ms=5, grade="unknown"),
+        crash("orders", 0, partition_ms=7, kind="restart"),
+        stay(0, 25 * 60 * MINUTE_MS),
+    ]
+    told = days(tmp_path, *rows)["group_day"]
+    names = ("rebalances", "rebalancing_ms", "longest_ms", "incidents", "unknown", "worst_kind", "joined", "left")
+    assert {str(day["day"])[-2:]: [day[name] for name in names] for day in told} == {
+        "21": [2, 30, 20, 2, 1, "restart", 1, 0],
+        "22": [1, 0, None, 0, 0, None, 0, 0],
+        "23": [0, 0, None, 0, 0, None, 0, 1],
+    }
+
+
+def test_a_day_that_is_touched_is_made_anew_and_the_others_stay(tmp_path: Path) -> None:
+    """Also where nothing began on it: a stay of long ago ended."""
+    week_ms = 7 * 24 * 60 * MINUTE_MS
+    first = written(tmp_path, [("rebalances", row("rebalances", 0)), ("rebalances", row("rebalances", -week_ms))])
+    made = derived(tmp_path, None, first, 1)
+    before = Build(
+        number=1, rules=RULES_VERSION, topic="", identity="", engine="local", made_ms=0, until={}, records=0,
+        preludes=b"", parts=(*first, *made),
+    )  # fmt: skip
+    new = written(tmp_path, [stay(-5 * week_ms, 5 * week_ms)], 2)
+    again = [part for part in derived(tmp_path, before, new, 2) if part.table == "group_day"]
+    whole = [part for part in derived(tmp_path, None, [*first, *new], 3) if part.table == "group_day"]
+    rows = [rows_of_parts(tmp_path, parts, "group_day") for parts in (again, whole)]
+    assert in_order(rows[0]) == in_order(rows[1])
+    assert len({part.path for part in again} & {part.path for part in made}) == 1, "the day that was not touched"
