@@ -93,6 +93,24 @@ def test_a_coordinators_outage_is_a_storm_whatever_the_hosts(tmp_path: Path) -> 
     assert storm["rebalancing_ms"] == 400
 
 
+def before_the_next(first: list[Part], made: list[Part]) -> Build:
+    return Build(
+        number=1, rules=RULES_VERSION, topic="", identity="", engine="local", made_ms=0, until={}, records=0,
+        preludes=b"", parts=(*first, *made),
+    )  # fmt: skip
+
+
+def test_a_storm_that_goes_on_after_midnight_is_made_anew_with_the_day_before(tmp_path: Path) -> None:
+    """A third group joins it in the next build, on the next day."""
+    first = written(tmp_path, [crash("a", 0), crash("b", 0)])
+    made = derived(tmp_path, None, first, 1)
+    assert not [part for part in made if part.table == "storms"]
+    new = written(tmp_path, [crash("c", MINUTE_MS)], 2)
+    again = derived(tmp_path, before_the_next(first, made), new, 2)
+    (storm,) = rows_of_parts(tmp_path, [part for part in again if part.table == "storms"], "storms")
+    assert storm["groups"] == ["a", "b", "c"]
+
+
 # ---- flapping -------------------------------------------------------------------------------------------------------
 
 
@@ -152,10 +170,7 @@ def test_a_day_that_is_touched_is_made_anew_and_the_others_stay(tmp_path: Path) 
     week_ms = 7 * 24 * 60 * MINUTE_MS
     first = written(tmp_path, [("rebalances", row("rebalances", 0)), ("rebalances", row("rebalances", -week_ms))])
     made = derived(tmp_path, None, first, 1)
-    before = Build(
-        number=1, rules=RULES_VERSION, topic="", identity="", engine="local", made_ms=0, until={}, records=0,
-        preludes=b"", parts=(*first, *made),
-    )  # fmt: skip
+    before = before_the_next(first, made)
     new = written(tmp_path, [stay(-5 * week_ms, 5 * week_ms)], 2)
     again = [part for part in derived(tmp_path, before, new, 2) if part.table == "group_day"]
     whole = [part for part in derived(tmp_path, None, [*first, *new], 3) if part.table == "group_day"]

@@ -1,11 +1,13 @@
 """The tables tell what `muster replay why` tells, cause by cause; the order of records is checked, never assumed."""
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 import pyarrow as pa
 import pytest
 
+from muster.events.events import AnyEvent, MemberJoined, MemberRejoined, MemberRemoved, StaticMemberReplaced
 from muster.events.ids import GroupId
 from muster.events.kafka.security import NOT_SECURED
 from muster.events.log.memory import MemoryStorage
@@ -16,6 +18,9 @@ from muster.replay.fleet.engines.engine import Task, fold_batches
 from muster.replay.fleet.engines.local import LocalEngine
 from muster.replay.fleet.fold import GroupFold, OutOfOrder, fold_group
 from muster.replay.fleet.stage import SCHEMA
+from muster.replay.history import Broken, Gap
+from muster.replay.incidents.acts import departure
+from muster.replay.sources import read_histories
 from tests.replay.fleet.fleets import (
     CAUSES,
     GROUPS,
@@ -75,6 +80,46 @@ async def test_the_table_tells_of_plans(lived_log: MemoryStorage, tmp_path: Path
         "stood-by": ("rebalance-requested", 5),
         "duelled": ("rebalance-requested", 8),
     }
+
+
+async def test_every_stay_has_its_begin_and_its_end(tmp_path: Path) -> None:
+    """As the events tell them one by one: who joined, who was removed, who was replaced."""
+    storage = judged(SEEDS)
+    await built(storage, tmp_path)
+    expected: set[tuple[object, ...]] = set()
+    whole: set[str] = set()
+    for group_id, history in (await read_histories(await opened(storage))).items():
+        if any(isinstance(item, Gap | Broken) for item in history.items):
+            continue
+        whole.add(group_id)
+        expected |= {(group_id, *stay) for stay in stays_of([each.event for each in history.events])}
+    rows = [row for row in rows_of(tmp_path, "memberships") if row["group_id"] in whole]
+    told = ("group_id", "member_id", "join_cause", "left_cause", "how", "rejoins")
+    assert {tuple(row[name] for name in told) for row in rows} == expected
+    assert len(rows) == len(expected) > 300
+    assert {row["how"] for row in rows} >= {None, "left", "expired", "not-rejoined", "replaced", "removed"}
+    for row in rows:
+        assert (row["left_at"] is None) == (row["how"] is None)
+        assert row["left_at"] is None or row["joined_at"] <= row["left_at"]
+
+
+def stays_of(events: Iterable[AnyEvent]) -> Iterator[tuple[object, ...]]:
+    """Member id, why it joined, why it went, how, and how often it joined again."""
+    there: dict[str, list[object]] = {}
+    for event in events:
+        if isinstance(event, StaticMemberReplaced):
+            cause, rejoins = there.pop(event.replaced_member_id)
+            yield event.replaced_member_id, cause, event.why.cause, "replaced", rejoins
+        if isinstance(event, MemberJoined | StaticMemberReplaced):
+            there[event.member.member_id] = [event.why.cause, 0]
+        elif isinstance(event, MemberRejoined):
+            cause, rejoins = there[event.member.member_id]
+            there[event.member.member_id] = [cause, int(str(rejoins)) + 1]
+        elif isinstance(event, MemberRemoved):
+            cause, rejoins = there.pop(event.member.member_id)
+            yield event.member.member_id, cause, event.why.cause, departure(event), rejoins
+    for member_id, (cause, rejoins) in there.items():
+        yield member_id, cause, None, None, rejoins
 
 
 # ---- order ----------------------------------------------------------------------------------------------------------
