@@ -65,7 +65,7 @@ def kept_bytes(apart_ms: int) -> tuple[list[int], int]:
 
 
 def test_what_is_kept_of_a_group_does_not_grow_with_its_history() -> None:
-    """What is closed leaves at once: after days of quiet, nothing of the days before is there."""
+    """After days of quiet, nothing of the days before is there."""
     sizes, rows = kept_bytes(DAY_MS)
     assert rows > 2 * TIMES
     assert max(sizes[2:]) < 1.1 * min(sizes[2:])
