@@ -62,10 +62,14 @@ class Build(msgspec.Struct, frozen=True, kw_only=True):
         return [part for part in self.parts if part.role is Role.CLOSED]
 
 
-class _Parts(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts that a manifest names."""
+class _Path(msgspec.Struct, frozen=True):
+    path: str
 
-    parts: tuple[Part, ...]
+
+class _Named(msgspec.Struct, frozen=True):
+    """The files that a manifest names."""
+
+    parts: tuple[_Path, ...]
 
 
 def last_build(folder: Path) -> Build | None:
@@ -120,8 +124,8 @@ def remove_leftovers(folder: Path) -> None:
         _manifest(folder, number).unlink()
     named = set()
     for number in numbers[-KEPT:]:
-        # Of the parts alone, so that the last build of other rules can be read, too.
-        build = msgspec.json.decode(_manifest(folder, number).read_bytes(), type=_Parts)
+        # Only paths, so that a build of another version of the rules can be read, too.
+        build = msgspec.json.decode(_manifest(folder, number).read_bytes(), type=_Named)
         named |= {part.path for part in build.parts}
     for table in (*TABLES, STATES):
         for path in (folder / table).glob("*.parquet"):

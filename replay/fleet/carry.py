@@ -43,7 +43,8 @@ def carry(folder: Path, before: Build, staged: Staged, number: int, scratch: Pat
                 continue
             path = f"{table}/{number:06d}-{uuid4().hex}-carried-open.parquet"
             rows = _copy(connection, paths, f"not ({_is_touched(partition)})", table, folder / path)
-            parts.append(Part(table=table, role=Role.OPEN, path=path, rows=rows))
+            if rows:  # else the file is a leftover
+                parts.append(Part(table=table, role=Role.OPEN, path=path, rows=rows))
         paths = [str(folder / part.path) for part in before.of(STATES)]
         states = scratch / "states.parquet"
         if paths and _copy(connection, paths, _is_touched("partition"), STATES, states):

@@ -53,7 +53,7 @@ def build_command(
     Example:
 
         muster fleet build --log sqlite:///muster.db --to fleet
-        duckdb -c "select trigger, count(*) from 'fleet/rebalances/*.parquet' group by all order by 2 desc"
+        muster fleet top --tables fleet
     """
     from muster.replay.fleet.commands import build_tables
 

@@ -97,6 +97,10 @@ OF_GROUP: Final = {
     "causes": BY_KIND,
     "days": "select * exclude (group_id) from group_day_asked order by day desc limit $limit",
     "flapping": "select * exclude (group_id) from flapping_members_asked order by stays desc, process limit $limit",
+    "storms": """
+        select started_at, ended_at, kind, client_host, len(groups) as groups_hit, rebalances
+        from storms_asked order by started_at desc limit $limit
+    """,
     "downtime": """
         select since_at, until_at, longest_ms, shortest_ms, paused, owner_before, owner, members
         from coordinator_downtime_asked order by until_at desc limit $limit
@@ -168,10 +172,11 @@ def _chosen(table: str, moment: str, asked: Asked, is_exact: bool) -> str:
         conditions.append(f"{moment} <= make_timestamptz({asked.until_ms * 1000}){cast}")
     if asked.groups is not None:
         quoted = "'" + asked.groups.replace("'", "''") + "'"
+        operator = "=" if is_exact else "glob"
         if table == "storms":
-            conditions.append(f"len(list_filter(groups, lambda each: each glob {quoted})) > 0")
+            conditions.append(f"len(list_filter(groups, lambda each: each {operator} {quoted})) > 0")
         else:
-            conditions.append(f"group_id {'=' if is_exact else 'glob'} {quoted}")
+            conditions.append(f"group_id {operator} {quoted}")
     return f"select * from {table} where {' and '.join(conditions)}"  # noqa: S608
 
 

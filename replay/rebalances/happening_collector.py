@@ -120,7 +120,9 @@ class HappeningCollector:
                 self.add(inactive_went(part))
             elif isinstance(part, MemberJoined | MemberRejoined) and starts_nothing(part):
                 self.add(inactive_came(part))
-        self._announce([part for part in parts if starts_nothing(part)], before)
+        announced_by = [part for part in parts if starts_nothing(part)]
+        if announced_by:
+            self._announce(announced_by, before)
 
     def end(
         self, started: RebalanceStarted, parts: Sequence[Part], before: Group, baseline: Ownership | None

@@ -1,7 +1,10 @@
 """Builds that go on from one another, and what they refuse."""
 
+import re
+from collections import Counter
 from pathlib import Path
 
+import duckdb
 import msgspec
 import pytest
 
@@ -17,6 +20,7 @@ from muster.replay.fleet.tables.schemas import RULES_VERSION
 from tests.replay.fleet.fleets import all_tables, built, judged, rows_of, up_to
 from tests.replay.written import BROKEN_KEY
 
+DOCS = Path(__file__).parents[3] / "docs" / "fleet.md"
 SEEDS = range(0, 1_000, 40)
 
 
@@ -96,6 +100,22 @@ async def test_tables_that_another_build_is_writing_are_read_as_the_last_one_lef
     assert top(tmp_path, Asked()) != before
     await built(storage, tmp_path)
     assert not all((tmp_path / part.path).exists() for part in told.parts)
+
+
+async def test_the_pages_sql_reads_the_table_as_the_last_build_left_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the files of the build before, which are still there."""
+    storage = judged(SEEDS)
+    for share in (0.5, 1.0):
+        await built(up_to(storage, share), tmp_path / "fleet")
+    monkeypatch.chdir(tmp_path)
+    (sql,) = re.findall(r"```sql\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    told = duckdb.connect().execute(sql).fetchall()
+    rows = rows_of(tmp_path / "fleet", "rebalances")
+    assert {trigger: count for trigger, count, _ in told} == Counter(row["trigger"] for row in rows)
+    there = len(list((tmp_path / "fleet" / "rebalances").glob("*.parquet")))
+    assert there > len(current(tmp_path / "fleet").of("rebalances"))
 
 
 async def test_a_reader_whose_files_have_gone_reads_the_later_build(
