@@ -21,7 +21,7 @@ from muster.events.avro.codec import decode
 from muster.events.avro.glance import GroupGlance
 from muster.events.events import CoordinatorElected, PartitionEvent
 from muster.events.ids import GroupId
-from muster.events.keys import EntityKind, decode_key, prefix_of
+from muster.events.keys import EntityKind, RecordKey, decode_key, prefix_of
 from muster.events.log.base import EventLog, SearchableLog
 from muster.events.partitioner import partition_for
 from muster.events.records import (
@@ -324,21 +324,14 @@ def read_record(record: StoredRecord, wanted: GroupId | None = None) -> tuple[Gr
         return None, PassedOver(position=position, key=record.key)
     if record.value is None or not (of_partition or wanted is None or key.group_id == wanted):
         return None
-    told = _read_value(record.value, position, of_partition=of_partition)
+    told = _read_value(record.value, key, position)
     if of_partition and isinstance(told, Broken):
         told = msgspec.structs.replace(told, key=record.key)
     return None if of_partition else GroupId(key.group_id), told
 
 
-def read_of_group(record: StoredRecord) -> Told | None:
-    """Decode a record whose key is known to name a group; None for a tombstone."""
-    if record.value is None:
-        return None
-    position = LogPosition(partition=record.partition, offset=record.offset, timestamp_ms=record.timestamp_ms)
-    return _read_value(record.value, position, of_partition=False)
-
-
-def _read_value(value: bytes, position: LogPosition, *, of_partition: bool) -> Told:
+def _read_value(value: bytes, key: RecordKey, position: LogPosition) -> Told:
+    of_partition = key.kind is EntityKind.PARTITION
     try:
         event = decode(value)
     except UnknownEventType as unknown:

@@ -28,7 +28,7 @@ from muster.replay.fleet.tables.values import Row
 from muster.replay.history import Broken, Happened, Item, PassedOver, Prelude, Read, SeqGaps, Told
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import Teller
-from muster.replay.sources import read_of_group
+from muster.replay.sources import read_record
 from muster.replay.transitions import Step, Transition, Transitions
 
 RowOf: TypeAlias = tuple[str, Row]
@@ -169,9 +169,9 @@ def prelude_before(shared: Iterable[Read], offset: int, prelude: Prelude | None 
 
 def _own(records: Iterable[StoredRecord]) -> Iterator[Told]:
     for record in records:
-        found = read_of_group(record)
-        if found is not None:
-            yield found
+        found = read_record(record)
+        if found is not None and not isinstance(found[1], PassedOver):
+            yield found[1]
 
 
 def _offset(read: Told) -> int:

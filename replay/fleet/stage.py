@@ -19,7 +19,7 @@ from muster.events.strangers import Strangers
 from muster.replay.history import Read
 from muster.replay.sources import Reading, Watch, read_record
 
-ROWS_MAX: Final = 64_000
+ROWS_MAX: Final = 16_000
 BYTES_MAX: Final = 16 * 1024 * 1024
 """The records that are kept before they are written."""
 
