@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/python -m uv
 
-.PHONY: help demo test quick lint unit coverage rules mutants fuzz frames model conformance-long bench clean
+.PHONY: help demo test quick lint unit coverage rules mutants judge fuzz frames model conformance-long bench clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -52,6 +52,9 @@ rules: $(VENV)/.all ## Every rule of Kafka's coordinator, and the tests that sho
 
 mutants: $(VENV)/.all ## 390 small mistakes in events, the coordinator and the sidecar: do the tests notice?
 	@$(BIN)/python -m tests.mutants
+
+judge: $(VENV)/.all ## 1,000 incidents done to simulated groups: does replay tell what was done?
+	@$(BIN)/python -m tests.judge --teller tests.replay.incidents.telling:tell --seeds 1000 --jobs 2
 
 fuzz: $(VENV)/.all ## 500 random schedules on a real Kafka and on Muster: every answer is the same
 	$(BIN)/python -m tests.conformance.fuzz --seeds 500

@@ -1,18 +1,21 @@
 """Logs to read: the story of one group, made by the rules themselves, told again for as many groups as are wanted."""
 
 import asyncio
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
 from muster.events.avro.codec import decode, records_of
-from muster.events.events import AnyEvent, PartitionEvent
+from muster.events.events import AnyEvent, GroupEvent, GroupStabilized, MemberEvent, PartitionEvent
 from muster.events.ids import GroupId
+from muster.events.log.base import EventLog, LogWriter
 from muster.events.log.memory import MemoryStorage
 from muster.events.log.sqlite.log import SqliteEventLog
 from muster.events.partitioner import partition_for
-from muster.events.records import StoredRecord, Transition
+from muster.events.records import FORMAT_LEVEL, StoredRecord, Transition
+from muster.events.state import NO_GENERATION
 from tests.simulation.process import SimulatedProcess
 from tests.simulation.virtual_time import simulate
 
@@ -45,7 +48,58 @@ def many_groups(template: list[AnyEvent], groups: int) -> Iterator[tuple[GroupId
     """The same story for each group, as one transition."""
     for number in range(groups):
         group_id = GroupId(f"group-{number}")
-        yield group_id, records_of(msgspec.structs.replace(event, group_id=group_id) for event in template)
+        yield (
+            group_id,
+            records_of((msgspec.structs.replace(event, group_id=group_id) for event in template), FORMAT_LEVEL),
+        )
+
+
+def long_group(template: list[AnyEvent], group_id: GroupId, events: int) -> Iterator[Transition]:
+    """The story of one group, its rebalances told again and again until there are so many events."""
+    begin = next(at for at, event in enumerate(template, start=1) if isinstance(event, GroupStabilized))
+    first, again = template[:begin], template[begin:]
+    wait_ms = template[-1].why.decided_ms - template[0].why.decided_ms + 60_000
+    generations = _generation(again) - _generation(first)
+    parts: list[AnyEvent] = []
+    for turn in range(1 + max(0, events - len(first)) // len(again)):
+        for event in again if turn else template:
+            parts.append(_moved(event, group_id, turn, seq=len(again), ms=wait_ms, generations=generations))
+            if isinstance(event, GroupEvent):
+                yield records_of(parts, FORMAT_LEVEL)
+                parts = []
+
+
+def _generation(events: list[AnyEvent]) -> int:
+    last = events[-1]
+    assert isinstance(last, GroupEvent)
+    return last.group.generation_id
+
+
+def _moved(event: AnyEvent, group_id: GroupId, turn: int, *, seq: int, ms: int, generations: int) -> AnyEvent:
+    """The same event so many turns later."""
+    why = event.why
+    why = msgspec.structs.replace(
+        why,
+        arrived_ms=why.arrived_ms + turn * ms,
+        decided_ms=why.decided_ms + turn * ms,
+        uptime_ms=None if why.uptime_ms is None else why.uptime_ms + turn * ms,
+    )
+    changed: dict[str, object] = {"group_id": group_id, "seq": event.seq + turn * seq, "why": why}
+    if isinstance(event, GroupEvent):
+        image = event.group
+        changed["group"] = msgspec.structs.replace(
+            image,
+            generation_id=image.generation_id + turn * generations,
+            assigned_generation_id=_later(image.assigned_generation_id, turn * generations),
+        )
+    elif isinstance(event, MemberEvent):
+        generation = _later(event.member.assigned_generation_id, turn * generations)
+        changed["member"] = msgspec.structs.replace(event.member, assigned_generation_id=generation)
+    return msgspec.structs.replace(event, **changed)
+
+
+def _later(generation: int, by: int) -> int:
+    return generation if generation == NO_GENERATION else generation + by
 
 
 def stored_records(template: list[AnyEvent], groups: int) -> list[StoredRecord]:
@@ -56,18 +110,28 @@ def stored_records(template: list[AnyEvent], groups: int) -> list[StoredRecord]:
 
 def write_sqlite(path: Path, template: list[AnyEvent], groups: int) -> int:
     """A log in a file; returns how many records it has."""
+    return asyncio.run(write(SqliteEventLog(path), many_groups(template, groups)))
 
-    async def write() -> int:
-        log = SqliteEventLog(path)
-        await log.open()
-        by_partition: dict[int, list[Transition]] = {}
-        for group_id, transition in many_groups(template, groups):
-            by_partition.setdefault(partition_for(group_id, log.partitions), []).append(transition)
-        for number, transitions in by_partition.items():
-            writer = await log.claim(number)
-            for at in range(0, len(transitions), TRANSITIONS_PER_APPEND):
-                await writer.append(transitions[at : at + TRANSITIONS_PER_APPEND])
-        await log.close()
-        return sum(len(transition) for transitions in by_partition.values() for transition in transitions)
 
-    return asyncio.run(write())
+async def write(log: EventLog, told: Iterable[tuple[GroupId, Transition]]) -> int:
+    """Write the transitions into a log; returns how many records it has then."""
+    await log.open()
+    writers: dict[int, LogWriter] = {}
+    waiting: defaultdict[int, list[Transition]] = defaultdict(list)
+    count = 0
+
+    async def append(partition: int) -> None:
+        if partition not in writers:
+            writers[partition] = await log.claim(partition)
+        await writers[partition].append(waiting.pop(partition))
+
+    for group_id, transition in told:
+        partition = partition_for(group_id, log.partitions)
+        waiting[partition].append(transition)
+        count += len(transition)
+        if len(waiting[partition]) >= TRANSITIONS_PER_APPEND:
+            await append(partition)
+    for partition in list(waiting):
+        await append(partition)
+    await log.close()
+    return count

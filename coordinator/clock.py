@@ -3,9 +3,13 @@
 import time
 from typing import Protocol
 
+_BEGAN_NS = time.monotonic_ns()
+
 
 class Clock(Protocol):
-    def monotonic_ms(self) -> int: ...
+    def monotonic_ms(self) -> int:
+        """The time since the process began, as events record it too (`uptime_ms`)."""
+        ...
 
     def wall_ms(self) -> int: ...
 
@@ -14,7 +18,7 @@ class SystemClock:
     """The machine's clocks."""
 
     def monotonic_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000
+        return (time.monotonic_ns() - _BEGAN_NS) // 1_000_000
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000

@@ -3,9 +3,9 @@
 They are shown to people, and tell, as in Kafka, whether a group subscribes a topic whose offsets are to be deleted
 (S17). Bytes that cannot be decoded are None, and harm nobody (known bug R16).
 
-Both messages begin with a version of 16 bits. All versions begin with the fields of version 0, and those are all we
-want, so everything is read as version 0, as Kafka's coordinator does (S17): later fields, unknown versions and fields
-that a client forgot are no obstacle.
+Both messages begin with a version of 16 bits. All versions begin with the fields of version 0, and those are all that
+the coordinator wants, so everything is read as version 0, as in Kafka (S17): later fields, unknown versions and fields
+that a client forgot are no obstacle. To explain rebalances the partitions that members own are read, too (version 1).
 """
 
 import io
@@ -16,6 +16,9 @@ from typing import TypeVar
 
 from kio.schema.consumer_protocol_assignment.v0.data import ConsumerProtocolAssignment, TopicPartition
 from kio.schema.consumer_protocol_subscription.v0 import ConsumerProtocolSubscription
+from kio.schema.consumer_protocol_subscription.v1 import (
+    ConsumerProtocolSubscription as ConsumerProtocolSubscriptionV1,
+)
 from kio.schema.types import TopicName
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
@@ -36,6 +39,7 @@ _TOPICS_AT = len(_VERSION_0) + _COUNT.size
 _LENGTH_BYTES = 2
 
 _read_subscription = entity_reader(ConsumerProtocolSubscription)
+_read_owned = entity_reader(ConsumerProtocolSubscriptionV1)
 _read_assignment = entity_reader(ConsumerProtocolAssignment)
 _write_subscription = entity_writer(ConsumerProtocolSubscription)
 _write_assignment = entity_writer(ConsumerProtocolAssignment)
@@ -47,6 +51,19 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
     """Decode the topics of a ConsumerProtocolSubscription; None when the bytes are none."""
     subscription = _read(_read_subscription, metadata)
     return None if subscription is None else frozenset(subscription.topics)
+
+
+def owned_partitions(metadata: bytes) -> frozenset[tuple[str, int]] | None:
+    """Decode the (topic, partition) pairs that a member says it has (KIP-429); None if it says nothing of it.
+
+    They are in subscriptions of version 1 and later.
+    """
+    if len(metadata) < len(_VERSION_0) or int.from_bytes(metadata[: len(_VERSION_0)], signed=True) < 1:
+        return None
+    read = _read(_read_owned, metadata)
+    if read is None:
+        return None
+    return frozenset((str(of.topic), int(number)) for of in read.owned_partitions for number in of.partitions)
 
 
 def subscribed_by_any(subscriptions: Iterable[bytes], topics_max: int = TOPICS_LOOKED_AT_MAX) -> frozenset[str] | None:

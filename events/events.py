@@ -12,11 +12,11 @@ import msgspec
 
 from muster.events.causes import Cause
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
-from muster.events.state import GroupConfig, GroupImage, Member, Registration
+from muster.events.state import GroupConfig, GroupImage, HandedOutId, Member, Registration, ReturnedMember
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """Why an event happened: its cause, and the request or the member behind it. See schemas/v1 for each field."""
+    """Why an event happened: its cause, and the request or the member behind it. See schemas/v4 for each field."""
 
     cause: Cause
     member_id: MemberId | None = None
@@ -30,6 +30,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     arrived_ms: int
     decided_ms: int
     parked_ms: int = 0
+    uptime_ms: int | None = None
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,10 +66,20 @@ class RebalanceStarted(GroupEvent, frozen=True, kw_only=True):
 
 
 class JoinPhaseCompleted(GroupEvent, frozen=True, kw_only=True):
-    """The next generation began; `absent` static members are in it although they did not rejoin."""
+    """The next generation began; `absent` static members are in it although they did not rejoin.
+
+    `absent_seen_ms`: their last signs of life, None for who was not heard from since a takeover. `handed_out_ids`: the
+    ids that the phase waited for, 16 at most, and how many more. `returned`: the members that had been removed for
+    their silence and were heard from again since the phase before, as many.
+    """
 
     absent: tuple[MemberId, ...]
+    absent_seen_ms: tuple[int | None, ...] = ()
     timed_out: bool
+    handed_out_ids: tuple[HandedOutId, ...] = ()
+    handed_out_ids_more: int = 0
+    returned: tuple[ReturnedMember, ...] = ()
+    returned_more: int = 0
     why: Why
 
 
@@ -77,12 +88,18 @@ class GroupStabilized(GroupEvent, frozen=True, kw_only=True):
 
 
 class GroupEmptied(GroupEvent, frozen=True, kw_only=True):
+    """The join phase ended without a member. `handed_out_ids`: as of JoinPhaseCompleted."""
+
+    handed_out_ids: tuple[HandedOutId, ...] = ()
+    handed_out_ids_more: int = 0
     why: Why
 
 
 class GroupDeleted(GroupEvent, frozen=True, kw_only=True):
-    """A tombstone of the group's key follows in the same batch."""
+    """A tombstone of the group's key follows in the same batch. `retention_ms`: of an expired group."""
 
+    empty_since_ms: int | None = None
+    retention_ms: int | None = None
     why: Why
 
 
@@ -104,7 +121,10 @@ class MemberFenced(GroupEvent, frozen=True, kw_only=True):
 
 
 class MemberEvent(Event, frozen=True, kw_only=True):
-    """An event on a member's key: the instance id of a static member, the member id of a dynamic one."""
+    """An event on a member's key: the instance id of a static member, the member id of a dynamic one.
+
+    All have `last_seen_ms`, and whether this owner has `heard` that sign of life; if not, it is the takeover's time.
+    """
 
     member: Member
 
@@ -112,27 +132,34 @@ class MemberEvent(Event, frozen=True, kw_only=True):
 class MemberJoined(MemberEvent, frozen=True, kw_only=True):
     last_seen_ms: int
     longest_silence_ms: int
+    heard: bool | None = None
     why: Why
 
 
 class MemberRejoined(MemberEvent, frozen=True, kw_only=True):
     last_seen_ms: int
     longest_silence_ms: int
+    heard: bool | None = None
     why: Why
 
 
 class StaticMemberReplaced(MemberEvent, frozen=True, kw_only=True):
+    """A new process took the instance id. `replaced_last_seen_ms`: the old one's last sign of life; None: unknown."""
+
     replaced_member_id: MemberId
     replaced_client_id: str
     replaced_client_host: str
+    replaced_last_seen_ms: int | None = None
     last_seen_ms: int
     longest_silence_ms: int
+    heard: bool | None = None
     why: Why
 
 
 class MemberAssigned(MemberEvent, frozen=True, kw_only=True):
     last_seen_ms: int
     longest_silence_ms: int
+    heard: bool | None = None
     why: Why
 
 
@@ -141,6 +168,7 @@ class MemberRoleChanged(MemberEvent, frozen=True, kw_only=True):
 
     last_seen_ms: int
     longest_silence_ms: int
+    heard: bool | None = None
     why: Why
 
 
@@ -149,6 +177,7 @@ class MemberRemoved(MemberEvent, frozen=True, kw_only=True):
 
     last_seen_ms: int
     longest_silence_ms: int
+    heard: bool | None = None
     why: Why
 
 
@@ -184,7 +213,10 @@ class PartitionEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CoordinatorElected(PartitionEvent, frozen=True, kw_only=True):
-    """The fence record: written with the new epoch before the partition is read."""
+    """The fence record: written with the new epoch before the partition is read.
+
+    Its form never changes, so that every version can tell that a log is too new for it.
+    """
 
     elected_ms: int
     version: str
@@ -199,6 +231,10 @@ class CoordinatorReady(PartitionEvent, frozen=True, kw_only=True):
     groups: int
     members: int
     incarnation_max: int
+    uptime_ms: int | None = None
+    owner_before: str | None = None
+    owner_before_seen_ms: int | None = None
+    """The last sign of life that this owner, the last one that was ready, left beside the events, by its wall clock."""
 
 
 class CoordinatorPaused(PartitionEvent, frozen=True, kw_only=True):
@@ -207,10 +243,12 @@ class CoordinatorPaused(PartitionEvent, frozen=True, kw_only=True):
     paused_ms: int
     late_ms: int
     sessions: int
+    uptime_ms: int | None = None
 
 
 class CoordinatorStopped(PartitionEvent, frozen=True, kw_only=True):
     stopped_ms: int
+    uptime_ms: int | None = None
 
 
 AnyMemberEvent = (

@@ -77,6 +77,12 @@ def encode_key(key: RecordKey) -> bytes:
     )
 
 
+def prefix_of(group_id: str) -> bytes:
+    """Return what the keys of a group's entities begin with, and no other group's; a partition's, with its number."""
+    encoded = group_id.encode()
+    return KEY_HEADER + write_int(len(encoded)) + encoded
+
+
 def decode_key(data: bytes) -> RecordKey:
     """Decode a key from all of the bytes. Raises UndecodableKey."""
     if data[:10] != KEY_HEADER:

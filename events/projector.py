@@ -57,6 +57,8 @@ class Projector:
         self.last_partition_event: AnyPartitionEvent | None = None
         self.before_election: AnyPartitionEvent | None = None
         """The last word of whoever had the epoch before the newest: another owner, or the same."""
+        self.served_by: str | None = None
+        """The last owner that was ready; others may have been elected since, and commands have written."""
         self.incarnation_max = 0
         self.events_read = 0
         self.next_offset = 0
@@ -105,11 +107,12 @@ class Projector:
         if isinstance(event, CoordinatorElected) and event.format_level > FORMAT_LEVEL:
             raise LogTooNew(
                 f"the event log has format level {event.format_level}, this version knows {FORMAT_LEVEL}: "
-                f"it was written by Muster {event.version}"
+                f"it was written by Muster {event.version}; use a newer Muster"
             )
         if isinstance(event, CoordinatorElected):
             self.before_election = self.last_partition_event
         if isinstance(event, CoordinatorReady):
+            self.served_by = event.owner
             self.incarnation_max = max(self.incarnation_max, event.incarnation_max)
         self.last_partition_event = event
 

@@ -10,12 +10,19 @@ EventsError
 
 import msgspec
 
-FORMAT_LEVEL = 3
+FORMAT_LEVEL = 4
 """The highest format level that this version writes and reads.
 
-Levels 1 and 2 are the folders of `schemas/`. Level 3 has no schemas of its own: its records carry the header `muster`
-in a Kafka topic (see log/kafka/marks.py), which an older version would neither write nor ask for.
+Levels 1, 2 and 4 are the folders of `schemas/`. Level 3 has no schemas of its own: its records carry the header
+`muster` in a Kafka topic (see log/kafka/marks.py), which an older version would neither write nor ask for. A log is
+made at the highest level and stays at its own, which older versions can go on with, until `muster log upgrade`.
 """
+
+SIGNS_OF_LIFE_FROM_LEVEL = 4
+"""The level from which on owners leave signs of life beside the events, and quote the last one of the owner before."""
+
+FORMAT_LEVEL_WRITTEN_MIN = 3
+"""The lowest level that is written: logs of levels 1 and 2 are gone on with at this one, as they always were."""
 
 
 class Record(msgspec.Struct, frozen=True):

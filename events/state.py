@@ -10,10 +10,11 @@ Invariants, numbered:
  6. A member's assignment counts only if it was made for `image.assigned_generation_id`: a rebalance that starts
     while assignments are awaited (RB1) invalidates all of them by rewriting the group's record alone, so that no
     event has to be understood together with another one, whatever compaction has left.
- 7. `registrations` is keyed by each one's own instance id, and no member has one of these (KIP-469). 8.
- `image.departures_gathered`, in Stable alone: retired members have left, their partitions have no member, and another
-    retiring member is still here, whose departure makes the rebalance.
+ 7. `registrations` is keyed by each one's own instance id, and no member has one of these (KIP-469).
+ 8. `image.departures_gathered`, in Stable alone: retired members have left, their partitions have no member, and
+    another retiring member is still here, whose departure makes the rebalance.
  9. In CompletingRebalance and Stable the leader is active or called; in CompletingRebalance nobody is called.
+10. `image.emptied_by` is None while there are members.
 
 `GroupImage`, `Member`, `Registration` and `GroupConfig` are the very records that events carry. `Group` is the one
 value that is not frozen: `evolve.py`, and nothing else, changes it, on copies of its own.
@@ -23,6 +24,7 @@ from enum import StrEnum, unique
 
 import msgspec
 
+from muster.events.causes import Cause
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.tables import Table
 
@@ -55,6 +57,37 @@ class MemberRole(StrEnum):
 
 
 INACTIVE_ROLES = frozenset({MemberRole.LEARNER, MemberRole.STANDBY})
+
+
+@unique
+class HandedOutIdOutcome(StrEnum):
+    """The fate of a member id that was handed out. The values stand in logs for ever: never change one."""
+
+    JOINED = "joined"
+    LEFT = "left"
+    TIMED_OUT = "timed-out"
+    REFUSED = "refused"
+    """It came back and was not let in: the group was full."""
+    STILL_OUT = "still-out"
+    UNKNOWN = "unknown"
+    """Read from a log that a newer version wrote. Never written."""
+
+
+class HandedOutId(msgspec.Struct, frozen=True, kw_only=True):
+    """A member id that was handed out (KIP-394), and not used at once. `age_ms`: how long it was out."""
+
+    member_id: MemberId
+    client_id: str
+    client_host: str
+    age_ms: int
+    outcome: HandedOutIdOutcome
+
+
+class ReturnedMember(msgspec.Struct, frozen=True, kw_only=True):
+    """A member that was removed for its silence, and heard from again at `heard_ms` (wall clock): it had not died."""
+
+    member_id: MemberId
+    heard_ms: int
 
 
 class Protocol(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +133,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupImage(msgspec.Struct, frozen=True, kw_only=True):
-    """The group's own record, whole."""
+    """The group's own record, whole. `emptied_by`: why the last member went, while the group has none."""
 
     state: GroupState
     previous_state: GroupState
@@ -111,6 +144,7 @@ class GroupImage(msgspec.Struct, frozen=True, kw_only=True):
     leader_id: MemberId | None
     assigned_generation_id: int
     departures_gathered: bool = False
+    emptied_by: Cause | None = None
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,15 +1,19 @@
 """`muster replay ...`: parse, call one pure function, render, choose the exit code.
 
-Exit codes: 0 answered; 1 the log is well, but what was asked for is not in it; 2 a wrong option, or a log that cannot
-be read.
+Exit codes: 0 answered; 1 the log is well, but what was asked for is not in it, or `verify` found something; 2 a wrong
+option, or a log that cannot be read; 3 answered, from a log of which a part cannot be read.
 """
 
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from muster.events.log.options import DEFAULT_LOG, KafkaConfigOption, LogOption
-from muster.replay.form import Format
+from muster.replay import comparing_cli
+from muster.replay.form import Format, Sort
+from muster.replay.options import FormatOption, GroupArgument, GroupsOption, SinceOption, TzOption, UntilOption
 from muster.replay.times import FORMS_OF_AT
 
 app = typer.Typer(
@@ -23,42 +27,87 @@ app = typer.Typer(
         "\b\n"
         "Examples:\n\n"
         "    muster replay groups --log sqlite:///muster.db\n"
+        "    muster replay digest --since 24h\n"
         "    muster replay why orders\n"
         "    muster replay why orders --generation 8\n"
+        "    muster replay why orders --since 2h\n"
         "    muster replay history orders --format jsonl\n"
-        "    muster replay state orders --at 02:14:07\n\n"
-        "Without --log, MUSTER_LOG is read, and muster.db in the current directory. All times are UTC."
+        "    muster replay state orders --at 02:14:07\n"
+        "    muster replay diff orders 7 8 --generations\n"
+        "    muster replay whatif orders --session-timeout-ms 45000\n"
+        "    muster replay verify\n"
+        "    muster replay report orders -o report.html\n\n"
+        "Without --log, MUSTER_LOG is read, and muster.db in the current directory. Times are local on a terminal, and"
+        " UTC everywhere else, unless --tz says otherwise; JSON has UTC always."
     ),
 )
-
-FormatOption = Annotated[
-    Format,
-    typer.Option(
-        "--format", help="A table for eyes; json, or jsonl (a line per rebalance, event, group) for programs."
-    ),
-]
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group id.")]
 
 
 @app.command("groups")
 def groups_command(
-    log: LogOption = DEFAULT_LOG, kafka_config: KafkaConfigOption = None, form: FormatOption = Format.TABLE
+    *,
+    group: GroupsOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    sort: Annotated[Sort, typer.Option("--sort", help="The most, or the latest, comes first.")] = Sort.NAME,
+    tz: TzOption = None,
+    log: LogOption = DEFAULT_LOG,
+    kafka_config: KafkaConfigOption = None,
+    form: FormatOption = Format.TABLE,
 ) -> None:
-    """Every group of the log: state, members, how often it rebalanced, and why it did so last.
+    """Every group of the log: state, members, owner, how often it rebalanced, and why it did so last.
+
+    With --since, those to which something happened since then.
 
     \b
-    Example:
+    Examples:
 
         muster replay groups --log sqlite:///muster.db
+        muster replay groups --since 24h --sort rebalances
     """
     from muster.replay import commands
 
-    commands.groups(commands.source_of(log, kafka_config or []), form)
+    view = commands.view_of(form, tz)
+    window = commands.window_of(since, until, view, may_be_seq=False)
+    commands.groups(commands.source_of(log, kafka_config or []), view, window=window, wanted=group, sort=sort)
+
+
+@app.command("digest")
+def digest_command(
+    *,
+    since: SinceOption = "24h",
+    until: UntilOption = None,
+    group: GroupsOption = None,
+    tz: TzOption = None,
+    log: LogOption = DEFAULT_LOG,
+    kafka_config: KafkaConfigOption = None,
+    form: Annotated[
+        Format | None, typer.Option("--format", help="A table on a terminal, else md for a chat; json for programs.")
+    ] = None,
+) -> None:
+    """Tell what mattered over all groups: the incidents that cost most, storms over several groups, the quiet ones.
+
+    \b
+    Examples:
+
+        muster replay digest --since 24h
+        muster replay digest --group 'orders-*' --since 7d --format md
+    """
+    from muster.replay import commands
+
+    view = commands.view_of(form or (Format.TABLE if sys.stdout.isatty() else Format.MD), tz)
+    window = commands.window_of(since, until, view, may_be_seq=False)
+    commands.digest(commands.source_of(log, kafka_config or []), view, window=window, wanted=group)
 
 
 @app.command("history")
 def history_command(
     group: GroupArgument,
+    *,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens from now on.")] = False,
+    tz: TzOption = None,
     log: LogOption = DEFAULT_LOG,
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
@@ -69,11 +118,17 @@ def history_command(
     Examples:
 
         muster replay history orders
+        muster replay history orders --since 02:00 --until 02:30 --tz Europe/Berlin
+        muster replay history orders --since 10m --follow
         muster replay history orders --format jsonl | jq -r 'select(.cause == "session-expired") | .member_id'
     """
     from muster.replay import commands
 
-    commands.history(commands.source_of(log, kafka_config or []), group, form)
+    view = commands.view_of(form, tz)
+    if follow and form is Format.JSON:
+        commands.fail("--follow does not end, and json is one document: use jsonl", commands.CANNOT_READ)
+    window = commands.window_of(since, until, view)
+    commands.history(commands.source_of(log, kafka_config or []), group, view, window=window, goes_on=follow)
 
 
 @app.command("why")
@@ -81,40 +136,77 @@ def why_command(
     group: GroupArgument,
     *,
     generation: Annotated[
-        int | None, typer.Option("--generation", metavar="N", min=0, help="The rebalance that led to generation N.")
+        int | None,
+        typer.Option(
+            "--generation",
+            metavar="N",
+            min=0,
+            help="The incident to which the rebalance belongs that led to generation N, and that rebalance whole.",
+        ),
     ] = None,
-    last: Annotated[bool, typer.Option("--last", help="The last rebalance; so it is without any option.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="All rebalances, the latest at the bottom.")] = False,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at",
+            metavar="WHEN",
+            help=f"The incidents of that moment; if there is none, the nearest before and after it: {FORMS_OF_AT}.",
+        ),
+    ] = None,
+    last: Annotated[
+        bool, typer.Option("--last", help="The last incident alone, whether it has a rebalance or not.")
+    ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All incidents, the latest at the bottom.")] = False,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    tz: TzOption = None,
     log: LogOption = DEFAULT_LOG,
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Why a group rebalanced: trigger, who, what was folded in, how long, what moved; and what did not cause one.
+    """Why a group rebalanced: its incidents, with what happened, what it cost, and what would have spared it.
+
+    Without an option the last 20, the newest first; json and jsonl have all, the oldest first. Each sentence is
+    recorded (events say it), inferred (events bear it) or unknown, and names its events. An incident that crosses
+    --since or --until is told whole, and says so. What the kinds of incidents are is in docs/incidents.md.
 
     \b
     Examples:
 
         muster replay why orders
+        muster replay why orders --last
+        muster replay why orders --at 02:14:07
         muster replay why orders --generation 8
+        muster replay why orders --since 2h
         muster replay why orders --all --format jsonl | jq -r .headline
     """
     from muster.replay import commands
 
-    if (generation is not None) + last + everything > 1:
-        commands.fail("only one of --generation, --last and --all can be given", commands.CANNOT_READ)
-    source = commands.source_of(log, kafka_config or [])
-    commands.why(source, group, form, generation=generation, everything=everything)
+    if (generation is not None) + (at is not None) + last + everything > 1:
+        commands.fail("only one of --generation, --at, --last and --all can be given", commands.CANNOT_READ)
+    if (last or at is not None) and (since is not None or until is not None):
+        which = "--last" if last else "--at"
+        commands.fail(f"{which} is about the whole history: leave it out, or --since and --until", commands.CANNOT_READ)
+    view = commands.view_of(form, tz)
+    window = commands.window_of(since, until, view)
+    moment = None if at is None else commands.moment("--at", at, view)
+    asked = commands.Asked(generation=generation, at=moment, last=last, everything=everything)
+    commands.why(commands.source_of(log, kafka_config or []), group, view, asked, window)
 
 
 @app.command("state")
 def state_command(
-    group: GroupArgument,
-    at: Annotated[str, typer.Option("--at", metavar="TIME|SEQ", help=f"The moment: {FORMS_OF_AT}.")],
+    group: Annotated[
+        str | None, typer.Argument(metavar="[GROUP]", help="The group id; without one, all groups at that time.")
+    ] = None,
+    *,
+    at: Annotated[str, typer.Option("--at", metavar="WHEN", help=f"The moment: {FORMS_OF_AT}.")],
+    pattern: GroupsOption = None,
+    tz: TzOption = None,
     log: LogOption = DEFAULT_LOG,
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """A group as it was: state, generation, members, and who had which partitions.
+    """A group as it was: state, generation, members, and who had which partitions. Or all groups at one instant.
 
     \b
     Examples:
@@ -122,7 +214,92 @@ def state_command(
         muster replay state orders --at 2026-11-21T02:14:07Z
         muster replay state orders --at 02:14:07
         muster replay state orders --at 17
+        muster replay state --group 'orders-*' --at now-10m
     """
     from muster.replay import commands
 
-    commands.state(commands.source_of(log, kafka_config or []), group, form, at=at)
+    if group is not None and pattern is not None:
+        commands.fail("give a group or --group, not both", commands.CANNOT_READ)
+    view = commands.view_of(form, tz)
+    source = commands.source_of(log, kafka_config or [])
+    moment = commands.moment("--at", at, view, may_be_seq=group is not None)
+    commands.state(source, group, view, at=moment, wanted=pattern)
+
+
+@app.command("export")
+def export_command(
+    to: Annotated[
+        Path, typer.Argument(metavar="FILE", help="NAME.jsonl: JSON lines; NAME.avro: an Avro container file.")
+    ],
+    *,
+    group: GroupsOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    pseudonyms: Annotated[
+        Path | None,
+        typer.Option(
+            "--pseudonyms",
+            metavar="KEYFILE",
+            help="Replace names of members, clients, hosts and people by HMACs under the key in this file.",
+        ),
+    ] = None,
+    tz: TzOption = None,
+    log: LogOption = DEFAULT_LOG,
+    kafka_config: KafkaConfigOption = None,
+) -> None:
+    """Copy the log, or a part of it, into a file that --log reads again.
+
+    \b
+    Examples:
+
+        muster replay export night.jsonl --group orders --since 24h
+        muster replay export night.avro --pseudonyms keyfile
+        muster replay why orders --log night.jsonl
+    """
+    from muster.replay import commands
+
+    view = commands.view_of(Format.TABLE, tz)
+    if to.suffix not in (".jsonl", ".avro"):
+        commands.fail(f"{to} is neither NAME.jsonl nor NAME.avro", commands.CANNOT_READ)
+    window = commands.window_of(since, until, view, may_be_seq=False)
+    source = commands.source_of(log, kafka_config or [])
+    commands.export(source, to, window=window, wanted=group, keyfile=pseudonyms)
+
+
+@app.command("report")
+def report_command(
+    group: GroupArgument,
+    *,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FILE", dir_okay=False, help="The page; it is written over.")
+    ],
+    since: SinceOption = None,
+    until: UntilOption = None,
+    tz: TzOption = None,
+    log: LogOption = DEFAULT_LOG,
+    kafka_config: KafkaConfigOption = None,
+) -> None:
+    """A group's history as one HTML page for a postmortem: processes over time, incidents, cost, advice.
+
+    The page needs nothing but itself, and asks no host for anything. It has at most 2 MB; what is left out, it says.
+    Its times are UTC, or those of --tz, and can be switched.
+
+    \b
+    Examples:
+
+        muster replay report orders -o report.html
+        muster replay report orders -o report.html --since 02:00 --until 02:30 --tz Europe/Berlin
+    """
+    from datetime import UTC
+
+    from muster.replay import asked
+    from muster.replay.opening import source_of
+    from muster.replay.report.command import report
+
+    view = asked.view_of(Format.TABLE, tz)
+    window = asked.window_of(since, until, view)
+    page_zone = UTC if tz is None else view.zone
+    report(source_of(log, kafka_config or []), group, out, view, window=window, page_zone=page_zone)
+
+
+comparing_cli.add_to(app)

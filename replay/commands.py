@@ -1,183 +1,192 @@
-"""The commands of `muster replay`: each reads the log, calls one pure function, renders the result.
+"""The commands of `muster replay`: each reads the log, folds it, renders the result.
 
 Errors end the command with one line: exit code 1 when the log is well, but what was asked for is not in it, 2 when the
-log cannot be read.
+log cannot be read; 3 after an answer from a log of which a part cannot be read.
 """
 
-import asyncio
 import os
-import time
-from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import asynccontextmanager
-from difflib import get_close_matches
-from typing import NoReturn, TypeVar
+from contextlib import aclosing
+from pathlib import Path
+from typing import IO
 
-import msgspec
 import typer
 
 from muster import terminal
 from muster.events.ids import GroupId
-from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
-from muster.events.log.base import EventLog, LogError
-from muster.events.log.url import open_log
-from muster.events.records import EventsError
-from muster.events.strangers import Strangers
-from muster.replay.form import Format
-from muster.replay.groups import Groups, Overview
-from muster.replay.history import History
-from muster.replay.progress import watched
-from muster.replay.render import Result, render
+from muster.replay.asked import fail_outside, fail_unknown, moment, start_of, view_of, window_of
+from muster.replay.digest import DigestFold
+from muster.replay.exports import FORM, Head, copy, export_to
+from muster.replay.form import Sort, View
+from muster.replay.groups import SORTS, Overview, read_overview
+from muster.replay.opening import CANNOT_READ, DAMAGED, NOT_FOUND, Source, fail, opened, run, source_of
+from muster.replay.pseudonyms import Pseudonyms
+from muster.replay.render import Result, render, story_stream
 from muster.replay.render.printable import printable
-from muster.replay.sources import Take, read_histories, read_log
-from muster.replay.state import AtTime, read_at, state_at
-from muster.replay.story import story
-from muster.replay.times import FORMS_OF_AT, instant
-from muster.replay.why.why import generations_of
-from muster.replay.why.why import why as why_of
+from muster.replay.sources import from_the_beginning, items
+from muster.replay.state import StateFold, States
+from muster.replay.story import StoryLines
+from muster.replay.times import in_zone, instant
+from muster.replay.why_command import Asked, why
+from muster.replay.window import WHOLE, At, AtTime, Cut, Place, Window, bounds
 
-T = TypeVar("T")
-
-NOT_FOUND = 1
-CANNOT_READ = 2
-
-
-class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """Which log, and how to reach it."""
-
-    url: str
-    security: KafkaSecurity
-
-
-def source_of(url: str, kafka_config: Sequence[str]) -> Source:
-    """Make a source from the options of a command."""
-    try:
-        return Source(url=url, security=security_given(kafka_config, os.environ))
-    except BadSecurity as error:
-        fail(str(error), CANNOT_READ)
+__all__ = [
+    "CANNOT_READ",
+    "Asked",
+    "digest",
+    "export",
+    "fail",
+    "groups",
+    "history",
+    "moment",
+    "source_of",
+    "state",
+    "view_of",
+    "why",
+    "window_of",
+]
 
 
-def groups(source: Source, form: Format) -> None:
+# ---- the commands -------------------------------------------------------------------------------
+
+
+def groups(source: Source, view: View, *, window: Window = WHOLE, wanted: str | None = None, sort: Sort) -> None:
     """`muster replay groups`."""
-    _print(_overview(source), form)
+
+    async def read() -> None:
+        async with opened(source) as reading:
+            overview = Overview(since_ms=_ms(window.since), until_ms=_ms(window.until), wanted=wanted)
+            await read_overview(reading, overview)
+            result = overview.result(reading.log.location, bounds(window), SORTS[sort])
+            if wanted is not None and not overview.names:
+                fail(f"no group in {reading.log.location} matches {printable(wanted)!r}", NOT_FOUND)
+            _print(result, view)
+
+    run(read())
 
 
-def history(source: Source, group: str, form: Format) -> None:
+def digest(source: Source, view: View, *, window: Window, wanted: str | None = None) -> None:
+    """`muster replay digest`."""
+
+    async def read() -> None:
+        async with opened(source) as reading:
+            fold = DigestFold(window, wanted)
+            async for chunk in reading.chunks(range(reading.log.partitions)):
+                for record in chunk:
+                    fold.take(record)
+            result = fold.result(reading.log.location, bounds(window))
+            if wanted is not None and not result.groups:
+                fail(f"no group in {reading.log.location} matches {printable(wanted)!r}", NOT_FOUND)
+            _print(result, view)
+
+    run(read())
+
+
+def history(source: Source, group: str, view: View, *, window: Window = WHOLE, goes_on: bool = False) -> None:
     """`muster replay history`."""
-    _print(story(_history(source, group)), form)
+
+    async def read() -> None:
+        async with opened(source) as reading:
+            group_id = GroupId(group)
+            start = await start_of(reading, group_id, window, view, goes_on=goes_on)
+            cut, lines = Cut(window, start.life), StoryLines(start.checkpoint.group(start.group_id))
+            console = terminal.stdout()
+            stream = story_stream(group_id, reading.log.location, bounds(window), view, console, goes_on=goes_on)
+            is_known, is_told = start.last is not None, False
+            reads = items(reading, start, goes_on=goes_on)
+            async with aclosing(reads):
+                async for item in reads:
+                    is_known, line, place = True, lines.feed(item), cut.place(item)
+                    if place is Place.AFTER:
+                        break
+                    if place is Place.WITHIN:
+                        is_told = True
+                        stream.feed(line)
+                        if goes_on:
+                            console.file.flush()
+            if not is_known:
+                await fail_unknown(reading, group)
+            if not is_told:
+                await fail_outside(reading, start, window, view)
+            stream.end()
+
+    run(read())
 
 
-def why(source: Source, group: str, form: Format, *, generation: int | None, everything: bool) -> None:
-    """`muster replay why`."""
-    history = _history(source, group)
-    result = why_of(history, generation=generation, everything=everything)
-    if generation is not None and not result.answers:
-        fail(f"no rebalance of {group} led to generation {generation} in {history.log}; {_known(history)}", NOT_FOUND)
-    _print(result, form)
+def state(source: Source, group: str | None, view: View, *, at: At, wanted: str | None = None) -> None:
+    """`muster replay state`: of one group, or of all that match a pattern."""
+
+    async def read() -> None:
+        async with opened(source) as reading:
+            if group is None:
+                assert isinstance(at, AtTime)
+                overview = Overview(until_ms=at.wall_ms, wanted=wanted)
+                await read_overview(reading, overview)
+                states = overview.states(reading.log.location)
+                if not states:
+                    when = in_zone(instant(at.wall_ms), view.zone)
+                    fail(f"{reading.log.location} tells of no such group at {when}", NOT_FOUND)
+                _print(States(log=reading.log.location, at=instant(at.wall_ms), groups=tuple(states)), view)
+                return
+            start = from_the_beginning(GroupId(group))
+            fold = StateFold(start.group_id, reading.log.location, at)
+            is_known = False
+            reads = items(reading, start)
+            async with aclosing(reads):
+                async for item in reads:
+                    is_known = True
+                    if not fold.feed(item):
+                        break
+            if not is_known:
+                await fail_unknown(reading, group)
+            result = fold.result()
+            if result is None:
+                await fail_outside(reading, start, Window(since=at, until=at), view)
+            else:
+                _print(result, view)
+
+    run(read())
 
 
-def state(source: Source, group: str, form: Format, *, at: str) -> None:
-    """`muster replay state`."""
-    history = _history(source, group)
-    moment = read_at(at, now_ms=time.time_ns() // 1_000_000)
-    if moment is None:
-        fail(f"--at {printable(at)!r} is none of these: {FORMS_OF_AT}", CANNOT_READ)
-    result = state_at(history, moment)
-    if result is None:
-        when = instant(moment.wall_ms) if isinstance(moment, AtTime) else at
-        fail(f"{history.log} does not tell of {group} at {when}; {_extent(history)}", NOT_FOUND)
-    _print(result, form)
+def export(
+    source: Source, to: Path, *, window: Window = WHOLE, wanted: str | None = None, keyfile: Path | None
+) -> None:
+    """`muster replay export`."""
+    pseudonyms = None if keyfile is None else _pseudonyms(keyfile)
+    span = (_ms(window.since), _ms(window.until))
 
+    async def read(file: IO[bytes]) -> None:
+        async with opened(source) as reading:
+            log = reading.log
+            location = log.location if pseudonyms is None else "an event log"
+            head = Head(form=FORM, log=location, identity=log.identity, partitions=log.partitions)
+            written = await copy(reading, export_to(to, file, head), span, wanted, pseudonyms)
+            typer.echo(f"{written} records of {log.location} were written to {to}")
 
-# ---- reading ------------------------------------------------------------------------------------
-
-
-def _overview(source: Source) -> Groups:
-    overview = Overview()
-    return overview.result(_run(_read_all(source, overview.take)))
-
-
-async def _read_all(source: Source, take: Take) -> str:
-    strangers = Strangers()
-    async with _opened(source) as log:
-        with watched(f"reading {log.location}") as watch:
-            await read_log(log, take, watch=watch, strangers=strangers)
-        _tell_of(strangers, log.location)
-        return log.location
-
-
-def _history(source: Source, group: str) -> History:
-    """The group's history; ends the command if there is none, naming groups of similar names."""
-    history = _run(_read_one(source, GroupId(group)))
-    if history is None:
-        fail(_unknown(group, _overview(source)), NOT_FOUND)
-    return history
-
-
-def _unknown(group: str, groups: Groups) -> str:
-    message = f"there is no group {printable(group)!r} in {groups.log}"
-    near = get_close_matches(group, [line.group_id for line in groups.groups], n=3)
-    return f"{message}; did you mean {' or '.join(map(printable, near))}?" if near else message
-
-
-async def _read_one(source: Source, group: GroupId) -> History | None:
-    strangers = Strangers()
-    async with _opened(source) as log:
-        with watched(f"reading {log.location}") as watch:
-            histories = await read_histories(log, group=group, watch=watch, strangers=strangers)
-        _tell_of(strangers, log.location)
-        return histories.get(group)
-
-
-def _tell_of(strangers: Strangers, location: str) -> None:
-    if strangers.records:
-        typer.echo(f"muster replay: {strangers.report(location)}", err=True)
-
-
-@asynccontextmanager
-async def _opened(source: Source) -> AsyncIterator[EventLog]:
-    log = open_log(source.url, read_only=True, security=source.security)
-    await log.open()
+    beside = to.with_name(f".{to.name}.{os.getpid()}")
     try:
-        yield log
+        with beside.open("xb") as file:
+            run(read(file))
+        beside.replace(to)
+    except typer.Exit as ended:
+        if ended.exit_code == DAMAGED:  # what could be read is there
+            beside.replace(to)
+        raise
+    except (OSError, ValueError) as error:
+        fail(f"{to} cannot be written: {error}", CANNOT_READ)
     finally:
-        await log.close()
-    for warning in log.warnings:
-        typer.echo(f"muster replay: {warning}", err=True)
+        beside.unlink(missing_ok=True)
 
 
-def _run(reading: Coroutine[None, None, T]) -> T:
-    """Read; whatever is wrong with the log is one line."""
+def _pseudonyms(keyfile: Path) -> Pseudonyms:
     try:
-        return asyncio.run(reading)
-    except (LogError, EventsError) as error:
-        fail(str(error), CANNOT_READ)
+        return Pseudonyms(keyfile.read_bytes().strip())
+    except (OSError, ValueError) as error:
+        fail(f"--pseudonyms {keyfile}: {error}", CANNOT_READ)
 
 
-# ---- answering ----------------------------------------------------------------------------------
+def _print(result: Result, view: View) -> None:
+    render(result, view.form, terminal.stdout(), view.zone)
 
 
-def _print(result: Result, form: Format) -> None:
-    render(result, form, terminal.stdout())
-
-
-def fail(message: str, code: int) -> NoReturn:
-    """Print one line on stderr."""
-    typer.echo(f"muster replay: {message}", err=True)
-    raise typer.Exit(code)
-
-
-def _known(history: History) -> str:
-    generations = generations_of(history)
-    if not generations:
-        return "it tells of no rebalance"
-    return f"it tells of {', '.join(map(str, generations))}"
-
-
-def _extent(history: History) -> str:
-    events = list(history.events)
-    if not events:
-        return "none of its events can be read"
-    first, last = events[0], events[-1]
-    return (
-        f"it tells of seq {first.event.seq} to {last.event.seq}, from {instant(first.at_ms)} to {instant(last.at_ms)}"
-    )
+def _ms(at: At | None) -> int | None:
+    return at.wall_ms if isinstance(at, AtTime) else None

@@ -33,12 +33,11 @@ from muster.events.events import (
     StaticMemberReplaced,
 )
 from muster.events.state import GroupConfig, MemberRole
-from muster.replay.times import duration, setting
-from muster.replay.why.incidents import unserved
-from muster.replay.why.moves import by_topic, decode_assignment
-from muster.replay.why.planned import configured_text
-from muster.replay.why.rebalance import actor, ref
-from muster.replay.why.wording import (
+from muster.replay.rebalances.happenings import unserved
+from muster.replay.rebalances.moves import by_topic, decode_assignment
+from muster.replay.rebalances.planned import configured_text
+from muster.replay.rebalances.rebalance import actor, ref
+from muster.replay.rebalances.wording import (
     JOIN_ENDS,
     asked_by,
     cause_text,
@@ -46,9 +45,11 @@ from muster.replay.why.wording import (
     partitions,
     plainly,
     plural,
+    rearmed_text,
     short_member_id,
     who,
 )
+from muster.replay.times import duration, setting
 
 
 def event_text(event: AnyRecordedEvent, config: GroupConfig | None = None) -> str:
@@ -72,7 +73,7 @@ def _partition_text(event: CoordinatorElected | CoordinatorReady | CoordinatorPa
             read = f"{plural(event.events_read, 'event')} read, {plural(event.groups, 'group')}"
             return f"{event.owner} was ready after {duration(event.took_ms)}: {read}, {plural(event.members, 'member')}"
         case CoordinatorPaused():
-            return f"{event.owner} stood still for at least {duration(event.late_ms)}; all sessions were re-armed"
+            return f"{event.owner} stood still for at least {duration(event.late_ms)}; {rearmed_text(event)}"
         case CoordinatorStopped():
             return f"{event.owner} stopped in good order"
         case _:
@@ -173,7 +174,7 @@ def _group_text(event: AnyGroupEvent) -> str:
 
 
 def _refusal(event: JoinRefused | MemberFenced) -> str:
-    text = "; ".join(f"{incident.text} ({incident.error})" for incident in unserved(event))
+    text = "; ".join(f"{happening.text} ({happening.error})" for happening in unserved(event))
     return f"{text}, and {event.suppressed} more that were not written" if event.suppressed else text
 
 

@@ -142,11 +142,12 @@ class SeqGaps:
     """Finds gaps in `seq` while the reads of one group pass by.
 
     A broken record explains one missing number, so that it is not reported twice; and a new incarnation begins at 1.
+    `incarnation` and `seq` are those of the last event before them.
     """
 
-    def __init__(self) -> None:
-        self._incarnation = -1
-        self._seq = 0
+    def __init__(self, *, incarnation: int = -1, seq: int = 0) -> None:
+        self._incarnation = incarnation
+        self._seq = seq
         self._unreadable = 0
 
     def before(self, read: Told) -> Gap | None:
@@ -167,21 +168,28 @@ class SeqGaps:
 
 
 class Prelude:
-    """The parts of the partition before a group's first event that matter to it: its owners, unreadable records."""
+    """The parts of the partition before a group's first event that matter to it: its owner, unreadable records.
+
+    Of its owner these are the election, which has the settings, and the last event.
+    """
 
     def __init__(self) -> None:
+        self._election: Coordinated | None = None
         self._coordinator: Coordinated | None = None
         self._broken: list[Broken] = []
 
     @property
     def reads(self) -> list[Told]:
         """The parts in the order of the log, the broken ones first."""
-        return [*self._broken, *([self._coordinator] if self._coordinator is not None else [])]
+        election = [] if self._election is self._coordinator else [self._election]
+        return [*self._broken, *(each for each in (*election, self._coordinator) if each is not None)]
 
     def note(self, read: Read) -> None:
         """Take in something that concerns the whole partition."""
         if isinstance(read, Coordinated):
             self._coordinator = read
+            if isinstance(read.event, CoordinatorElected):
+                self._election = read
         elif isinstance(read, Broken) and read.kind is Unreadable.UNDECODABLE_KEY:
             self._broken.append(read)
         elif isinstance(read, PassedOver):

@@ -15,11 +15,11 @@ from muster.events.events import (
     RegistrationEvent,
 )
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
-from muster.events.state import NOT_CONFIGURED, GroupConfig, GroupState
+from muster.events.state import NOT_CONFIGURED, Group, GroupConfig, GroupState
 from muster.replay.event_texts import event_text
 from muster.replay.history import Broken, Coordinated, Gap, Happened, History, Item
+from muster.replay.rebalances.wording import missing_text
 from muster.replay.times import Instant, instant
-from muster.replay.why.wording import missing_text
 
 
 @unique
@@ -63,23 +63,31 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
 
 def story(history: History) -> Story:
     """A line for each item of the history."""
-    lines: list[Line] = []
-    generation: int | None = None
-    state: GroupState | None = None
-    configs = _Configs()
-    for item in history.items:
+    lines = StoryLines()
+    return Story(group_id=history.group_id, log=history.log, lines=tuple(map(lines.feed, history.items)))
+
+
+class StoryLines:
+    """The fold. `group`: as it stood before the first item, where that is not the first of its history."""
+
+    def __init__(self, group: Group | None = None) -> None:
+        self._generation = None if group is None else group.generation_id
+        self._state = None if group is None else group.state
+        self._configs = _Configs(group)
+
+    def feed(self, item: Item) -> Line:
+        """The line of the next item."""
         if isinstance(item, Happened) and isinstance(item.event, GroupEvent):
-            generation, state = item.event.group.generation_id, item.event.group.state
-        lines.append(_line(item, generation, state, configs.before(item)))
-    return Story(group_id=history.group_id, log=history.log, lines=tuple(lines))
+            self._generation, self._state = item.event.group.generation_id, item.event.group.state
+        return _line(item, self._generation, self._state, self._configs.before(item))
 
 
 class _Configs:
     """The group's configs before each item; None where a gap makes them unknown."""
 
-    def __init__(self) -> None:
-        self._config: GroupConfig | None = NOT_CONFIGURED
-        self._incarnation = -1
+    def __init__(self, group: Group | None) -> None:
+        self._config: GroupConfig | None = NOT_CONFIGURED if group is None else group.config
+        self._incarnation = -1 if group is None else group.incarnation
 
     def before(self, item: Item) -> GroupConfig | None:
         """Takes the next item in, and returns what was set before it."""

@@ -1,30 +1,52 @@
-"""Wall clock and durations as people and programs read them: the one place that formats either. All times are UTC."""
+"""Wall clock and durations as people and programs read them: the one place that formats or reads either.
+
+Results have instants in UTC (`Instant`). What is shown to people is shown in their zone (`zones.py`); an instant there
+has the same form, with the zone's offset in place of the Z: '2026-11-21T03:14:07.250+01:00'.
+"""
 
 import re
-from datetime import UTC, datetime, timedelta
-from typing import NewType
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Final, NewType
 
 Instant = NewType("Instant", str)
 """ISO 8601, UTC, always with three digits of milliseconds: '2026-11-21T02:14:07.250Z'. So it sorts as text."""
 
-FORMS_OF_AT = (
-    "a seq number (17), a time (2026-11-21T02:14:07Z; without zone: UTC), or a time of the last 24 hours (02:14:07)"
+FORMS_OF_TIME: Final = (
+    "a time (2026-11-21T02:14:07Z; without zone: that of --tz), a time of the last 24 hours (02:14:07), an age"
+    " (2h, 30m, 7d), or now-10m"
 )
-"""The forms of a moment that `muster replay state --at` takes."""
+"""The forms of a moment that every command takes."""
+
+FORMS_OF_AT: Final = f"a seq number (17), {FORMS_OF_TIME}"
+"""The forms of a moment in the history of one group."""
 
 _TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d{1,3})?)?")
-DAY_MS = 86_400_000
+_AGE = re.compile(r"(?:now-)?((?:\d{1,9}(?:ms|s|m|h|d|w))+)")
+_PART_OF_AGE = re.compile(r"(\d+)(ms|s|m|h|d|w)")
+DAY_MS: Final = 86_400_000
+_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": DAY_MS, "w": 7 * DAY_MS}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MS = 253_402_300_799_999
+"""The end of the year 9999: the last instant that can be written."""
+
+
+class NoSuchTime(ValueError):
+    """A local time that is there twice in its zone, or not at all; the message has both readings."""
 
 
 def instant(wall_ms: int) -> Instant:
-    """The instant of a wall clock in ms."""
-    moment = _EPOCH + timedelta(milliseconds=wall_ms)
+    """The instant of a wall clock in ms. What is beyond the years that can be written is the nearest that can be."""
+    moment = _EPOCH + timedelta(milliseconds=min(max(wall_ms, -62_135_596_800_000), _LAST_MS))
     return Instant(moment.isoformat(timespec="milliseconds")[:-6] + "Z")  # in place of '+00:00'
 
 
 def _wall_ms(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def wall_ms_of(at: Instant) -> int:
+    """The wall clock in ms of an instant."""
+    return _wall_ms(datetime.fromisoformat(at))
 
 
 def day_of(at: Instant) -> str:
@@ -36,17 +58,60 @@ def clock_of(at: Instant) -> str:
     return at[11:23]
 
 
-def read_time(text: str, *, now_ms: int) -> int | None:
-    """Wall clock ms of an ISO time (no zone: UTC), or of the last such time of day until now; None if it is neither."""
+def zone_of(at: Instant) -> str:
+    """The zone in which an instant is told: 'UTC', or 'UTC+01:00'."""
+    return "UTC" if at.endswith("Z") else f"UTC{at[23:]}"
+
+
+def in_zone(at: Instant, zone: tzinfo) -> Instant:
+    """The instant as it is told in a zone; in UTC it stays as it is."""
+    if zone is UTC:
+        return at
+    try:
+        return Instant(datetime.fromisoformat(at).astimezone(zone).isoformat(timespec="milliseconds"))
+    except OverflowError:  # at the first or the last day that can be written
+        return at
+
+
+def read_time(text: str, *, now_ms: int, zone: tzinfo = UTC) -> int | None:
+    """The wall clock ms that one of the FORMS_OF_TIME means; None if it is none of them.
+
+    A time without a zone is one of `zone`; a time of day is the last one until now. Raises NoSuchTime.
+    """
+    age = _AGE.fullmatch(text)
+    if age is not None:
+        return now_ms - sum(int(number) * _UNITS_MS[unit] for number, unit in _PART_OF_AGE.findall(age[1]))
+    if text == "now":
+        return now_ms
     is_of_day = _TIME_OF_DAY.fullmatch(text) is not None
     if is_of_day:
-        text = f"{day_of(instant(now_ms))}T{text.zfill(len(text) + (text.index(':') == 1))}"
+        today = day_of(in_zone(instant(now_ms), zone))
+        text = f"{today}T{text.zfill(len(text) + (text.index(':') == 1))}"
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        if not is_of_day or _local_ms(moment, zone) <= now_ms:
+            return _local_ms(moment, zone)
+        return _local_ms(moment - timedelta(days=1), zone)
+    except NoSuchTime:
+        raise
+    except (ValueError, OverflowError):
         return None
-    wall_ms = _wall_ms(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
-    return wall_ms - DAY_MS if is_of_day and wall_ms > now_ms else wall_ms
+
+
+def _local_ms(moment: datetime, zone: tzinfo) -> int:
+    """The wall clock ms of a time, which is one of `zone` if it has none of its own. Raises NoSuchTime."""
+    if moment.tzinfo is not None:
+        return _wall_ms(moment)
+    first, second = (moment.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
+    if first.utcoffset() == second.utcoffset():
+        return _wall_ms(first)
+    readings = " or ".join(
+        str(in_zone(instant(_wall_ms(each.astimezone(UTC))), zone))[:19] + each.isoformat()[-6:]
+        for each in sorted((first, second), key=lambda each: each.astimezone(UTC))
+    )
+    is_twice = first.astimezone(UTC) < second.astimezone(UTC)
+    happens = "is there twice" if is_twice else "is not there, since the clocks are put forward over it,"
+    raise NoSuchTime(f"{moment.isoformat()} {happens} in {zone}: give it with its offset, {readings}")
 
 
 def duration(ms: int) -> str:

@@ -12,8 +12,8 @@ from muster.cli import COMMANDS, app, main
 WIDE = {"COLUMNS": "400", "TERM": "dumb"}
 
 SLOW = {
-    "aiokafka", "cramjam", "duckdb", "fastavro", "kio", "pandas", "prometheus_client", "pyarrow", "pyspark", "sqlite3",
-    "structlog", "uvloop",
+    "aiokafka", "cramjam", "duckdb", "fastavro", "jinja2", "kio", "pandas", "prometheus_client", "pyarrow", "pyspark",
+    "sqlite3", "structlog", "uvloop",
 }  # fmt: skip
 """The modules that take longest to import, and that no --help needs."""
 SETTINGS = {"pydantic_settings"}
@@ -21,8 +21,8 @@ SETTINGS = {"pydantic_settings"}
 
 SUBCOMMANDS = [
     [], ["members"], ["members", "list"], ["members", "add"], ["members", "config"], ["groups"], ["groups", "repair"],
-    ["log"], ["log", "repair"], ["replay"], ["replay", "groups"], ["replay", "history"], ["replay", "why"],
-    ["replay", "state"], ["fleet"], ["fleet", "build"], ["adopt"], ["release"],
+    ["log"], ["log", "repair"], ["log", "upgrade"], ["replay"], ["replay", "groups"], ["replay", "history"],
+    ["replay", "why"], ["replay", "state"], ["replay", "report"], ["fleet"], ["fleet", "build"], ["adopt"], ["release"],
 ]  # fmt: skip
 
 

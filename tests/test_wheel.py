@@ -27,7 +27,7 @@ def test_it_owns_one_name(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as content:
         names = content.namelist()
     assert {name.split("/")[0] for name in names} == {"muster", f"{'-'.join(wheel.name.split('-')[:2])}.dist-info"}
-    for name in ("cli.py", "admin.py", "coordinator/py.typed", "schemas/RecordKey.avsc"):
+    for name in ("cli.py", "admin.py", "coordinator/py.typed", "schemas/RecordKey.avsc", "replay/report/report.js"):
         assert f"muster/{name}" in names
 
 

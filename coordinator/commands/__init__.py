@@ -1,7 +1,10 @@
 """Commands beside `muster serve`.
 
 members/         `muster members`, `muster groups`, `muster adopt`, `muster release`
-log_cli.py       `muster log repair`: its options.
+log_cli.py       `muster log repair` and `muster log upgrade`: their options.
+log_access.py    What the two share: running to the end, opening, and who may be serving the log.
 log_repair_command.py    The command itself: show the records that stop a partition, ask, and write tombstones.
 log_repair.py    Repairing an event log with an owner's record that cannot be read and stops its partition.
+log_upgrade_command.py   The command itself: say what it does, ask, and raise the format level.
+log_upgrade.py   Upgrading an event log to the format level of this version.
 """

@@ -1,4 +1,4 @@
-"""`muster log repair`: its options. `log_repair_command.py` runs it."""
+"""`muster log repair` and `muster log upgrade`: their options. `log_..._command.py` run them."""
 
 from typing import Annotated
 
@@ -12,27 +12,31 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    help="Repair the event log itself.",
+    help="Repair or upgrade the event log itself.",
 )
 
 
 @app.callback()
 def log_() -> None:
-    """Repair the event log itself."""
+    """Repair or upgrade the event log itself."""
+
+
+YesOption = Annotated[bool, typer.Option("--yes", help="Do it, without asking.")]
+OwnerHasEndedOption = Annotated[
+    bool, typer.Option("--owner-has-ended", help="The partition's last owner has crashed and does not run any more.")
+]
+AuditWindowOption = Annotated[
+    int | None, typer.Option("--audit-window-ms", envvar="MUSTER_AUDIT_WINDOW_MS", help="As for muster serve.")
+]
 
 
 @app.command("repair")
 def repair(
     log: LogOption = DEFAULT_LOG,
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it, without asking.")] = False,
-    owner_has_ended: Annotated[
-        bool,
-        typer.Option("--owner-has-ended", help="The partition's last owner has crashed and does not run any more."),
-    ] = False,
-    audit_window_ms: Annotated[
-        int | None, typer.Option("--audit-window-ms", envvar="MUSTER_AUDIT_WINDOW_MS", help="As for muster serve.")
-    ] = None,
+    yes: YesOption = False,
+    owner_has_ended: OwnerHasEndedOption = False,
+    audit_window_ms: AuditWindowOption = None,
     kafka_config: KafkaConfigOption = None,
 ) -> None:
     """Skip records that cannot be read and stop a whole partition, so that it is served again.
@@ -59,3 +63,36 @@ def repair(
     from muster.coordinator.commands.log_repair_command import repair_log
 
     repair_log(log, kafka_config or [], yes=yes, owner_has_ended=owner_has_ended, audit_window_ms=audit_window_ms)
+
+
+@app.command("upgrade")
+def upgrade(
+    log: LogOption = DEFAULT_LOG,
+    *,
+    yes: YesOption = False,
+    owner_has_ended: OwnerHasEndedOption = False,
+    audit_window_ms: AuditWindowOption = None,
+    kafka_config: KafkaConfigOption = None,
+) -> None:
+    """Raise the log's format level to that of this Muster, for good.
+
+    A log stays at the level that it was made at, so that an older Muster can go on with it. At a higher level events
+    say more, such as who held a join phase up and since when a group was empty. What is there stays as it is, and every
+    newer Muster reads it. An older one is refused from then on, and there is no way back: upgrade when you will not
+    return to it.
+
+    As `muster log repair` it claims the partitions, so it is refused while a `muster serve` may own them. Stop that
+    one first; if it has crashed, give --owner-has-ended.
+
+    Exit codes: 0 upgraded, or only looked; 1 nothing to upgrade, or the log may be served by somebody; 2 wrong use, or
+    a log that cannot be read or written.
+
+    \b
+    Examples:
+
+        muster log upgrade --log sqlite:///muster.db
+        muster log upgrade --log kafka://127.0.0.1:29092/__muster_events --yes
+    """
+    from muster.coordinator.commands.log_upgrade_command import upgrade_log
+
+    upgrade_log(log, kafka_config or [], yes=yes, owner_has_ended=owner_has_ended, audit_window_ms=audit_window_ms)

@@ -108,7 +108,7 @@ async def bury(
     """Write the tombstones, and a note of their writer. Claims the partition. Raises LogError."""
     writer = await log.claim(surveyed.partition)
     stopped = CoordinatorStopped(partition=surveyed.partition, owner_epoch=writer.epoch, owner=who, stopped_ms=wall_ms)
-    await _append(writer, (*_tombstones(surveyed.records), *records_of([stopped])))
+    await _append(writer, (*_tombstones(surveyed.records), *records_of([stopped], log.format_level)))
     if surveyed.offsets and offsets is not None:
         await _append(await offsets.claim(surveyed.partition), _tombstones(surveyed.offsets))
 
@@ -160,7 +160,10 @@ class _Reading:
                 f"the log has format level {event.format_level}, this version of Muster knows {FORMAT_LEVEL}; use a"
                 " newer Muster"
             )
-        self.owner = event.owner if isinstance(event, CoordinatorReady | CoordinatorPaused) else None
+        if isinstance(event, CoordinatorReady | CoordinatorPaused):
+            self.owner = event.owner
+        elif not isinstance(event, CoordinatorElected) or event.owner != self.owner:  # else it has renewed its claim
+            self.owner = None
 
     def _note(self, record: StoredRecord, reason: str, lost: str) -> None:
         self.found[record.key] = Unreadable(key=record.key, offset=record.offset, reason=reason, lost=lost)

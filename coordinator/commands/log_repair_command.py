@@ -1,26 +1,20 @@
 """`muster log repair`: show the records that stop a partition, ask, and write tombstones (`log_repair.py`)."""
 
-import asyncio
 import os
-import socket
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import TypeVar
 
 import typer
 
+from muster.coordinator.commands.log_access import opened, refuse_served, run, writer_name
 from muster.coordinator.commands.log_repair import PartitionSurvey, bury, owners_of, survey
 from muster.coordinator.commands.members.answer import REFUSED, UNUSABLE, confirmed, fail
 from muster.coordinator.commands.members.view import printable
-from muster.coordinator.not_served import way_out
 from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
-from muster.events.log.base import EventLog, LogError, LogMissing
+from muster.events.log.base import EventLog, LogMissing
 from muster.events.log.kafka.names import OFFSETS_SUFFIX
 from muster.events.log.url import open_log
 from muster.events.log.wall_clock import wall_clock_ms
-from muster.events.records import BrokenBatch, EventsError
-
-T = TypeVar("T")
 
 COMMAND = "muster log repair"
 
@@ -33,7 +27,7 @@ def repair_log(
         security = security_given(kafka_config, os.environ)
     except BadSecurity as error:
         fail(str(error), UNUSABLE, COMMAND)
-    found = _run(_surveyed(log, security))
+    found = run(_surveyed(log, security), COMMAND)
     if not found:
         fail(
             f"no record in {printable(log)} stops its partition: there is nothing to repair (for a quarantined group"
@@ -44,17 +38,11 @@ def repair_log(
     typer.echo("\n".join(line for each in found for line in _lines(each)))
     owners = owners_of(found)
     if owners and not owner_has_ended:
-        named = ", ".join(f"partition {partition} by {printable(owner)}" for partition, owner in owners.items())
-        fail(
-            f"somebody may be serving this: {named}. A repair would depose that owner. Stop it with SIGTERM, or say"
-            " --owner-has-ended if it has crashed",
-            REFUSED,
-            COMMAND,
-        )
+        refuse_served(owners, COMMAND, "A repair")
     if not confirmed("Pass them over?", yes=yes):
         typer.echo("Nothing was changed; --yes does it.")
         return
-    _run(_bury(log, security, audit_window_ms, found))
+    run(_bury(log, security, audit_window_ms, found), COMMAND)
     typer.echo("Done: restart muster serve, which reads the partition again.")
 
 
@@ -69,7 +57,7 @@ def _lines(surveyed: PartitionSurvey) -> list[str]:
 async def _surveyed(url: str, security: KafkaSecurity) -> list[PartitionSurvey]:
     log = open_log(url, read_only=True, security=security)
     async with AsyncExitStack() as stack:
-        await _opened(log, stack)
+        await opened(log, stack)
         found = await survey(log, await _offsets_of(url, security, stack))
     for warning in log.warnings:
         typer.echo(f"{COMMAND}: {warning}", err=True)
@@ -81,19 +69,13 @@ async def _bury(
 ) -> None:
     log = open_log(url, audit_window_ms=audit_window_ms, security=security)
     async with AsyncExitStack() as stack:
-        await _opened(log, stack)
+        await opened(log, stack)
         offsets = None
         if any(each.offsets for each in found):
             offsets = open_log(url + OFFSETS_SUFFIX, audit_window_ms=0, security=security)
-            await _opened(offsets, stack)
+            await opened(offsets, stack)
         for each in found:
-            who = f"{socket.gethostname()}:{os.getpid()} ({COMMAND})"
-            await bury(log, each, who=who, wall_ms=wall_clock_ms(), offsets=offsets)
-
-
-async def _opened(log: EventLog, stack: AsyncExitStack) -> None:
-    await log.open()
-    stack.push_async_callback(log.close)
+            await bury(log, each, who=writer_name(COMMAND), wall_ms=wall_clock_ms(), offsets=offsets)
 
 
 async def _offsets_of(url: str, security: KafkaSecurity, stack: AsyncExitStack) -> EventLog | None:
@@ -102,17 +84,7 @@ async def _offsets_of(url: str, security: KafkaSecurity, stack: AsyncExitStack) 
         return None
     offsets = open_log(url + OFFSETS_SUFFIX, read_only=True, security=security)
     try:
-        await _opened(offsets, stack)
+        await opened(offsets, stack)
     except LogMissing:
         return None
     return offsets
-
-
-def _run(work: Coroutine[None, None, T]) -> T:
-    """Run to the end; an error of the log is printed as one line."""
-    try:
-        return asyncio.run(work)
-    except BrokenBatch as broken:
-        fail(f"{broken}; what helps: {way_out(broken)}", UNUSABLE, COMMAND)
-    except (LogError, EventsError) as error:
-        fail(str(error), UNUSABLE, COMMAND)

@@ -12,6 +12,8 @@
     sync.py heartbeat.py leave.py offsets.py describe.py delete.py listing.py   the other requests
     identity.py duels.py       validating member and instance id; two processes with one instance id
     members.py held_joins.py   adding a member; holding joins, so that many new members make one rebalance
+    returned.py                members that were removed for their silence, and are heard from again
+    handed_out.py              member ids that were handed out and not used, noted for the phase that waited for them
     departures.py standbys.py roles.py   replacing members that are gone; active members, standbys, learners
     configs.py settings.py     the configs of one group; the settings of the rules
     alter.py membership_change.py membership_timeouts.py   IncrementalAlterConfigs of a group, and its timeouts

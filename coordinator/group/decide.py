@@ -67,6 +67,7 @@ from muster.coordinator.group.retention import (
     is_kept_without_offsets,
     may_have_offsets_upstream,
 )
+from muster.coordinator.group.returned import after_return
 from muster.coordinator.group.rewriting import rewrite_entities
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.soft_state import Session, SoftState
@@ -105,6 +106,14 @@ def decide(
     command: AnyCommand, group: Group | None, soft: SoftState, moment: Moment, settings: GroupSettings
 ) -> Decision:
     """Decide one command. Changes neither `group` nor `soft`."""
+    decision = _decide(command, group, soft, moment, settings)
+    noted = after_return(command, decision.soft, moment)
+    return decision if noted is decision.soft else msgspec.structs.replace(decision, soft=noted)
+
+
+def _decide(
+    command: AnyCommand, group: Group | None, soft: SoftState, moment: Moment, settings: GroupSettings
+) -> Decision:
     match command:
         case JoinGroup():
             return _decide_join(command, group, soft, moment, settings)

@@ -18,8 +18,9 @@ def delete_group(turn: Turn, command: DeleteGroup) -> None:
         return
     turn.caused_by(Cause.GROUP_DELETED, command.caller, UNKNOWN_MEMBER_ID, None)
     remove_configs(turn)
+    empty_since_ms = turn.image.state_since_ms
     turn.enter(GroupState.DEAD)
-    turn.record(GroupDeleted)
+    turn.record(GroupDeleted, empty_since_ms=empty_since_ms)
     turn.reply(command.caller, DeleteGroupOutcome(error=ErrorCode.none))
 
 

@@ -16,10 +16,11 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import JoinGroup
+from muster.coordinator.group.handed_out import expect_back
 from muster.coordinator.group.members import add_parked_member, supports_protocols
 from muster.coordinator.group.outcomes import JoinGroupOutcome
 from muster.coordinator.group.roles import role_of_new_member
-from muster.coordinator.group.soft_state import HeldJoin, HeldJoins, Session, SoftState
+from muster.coordinator.group.soft_state import HeldJoin, HeldJoins, SoftState
 from muster.coordinator.group.turn import Turn
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
 from muster.events.state import GroupState
@@ -135,9 +136,8 @@ def admit_held_joins(turn: Turn) -> None:
 def _expect_back(turn: Turn, member_id: MemberId, held: HeldJoin) -> None:
     """Keep the id of a dynamic member whose join was sent back, for its retry; a static one needs none."""
     if held.join.group_instance_id is None:
-        turn.soft.pending_members[member_id] = Session(
-            timeout_ms=held.join.session_timeout_ms, deadline_ms=held.deadline_ms, last_seen_ms=turn.now_ms
-        )
+        timeout_ms, deadline_ms = held.join.session_timeout_ms, held.deadline_ms
+        expect_back(turn, member_id, held.join.caller, session_timeout_ms=timeout_ms, deadline_ms=deadline_ms)
 
 
 def _answer(turn: Turn, held: HeldJoin, error: ErrorCode, echo: MemberId) -> None:

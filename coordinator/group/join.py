@@ -4,7 +4,6 @@ Order of validation (J6): session timeout, size of the metadata; unknown group; 
 member id: that of a new, a pending (KIP-394) or a known member.
 """
 
-from itertools import islice
 from typing import Final
 
 import msgspec
@@ -12,6 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import JoinGroup
 from muster.coordinator.group.duels import note_if_fenced
+from muster.coordinator.group.handed_out import expect_back, forget_oldest, settle
 from muster.coordinator.group.held_joins import (
     held_join_error,
     held_join_of,
@@ -27,14 +27,13 @@ from muster.coordinator.group.outcomes import JoinGroupOutcome
 from muster.coordinator.group.rebalance import join_outcome, note_subscription, prepare_rebalance
 from muster.coordinator.group.roles import admit_inactive_member, role_of_new_member
 from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.group.soft_state import Session
 from muster.coordinator.group.standbys import covers_assignment
 from muster.coordinator.group.static import answer_absorbed, replace_static_member
 from muster.coordinator.group.turn import Turn
 from muster.events.causes import Cause
 from muster.events.events import MemberRejoined
 from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
-from muster.events.state import INACTIVE_ROLES, GroupState, Member, MemberRole
+from muster.events.state import INACTIVE_ROLES, GroupState, HandedOutIdOutcome, Member, MemberRole
 
 PENDING_MEMBERS_MAX: Final = 20_000
 """In one group. A client that means to join is back at once; one whose id was forgotten is answered
@@ -91,7 +90,7 @@ def join_group(turn: Turn, command: JoinGroup) -> None:
     elif command.member_id == UNKNOWN_MEMBER_ID:
         _join_without_member_id(turn, command)
     elif command.member_id in turn.soft.pending_members:
-        del turn.soft.pending_members[command.member_id]
+        settle(turn, command.member_id, HandedOutIdOutcome.JOINED)
         _add_member(turn, command, command.member_id)
     elif command.member_id in turn.soft.held_joins:
         # The retry of a held join.
@@ -148,7 +147,7 @@ def _refuse(turn: Turn, command: JoinGroup, error: ErrorCode) -> None:
 def _remove_for_lack_of_room(turn: Turn, command: JoinGroup) -> None:
     """Remove a member whose join finds the group full (X1)."""
     turn.caused_by(Cause.GROUP_FULL, command.caller, command.member_id, command.group_instance_id, command.reason)
-    turn.soft.pending_members.pop(command.member_id, None)
+    settle(turn, command.member_id, HandedOutIdOutcome.REFUSED)
     member = turn.group.members.get(command.member_id)
     if member is not None:
         turn.remove(member)
@@ -185,17 +184,11 @@ def _join_without_member_id(turn: Turn, command: JoinGroup) -> None:
 
 def _hand_out_member_id(turn: Turn, command: JoinGroup) -> None:
     """Answer with a member id, and expect the sender back with it (KIP-394, JE1, P1)."""
-    pending = turn.soft.pending_members
-    if len(pending) >= PENDING_MEMBERS_MAX:
+    if len(turn.soft.pending_members) >= PENDING_MEMBERS_MAX:
         # A tenth of them, since to find the oldest ones costs as much as to copy all.
-        for oldest in tuple(islice(pending, PENDING_MEMBERS_MAX // 10)):
-            del pending[oldest]
-    member_id = command.proposed_member_id
-    pending[member_id] = Session(
-        timeout_ms=command.session_timeout_ms,
-        deadline_ms=turn.now_ms + command.session_timeout_ms,
-        last_seen_ms=turn.now_ms,
-    )
+        forget_oldest(turn, PENDING_MEMBERS_MAX // 10)
+    member_id, timeout_ms = command.proposed_member_id, command.session_timeout_ms
+    expect_back(turn, member_id, command.caller, session_timeout_ms=timeout_ms, deadline_ms=turn.now_ms + timeout_ms)
     turn.reply(command.caller, JoinGroupOutcome(error=ErrorCode.member_id_required, member_id=member_id))
 
 

@@ -5,6 +5,7 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.commands import LeaveGroup, LeavingMember
 from muster.coordinator.group.departures import handle_departures
 from muster.coordinator.group.duels import note_if_fenced
+from muster.coordinator.group.handed_out import settle
 from muster.coordinator.group.held_joins import held_join_error, held_join_of, reject_held_join
 from muster.coordinator.group.identity import validate_member
 from muster.coordinator.group.outcomes import LeaveGroupOutcome, LeftMember
@@ -12,7 +13,7 @@ from muster.coordinator.group.rebalance import complete_join_phase_if_all_joined
 from muster.coordinator.group.turn import Turn
 from muster.events.causes import Cause
 from muster.events.ids import UNKNOWN_MEMBER_ID
-from muster.events.state import GroupState, Member
+from muster.events.state import GroupState, HandedOutIdOutcome, Member
 
 
 def leave_unknown_group(command: LeaveGroup) -> LeaveGroupOutcome:
@@ -57,7 +58,7 @@ def _leave(turn: Turn, command: LeaveGroup, entry: LeavingMember, departed: list
             return ErrorCode.unknown_member_id
         member_id, cause = turn.group.instances[entry.group_instance_id], Cause.MEMBER_REMOVED_BY_ADMIN
     elif member_id in turn.soft.pending_members:
-        del turn.soft.pending_members[member_id]
+        settle(turn, member_id, HandedOutIdOutcome.LEFT)
         turn.caused_by(Cause.PENDING_MEMBER_LEFT, command.caller, member_id, None, entry.reason)
         return ErrorCode.none
     else:

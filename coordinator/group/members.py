@@ -24,7 +24,7 @@ def add_parked_member(turn: Turn, command: JoinGroup, member_id: MemberId, role:
     cause = Cause.NEW_DYNAMIC_MEMBER if command.group_instance_id is None else Cause.NEW_STATIC_MEMBER
     turn.caused_by(cause, command.caller, member_id, command.group_instance_id, command.reason)
     if not turn.group.members:
-        turn.change(protocol_type=command.protocol_type, leader_id=member_id)  # S8, S12
+        turn.change(protocol_type=command.protocol_type, leader_id=member_id, emptied_by=None)  # S8, S12
     turn.soft.sessions[member_id] = Session(
         timeout_ms=command.session_timeout_ms,
         deadline_ms=turn.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS,

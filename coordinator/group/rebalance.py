@@ -8,9 +8,11 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.census import rank_of
 from muster.coordinator.group.commands import JoinGroup
+from muster.coordinator.group.handed_out import take_noted
 from muster.coordinator.group.held_joins import admit_held_joins
 from muster.coordinator.group.members import supported_by_all
 from muster.coordinator.group.outcomes import JoinedMember, JoinGroupOutcome, SyncGroupOutcome
+from muster.coordinator.group.returned import take_returned
 from muster.coordinator.group.roles import active_members, assign_roles, follower_outcome
 from muster.coordinator.group.soft_state import InitialDelay
 from muster.coordinator.group.turn import Turn
@@ -125,8 +127,9 @@ def _drop_absent_dynamic_members(turn: Turn) -> None:
 def become_empty(turn: Turn) -> None:
     """Enter Empty at the end of a join phase without members (RB8); the protocol type is kept (S6)."""
     turn.soft.subscribed_topics = frozenset()
+    noted = take_noted(turn)
     turn.enter(GroupState.EMPTY, protocol_name=None, leader_id=None, assigned_generation_id=NO_GENERATION)
-    turn.record(GroupEmptied)
+    turn.record(GroupEmptied, **noted)
 
 
 def _begin_sync_phase(turn: Turn, *, timed_out: bool) -> None:
@@ -137,7 +140,15 @@ def _begin_sync_phase(turn: Turn, *, timed_out: bool) -> None:
         turn.change(leader_id=min(rank_of(group.members[member_id]) for member_id in soft.parked_joins)[-1])  # RB13
     turn.enter(GroupState.COMPLETING_REBALANCE, protocol_name=select_protocol(group.members.values()))
     absent = tuple(sorted(member_id for member_id in group.members if member_id not in soft.parked_joins))
-    turn.record(JoinPhaseCompleted, absent=absent, timed_out=timed_out)
+    absent_seen_ms = tuple(map(turn.heard_wall_ms, absent))
+    turn.record(
+        JoinPhaseCompleted,
+        absent=absent,
+        absent_seen_ms=absent_seen_ms,
+        timed_out=timed_out,
+        **take_noted(turn),
+        **take_returned(turn),
+    )
     soft.subscribed_topics = subscriptions(group)
     for member_id in group.members:
         turn.arm(member_id)

@@ -56,7 +56,12 @@ def expired_offsets(
 
 def _horizon_ms(wall_ms: int, settings: GroupSettings) -> int:
     """The time at or before which an offset's retention must have begun for it to have expired."""
-    return wall_ms - settings.offsets_retention_minutes * MINUTE_MS
+    return wall_ms - retention_ms(settings)
+
+
+def retention_ms(settings: GroupSettings) -> int:
+    """The retention of offsets whose commit named none."""
+    return settings.offsets_retention_minutes * MINUTE_MS
 
 
 def _has_expired(offset: CommittedAt, wall_ms: int, horizon_ms: int, emptied_ms: int | None) -> bool:
@@ -85,5 +90,6 @@ def may_have_offsets_upstream(group: Group, wall_ms: int, settings: GroupSetting
 def expire_group(turn: Turn) -> None:
     """Delete the group with its offsets (EX8)."""
     turn.caused_by_deadline(Cause.GROUP_EXPIRED, turn.now_ms)
+    empty_since_ms = turn.image.state_since_ms
     turn.enter(GroupState.DEAD)
-    turn.record(GroupDeleted)
+    turn.record(GroupDeleted, empty_since_ms=empty_since_ms, retention_ms=retention_ms(turn.settings))

@@ -27,6 +27,7 @@ from muster.coordinator.group.commands import (
 )
 from muster.coordinator.group.deadline_table import DeadlineTable
 from muster.events.ids import GroupInstanceId, MemberId
+from muster.events.state import HandedOutId, ReturnedMember
 from muster.events.tables import Table, TableSet
 
 NEVER = math.inf
@@ -46,6 +47,7 @@ PHASES: Mapping[str, type[AnyGroupDeadline]] = {
 class Session(msgspec.Struct, kw_only=True):
     """The session of a member. `awaits_first_join`: its first join is parked, which may take five minutes (K3).
 
+    `heard`: `last_seen_ms` is a sign of life; False: it is the time of a takeover, since when it has given none.
     `rearmed_ms`: until when the member could not be heard the last time, for which it was given more time (see
     `extensions.py`).
     """
@@ -55,6 +57,7 @@ class Session(msgspec.Struct, kw_only=True):
     last_seen_ms: int
     longest_silence_ms: int = 0
     awaits_first_join: bool = False
+    heard: bool = True
     rearmed_ms: float = -NEVER
 
     def refresh(self, last_seen_ms: int, *, answered_ms: int | None = None) -> None:
@@ -76,6 +79,14 @@ class Session(msgspec.Struct, kw_only=True):
         if silence_ms > self.longest_silence_ms:  # noqa: PLR1730 -- every heartbeat comes by, and a call takes longer
             self.longest_silence_ms = silence_ms
         self.last_seen_ms = now_ms
+        self.heard = True
+
+
+class PendingMember(Session, kw_only=True):
+    """A client that is expected back with the member id that it was given at `last_seen_ms` (KIP-394)."""
+
+    client_id: str
+    client_host: str
 
 
 class InitialDelay(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,10 +198,14 @@ class MemberSyncDeadlines(DeadlineTable[int]):
 class SoftState(msgspec.Struct, kw_only=True):
     """The soft state of one group; the tables are by member id.
 
-    `pending_members`: sent away with an id by KIP-394, and not back yet. `parked_joins`, `parked_syncs`: the senders of
-    the parked requests. `pending_syncs`: members that have not synced in this generation. `member_sync_deadlines`: of
-    members that got an assignment outside a rebalance. `held_joins`: see `held_joins.py`. `replaced_members`: by the
-    member id that lost its instance id, the latest last.
+    `pending_members`: sent away with an id by KIP-394, and not back yet. `settled_ids`: what became of such ids that
+    the running join phase waited for, and how many more there were (see `handed_out.py`). `parked_joins`,
+    `parked_syncs`: the senders of the parked requests. `pending_syncs`: members that have not synced in this
+    generation. `member_sync_deadlines`: of members that got an assignment outside a rebalance. `held_joins`: see
+    `held_joins.py`. `replaced_members`: by the member id that lost its instance id, the latest last.
+
+    `removed_members`: those that were removed for their silence, the latest last. `returned_members`: those of them
+    that were heard from since, and how many more there were (see `returned.py`).
 
     `subscribed_topics`: as of the end of the last join phase (OD6), with those of members added since; None: unknown,
     or there was no join phase yet. `census`: None until somebody asks for it (see `census.py`). `rearmed`: the other
@@ -200,12 +215,17 @@ class SoftState(msgspec.Struct, kw_only=True):
 
     sessions: Sessions = msgspec.field(default_factory=Sessions)
     pending_members: Sessions = msgspec.field(default_factory=Sessions)
+    settled_ids: tuple[HandedOutId, ...] = ()
+    settled_ids_more: int = 0
     parked_joins: Table[MemberId, Caller] = msgspec.field(default_factory=Table)
     parked_syncs: Table[MemberId, Caller] = msgspec.field(default_factory=Table)
     pending_syncs: TableSet[MemberId] = msgspec.field(default_factory=TableSet)
     member_sync_deadlines: MemberSyncDeadlines = msgspec.field(default_factory=MemberSyncDeadlines)
     held_joins: HeldJoins = msgspec.field(default_factory=HeldJoins)
     replaced_members: Table[MemberId, ReplacedMember] = msgspec.field(default_factory=Table)
+    removed_members: TableSet[MemberId] = msgspec.field(default_factory=TableSet)
+    returned_members: tuple[ReturnedMember, ...] = ()
+    returned_members_more: int = 0
     registration_deadline_ms: int | None = None
     expansion_deadline_ms: int | None = None
     retirement_deadline_ms: int | None = None
@@ -225,12 +245,17 @@ class SoftState(msgspec.Struct, kw_only=True):
         return SoftState(
             sessions=self.sessions.copy(),
             pending_members=self.pending_members.copy(),
+            settled_ids=self.settled_ids,
+            settled_ids_more=self.settled_ids_more,
             parked_joins=self.parked_joins.copy(),
             parked_syncs=self.parked_syncs.copy(),
             pending_syncs=self.pending_syncs.copy(),
             member_sync_deadlines=self.member_sync_deadlines.copy(),
             held_joins=self.held_joins.copy(),
             replaced_members=self.replaced_members.copy(),
+            removed_members=self.removed_members.copy(),
+            returned_members=self.returned_members,
+            returned_members_more=self.returned_members_more,
             registration_deadline_ms=self.registration_deadline_ms,
             expansion_deadline_ms=self.expansion_deadline_ms,
             retirement_deadline_ms=self.retirement_deadline_ms,

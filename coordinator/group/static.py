@@ -30,6 +30,7 @@ def replace_static_member(turn: Turn, command: JoinGroup) -> None:
     turn.caused_by(cause, command.caller, member.member_id, member.group_instance_id, command.reason)
     turn.answer_parked(replaced.member_id, ErrorCode.fenced_instance_id, echo=replaced.member_id)
     note_replaced(turn, replaced, command)
+    replaced_last_seen_ms = turn.heard_wall_ms(replaced.member_id)
     _hand_over(turn, replaced, member)
     if leader_before == replaced.member_id:
         turn.change(leader_id=member.member_id)
@@ -39,6 +40,7 @@ def replace_static_member(turn: Turn, command: JoinGroup) -> None:
         replaced_member_id=replaced.member_id,
         replaced_client_id=replaced.client_id,
         replaced_client_host=replaced.client_host,
+        replaced_last_seen_ms=replaced_last_seen_ms,
     )
     if cause is Cause.STATIC_RESTART_ABSORBED:
         answer_absorbed(turn, command, member, leader_before)
@@ -94,6 +96,7 @@ def _hand_over(turn: Turn, replaced: Member, member: Member) -> None:
         deadline_ms=turn.now_ms + replaced.session_timeout_ms,
         last_seen_ms=before.last_seen_ms,
         longest_silence_ms=before.longest_silence_ms,
+        heard=before.heard,
     )
     session.note_seen(turn.now_ms)
     soft.sessions[member.member_id] = session

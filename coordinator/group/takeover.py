@@ -23,6 +23,8 @@ from muster.events.tables import TableSet
 def restore_soft_state(group: Group, now_ms: int, settings: GroupSettings) -> SoftState:
     """Make the soft state of a group that was read from the log: sessions and phases have their full time (LD5, L9).
 
+    Nobody has been heard from: a takeover invents no sign of life.
+
     A rebalance in flight goes on, unlike in Kafka (LD7), since joins are events. A member has joined only once its
     request is parked here; one that never retries falls to the deadline of the sync phase.
     """
@@ -33,6 +35,7 @@ def restore_soft_state(group: Group, now_ms: int, settings: GroupSettings) -> So
                     timeout_ms=member.session_timeout_ms,
                     deadline_ms=now_ms + member.session_timeout_ms,
                     last_seen_ms=now_ms,
+                    heard=False,
                 )
                 for member in group.members.values()
             }

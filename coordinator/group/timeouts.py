@@ -19,6 +19,7 @@ from muster.coordinator.group.commands import (
     PromoteLearners,
 )
 from muster.coordinator.group.departures import end_retirement, handle_departures
+from muster.coordinator.group.handed_out import settle
 from muster.coordinator.group.held_joins import end_hold
 from muster.coordinator.group.membership_timeouts import end_expansion, end_registration, promote_learners
 from muster.coordinator.group.rebalance import all_members_joined, complete_join_phase
@@ -26,7 +27,7 @@ from muster.coordinator.group.soft_state import NEVER, PHASES, SoftState
 from muster.coordinator.group.turn import Turn
 from muster.events.causes import Cause
 from muster.events.ids import GroupId, MemberId
-from muster.events.state import GroupState
+from muster.events.state import GroupState, HandedOutIdOutcome
 
 _DELAYS = (EndExpansion, PromoteLearners)
 
@@ -84,7 +85,7 @@ def expire_pending_member(turn: Turn, member_id: MemberId) -> None:
     pending = turn.soft.pending_members.get(member_id)
     if pending is None or pending.deadline_ms > turn.now_ms:
         return
-    del turn.soft.pending_members[member_id]
+    settle(turn, member_id, HandedOutIdOutcome.TIMED_OUT)
     if turn.image.state is GroupState.PREPARING_REBALANCE:
         turn.caused_by_deadline(Cause.ALL_JOINED, pending.deadline_ms)
         _complete_if_all_joined(turn)

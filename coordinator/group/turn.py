@@ -9,6 +9,7 @@ turn if members changed and no group event followed.
 """
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -38,6 +39,12 @@ from muster.events.events import (
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
 from muster.events.state import Group, GroupConfig, GroupState, Member, Registration
 
+SILENCE = frozenset({Cause.SESSION_EXPIRED, Cause.NOT_REJOINED, Cause.SYNC_TIMED_OUT, Cause.FIRST_JOIN_TIMED_OUT})
+"""The causes of removals of members that may be dead, or cut off, or slow."""
+
+REMOVED_MEMBERS_MAX = 1_000
+"""The members of one group removed for their silence that are remembered, in case they are heard from again."""
+
 REFUSALS_WINDOW_MS = 60_000
 REFUSALS_PER_WINDOW = 10
 """The refused requests of a group that are written per window; the next one written counts the others."""
@@ -47,6 +54,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     """The time and the owner of a decision: monotonic ms for deadlines, wall clock ms for events."""
 
     now_ms: int
+    """Monotonic, since the process began; events have it as their `uptime_ms`."""
     wall_ms: int
     owner_epoch: int
     incarnation: int
@@ -68,7 +76,9 @@ class Turn:
         self.image = group.image
         self.events: list[AnyEvent] = []
         self.replies: list[Reply] = []
-        self.why = Why(cause=Cause.UNKNOWN, arrived_ms=moment.wall_ms, decided_ms=moment.wall_ms)
+        self.why = Why(
+            cause=Cause.UNKNOWN, arrived_ms=moment.wall_ms, decided_ms=moment.wall_ms, uptime_ms=moment.now_ms
+        )
         self._last_is_group_event = True
 
     @property
@@ -98,6 +108,7 @@ class Turn:
             client_reason=reason or None,
             arrived_ms=caller.arrived_wall_ms,
             decided_ms=self.moment.wall_ms,
+            uptime_ms=self.now_ms,
         )
 
     def caused_by_deadline(self, cause: Cause, due_ms: float, member: Member | None = None) -> None:
@@ -111,6 +122,7 @@ class Turn:
             principal=member.principal if member else None,
             arrived_ms=self.moment.wall_of(due_ms),
             decided_ms=self.moment.wall_ms,
+            uptime_ms=self.now_ms,
         )
 
     def followed_by(self, cause: Cause, *, parked: Mapping[MemberId, Caller] | None = None) -> None:
@@ -160,6 +172,7 @@ class Turn:
                 member=member,
                 last_seen_ms=self.moment.wall_of(last_seen_ms),
                 longest_silence_ms=session.longest_silence_ms if session else 0,
+                heard=session.heard if session else True,
                 why=self.why,
                 **fields,
             )
@@ -226,14 +239,31 @@ class Turn:
         if not self.soft.pending_syncs:
             self.soft.sync_deadline_ms = None
         self.answer_parked(member.member_id, ErrorCode.unknown_member_id)
+        if not self.group.members:
+            self.change(emptied_by=self.why.cause)
+        if self.why.cause in SILENCE:
+            self._remember_removed(member.member_id)
         if self.image.leader_id == member.member_id:
             self.change(leader_id=self.census.oldest(self.group.members))
+
+    def _remember_removed(self, member_id: MemberId) -> None:
+        removed = self.soft.removed_members
+        if len(removed) >= REMOVED_MEMBERS_MAX:
+            # A tenth of them, since to find the oldest ones costs as much as to copy all.
+            for oldest in tuple(islice(removed, REMOVED_MEMBERS_MAX // 10)):
+                removed.discard(oldest)
+        removed.add(member_id)
 
     def arm(self, member_id: MemberId) -> None:
         """Give the session its full time, without having seen the member."""
         session: Session = msgspec.structs.replace(self.soft.sessions[member_id])
         session.arm(self.now_ms)
         self.soft.sessions[member_id] = session
+
+    def heard_wall_ms(self, member_id: MemberId) -> int | None:
+        """The wall time of a member's last sign of life; None if it gave none since a takeover."""
+        session = self.soft.sessions[member_id]
+        return self.moment.wall_of(session.last_seen_ms) if session.heard else None
 
     def note_seen(self, member_id: MemberId) -> None:
         """Note that the member was seen in a way that does not refresh its session (SE2)."""

@@ -54,6 +54,9 @@ ENTITIES_REWRITTEN = PrometheusCounter(
 )
 OFFSETS_EXPIRED = PrometheusCounter("muster_offsets_expired", "Offsets deleted by their age", registry=REGISTRY)
 GROUPS_EXPIRED = PrometheusCounter("muster_groups_expired", "Empty groups deleted by the sweep", registry=REGISTRY)
+SIGNS_OF_LIFE_FAILED = PrometheusCounter(
+    "muster_signs_of_life_failed", "Signs of life that could not be left, or read at a takeover", registry=REGISTRY
+)
 LOOP_LATE_SECONDS = Histogram(
     "muster_loop_late_seconds",
     "How late the event loop came to a timer, asked ten times a second",

@@ -14,6 +14,7 @@ partition.py           One owned partition: its groups, requests to them, their 
 quarantine.py          Groups with a record that cannot be read: how they are answered, and their repair.
 retention_clock.py     The wall clock as retention goes by it: a jump ahead is believed late.
 runtime.py             All partitions of the process: taken over, looked up by group, given up.
+signs_of_life.py       Leaves a note every five seconds that this process lives, and finds the last one of another.
 slow_appends.py        Reports appends that have not been answered for long.
 successor.py           Finds out who has taken a partition over from this process.
 successor_watch.py     Looks whether this process was deposed while it appends nothing.

@@ -65,7 +65,7 @@ RETRY_DEADLINE_MS = 1_000
 
 
 class CommandProcessor:
-    """See the module. `epoch` is the owner epoch of new decisions.
+    """See the module. `epoch` is the owner epoch of new decisions, `format_level` the event log's.
 
     Callbacks: `lost` with an error of ours after which a group cannot go on; `schedule` with a group and a time when
     its deadlines are to be looked at; `changed` when a group has changed, before anybody is answered; `idle` when its
@@ -77,6 +77,7 @@ class CommandProcessor:
         *,
         outbox: Outbox,
         epoch: int,
+        format_level: int,
         settings: GroupSettings,
         clock: Clock,
         incarnation_max: int,
@@ -91,6 +92,7 @@ class CommandProcessor:
     ) -> None:
         self.epoch = epoch
         self._outbox = outbox
+        self._format_level = format_level
         self._settings = settings
         self._clock = clock
         self._incarnation_max = incarnation_max
@@ -239,7 +241,7 @@ class CommandProcessor:
     def _encode_some(self, context: GroupContext, batch: Batch) -> None:
         try:
             some = [batch.events.popleft() for _ in range(min(ENCODED_AT_ONCE, len(batch.events)))]
-            batch.records += records_of(some)
+            batch.records += records_of(some, self._format_level)
         except Exception:
             context.batch = None
             if len(batch.commands) > 1:  # one by one, so that the culprit is named, and fails alone

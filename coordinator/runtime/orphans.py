@@ -87,7 +87,7 @@ async def recreate_groups(
     groups = sorted(unknown)
     for first in range(0, len(groups), MADE_AT_ONCE):
         made = [group_of_offsets(each, moment, settings) for each in groups[first : first + MADE_AT_ONCE]]
-        for verdict in await writer.append([records_of([event]) for event in made]):
+        for verdict in await writer.append([records_of([event], events.format_level) for event in made]):
             if isinstance(verdict, AppendRefused):
                 raise partition_record_refused(writer, verdict)
         for event in made:

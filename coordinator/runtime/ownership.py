@@ -6,7 +6,7 @@ event log's contract); only a reading up to the fence record is complete.
 
 import asyncio
 import shlex
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 
 import msgspec
@@ -30,7 +30,7 @@ from muster.events.loading import Loading
 from muster.events.log.base import AppendRefused, Deposed, EventLog, LogUnavailable, LogWriter
 from muster.events.log.succession import check_nobody_else_wrote
 from muster.events.projector import Projector
-from muster.events.records import FORMAT_LEVEL, Transition, UndecodableKey
+from muster.events.records import Transition, UndecodableKey
 
 log = structlog.get_logger(__name__)
 
@@ -104,8 +104,9 @@ class OwnedPartition:
             owner_epoch=self._writer.epoch,
             owner=self._owner.name,
             stopped_ms=self._owner.clock.wall_ms(),
+            uptime_ms=self._owner.clock.monotonic_ms(),
         )
-        await self._writer.append([records_of([stopped])])
+        await self._writer.append([records_of([stopped], self._owner.event_log.format_level)])
 
     async def abandon(self) -> None:
         """Stop without writing anything, since the log is lost to us."""
@@ -157,7 +158,11 @@ class OwnedPartition:
         return await attempts(self._owner.event_log.claim, self.partition.number)
 
 
-async def take_over(owner: Owner, number: int, *, lost: OnLost) -> OwnedPartition:
+LastSignOf = Callable[[str], Awaitable[int | None]]
+"""Finds the wall time (ms) of an owner's last sign of life; None: none is known."""
+
+
+async def take_over(owner: Owner, number: int, *, last_sign_of: LastSignOf, lost: OnLost) -> OwnedPartition:
     """Take the partition over. Raises LogError, and EventsError for a history that cannot be served."""
     clock = owner.clock
     started_ms = clock.monotonic_ms()
@@ -169,7 +174,9 @@ async def take_over(owner: Owner, number: int, *, lost: OnLost) -> OwnedPartitio
     if projector.groups or projector.quarantined:
         await refuse_if_offsets_topic_deleted(owner.event_log, owner.offsets, number)
     recreated = await _claim_offsets(owner, writer, projector)
-    await _append_ready(owner, writer, projector, took_ms=clock.monotonic_ms() - started_ms)
+    seen_ms = None if projector.served_by is None else await last_sign_of(projector.served_by)
+    ready = _ready(owner, writer, projector, started_ms=started_ms, owner_before_seen_ms=seen_ms)
+    await _append_ready(owner, writer, ready)
     damages = await _damages(owner.event_log, writer, projector)
     _name_quarantined(owner, projector)
     outbox = Outbox(writer, owner.offsets, lost)
@@ -200,29 +207,42 @@ async def take_over(owner: Owner, number: int, *, lost: OnLost) -> OwnedPartitio
     return OwnedPartition(owner, partition, outbox, writer, strangers=strangers, lost=lost)
 
 
-async def _append_ready(owner: Owner, writer: LogWriter, projector: Projector, *, took_ms: int) -> None:
-    """Write, and say, that the partition is served from here on."""
-    members = sum(len(group.members) for group in projector.groups.values())
-    ready = CoordinatorReady(
+def _ready(
+    owner: Owner,
+    writer: LogWriter,
+    projector: Projector,
+    *,
+    started_ms: int,
+    owner_before_seen_ms: int | None,
+) -> CoordinatorReady:
+    now_ms = owner.clock.monotonic_ms()
+    return CoordinatorReady(
         partition=writer.partition,
         owner_epoch=writer.epoch,
         owner=owner.name,
         ready_ms=owner.clock.wall_ms(),
-        took_ms=took_ms,
+        took_ms=now_ms - started_ms,
         events_read=projector.events_read,
         groups=len(projector.groups),
-        members=members,
+        members=sum(len(group.members) for group in projector.groups.values()),
         incarnation_max=projector.incarnation_max,
+        uptime_ms=now_ms,
+        owner_before=projector.served_by,
+        owner_before_seen_ms=owner_before_seen_ms,
     )
-    await _append_one(writer, records_of([ready]))
+
+
+async def _append_ready(owner: Owner, writer: LogWriter, ready: CoordinatorReady) -> None:
+    """Write, and say, that the partition is served from here on."""
+    await _append_one(writer, records_of([ready], owner.event_log.format_level))
     log.info(
         "partition ready",
-        partition=writer.partition,
-        epoch=writer.epoch,
-        took_ms=took_ms,
-        events=projector.events_read,
-        groups=len(projector.groups),
-        members=members,
+        partition=ready.partition,
+        epoch=ready.owner_epoch,
+        took_ms=ready.took_ms,
+        events=ready.events_read,
+        groups=ready.groups,
+        members=ready.members,
     )
 
 
@@ -263,10 +283,10 @@ def fence_record(owner: Owner, writer: LogWriter) -> Transition:
         owner=owner.name,
         elected_ms=owner.clock.wall_ms(),
         version=owner.version,
-        format_level=FORMAT_LEVEL,
+        format_level=owner.event_log.format_level,
         settings=dict(owner.effective_settings),
     )
-    return records_of([elected])
+    return records_of([elected], owner.event_log.format_level)
 
 
 async def fence(owner: Owner, writer: LogWriter) -> None:

@@ -88,6 +88,7 @@ class Partition:
         self._processor = CommandProcessor(
             outbox=outbox,
             epoch=epoch,
+            format_level=owner.event_log.format_level,
             settings=owner.settings,
             clock=owner.clock,
             incarnation_max=incarnation_max,
@@ -103,6 +104,7 @@ class Partition:
         self._quarantine = Quarantine(
             quarantined,
             outbox=outbox,
+            format_level=owner.event_log.format_level,
             note_moment=self._processor.note_moment,
             settings=owner.settings,
             waiting=self._waiting,
@@ -325,8 +327,10 @@ class Partition:
             paused_ms=self._clock.wall_ms(),
             late_ms=late_ms,
             sessions=in_full,
+            uptime_ms=self._clock.monotonic_ms(),
         )
-        self._outbox.submit(WriteUnit(transition=records_of([paused]), offsets=(), settled=lambda _: None))
+        transition = records_of([paused], self._owner.event_log.format_level)
+        self._outbox.submit(WriteUnit(transition=transition, offsets=(), settled=lambda _: None))
 
 
 def _versions(context: GroupContext) -> Iterable[tuple[Group | None, SoftState]]:

@@ -34,6 +34,7 @@ class Quarantine:
         damages: Mapping[GroupId, Damage],
         *,
         outbox: Outbox,
+        format_level: int,
         note_moment: Callable[[], Moment],
         settings: GroupSettings,
         waiting: WaitingRequests,
@@ -41,6 +42,7 @@ class Quarantine:
     ) -> None:
         self._damages = dict(damages)
         self._outbox = outbox
+        self._format_level = format_level
         self._note_moment = note_moment
         self._settings = settings
         self._waiting = waiting
@@ -106,7 +108,9 @@ class Quarantine:
             self._reply(command, AlterGroupConfigOutcome(error=ErrorCode.none))
 
         self._outbox.submit(
-            WriteUnit(transition=(*tombstones(damage), *records_of(events)), offsets=(), settled=settled)
+            WriteUnit(
+                transition=(*tombstones(damage), *records_of(events, self._format_level)), offsets=(), settled=settled
+            )
         )
 
     def _reply(self, command: AnyRequest, outcome: Outcome) -> None:

@@ -26,6 +26,7 @@ from muster.coordinator.runtime.group_context import Ticket
 from muster.coordinator.runtime.log_outage import LogOutage
 from muster.coordinator.runtime.owner import Owner
 from muster.coordinator.runtime.ownership import OwnedPartition, take_over
+from muster.coordinator.runtime.signs_of_life import SignsOfLife
 from muster.coordinator.runtime.slow_appends import SlowAppends
 from muster.coordinator.runtime.successor_watch import SuccessorWatch
 from muster.coordinator.service import CommittedOffset, ListedGroup, ReplyTo
@@ -61,6 +62,7 @@ class Runtime:
         self._retaking: dict[int, asyncio.Task[None]] = {}
         self._given_up: list[OwnedPartition] = []
         """Partitions that were lost for good: their tasks end with the process."""
+        self._signs = SignsOfLife(owner.event_log, owner.name, owner.clock, serves=lambda: bool(self._owned))
         self._slow = SlowAppends(owner.event_log, lambda: self._owned)
         self._successors = SuccessorWatch(owner.event_log, lambda: self._owned, self._lost)
         self._background: list[asyncio.Task[None]] = []
@@ -105,6 +107,7 @@ class Runtime:
                 self._retake_later(number)
         if self._log.claim_renewal_ms is not None:
             self._run_in_background(self._renew(self._log.claim_renewal_ms), "renew-claims")
+        self._signs.begin()
         self._run_in_background(self._slow.watch(), "slow-appends")
         if self._log.can_be_taken_over:
             self._run_in_background(self._successors.watch(), "successor-watch")
@@ -122,6 +125,7 @@ class Runtime:
     async def stop(self) -> None:
         """Give all partitions up in good order; parked requests are answered NOT_COORDINATOR."""
         self._stopping = True
+        await self._signs.stop()
         owned, self._owned = self._owned, {}  # what is lost from here on is not taken over again
         tasks = [*self._retaking.values(), *self._background]
         for task in tasks:
@@ -201,7 +205,9 @@ class Runtime:
 
     async def _take_over(self, number: int) -> None:
         try:
-            self._owned[number] = await take_over(self._owner, number, lost=lambda error: self._lost(number, error))
+            self._owned[number] = await take_over(
+                self._owner, number, last_sign_of=self._signs.last_of, lost=lambda error: self._lost(number, error)
+            )
         except BrokenRecord as broken:
             helps = way_out(broken, self._owner.log_url)
             why = f"partition {number} of {self._log.location} is not served: {broken}; what helps: {helps}"

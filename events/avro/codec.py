@@ -5,24 +5,28 @@ written stands in `decoder.py` and `encoder.py`, under which key an event is kep
 
 A value is Avro's single-object encoding: the marker C3 01, the schema's CRC-64-AVRO fingerprint (8 bytes, little
 endian), the body. One schema per event type: the first ten bytes tell the type. Events are written with the newest
-schema of their type; every older one stays readable.
+schema of their type that the log's format level has; every older one stays readable.
 
 Decoding is strict: a value is read wholly or it is a `BrokenRecord` (`UnknownEventType` when only its schema is not
 known here), whatever its bytes.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
 from muster import schemas
 from muster.events.avro.decoder import LatestTails, compile_decoder
 from muster.events.avro.encoder import LatestValues, compile_encoder
+from muster.events.avro.glance import Glance, GroupGlance
 from muster.events.events import (
     EVENT_TYPES,
     AnyRecordedEvent,
+    Event,
     GroupConfigured,
     GroupDeleted,
+    GroupEvent,
     MemberRemoved,
     RegistrationEnded,
 )
@@ -33,6 +37,7 @@ from muster.events.state import NOT_CONFIGURED
 MARKER = b"\xc3\x01"
 HEADER_BYTES = 10
 
+T = TypeVar("T")
 Decoder = Callable[[bytes], AnyRecordedEvent]
 Encoder = Callable[[AnyRecordedEvent], bytes]
 
@@ -46,89 +51,139 @@ def header_of(schema: schemas.Schema) -> bytes:
 class Registry:
     """Schemas by fingerprint, and the coders made of them, each at its first use.
 
-    Takes the schemas oldest first: the last one of a name is the newest. Raises ValueError when two have one
-    fingerprint, or when a schema is of no event type.
+    Takes the schemas of each format level. Raises ValueError when two have one fingerprint, or when a schema is of no
+    event type.
     """
 
-    def __init__(self, known: Iterable[schemas.Schema]) -> None:
+    def __init__(self, known: Mapping[int, Iterable[schemas.Schema]]) -> None:
         types = {event_type.__name__: event_type for event_type in EVENT_TYPES}
         self._schemas: dict[bytes, schemas.Schema] = {}
+        self._levels: dict[bytes, int] = {}
         self._newest: dict[type[AnyRecordedEvent], bytes] = {}
-        for schema in known:
-            header = header_of(schema)
-            if header in self._schemas:
-                other = self._schemas[header]["name"]
-                raise ValueError(f"the schemas {other} and {schema['name']} have one fingerprint")
-            if schema["name"] not in types:
-                raise ValueError(f"the schema {schema['name']} is of no event type")
-            self._schemas[header] = schema
-            self._newest[types[schema["name"]]] = header
+        self._newest_at: dict[int, dict[type[AnyRecordedEvent], bytes]] = {}
+        """The headers of the newest schemas, by the level that brought something new."""
+        for level in sorted(known):
+            for schema in known[level]:
+                header = header_of(schema)
+                if header in self._schemas:
+                    other = self._schemas[header]["name"]
+                    raise ValueError(f"the schemas {other} and {schema['name']} have one fingerprint")
+                if schema["name"] not in types:
+                    raise ValueError(f"the schema {schema['name']} is of no event type")
+                self._schemas[header] = schema
+                self._levels[header] = level
+                self._newest[types[schema["name"]]] = header
+            self._newest_at[level] = self._newest.copy()
         self._types = {header: types[schema["name"]] for header, schema in self._schemas.items()}
         self._decoders: dict[bytes, Decoder] = {}
         self._latest_tails: LatestTails = {}
+        self._glancers: dict[bytes, Callable[[bytes], Glance | GroupGlance]] = {}
+        self._latest_glanced: LatestTails = {}
         self._latest_values: LatestValues = {}
-        self._encoders: dict[type[AnyRecordedEvent], Encoder] = {}
+        self._encoders: dict[int, dict[type[AnyRecordedEvent], Encoder]] = {}
 
     def event_type_of(self, value: bytes) -> type[AnyRecordedEvent] | None:
         """The type that the value's first ten bytes promise, None when they are not known here."""
         return self._types.get(value[:HEADER_BYTES])
 
     def newest_schema_of(self, event_type: type[AnyRecordedEvent]) -> schemas.Schema:
-        """The schema with which events of the type are written."""
+        """The schema with which events of the type are written at the highest level."""
         return self._schemas[self._newest[event_type]]
 
     def fingerprint_of(self, event_type: type[AnyRecordedEvent]) -> bytes:
         """The fingerprint of that schema, as it stands in values."""
         return self._newest[event_type][len(MARKER) :]
 
+    def level_of(self, value: bytes) -> int:
+        """The format level of the schema that the value was written with, which is known here."""
+        return self._levels[value[:HEADER_BYTES]]
+
     def decode(self, value: bytes) -> AnyRecordedEvent:
         """The event in the value. Raises BrokenRecord, and its UnknownEventType."""
-        decoder = self._decoders.get(value[:HEADER_BYTES]) or self._new_decoder(value)
-        try:
-            return decoder(value)
-        except IndexError as error:
-            raise BrokenRecord(f"the value ends too early, after {len(value)} bytes") from error
-        except UnicodeDecodeError as error:
-            raise BrokenRecord(f"a string in the value is not UTF-8: {error}") from error
+        return _strictly(self._decoders.get(value[:HEADER_BYTES]) or self._new_decoder(value), value)
 
-    def encode(self, event: AnyRecordedEvent) -> bytes:
-        """The event's value, written with the newest schema of its type."""
-        encoder = self._encoders.get(type(event)) or self._new_encoder(type(event))
+    def glance(self, value: bytes) -> Glance | GroupGlance:
+        """The fields of `Glance` of a group's event, or of `GroupGlance` of one on the group's own key.
+
+        What is read past is not looked into. Raises BrokenRecord, and its UnknownEventType, also for an event of a
+        partition.
+        """
+        return _strictly(self._glancers.get(value[:HEADER_BYTES]) or self._new_glancer(value), value)
+
+    def encode(self, event: AnyRecordedEvent, format_level: int) -> bytes:
+        """The event's value, written with the newest schema of its type up to the level.
+
+        Fields that this schema lacks are left out. Raises ValueError for a type that the level does not have.
+        """
+        of_level = self._encoders.get(format_level, {})
+        encoder = of_level.get(type(event)) or self._new_encoder(type(event), format_level)
         return encoder(event)
 
-    def _new_decoder(self, value: bytes) -> Decoder:
-        header = value[:HEADER_BYTES]
+    def _known_type(self, header: bytes) -> type[AnyRecordedEvent]:
         event_type = self._types.get(header)
         if event_type is None:
             if len(header) < HEADER_BYTES or not header.startswith(MARKER):
                 raise BrokenRecord(f"the value does not begin with Avro's marker and a fingerprint: {header.hex()}")
             raise UnknownEventType(f"no schema with the fingerprint {header[len(MARKER) :].hex()} is known here")
+        return event_type
+
+    def _new_glancer(self, value: bytes) -> Callable[[bytes], Glance | GroupGlance]:
+        header = value[:HEADER_BYTES]
+        event_type = self._known_type(header)
+        if not issubclass(event_type, Event):
+            raise BrokenRecord(f"{event_type.__name__} is no event of a group")
+        glance = GroupGlance if issubclass(event_type, GroupEvent) else Glance
+        newest = self.newest_schema_of(event_type)
+        glancer = self._glancers[header] = compile_decoder(self._schemas[header], newest, glance, self._latest_glanced)
+        return glancer
+
+    def _new_decoder(self, value: bytes) -> Decoder:
+        header = value[:HEADER_BYTES]
+        event_type = self._known_type(header)
         newest = self.newest_schema_of(event_type)
         decoder = self._decoders[header] = compile_decoder(
             self._schemas[header], newest, event_type, self._latest_tails
         )
         return decoder
 
-    def _new_encoder(self, event_type: type[AnyRecordedEvent]) -> Encoder:
-        header = self._newest[event_type]
-        encoder = self._encoders[event_type] = compile_encoder(self._schemas[header], header, self._latest_values)
+    def _new_encoder(self, event_type: type[AnyRecordedEvent], format_level: int) -> Encoder:
+        newest = self._newest_at[max((level for level in self._newest_at if level <= format_level), default=0)]
+        if event_type not in newest:
+            raise ValueError(f"{event_type.__name__} cannot be written in a log of format level {format_level}")
+        header = newest[event_type]
+        encoder = compile_encoder(self._schemas[header], header, self._latest_values)
+        self._encoders.setdefault(format_level, {})[event_type] = encoder
         return encoder
 
 
-REGISTRY = Registry(schema for level in schemas.levels() for schema in schemas.event_schemas(level))
+def _strictly(decoder: Callable[[bytes], T], value: bytes) -> T:
+    try:
+        return decoder(value)
+    except IndexError as error:
+        raise BrokenRecord(f"the value ends too early, after {len(value)} bytes") from error
+    except UnicodeDecodeError as error:
+        raise BrokenRecord(f"a string in the value is not UTF-8: {error}") from error
+
+
+REGISTRY = Registry({level: schemas.event_schemas(level) for level in schemas.levels()})
 
 encode = REGISTRY.encode
 decode = REGISTRY.decode
+level_of = REGISTRY.level_of
+glance = REGISTRY.glance
 event_type_of = REGISTRY.event_type_of
 fingerprint_of = REGISTRY.fingerprint_of
 
 
-def records_of(events: Iterable[AnyRecordedEvent]) -> tuple[Record, ...]:
-    """The records of a transition: each event, and behind the last event of an entity the tombstone of its key."""
+def records_of(events: Iterable[AnyRecordedEvent], format_level: int) -> tuple[Record, ...]:
+    """The records of a transition, for a log of that format level.
+
+    Each event, and behind the last event of an entity the tombstone of its key.
+    """
     records = []
     for event in events:
         key = encode_key(key_of(event))
-        records.append(Record(key, encode(event)))
+        records.append(Record(key, encode(event, format_level)))
         if _is_last(event):
             records.append(Record(key, None))
     return tuple(records)

@@ -176,7 +176,10 @@ class _Lines:
             raise ValueError(f"{_path(name)}: the Avro type {kind!r} does not fit the class, which has {info}")
         add_lines(schema, info, name)
 
-    def _number(self, schema: Schema, _info: inspect.IntType | None, name: str) -> None:
+    def _number(self, schema: Schema, info: inspect.IntType | None, name: str) -> None:
+        if info is None:
+            self._add("while data[pos] > 127:", "    pos += 1", "pos += 1", f"{name} = None")
+            return
         self._add(
             "n = data[pos]",
             "pos += 1",
@@ -209,10 +212,16 @@ class _Lines:
     def _null(self, _schema: Schema, _info: inspect.NoneType | None, name: str) -> None:
         self._add(f"{name} = None")
 
-    def _bytes(self, _schema: Schema, _info: inspect.BytesType | None, name: str) -> None:
-        self._sized(name, "data[pos:end]")
+    def _bytes(self, _schema: Schema, info: inspect.BytesType | None, name: str) -> None:
+        if info is None:
+            self._passed(name)
+        else:
+            self._sized(name, "data[pos:end]")
 
     def _string(self, _schema: Schema, info: inspect.StrType | inspect.EnumType | None, name: str) -> None:
+        if info is None:
+            self._passed(name)
+            return
         text = "data[pos:end].decode()"
         if isinstance(info, inspect.EnumType):
             cls = info.cls
@@ -220,6 +229,17 @@ class _Lines:
             self.names[f"unknown_{cls.__name__}"] = cls["UNKNOWN"]
             text = f"value_of_{cls.__name__}({text}, unknown_{cls.__name__})"
         self._sized(name, text)
+
+    def _passed(self, name: str) -> None:
+        """Read past a string or bytes. What is in it is not looked at."""
+        self._add(
+            "n = data[pos]",
+            "pos += 1",
+            "if n & 129:",
+            "    n, pos = read_length(data, pos, n)",
+            "pos += n >> 1",
+            f"{name} = None",
+        )
 
     def _sized(self, name: str, taken: str) -> None:
         self._add(
@@ -252,7 +272,7 @@ class _Lines:
 
     def _map(self, schema: Schema, info: inspect.DictType | None, name: str) -> None:
         def entry() -> None:
-            self._value({"type": "string"}, None, f"{name}__key")
+            self._value({"type": "string"}, info and info.key_type, f"{name}__key")
             self._value(schema["values"], info.value_type if info else None, f"{name}__value")
             self._add(f"{name}[{name}__key] = {name}__value")
 

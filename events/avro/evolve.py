@@ -36,7 +36,9 @@ def first(event: AnyEvent) -> Group:
 
 
 def apply(group: Group, event: AnyEvent) -> None:
-    """Change the group in place. Only `evolve`, the projector and a turn of the rules call this, on their own copy."""
+    """Change the group in place. Only folds call this, on a copy of their own: `evolve`, the projector, a turn of the
+    rules, the replay tool.
+    """
     if event.incarnation != group.incarnation:
         if event.incarnation < group.incarnation:
             return  # a leftover of an earlier life of the same group id

@@ -17,9 +17,9 @@ A transition that is refused for good (too large) is no exception, since its nei
 it is the `AppendRefused` in the append's verdicts.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -79,6 +79,13 @@ class AppendRefused(msgspec.Struct, frozen=True, kw_only=True):
     limit_bytes: int
 
 
+class SignOfLife(msgspec.Struct, frozen=True, kw_only=True):
+    """The note of an owner (`host:pid`) that it lives, beside the events. `wall_ms`: by its own wall clock."""
+
+    owner: str
+    wall_ms: int
+
+
 class LogWriter(Protocol):
     """The right to append to one partition, until another writer claims it."""
 
@@ -124,6 +131,11 @@ class EventLog(Protocol):
     def partitions(self) -> int: ...
 
     @property
+    def format_level(self) -> int:
+        """The level at which an owner writes this log, and no other one (see `FORMAT_LEVEL`); known when it is open."""
+        ...
+
+    @property
     def warnings(self) -> Sequence[str]:
         """Findings at opening that weaken the guarantee, in words for the operator."""
         ...
@@ -153,6 +165,14 @@ class EventLog(Protocol):
 
     async def close(self) -> None: ...
 
+    async def raise_format_level(self) -> None:
+        """Have writers that are claimed from now on write at the highest level, and refuse older versions for good.
+
+        Of a log that is open for writing, without an owner. A topic has it noted with their first append. Raises
+        LogError.
+        """
+        ...
+
     async def claim(self, partition: int) -> LogWriter:
         """Claim the partition: from the new writer's first append on, the former one can append no more.
 
@@ -167,6 +187,20 @@ class EventLog(Protocol):
         """
         ...
 
+    async def leave_sign_of_life(self, sign: SignOfLife, *, timeout_ms: int) -> None:
+        """Note that an owner lives, beside the events, in place of the last such note; from format level 4 on.
+
+        It waits for no append, and no append for it longer than for any other. Raises LogError.
+        """
+        ...
+
+    async def last_signs_of_life(self, *, timeout_ms: int) -> Mapping[str, int]:
+        """Read the wall time (ms) of the last note of each owner of late, as far as they are kept.
+
+        Raises LogError, and EventsError where the notes cannot be read.
+        """
+        ...
+
     async def end_offset(self, partition: int) -> int:
         """Return the offset after the last durable record."""
         ...
@@ -176,5 +210,19 @@ class EventLog(Protocol):
 
         Records that no owner wrote are among them, and say so (`StoredRecord.stranger`): `events.strangers` skips them.
         Offsets may have gaps where compaction removed records. Reading disturbs no writer.
+        """
+        ...
+
+
+@runtime_checkable
+class SearchableLog(Protocol):
+    """A log that finds records by their keys without reading the values of others."""
+
+    def read_wanted(
+        self, partition: int, wanted: Sequence[bytes], *, start: int, end: int
+    ) -> AsyncIterator[Sequence[StoredRecord]]:
+        """Read chunks as `EventLog.read`, but leave out other keys of ours than those that begin with one of `wanted`.
+
+        See `events.keys.prefix_of`. A key that is not ours is there; one of ours that is broken further in may not be.
         """
         ...

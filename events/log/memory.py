@@ -7,24 +7,26 @@ writers, as two processes do. It uses no clock but the one that it is given, and
 import asyncio
 import uuid
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-from muster.events.log.base import AppendRefused, Deposed, LogUnavailable
+from muster.events.log.base import AppendRefused, Deposed, LogUnavailable, SignOfLife
 from muster.events.log.limits import BATCH_BYTES_MAX, CHUNK_RECORDS_MAX, verdict_on
 from muster.events.log.wall_clock import wall_clock_ms
-from muster.events.records import StoredRecord, Transition
+from muster.events.records import FORMAT_LEVEL, StoredRecord, Transition
 
 
 class MemoryStorage:
     """Records and epochs by partition, which outlive the logs opened on them."""
 
-    def __init__(self, partitions: int = 8) -> None:
+    def __init__(self, partitions: int = 8, *, format_level: int = FORMAT_LEVEL) -> None:
         self.identity = str(uuid.uuid4())
+        self.format_level = format_level
         self.records: list[list[StoredRecord]] = [[] for _ in range(partitions)]
         self.epochs = [0] * partitions
         """The epoch of the last claim."""
         self.fences = [0] * partitions
         """The epoch of the last writer that has appended: from then on no older one can."""
+        self.signs_of_life: dict[str, int] = {}
 
     def end_offset(self, partition: int) -> int:
         records = self.records[partition]
@@ -69,6 +71,7 @@ class MemoryEventLog:
         self._loses_acknowledgement = False
         self._refuses_above_bytes: int | None = None
         self._released: asyncio.Event | None = None
+        self._signs_refused_after_s: float | None = None
 
     def stored_by(self, _partition: int) -> str:
         """See EventLog. Appends can be withheld here, so people may be told who does."""
@@ -85,6 +88,10 @@ class MemoryEventLog:
     def refuse_in_next_append(self, *, limit_bytes: int = 0) -> None:
         """In the next append, transitions over this limit get the verdict AppendRefused."""
         self._refuses_above_bytes = limit_bytes
+
+    def refuse_signs_of_life(self, *, after_s: float = 0.0) -> None:
+        """From now on leaving and reading them raises LogUnavailable, after so long."""
+        self._signs_refused_after_s = after_s
 
     def hold_acknowledgements(self) -> asyncio.Event:
         """From now on appends are stored, but return only when the returned event is set."""
@@ -104,6 +111,10 @@ class MemoryEventLog:
         return len(self.storage.records)
 
     @property
+    def format_level(self) -> int:
+        return self.storage.format_level
+
+    @property
     def warnings(self) -> Sequence[str]:
         return ()
 
@@ -113,6 +124,9 @@ class MemoryEventLog:
     async def close(self) -> None:
         self._is_open = False
 
+    async def raise_format_level(self) -> None:
+        self.storage.format_level = FORMAT_LEVEL
+
     async def claim(self, partition: int) -> "MemoryLogWriter":
         self._check_open()
         self.storage.epochs[partition] += 1
@@ -121,6 +135,20 @@ class MemoryEventLog:
     async def has_owners_record(self, partition: int) -> bool:
         self._check_open()
         return any(not record.stranger for record in self.storage.records[partition])
+
+    async def leave_sign_of_life(self, sign: SignOfLife, *, timeout_ms: int) -> None:  # noqa: ARG002 -- the caller has one
+        await self._answer_about_signs()
+        self.storage.signs_of_life = {sign.owner: sign.wall_ms}
+
+    async def last_signs_of_life(self, *, timeout_ms: int) -> Mapping[str, int]:  # noqa: ARG002 -- as above
+        await self._answer_about_signs()
+        return self.storage.signs_of_life
+
+    async def _answer_about_signs(self) -> None:
+        self._check_open()
+        if self._signs_refused_after_s is not None:
+            await asyncio.sleep(self._signs_refused_after_s)
+            raise LogUnavailable("signs of life are refused, as asked for")
 
     async def end_offset(self, partition: int) -> int:
         self._check_open()

@@ -17,6 +17,7 @@ from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 from muster.events.log.base import EventLog, LogError, LogMissing
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from muster.events.log.sqlite.log import SqliteEventLog
+from muster.events.records import FORMAT_LEVEL
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """Kafka's rule for names of topics."""
@@ -46,12 +47,13 @@ def open_log(
     replication: int | None = None,
     audit_window_ms: int | None = None,
     security: KafkaSecurity = NOT_SECURED,
+    new_format_level: int = FORMAT_LEVEL,
 ) -> EventLog:
     """Make the log of a URL; the caller awaits its `open()`. Raises InvalidLogUrl; LogMissing to read `memory:`.
 
     `partitions`, `replication` (Kafka alone) and `audit_window_ms` are settings of the log when it is made, and are
     compared with it when it exists; None takes it as it is. `read_only` makes nothing and claims nothing. `security`
-    is how the cluster is reached (Kafka alone).
+    is how the cluster is reached, `new_format_level` the level of a topic that has no records yet (Kafka alone).
     """
     scheme, separator, _ = url.partition(":")
     if not separator:
@@ -77,6 +79,7 @@ def open_log(
                 replication=replication,
                 audit_window_ms=audit_window_ms,
                 security=security,
+                new_format_level=new_format_level,
             )
         case _:
             raise InvalidLogUrl(url, f"there is no scheme {scheme!r}")
@@ -107,6 +110,7 @@ def _kafka(
     replication: int | None,
     audit_window_ms: int | None,
     security: KafkaSecurity,
+    new_format_level: int,
 ) -> EventLog:
     servers = parts.netloc.split(",")
     for server in servers:
@@ -127,6 +131,7 @@ def _kafka(
         replication=replication,
         audit_window_ms=AUDIT_WINDOW_MS if audit_window_ms is None else audit_window_ms,
         security=security,
+        new_format_level=new_format_level,
     )
 
 

@@ -45,9 +45,12 @@ COLUMNS = {
     "partitions_stayed": "int",
     "avoided": "int",
     "headline": "string",
+    "incident": "string",
+    "incident_kind": "string",
+    "incident_headline": "string",
     "story": "string",
 }
-"""The table `rebalances`, in Spark's words. `story` is a line of `muster replay why --all --format jsonl`."""
+"""The table `rebalances`, in Spark's words. `story` is a rebalance of `muster replay why --format jsonl`."""
 
 SCHEMA = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 ROWS_PER_BATCH = 1_000

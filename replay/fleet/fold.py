@@ -1,7 +1,7 @@
 """Records of one group, in order, folded into rows of the table `rebalances`. Pure: no Spark, no files.
 
-The rows are made by `Timeline`, as the answers of `muster replay why` are; `story` is the very line that
-`why --all --format jsonl` prints. A group's records come in one run, ordered by offset; what concerns its whole
+The rows are the rebalances of the incidents that `muster replay why` tells; `story` is the very rebalance that `why
+--format jsonl` has. A group's records come in one run, ordered by offset; what concerns its whole
 partition (who coordinated it, since when) comes beside them, since every group of the partition needs it.
 """
 
@@ -15,9 +15,11 @@ import msgspec
 from muster.events.ids import GroupId
 from muster.events.records import StoredRecord
 from muster.replay.history import History, PassedOver, Prelude, Read, Told, with_gaps
+from muster.replay.incidents.incident import Incident
+from muster.replay.incidents.telling import incidents
+from muster.replay.rebalances.rebalance import HappeningKind, Rebalance
+from muster.replay.rebalances.wording import headline
 from muster.replay.sources import read_record
-from muster.replay.why.rebalance import IncidentKind
-from muster.replay.why.why import Answer, answers_of
 
 Row = dict[str, Any]
 
@@ -38,7 +40,8 @@ def fold(
         if own:
             shared = by_partition.get(own[0].position.partition, ())
             history = History(group_id=group_id, log=log, items=tuple(with_gaps(_interleave(own, shared))))
-            yield from map(row, answers_of(history))
+            for incident in incidents(history):
+                yield from (row(rebalance, incident) for rebalance in incident.rebalances)
 
 
 def _interleave(own: Sequence[Told], shared: Sequence[Read]) -> Iterator[Told]:
@@ -53,9 +56,8 @@ def _interleave(own: Sequence[Told], shared: Sequence[Read]) -> Iterator[Told]:
     yield from merge(own, later, key=lambda read: read.position.offset)
 
 
-def row(answer: Answer) -> Row:
+def row(rebalance: Rebalance, incident: Incident) -> Row:
     """Make one row of `rebalances`, with the columns of `build.SCHEMA`."""
-    rebalance = answer.rebalance
     actor = rebalance.trigger.who[0] if rebalance.trigger.who else None
     movement = rebalance.movement
     return {
@@ -80,7 +82,10 @@ def row(answer: Answer) -> Row:
         "members_after": len(rebalance.members_after),
         "partitions_moved": movement.moved if movement else None,
         "partitions_stayed": movement.stayed if movement else None,
-        "avoided": sum(each.times for each in rebalance.avoided if each.kind is not IncidentKind.PLANNED),
-        "headline": answer.headline,
-        "story": msgspec.json.encode(answer).decode(),
+        "avoided": sum(each.times for each in rebalance.avoided if each.kind is not HappeningKind.PLANNED),
+        "headline": headline(rebalance),
+        "incident": incident.id,
+        "incident_kind": incident.kind,
+        "incident_headline": incident.headline,
+        "story": msgspec.json.encode(rebalance).decode(),
     }

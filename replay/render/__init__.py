@@ -1,41 +1,97 @@
-"""Results for eyes and for programs: one function, three formats.
+"""Results for eyes and for programs: tables, JSON, JSON lines, Markdown.
 
 as_json.py     JSON and JSON lines, straight from the result structs
+incident_streams.py   the incidents of `why`, printed as they come
+incident_table.py   an incident
+markdown.py    Markdown, for a chat or a ticket
 printable.py   what clients sent, made safe to show on a terminal
+streams.py     the lines of `history`, printed as they come
 tables.py      the tables of `groups`, `history`, `state`
-why_table.py   the page of `why`
+why_table.py   a rebalance in detail
+verify_table.py   what holds of a log, and what does not
+whatif_table.py   the rebalances of a group under other settings
+diff_table.py   what differs between two moments
+digest_table.py   what mattered, over all groups
 """
+
+from datetime import UTC, tzinfo
 
 from rich.console import Console
 
-from muster.replay.form import Format
+from muster.replay.diff import Diff
+from muster.replay.digest import Digest
+from muster.replay.form import Format, View
 from muster.replay.groups import Groups
-from muster.replay.render.as_json import write_json, write_json_lines
-from muster.replay.render.tables import print_groups, print_state, print_story
-from muster.replay.render.why_table import print_why
-from muster.replay.state import StateAt
+from muster.replay.render.as_json import Result, write_json, write_json_lines
+from muster.replay.render.diff_table import diff_in_markdown, print_diff
+from muster.replay.render.digest_table import digest_in_markdown, print_digest
+from muster.replay.render.incident_streams import IncidentStream, incident_stream
+from muster.replay.render.incident_table import Detail
+from muster.replay.render.markdown import groups_in_markdown, states_in_markdown
+from muster.replay.render.streams import StoryStream, story_stream
+from muster.replay.render.tables import print_groups, print_state, print_states
+from muster.replay.render.verify_table import print_verified, verified_in_markdown
+from muster.replay.render.whatif_table import print_whatif, whatif_in_markdown
+from muster.replay.state import StateAt, States
 from muster.replay.story import Story
-from muster.replay.why.why import Why
+from muster.replay.verify.finding import Verified
+from muster.replay.whatif.verdict import WhatIf
+from muster.replay.zones import told_in
 
-Result = Groups | Story | Why | StateAt
+__all__ = ["Detail", "IncidentStream", "Result", "StoryStream", "incident_stream", "render", "story_stream"]
 
 
-def render(result: Result, form: Format, console: Console) -> None:
-    """Print the result. `console` is stdout; it knows whether there is a terminal, how wide, and NO_COLOR."""
+def render(result: Result, form: Format, console: Console, zone: tzinfo = UTC) -> None:
+    """Print the result. `console` is stdout; it knows whether there is a terminal, how wide, and NO_COLOR.
+
+    Times are told in the zone, but in JSON.
+    """
     if form is Format.JSON:
         write_json(result, console.file)
     elif form is Format.JSONL:
         write_json_lines(result, console.file)
-    else:
-        _print_table(result, console)
-
-
-def _print_table(result: Result, console: Console) -> None:
-    if isinstance(result, Groups):
-        print_groups(result, console)
     elif isinstance(result, Story):
-        print_story(result, console)
-    elif isinstance(result, Why):
-        print_why(result, console)
+        _stream(result, View(form=form, zone=zone), console)
     else:
+        _print(told_in(result, zone), form, console)
+
+
+def _stream(story: Story, view: View, console: Console) -> None:
+    stream = story_stream(story.group_id, story.log, None, view, console)
+    for line in story.lines:
+        stream.feed(line)
+    stream.end()
+
+
+Page = Groups | StateAt | States | Verified | WhatIf | Diff | Digest
+
+
+def _print(result: Page, form: Format, console: Console) -> None:
+    if form is Format.MD:
+        console.file.write(_in_markdown(result))
+    elif isinstance(result, Groups):
+        print_groups(result, console)
+    elif isinstance(result, States):
+        print_states(result, console)
+    elif isinstance(result, StateAt):
         print_state(result, console)
+    elif isinstance(result, Verified):
+        print_verified(result, console)
+    elif isinstance(result, WhatIf):
+        print_whatif(result, console)
+    elif isinstance(result, Digest):
+        print_digest(result, console)
+    else:
+        print_diff(result, console)
+
+
+def _in_markdown(result: Page) -> str:
+    if isinstance(result, Groups):
+        return groups_in_markdown(result)
+    if isinstance(result, Verified):
+        return verified_in_markdown(result)
+    if isinstance(result, WhatIf):
+        return whatif_in_markdown(result)
+    if isinstance(result, Digest):
+        return digest_in_markdown(result)
+    return diff_in_markdown(result) if isinstance(result, Diff) else states_in_markdown(result)

@@ -1,32 +1,80 @@
 """Results as JSON, for programs. The fields are those of the result structs, whose names are never changed.
 
 Instants are ISO 8601 in UTC with milliseconds, durations numbers of ms (`..._ms`), bytes base64. `json` is one indented
-document; `jsonl` a line for each rebalance, event or group, without the frame around them.
+document; `jsonl` a line for each incident, event or group, without the frame around them.
 """
 
-from collections.abc import Sequence
-from typing import IO
+from collections.abc import Mapping, Sequence
+from typing import IO, Final
 
 import msgspec
 
+from muster.replay.diff import Diff
+from muster.replay.digest import Digest
 from muster.replay.groups import Groups
-from muster.replay.state import StateAt
+from muster.replay.state import StateAt, States
 from muster.replay.story import Story
-from muster.replay.why.why import Why
+from muster.replay.verify.finding import Verified
+from muster.replay.whatif.verdict import WhatIf
+
+_INDENT: Final = "    "
+
+Result = Groups | Story | StateAt | States | Verified | WhatIf | Diff | Digest
 
 
-def write_json(result: Groups | Story | Why | StateAt, out: IO[str]) -> None:
+def write_json(result: Result, out: IO[str]) -> None:
     out.write(msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n")
 
 
-def write_json_lines(result: Groups | Story | Why | StateAt, out: IO[str]) -> None:
+def write_json_lines(result: Result, out: IO[str]) -> None:
     for line in _lines(result):
-        out.write(msgspec.json.encode(line).decode() + "\n")
+        write_line(line, out)
 
 
-def _lines(result: Groups | Story | Why | StateAt) -> Sequence[msgspec.Struct]:
-    if isinstance(result, Groups):
+def write_line(line: msgspec.Struct, out: IO[str]) -> None:
+    out.write(msgspec.json.encode(line).decode() + "\n")
+
+
+def _lines(result: Result) -> Sequence[msgspec.Struct]:
+    if isinstance(result, Groups | States):
         return result.groups
     if isinstance(result, Story):
         return result.lines
-    return result.answers if isinstance(result, Why) else (result,)
+    if isinstance(result, Verified):
+        return result.findings
+    return (*result.rebalances, *result.additional) if isinstance(result, WhatIf) else (result,)
+
+
+class JsonLines:
+    """A line for each value, as it comes."""
+
+    def __init__(self, out: IO[str]) -> None:
+        self._out = out
+
+    def feed(self, value: msgspec.Struct) -> None:
+        write_line(value, self._out)
+
+    def end(self) -> None:
+        self._out.flush()
+
+
+class JsonDocument:
+    """One document, as `write_json` would write it, of which the values are written as they come.
+
+    `head`: its other fields, which come first. `name`: the field that has the values.
+    """
+
+    def __init__(self, head: Mapping[str, object], name: str, out: IO[str]) -> None:
+        self._out = out
+        self._head = msgspec.json.format(msgspec.json.encode(head), indent=2).decode().removesuffix("\n}")
+        self._name = name
+        self._is_first = True
+
+    def feed(self, value: msgspec.Struct) -> None:
+        told = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+        self._out.write(f'{self._head},\n  "{self._name}": [\n' if self._is_first else ",\n")
+        self._is_first = False
+        self._out.write(_INDENT + told.replace("\n", "\n" + _INDENT))
+
+    def end(self) -> None:
+        self._out.write(f'{self._head},\n  "{self._name}": []\n}}\n' if self._is_first else "\n  ]\n}\n")

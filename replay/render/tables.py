@@ -1,7 +1,10 @@
 """The tables of `groups`, `history` and `state`. Narrow first: they are read at 80 columns."""
 
 from collections.abc import Iterable
+from datetime import UTC, tzinfo
+from typing import Final
 
+import msgspec
 from rich import box
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -9,14 +12,15 @@ from rich.text import Text
 
 from muster.coordinator.group.configs import UPSTREAM
 from muster.events.events import GroupAdvanced
+from muster.events.ids import GroupId
 from muster.events.state import GroupState, MemberRole
-from muster.replay.groups import GroupLine, Groups
+from muster.replay.groups import GroupLine, Groups, Owner
+from muster.replay.rebalances.rebalance import Outcome
+from muster.replay.rebalances.wording import host, name, partitions
 from muster.replay.render.printable import text
-from muster.replay.state import MemberState, RegistrationState, StateAt
-from muster.replay.story import Line, LineKind, Story
-from muster.replay.times import Instant, clock_of, day_of, setting
-from muster.replay.why.rebalance import Outcome
-from muster.replay.why.wording import host, name, partitions
+from muster.replay.state import MemberState, RegistrationState, StateAt, States
+from muster.replay.story import Line, LineKind
+from muster.replay.times import Instant, clock_of, day_of, in_zone, setting, zone_of
 
 _STATE_STYLES = {
     GroupState.STABLE: "green",
@@ -64,24 +68,38 @@ def moment_text(at: Instant | None, style: str = "") -> Text:
 
 def print_groups(groups: Groups, console: Console) -> None:
     """A line for each group, then what could not be read."""
-    made = table("Group", "State", "Gen", "Members", "Rebal.", "Last rebalance (UTC)", right=("Gen", "Rebal."))
+    instants = [at for at in map(_last_at, groups.groups) if at is not None]
+    zones = " ".join(dict.fromkeys(map(zone_of, instants))) or "UTC"  # two, where summer time began between
+    last = f"Last incident ({zones})"
+    made = table("Group", "State", "Gen", "Members", "Rebal.", last, right=("Gen", "Rebal."))
     for line in groups.groups:
         made.add_row(
             text(line.group_id, "bold"),
             _group_state(line),
             text(line.generation_id),
             text(_members_text(line)),
-            text(line.rebalances),
-            _last_rebalance(line, wide=console.width >= WIDE),
+            text(f"{line.rebalances}{'+' if line.missing_events else ''}"),
+            _last(line, wide=console.width >= WIDE),
         )
     console.print(made if groups.groups else text(f"No group has an event in {groups.log}."))
     for line in groups.groups:
         for reason in line.quarantined:
             console.print(text(f"{line.group_id} is quarantined: {reason}", "red"))
         if line.missing_events:
-            console.print(text(f"{line.group_id}: {line.missing_events} events are no longer in the log", "dim"))
+            console.print(
+                text(
+                    f"{line.group_id}: {line.missing_events} events are no longer in the log, nor is what they began",
+                    "dim",
+                )
+            )
+        if line.unknown_events:
+            console.print(
+                text(f"{line.group_id}: {line.unknown_events} events of types that are not known here", "red")
+            )
     if any(_is_upstream(line) for line in groups.groups):
         console.print(text("upstream: coordinated by the cluster behind the sidecar", "dim"))
+    if any(line.owner is Owner.MOVING for line in groups.groups):
+        console.print(text("moving: released to that cluster, and some members are still Muster's", "dim"))
     for reason in groups.unreadable_keys:
         console.print(text(reason, "red"))
 
@@ -92,17 +110,26 @@ def _is_upstream(line: GroupLine) -> bool:
 
 def _group_state(line: GroupLine) -> Text:
     state = state_text(line.state)
-    return state.append(text(", upstream", "default")) if _is_upstream(line) else state
+    return state if line.owner is Owner.MUSTER else state.append(text(f", {line.owner}", "default"))
 
 
 def _members_text(line: GroupLine) -> str:
     return f"{line.members} ({line.static_members} static)" if line.static_members else str(line.members)
 
 
-def _last_rebalance(line: GroupLine, *, wide: bool) -> Text:
+def _last_at(line: GroupLine) -> Instant | None:
+    return line.last_incident.started_at if line.last_incident is not None else line.last_rebalance_at
+
+
+def _last(line: GroupLine, *, wide: bool) -> Text:
+    """The last incident; the last rebalance, where that is all that can be told."""
+    cell = moment_text(_last_at(line))
+    incident = line.last_incident
+    if incident is not None:
+        words = f"{incident.kind}: {incident.headline}" if wide else incident.kind
+        return cell.append("\n").append(text(words if incident.ended_at is not None else f"{words}, not over", "dim"))
     if line.last_rebalance_at is None:
-        return text(None)
-    cell = moment_text(line.last_rebalance_at)
+        return cell
     outcome = "" if line.last_outcome in (Outcome.STABLE, Outcome.EMPTIED) else f", {line.last_outcome}"
     return cell.append("\n").append(text(f"{line.last_text if wide else line.last_cause}{outcome}", "dim"))
 
@@ -113,29 +140,57 @@ _LINE_STYLES = {LineKind.GAP: "yellow", LineKind.BROKEN: "red", LineKind.COORDIN
 _TYPE_STYLES = {"RebalanceStarted": "bold yellow", "GroupStabilized": "green", "GroupEmptied": "green"}
 
 
-def print_story(story: Story, console: Console) -> None:
-    """A line for each event; the day where it changes, the time once for what was decided at once.
+_PAGE: Final = 500
+"""Lines of which the widths of columns are worked out together."""
+
+
+class StoryTable:
+    """A line for each event; the day where it changes, the time once for what was decided at once. For eyes.
 
     GroupAdvanced says nothing that the line before it does not; JSON has it.
     """
-    made = table("UTC", "Seq", "Gen", f"What happened to {story.group_id}", right=("Seq", "Gen"))
-    day, clock = "", ""
-    for line in story.lines:
+
+    def __init__(self, group_id: GroupId, zone: tzinfo, console: Console) -> None:
+        self._columns = (str(zone), "Seq", "Gen", f"What happened to {group_id}")
+        self._zone = zone
+        self._console = console
+        self._page: list[Line] = []
+        self._has_printed = False
+        self._day = ""
+        self._clock = ""
+
+    def feed(self, line: Line) -> None:
         if line.type == GroupAdvanced.__name__:
-            continue
-        if day_of(line.at) != day:
-            day = day_of(line.at)
-            made.add_row("", "", "", text(day, "bold"))
-        repeated = clock == clock_of(line.at)
-        clock = clock_of(line.at)
-        style = _LINE_STYLES.get(line.kind) or _TYPE_STYLES.get(line.type, "")
-        made.add_row(
-            text("" if repeated else clock, "dim"),
-            text(line.seq or "", "dim"),
-            _generation(line),
-            text(line.text, style),
-        )
-    console.print(made)
+            return
+        self._page.append(line)
+        if len(self._page) == _PAGE:
+            self._print()
+
+    def end(self) -> None:
+        if self._page or not self._has_printed:
+            self._print()
+
+    def _print(self) -> None:
+        made = table(*self._columns, right=("Seq", "Gen"))
+        made.show_header = not self._has_printed
+        if self._has_printed or len(self._page) == _PAGE:  # as wide on each page
+            made.columns[0].min_width, made.columns[1].min_width, made.columns[2].min_width = 12, 8, 6
+        for line in self._page:
+            at = in_zone(line.at, self._zone)
+            day = f"{day_of(at)} {zone_of(at)}"
+            if self._day != day:
+                made.add_row("", "", "", text(day if self._zone is not UTC else day_of(at), "bold"))
+            is_repeated = self._day == day and self._clock == clock_of(at)
+            self._day, self._clock = day, clock_of(at)
+            style = _LINE_STYLES.get(line.kind) or _TYPE_STYLES.get(line.type, "")
+            made.add_row(
+                text("" if is_repeated else clock_of(at), "dim"),
+                text(line.seq or "", "dim"),
+                _generation(line),
+                text(line.text, style),
+            )
+        self._console.print(made)
+        self._page, self._has_printed = [], True
 
 
 def _generation(line: Line) -> Text:
@@ -151,8 +206,8 @@ def print_state(state: StateAt, console: Console) -> None:
     since = f"since {day_of(state.state_since)} {clock_of(state.state_since)}"
     rows: list[tuple[str, RenderableType]] = [
         ("Group", text(state.group_id, "bold")),
-        ("As of", text(f"{day_of(state.at)} {clock_of(state.at)} UTC, seq {state.seq}")),
-        *([] if state.asked_for is None else [("Asked for", moment_text(state.asked_for).append(" UTC"))]),
+        ("As of", text(f"{day_of(state.at)} {clock_of(state.at)} {zone_of(state.at)}, seq {state.seq}")),
+        *([] if state.asked_for is None else [("Asked for", _asked_for(state.asked_for))]),
         ("State", state_text(state.state).append(text(f", {since}", "default"))),
         ("Generation", text(state.generation_id)),
         ("Protocol", text(protocol)),
@@ -174,6 +229,18 @@ def print_state(state: StateAt, console: Console) -> None:
             _member_cell(member), _process_cell(member), text(setting(member.session_timeout_ms)), _has(member)
         )
     console.print(made)
+
+
+def _asked_for(at: Instant) -> Text:
+    return moment_text(at).append(f" {zone_of(at)}")
+
+
+def print_states(states: States, console: Console) -> None:
+    """All groups, one below the other."""
+    for number, state in enumerate(states.groups):
+        if number:
+            console.print()
+        print_state(msgspec.structs.replace(state, asked_for=None), console)
 
 
 def _registration(registration: RegistrationState) -> Text:

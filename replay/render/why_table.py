@@ -1,4 +1,4 @@
-"""The page of `why`: the answer first, in a sentence; below it whatever somebody may want to know next."""
+"""One rebalance for eyes: its sentence first; below it whatever somebody may want to know next."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -6,14 +6,11 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from muster.events.causes import Cause
-from muster.replay.render.printable import text
-from muster.replay.render.tables import grid
-from muster.replay.times import Instant, clock_of, day_of, duration, setting
-from muster.replay.why.planned import settings_text
-from muster.replay.why.rebalance import (
+from muster.replay.rebalances.planned import settings_text
+from muster.replay.rebalances.rebalance import (
     Actor,
-    Incident,
-    IncidentKind,
+    Happening,
+    HappeningKind,
     JoinPhase,
     MemberRef,
     Movement,
@@ -24,8 +21,10 @@ from muster.replay.why.rebalance import (
     Requester,
     SyncPhase,
 )
-from muster.replay.why.why import Answer, Why
-from muster.replay.why.wording import JOIN_ENDS, host, listed, move_text, name, plural
+from muster.replay.rebalances.wording import JOIN_ENDS, headline, host, listed, move_text, name, plural
+from muster.replay.render.printable import text
+from muster.replay.render.tables import grid
+from muster.replay.times import Instant, clock_of, day_of, duration, setting, zone_of
 
 Row = tuple[str, RenderableType]
 
@@ -40,19 +39,14 @@ MOVES_SHOWN = 12
 """A table shows so many moves; JSON has all."""
 
 
-def print_why(why: Why, console: Console) -> None:
-    """Each rebalance asked for, the latest at the bottom."""
-    if not why.answers:
-        console.print(text(f"The log tells of no rebalance of {why.group_id}.", "bold"))
-    for position, answer in enumerate(why.answers):
-        if position:
-            console.print()
-        console.print(text(answer.headline, f"bold {_OUTCOME_STYLES[answer.rebalance.outcome]}"))
-        console.print(grid(_rows(answer)))
+def print_rebalance(rebalance: Rebalance, console: Console) -> None:
+    """One rebalance."""
+    console.print(text(headline(rebalance), f"bold {_OUTCOME_STYLES[rebalance.outcome]}"))
+    console.print(grid(rows_of_rebalance(rebalance)))
 
 
-def _rows(answer: Answer) -> Iterator[Row]:
-    rebalance = answer.rebalance
+def rows_of_rebalance(rebalance: Rebalance) -> Iterator[Row]:
+    """All there is to say below the headline: labels, and texts."""
     yield "When", _when(rebalance)
     yield from _trigger(rebalance.trigger)
     yield from _stacked("Folded in", (_at(seen.at, seen.text) for seen in rebalance.folded))
@@ -64,12 +58,10 @@ def _rows(answer: Answer) -> Iterator[Row]:
         yield "Sync phase", _sync_phase(rebalance.sync_phase)
     yield "Members", _members(rebalance)
     if rebalance.movement is not None:
-        yield "Moved", _movement(rebalance.movement)
-    yield from _stacked("Meanwhile", map(_incident, rebalance.meanwhile))
-    yield from _unharmed("Before", "these started no rebalance:", rebalance.avoided)
+        yield "Moved", movement_text(rebalance.movement)
+    yield from _stacked("Meanwhile", map(_happening, rebalance.meanwhile))
+    yield from _stacked("Before", map(_happening, rebalance.avoided))
     yield from _stacked("Missing", (text(note, "yellow") for note in rebalance.notes))
-    yield from _unharmed("Since then", "these started no rebalance:", answer.since)
-    yield from _stacked("Missing", (text(note, "yellow") for note in answer.notes))
 
 
 def _stacked(label: str, lines: Iterable[Text]) -> Iterator[Row]:
@@ -83,7 +75,7 @@ def _at(at: Instant, content: str) -> Text:
 
 
 def _when(rebalance: Rebalance) -> Text:
-    when = text(f"{day_of(rebalance.started_at)} {clock_of(rebalance.started_at)} UTC")
+    when = text(f"{day_of(rebalance.started_at)} {clock_of(rebalance.started_at)} {zone_of(rebalance.started_at)}")
     if rebalance.duration_ms is not None:
         when.append(text(f", took {duration(rebalance.duration_ms)}"))
     when.append(", ").append(text(rebalance.outcome, _OUTCOME_STYLES[rebalance.outcome]))
@@ -178,7 +170,8 @@ def _names(members: Sequence[MemberRef]) -> str:
     return listed([name(member) for member in members])
 
 
-def _movement(movement: Movement) -> Text:
+def movement_text(movement: Movement) -> Text:
+    """The moved partitions in numbers, then from member to member."""
     counts = {
         "changed owner": movement.moved,
         "newly owned": movement.gained,
@@ -195,15 +188,10 @@ def _movement(movement: Movement) -> Text:
     return Text("\n").join(lines)
 
 
-def _unharmed(label: str, heading: str, incidents: Sequence[Incident]) -> Iterator[Row]:
-    if incidents:
-        yield from _stacked(label, [text(heading, "green"), *map(_incident, incidents)])
-
-
-def _incident(incident: Incident) -> Text:
-    error = f" ({incident.error})" if incident.error is not None else ""
-    counted = incident.times > 1 and incident.kind is not IncidentKind.JOINS_GATHERED
-    times = f", {plural(incident.times, 'time')}" if counted else ""
-    if counted and incident.until is not None:
-        times += f" until {clock_of(incident.until)}"
-    return _at(incident.at, f"{incident.text}{error}{times}")
+def _happening(happening: Happening) -> Text:
+    error = f" ({happening.error})" if happening.error is not None else ""
+    counted = happening.times > 1 and happening.kind is not HappeningKind.JOINS_GATHERED
+    times = f", {plural(happening.times, 'time')}" if counted else ""
+    if counted and happening.until is not None:
+        times += f" until {clock_of(happening.until)}"
+    return _at(happening.at, f"{happening.text}{error}{times}")

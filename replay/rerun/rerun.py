@@ -24,18 +24,22 @@ from muster.events.events import (
     CoordinatorElected,
     CoordinatorReady,
     GroupCreated,
+    GroupDeleted,
+    GroupEmptied,
     GroupEvent,
+    JoinPhaseCompleted,
     JoinRefused,
     MemberEvent,
     MemberFenced,
     RebalanceStarted,
+    StaticMemberReplaced,
 )
 from muster.events.state import Group, GroupState, new_group
-from muster.replay.history import Coordinated, Happened, History
+from muster.replay.history import Coordinated, Happened, History, Item
 from muster.replay.rerun.inputs import derive
 from muster.replay.rerun.situation import PHANTOM, Situation
 
-_PERMISSIVE = GroupSettings(min_session_timeout_ms=0, max_session_timeout_ms=INT32_MAX)
+PERMISSIVE = GroupSettings(min_session_timeout_ms=0, max_session_timeout_ms=INT32_MAX)
 """The settings when no CoordinatorElected has them."""
 
 _SETTINGS = {
@@ -74,49 +78,59 @@ class Rerun(msgspec.Struct, frozen=True, kw_only=True):
 
 def rerun(history: History) -> Rerun:
     """Every transition of the history, derived and decided again."""
-    running = _Rerun()
-    events: list[AnyEvent] = []
+    running = Rerunner()
     for item in history.items:
-        if isinstance(item, Happened):
-            events.append(item.event)
-            continue
-        running.run(events, is_cut=not isinstance(item, Coordinated))
-        events = []
-        if isinstance(item, Coordinated):
-            running.coordinated(item)
-    running.run(events)
+        running.feed(item)
+    running.end()
     return Rerun(inputs=tuple(running.inputs), differences=tuple(running.differences), skipped=running.skipped)
 
 
-class _Rerun:
-    """The state of one re-run."""
+class Rerunner:
+    """One re-run, fed item by item. What is in `inputs` and `differences` may be taken out between two items.
 
-    def __init__(self) -> None:
+    A decision's events have one time, so it keeps no more than those of one moment. `group`: as it stood, at rest,
+    before the first item, where that is not the first of its history.
+    """
+
+    def __init__(self, group: Group | None = None) -> None:
         self.inputs: list[Input] = []
         self.differences: list[Difference] = []
         self.skipped = 0
-        self._group: Group | None = None
-        self._soft = SoftState()
-        self._settings = _PERMISSIVE
+        self._moment: list[AnyEvent] = []  # the events of the last moment
+        self._group = group
+        self._settings = PERMISSIVE
+        self._soft = SoftState() if group is None else restore_soft_state(group, group.image.state_since_ms, PERMISSIVE)
         self._is_incomplete = False
 
-    def coordinated(self, item: Coordinated) -> None:
+    def feed(self, item: Item) -> None:
+        """Take in the next item."""
+        if isinstance(item, Happened):
+            if self._moment and self._moment[0].why.decided_ms != item.event.why.decided_ms:
+                self.end()
+            self._moment.append(item.event)
+            return
+        self.end(is_cut=not isinstance(item, Coordinated))
+        if isinstance(item, Coordinated):
+            self._coordinated(item)
+
+    def end(self, *, is_cut: bool = False) -> None:
+        """Decide what was fed. `is_cut`: something is missing behind it.
+
+        From there on nothing is certain, until the group is made anew; and the last transition may be half of one.
+        """
+        events, self._moment = self._moment, []
+        position = 0
+        while position < len(events):
+            position += self._step(events[position:], is_cut=is_cut)
+        self._is_incomplete = self._is_incomplete or is_cut
+
+    def _coordinated(self, item: Coordinated) -> None:
         """Whoever takes over knows what was written, and nothing else."""
         event = item.event
         if isinstance(event, CoordinatorElected):
             self._settings = group_settings(event.settings)
         elif isinstance(event, CoordinatorReady) and self._group is not None:
             self._soft = restore_soft_state(self._group, event.ready_ms, self._settings)
-
-    def run(self, events: Sequence[AnyEvent], *, is_cut: bool = False) -> None:
-        """Events without anything between them. `is_cut`: something is missing behind them.
-
-        From there on nothing is certain, until the group is made anew; and the last transition may be half of one.
-        """
-        position = 0
-        while position < len(events):
-            position += self._step(events[position:], is_cut=is_cut)
-        self._is_incomplete = self._is_incomplete or is_cut
 
     def _step(self, events: Sequence[AnyEvent], *, is_cut: bool) -> int:
         """Decide what led to the first of the events; returns how many of them that explains."""
@@ -210,20 +224,33 @@ class _Rerun:
 def group_settings(recorded: Mapping[str, str]) -> GroupSettings:
     """The settings that a CoordinatorElected carries, by Kafka's names; others are not the rules'."""
     given = {field: int(recorded[name]) for name, field in _SETTINGS.items() if name in recorded}
-    return msgspec.structs.replace(_PERMISSIVE, **given)
+    return msgspec.structs.replace(PERMISSIVE, **given)
 
 
 def comparable(events: Sequence[AnyEvent]) -> list[AnyEvent]:
-    """The events without what was observed of requests that leave no trace."""
+    """The events without what was observed of requests that leave no trace, or is not in logs before format level 4."""
     return [_comparable(event) for event in events]
 
 
 def _comparable(event: AnyEvent) -> AnyEvent:
-    event = msgspec.structs.replace(event, why=msgspec.structs.replace(event.why, parked_ms=0))
-    if isinstance(event, MemberEvent):
-        return msgspec.structs.replace(event, last_seen_ms=0, longest_silence_ms=0)
-    if isinstance(event, JoinRefused | MemberFenced):
-        return msgspec.structs.replace(event, suppressed=0)
+    event = msgspec.structs.replace(event, why=msgspec.structs.replace(event.why, parked_ms=0, uptime_ms=None))
+    if isinstance(event, GroupEvent):
+        event = msgspec.structs.replace(event, group=msgspec.structs.replace(event.group, emptied_by=None))
+    if isinstance(event, StaticMemberReplaced):
+        event = msgspec.structs.replace(event, replaced_last_seen_ms=None)
+    match event:
+        case MemberEvent():
+            return msgspec.structs.replace(event, last_seen_ms=0, longest_silence_ms=0, heard=None)
+        case JoinRefused() | MemberFenced():
+            return msgspec.structs.replace(event, suppressed=0)
+        case JoinPhaseCompleted():
+            return msgspec.structs.replace(
+                event, absent_seen_ms=(), handed_out_ids=(), handed_out_ids_more=0, returned=(), returned_more=0
+            )
+        case GroupEmptied():
+            return msgspec.structs.replace(event, handed_out_ids=(), handed_out_ids_more=0)
+        case GroupDeleted():
+            return msgspec.structs.replace(event, empty_since_ms=None, retention_ms=None)
     return event
 
 

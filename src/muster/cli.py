@@ -31,7 +31,7 @@ COMMANDS: Final = {
         "The members of a group: list, register, retire, promote and remove them.",
     ),
     "groups": ("muster.coordinator.commands.members.repairing:app", "Repair groups that cannot be served."),
-    "log": ("muster.coordinator.commands.log_cli:app", "Repair the event log itself."),
+    "log": ("muster.coordinator.commands.log_cli:app", "Repair or upgrade the event log itself."),
     "replay": (
         "muster.replay.cli:app",
         "Why did this group rebalance? Reads the event log, of a live coordinator too, and disturbs nobody.",

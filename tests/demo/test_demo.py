@@ -10,7 +10,6 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -63,6 +62,12 @@ def muster(*arguments: str) -> str:
     return subprocess.run(
         command, stdout=subprocess.PIPE, check=True, cwd=ROOT, env=environment, timeout=60, text=True
     ).stdout
+
+
+def culprits(incidents: list[dict[str, Any]], kind: str) -> list[list[str]]:
+    """The client ids of the culprits of each incident of a kind."""
+    found = [each["culprits"] for each in incidents if each["kind"] == kind]
+    return [sorted({member["client_id"] for member in members}) for members in found]
 
 
 # ---- short runs ------------------------------------------------------------------------------------
@@ -142,16 +147,22 @@ class TestWhatItShows:
 class TestWhatTheLogSays:
     def test_every_rebalance_has_its_reason_and_what_was_avoided_is_there(self, commands: list[list[str]]) -> None:
         (why,) = (command for command in commands if command[1:3] == ["replay", "why"])
-        answers: list[dict[str, Any]] = json.loads(muster(*why[1:], "--format", "json"))["answers"]
-        first, expiry, growth = (answer["rebalance"]["trigger"] for answer in answers)
+        incidents: list[dict[str, Any]] = json.loads(muster(*why[1:], "--format", "json"))["incidents"]
+        rebalances = [rebalance for incident in incidents for rebalance in incident["rebalances"]]
+        first, expiry, growth = (each["trigger"] for each in sorted(rebalances, key=lambda each: each["first_seq"]))
         assert first["cause"] in {"new-static-member", "new-dynamic-member"}
         assert (expiry["cause"], expiry["who"][0]["client_id"]) == ("session-expired", "extra-1")
         assert (growth["cause"], growth["who"][0]["client_id"]) == ("new-dynamic-member", "extra-2")
-        avoided = Counter(
-            each["kind"] for answer in answers for each in (*answer["rebalance"]["avoided"], *answer.get("since", ()))
-        )
-        assert (avoided["static-restart"], avoided["coordinator-takeover"]) == (4, 1)
-        assert avoided["member-fenced"] >= 1
+        static = ["billing-0", "billing-1", "billing-2"]
+        assert culprits(incidents, "start") == [[*static, "extra-1"]]
+        assert culprits(incidents, "crash") == [["extra-1"]]
+        assert culprits(incidents, "scale-up") == [["extra-2"]]
+        quiet = [each for each in incidents if not each["rebalances"]]
+        assert culprits(quiet, "deployment") == [static]
+        assert sum(each["cost"]["restarts_absorbed"] for each in quiet) == 4
+        assert sum("took over" in each["headline"] for each in quiet) == 1
+        chains = [said["text"] for each in quiet for said in each["chain"]]
+        assert any("'billing-1' was alive" in text and "fenced" in text for text in chains)
 
     def test_why_is_shown_as_the_command_prints_it(self, told: Ended, commands: list[list[str]]) -> None:
         (why,) = (command for command in commands if command[1:3] == ["replay", "why"])

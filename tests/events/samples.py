@@ -6,6 +6,7 @@ from typing import Any
 from muster.events.avro import codec
 from muster.events.causes import Cause
 from muster.events.events import AnyRecordedEvent
+from muster.events.state import HandedOutIdOutcome
 
 _PLAIN = {
     "int": 70_000,
@@ -27,6 +28,8 @@ def _sample(hint: Any, schema: Any) -> Any:
         (hint,) = (arg for arg in typing.get_args(hint) if arg is not type(None))
     if hint is Cause:
         return Cause.OVER_CAPACITY
+    if hint is HandedOutIdOutcome:
+        return HandedOutIdOutcome.LEFT
     match schema["type"] if isinstance(schema, dict) else schema:
         case "array":
             return (_sample(typing.get_args(hint)[0], schema["items"]),) * 2

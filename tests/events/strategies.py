@@ -15,13 +15,13 @@ from muster.events.avro import codec
 from muster.events.causes import Cause
 from muster.events.events import EVENT_TYPES, AnyEvent, AnyRecordedEvent, PartitionEvent
 from muster.events.keys import EntityKind, RecordKey
+from muster.events.state import HandedOutIdOutcome
 
 INTS = st.integers(-(2**31), 2**31 - 1)
 LONGS = st.integers(-(2**63), 2**63 - 1) | st.integers(1_500_000_000_000, 2_000_000_000_000)
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=10) | st.sampled_from(("", "m" * 64, "😀" * 4000))
 """Some are so long that their length takes two or three bytes."""
 BYTES = st.binary(max_size=10) | st.sampled_from((b"", b"b" * 64, bytes(10_000)))
-CAUSES = st.sampled_from([cause for cause in Cause if cause is not Cause.UNKNOWN])
 
 
 @functools.cache
@@ -54,9 +54,9 @@ def _values(hint: Any, schema: Any) -> st.SearchStrategy[Any]:
     """Values of the annotated type that the Avro type can hold."""
     if isinstance(schema, list):
         return st.one_of(*(_values(_branch(hint, branch), branch) for branch in schema))
-    if hint is Cause:
-        return CAUSES
     kind = schema["type"] if isinstance(schema, dict) else schema
+    if kind == "string" and hint in (Cause, HandedOutIdOutcome):
+        return st.sampled_from([value for value in hint if value is not hint.UNKNOWN])
     match kind:
         case "array":
             return st.lists(_values(typing.get_args(hint)[0], schema["items"]), max_size=5).map(tuple)

@@ -15,7 +15,7 @@ from muster.events.avro.decoder import compile_decoder, decoder_source
 from muster.events.avro.encoder import compile_encoder
 from muster.events.avro.schema import Schema
 from muster.events.causes import Cause
-from muster.events.events import EVENT_TYPES, AnyRecordedEvent, GroupAdvanced, MemberJoined, Why
+from muster.events.events import EVENT_TYPES, AnyRecordedEvent, GroupAdvanced, GroupCreated, MemberJoined, Why
 from muster.events.records import BrokenRecord
 from tests.events.samples import full_event
 
@@ -139,18 +139,20 @@ def test_the_order_of_fields_and_of_symbols_is_the_writers() -> None:
     assert decoder(writer, GroupAdvanced)(written(writer, plain(event))) == event
 
 
-def test_the_registry_reads_every_form_of_an_event_and_writes_the_newest() -> None:
-    """A log may hold two forms of one event; a reader does not notice."""
+def test_the_registry_reads_every_form_of_an_event_and_writes_that_of_the_level() -> None:
+    """A log may hold two forms of one event; a reader does not notice. A level without a form has that of the last."""
     new = newest(GroupAdvanced)
     field_of(new, "why", "parked_ms")["default"] = 0
     old = without(newest(GroupAdvanced), "why", "parked_ms")
-    registry = Registry([old, new])
+    registry = Registry({1: [old], 2: [new]})
     event = full_event(GroupAdvanced)
     old_value, new_value = written(old, plain(event)), written(new, plain(event))
     for _ in range(2):
         assert registry.decode(new_value) == event
         assert registry.decode(old_value).why.parked_ms == 0  # type: ignore[union-attr]
-    assert registry.encode(event) == new_value
+    assert [registry.encode(event, level) for level in (1, 2, 3)] == [old_value, new_value, new_value]
+    with pytest.raises(ValueError, match="GroupCreated cannot be written in a log of format level 1"):
+        registry.encode(full_event(GroupCreated), 1)
     assert registry.event_type_of(old_value) is GroupAdvanced
 
 

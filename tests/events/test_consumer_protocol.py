@@ -14,6 +14,7 @@ from muster.events.consumer_protocol import (
     assigned_partitions,
     encode_assignment,
     encode_subscription,
+    owned_partitions,
     subscribed_by_any,
     subscribed_topics,
 )
@@ -143,3 +144,13 @@ def test_so_many_lists_of_one_length_are_remembered() -> None:
     for kinds, is_remembered in ((4, True), (5, False)):
         subscriptions = [encode_subscription([f"t{number}"]) for number in range(kinds)] * 2
         assert (subscribed_by_any(subscriptions, topics_max=kinds) is not None) is is_remembered
+
+
+def test_owned_partitions_are_read_from_version_1_on() -> None:
+    """As other clients encode them; a subscription of version 0 says nothing of them."""
+    metadata = b"\x00\x01" + encode_subscription(["orders"])[2:] + b"\x00\x00\x00\x01\x00\x06orders\x00\x00\x00\x02"
+    metadata += b"\x00\x00\x00\x03\x00\x00\x00\x05"
+    assert owned_partitions(metadata) == frozenset([("orders", 3), ("orders", 5)])
+    assert owned_partitions(metadata[:-1]) is None
+    assert owned_partitions(encode_subscription(["orders"])) is None
+    assert owned_partitions(b"\xff") is None

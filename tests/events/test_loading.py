@@ -13,7 +13,7 @@ from muster.events.avro.codec import records_of
 from muster.events.keys import EntityKind, RecordKey, encode_key
 from muster.events.loading import Loading
 from muster.events.projector import Projector
-from muster.events.records import LogTooNew, Record, StoredRecord, UndecodableKey
+from muster.events.records import FORMAT_LEVEL, LogTooNew, Record, StoredRecord, UndecodableKey
 from tests.events.test_compaction_law import HISTORIES, Step, compacted, history
 from tests.replay.histories import Script
 
@@ -77,7 +77,7 @@ def test_an_old_fence_record_says_that_the_log_is_too_new() -> None:
     newer = msgspec.structs.replace(elected, format_level=99)
     records = [
         StoredRecord(3, offset, 0, record.key, record.value)
-        for offset, record in enumerate(records_of([newer, elected]))
+        for offset, record in enumerate(records_of([newer, elected], FORMAT_LEVEL))
     ]
     with pytest.raises(LogTooNew, match="99"):
         loaded(records)
@@ -86,7 +86,7 @@ def test_an_old_fence_record_says_that_the_log_is_too_new() -> None:
 def test_the_partitions_last_event_is_the_last_one() -> None:
     """Each is taken as it comes, and none waits with the members."""
     transitions = Script().coordinator("a:1").coordinator("b:1").transitions
-    records = numbered(records_of([event for _, events in transitions for event in events]))
+    records = numbered(records_of([event for _, events in transitions for event in events], FORMAT_LEVEL))
     assert facts(loaded(records)) == facts(fed(records))
 
 

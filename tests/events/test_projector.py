@@ -37,7 +37,7 @@ def stored(key: RecordKey | bytes, value: bytes | None, offset: int = 0) -> Stor
 
 
 def partition_record(event: AnyRecordedEvent) -> StoredRecord:
-    (record,) = records_of([event])
+    (record,) = records_of([event], FORMAT_LEVEL)
     return stored(record.key, record.value)
 
 
@@ -78,7 +78,7 @@ def test_deleted_group_is_not_there() -> None:
     h.sleep(60_000)
     h.delete()
     assert isinstance(h.events[-1], GroupDeleted)
-    without_event = [record for record in h.records if record.value != encode(h.events[-1])]
+    without_event = [record for record in h.records if record.value != encode(h.events[-1], FORMAT_LEVEL)]
     for records in (h.records, h.records[:-1], without_event):
         projector = projected(*records)
         assert not projector.groups

@@ -23,7 +23,9 @@ from tests.waiting import until
 PARTITION = partition_for(GROUP, 3)
 THERE = Origin(cluster_id="there", format_level=FORMAT_LEVEL + 1)
 GROUPS_OWN = encode_key(RecordKey(GROUP, EntityKind.GROUP, ""))
-(NEWER,) = records_of([msgspec.structs.replace(ELECTED, partition=PARTITION, format_level=THERE.format_level)])
+(NEWER,) = records_of(
+    [msgspec.structs.replace(ELECTED, partition=PARTITION, format_level=THERE.format_level)], FORMAT_LEVEL
+)
 MIRRORED = (NEWER, Record(b"no key", b"x"), Record(GROUPS_OWN, None))
 
 
@@ -73,7 +75,7 @@ async def test_a_topic_that_holds_nothing_else_is_somebody_elses() -> None:
     cluster = FakeCluster()
     cluster.create(TOPIC, 3, {"cleanup.policy": "compact", "min.compaction.lag.ms": "604800000"})
     stamp = Stamp(producer_id=999, producer_epoch=7, epoch_base=0, origin=b"3 there", marked_from=0)
-    (elected,) = records_of([msgspec.structs.replace(ELECTED, partition=PARTITION)])
+    (elected,) = records_of([msgspec.structs.replace(ELECTED, partition=PARTITION)], FORMAT_LEVEL)
     copied = encode_batch([(elected,)], stamp, base_sequence=0, timestamp_ms=1)
     cluster.partition(TOPIC, PARTITION).append(copied)
     with pytest.raises(LogMismatch, match="written on cluster there, and this is cluster fake"):
@@ -90,7 +92,7 @@ async def test_in_a_copy_the_first_mark_counts_not_what_was_noted_elsewhere() ->
     cluster = FakeCluster()
     cluster.create(TOPIC, 3, {"cleanup.policy": "compact", "min.compaction.lag.ms": "604800000"})
     stamp = Stamp(producer_id=999, producer_epoch=7, epoch_base=0, origin=b"3 there", marked_from=0)
-    (elected,) = records_of([msgspec.structs.replace(ELECTED, partition=PARTITION)])
+    (elected,) = records_of([msgspec.structs.replace(ELECTED, partition=PARTITION)], FORMAT_LEVEL)
     of_earlier = foreign.batch([elected], headers=[(ORIGIN, b"2 there")])
     for batch in (of_earlier, encode_batch([(elected,)], stamp, base_sequence=0, timestamp_ms=1)):
         cluster.partition(TOPIC, PARTITION).append(batch)

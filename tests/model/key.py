@@ -1,10 +1,10 @@
 """Two states that differ in names and offsets alone are one: what is left of a state when those are taken away.
 
 Left out, since no answer depends on it: numbers of requests and events, when somebody was heard, how many refusals were
-written, the incarnation, what the absolute generation is, and the census, which says what the members say. Taken
-relative: deadlines to now, generations to the group's. By what they refer to: member ids ("the instance's", "a pending
-one", "one that was fenced", "gone"). By their order: which member id is the lowest (`census.rank_of`). Exchangeable:
-the two instances, their processes.
+written, what is noted for the log alone, the incarnation, what the absolute generation is, and the census, which says
+what the members say. Taken relative: deadlines to now, generations to the group's. By what they refer to: member ids
+("the instance's", "a pending one", "one that was fenced", "gone"). By their order: which member id is the lowest
+(`census.rank_of`). Exchangeable: the two instances, their processes.
 
 What a feature adds to the state has to be added here; a field that is not known here, and is not as it is by default,
 is an error. The key is the whole of what is left, as bytes; no two different states share one.
@@ -42,7 +42,7 @@ KNOWN: dict[type[Any], frozenset[str]] = {
     }),
     GroupImage: frozenset({
         "state", "previous_state", "state_since_ms", "generation_id", "protocol_type", "protocol_name", "leader_id",
-        "assigned_generation_id", "departures_gathered",
+        "assigned_generation_id", "departures_gathered", "emptied_by",
     }),
     Member: frozenset({
         "member_id", "group_instance_id", "client_id", "client_host", "principal", "session_timeout_ms",
@@ -52,9 +52,12 @@ KNOWN: dict[type[Any], frozenset[str]] = {
         "sessions", "pending_members", "parked_joins", "parked_syncs", "pending_syncs", "member_sync_deadlines",
         "held_joins", "replaced_members", "join_deadline_ms", "sync_deadline_ms", "registration_deadline_ms",
         "expansion_deadline_ms", "retirement_deadline_ms", "promotion_deadline_ms", "initial_delay",
-        "subscribed_topics", "refusals", "duels", "census",
+        "subscribed_topics", "refusals", "duels", "census", "settled_ids", "settled_ids_more", "removed_members",
+        "returned_members", "returned_members_more",
     }),
-    Session: frozenset({"timeout_ms", "deadline_ms", "last_seen_ms", "longest_silence_ms", "awaits_first_join"}),
+    Session: frozenset({
+        "timeout_ms", "deadline_ms", "last_seen_ms", "longest_silence_ms", "awaits_first_join", "heard",
+    }),
 }  # fmt: skip
 """Every field of a state that the key tells, or leaves out for a reason."""
 

@@ -19,7 +19,7 @@ from muster.coordinator.group.soft_state import Sessions, SoftState
 from muster.events.avro.codec import records_of
 from muster.events.ids import MemberId
 from muster.events.projector import Projector
-from muster.events.records import StoredRecord
+from muster.events.records import FORMAT_LEVEL, StoredRecord
 from muster.events.state import GroupState
 from tests.coordinator.group.deadlines import all_due, next_deadline_ms
 from tests.model.invariants import Violation
@@ -87,7 +87,7 @@ class Again(World):
         decision = self.rules.decide(command, group, soft, self.moment(state, state.now_ms), self.settings)
         if before != (group, soft):
             raise Violation(11, f"{type(command).__name__} changed what it was given")
-        for record in records_of(decision.events):
+        for record in records_of(decision.events, FORMAT_LEVEL):
             offset = len(self.records)
             self.records.append(
                 StoredRecord(partition=0, offset=offset, timestamp_ms=0, key=record.key, value=record.value)

@@ -35,7 +35,7 @@ from muster.events.events import (
     Why,
 )
 from muster.events.ids import MemberId
-from muster.events.records import Record, StoredRecord, Transition
+from muster.events.records import FORMAT_LEVEL, Record, StoredRecord, Transition
 from muster.events.state import NO_GENERATION, GroupState, Member, new_group
 from muster.replay.history import Coordinated, Happened, History, LogPosition, Told, with_gaps
 from tests.replay.member_events import MemberEvents
@@ -259,12 +259,14 @@ class Script(MemberEvents):
 
     def stored_transitions(self) -> list[Transition]:
         """As a coordinator appends them."""
-        return [records_of(events) for _, events in self.transitions]
+        return [records_of(events, FORMAT_LEVEL) for _, events in self.transitions]
 
     def stored_records(self) -> list[StoredRecord]:
         """As a log keeps them."""
         flat: list[tuple[int, Record]] = [
-            (timestamp_ms, record) for timestamp_ms, events in self.transitions for record in records_of(events)
+            (timestamp_ms, record)
+            for timestamp_ms, events in self.transitions
+            for record in records_of(events, FORMAT_LEVEL)
         ]
         return [
             StoredRecord(self.partition, offset, timestamp_ms, record.key, record.value)

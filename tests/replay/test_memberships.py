@@ -9,22 +9,21 @@ from muster.coordinator.group.configs import REGISTERED, RETIRED
 from muster.events.causes import Cause
 from muster.replay.form import Format
 from muster.replay.history import Happened, with_gaps
+from muster.replay.rebalances.rebalance import HappeningKind
 from muster.replay.rerun.rerun import rerun
 from muster.replay.story import LineKind, story
-from muster.replay.why.rebalance import IncidentKind
-from muster.replay.why.why import why
 from tests.coordinator.group.harness import Harness
 from tests.replay import memberships
 from tests.replay.golden import assert_golden
 from tests.replay.memberships import SET, SUBTRACT, two
 from tests.replay.played import alive, history_of, rejoin
-from tests.replay.told import incidents, last, names, printed, state_of, told
+from tests.replay.told import happenings, names, printed, printed_rebalances, rebalances_of, since, state_of, told
 
 
 @pytest.mark.parametrize("play", memberships.STORIES, ids=lambda play: play.__name__)
 def test_each_story_is_told_as_it_was(play: Callable[[], Harness]) -> None:
     """The last rebalance, what was planned, and what started none."""
-    assert_golden(f"why-{play.__name__}.txt", printed(why(history_of(play()))))
+    assert_golden(f"why-{play.__name__}.txt", printed_rebalances([told(play())]))
 
 
 @pytest.mark.parametrize("play", [*memberships.STORIES, memberships.unfinished], ids=lambda play: play.__name__)
@@ -71,7 +70,7 @@ def test_arrivals_that_waited_are_no_causes_but_what_was_spared() -> None:
     assert rebalance.trigger.planned is not None
     assert names(rebalance.trigger.planned.came) == ["c", "d", "e"]
     assert rebalance.folded == ()
-    (gathered,) = incidents(memberships.registration(), IncidentKind.JOINS_GATHERED)
+    (gathered,) = happenings(memberships.registration(), HappeningKind.JOINS_GATHERED)
     assert (gathered.times, names(gathered.members)) == (3, ["c", "d", "e"])
 
 
@@ -93,7 +92,7 @@ def test_a_newcomer_within_a_join_phase_waited_for_nothing() -> None:
     rejoin(a, with_them=[c])
     rebalance = told(h)
     assert [seen.cause for seen in rebalance.folded] == [Cause.NEW_STATIC_MEMBER]
-    assert incidents(h, IncidentKind.JOINS_GATHERED) == []
+    assert happenings(h, HappeningKind.JOINS_GATHERED) == []
 
 
 def test_a_registration_that_ran_out_without_anybody_is_told_as_such() -> None:
@@ -101,9 +100,9 @@ def test_a_registration_that_ran_out_without_anybody_is_told_as_such() -> None:
     h, (a, b) = two()
     h.alter((REGISTERED, SET, "c,d"))
     alive(h, 300_000, a, b)
-    announced = incidents(h, IncidentKind.PLANNED)
+    announced = happenings(h, HappeningKind.PLANNED)
     assert announced[-1].text == "the time for registered instances to come was up: 'c' and 'd' did not come"
-    assert len(why(history_of(h), everything=True).answers) == 1
+    assert len(rebalances_of(history_of(h))) == 1
 
 
 # ---- retirement, settings -----------------------------------------------------------------------
@@ -168,12 +167,12 @@ def test_the_last_two_go_in_one_request() -> None:
 def test_a_duel_is_one_incident_with_both_hosts_and_how_often() -> None:
     """However long it lasts; the restarts in it are not counted as absorbed ones."""
     h = memberships.duel()
-    (incident,) = incidents(h, IncidentKind.INSTANCE_DUEL)
-    assert "10.0.0.2" in incident.text
-    assert "10.0.0.7" in incident.text
-    assert (incident.times, incident.until) == (3, "2023-11-14T22:13:31.000Z")
-    assert len(incidents(h, IncidentKind.STATIC_RESTART)) == 1
-    fences = incidents(h, IncidentKind.MEMBER_FENCED)
+    (happening,) = happenings(h, HappeningKind.INSTANCE_DUEL)
+    assert "10.0.0.2" in happening.text
+    assert "10.0.0.7" in happening.text
+    assert (happening.times, happening.until) == (3, "2023-11-14T22:13:31.000Z")
+    assert len(happenings(h, HappeningKind.STATIC_RESTART)) == 1
+    fences = happenings(h, HappeningKind.MEMBER_FENCED)
     assert [fence.times for fence in fences] == [2, 2]
 
 
@@ -185,9 +184,9 @@ def test_a_long_duel_is_counted_though_not_all_of_it_is_written() -> None:
         rival.join()
         b.heartbeat()
         b = rival
-    (incident,) = incidents(h, IncidentKind.INSTANCE_DUEL)
-    assert incident.times == 29
-    assert len(last(h).since) == 4
+    (happening,) = happenings(h, HappeningKind.INSTANCE_DUEL)
+    assert happening.times == 29
+    assert len(since(history_of(h))) == 4
 
 
 def test_a_withdrawn_registration_lets_those_in_who_waited() -> None:

@@ -2,17 +2,18 @@
 
 from muster.events.causes import Cause
 from muster.events.state import MemberRole
-from muster.replay.why.rebalance import IncidentKind
+from muster.replay.rebalances.rebalance import HappeningKind
+from muster.replay.rebalances.wording import headline
 from tests.coordinator.group.client import protocols, subscription
 from tests.replay import memberships
 from tests.replay.memberships import two
-from tests.replay.told import incidents, last, names, state_of, told
+from tests.replay.told import happenings, names, state_of, told
 
 
 def test_a_takeover_moves_the_lost_members_partitions_and_no_others() -> None:
     """Told with who was lost, why, and how long it took; the next rebalance starts from there."""
     h = memberships.standby()
-    (call,) = incidents(h, IncidentKind.STANDBY_CALLED)
+    (call,) = happenings(h, HappeningKind.STANDBY_CALLED)
     assert call.who is not None
     assert (call.who.group_instance_id, names(call.members)) == ("c", ["b"])
     assert (call.at, call.until) == ("2023-11-14T22:13:37.000Z", "2023-11-14T22:13:38.850Z")
@@ -40,7 +41,7 @@ def test_a_standby_that_is_lost_itself_before_it_took_over() -> None:
     b.leave()
     c.leave()
     memberships.take_over(d)
-    first, second = incidents(h, IncidentKind.STANDBY_CALLED)
+    first, second = happenings(h, HappeningKind.STANDBY_CALLED)
     assert "was lost itself" in first.text
     assert "took over the 6 partitions of 'c' (orders 6-11) within 850 ms" in second.text
     assert state_of(h).members[-1].role is MemberRole.ACTIVE
@@ -55,7 +56,7 @@ def test_a_called_standby_that_was_too_late() -> None:
     c.sync()
     b.leave()
     a.leave()
-    (call,) = incidents(h, IncidentKind.STANDBY_CALLED)
+    (call,) = happenings(h, HappeningKind.STANDBY_CALLED)
     assert "had not asked for them when the group rebalanced" in call.text
     assert told(h).trigger.cause is Cause.MEMBER_LEFT
 
@@ -70,7 +71,7 @@ def test_two_are_lost_at_once_and_one_standby_is_there() -> None:
     h.leave_instance("b", "e")
     rebalance = told(h)
     assert names(rebalance.trigger.who) == ["b", "e"]
-    (call,) = incidents(h, IncidentKind.STANDBY_CALLED)
+    (call,) = happenings(h, HappeningKind.STANDBY_CALLED)
     assert "when the group rebalanced" in call.text
 
 
@@ -84,7 +85,7 @@ def test_an_old_client_cannot_take_the_leaders_place() -> None:
     a.leave()
     c.join()
     assert told(h).trigger.cause is Cause.STANDBY_UNFIT
-    assert last(h).headline.startswith("After generation 1: the standby 'c' (10.0.0.1, client app-c) could not take")
+    assert headline(told(h)).startswith("After generation 1: the standby 'c' (10.0.0.1, client app-c) could not take")
 
 
 def test_held_members_come_change_and_go_without_a_rebalance() -> None:
@@ -99,18 +100,18 @@ def test_held_members_come_change_and_go_without_a_rebalance() -> None:
     c = c.restarted()
     c.join()
     c.leave()
-    assert [each.text.partition(")")[2] for each in incidents(h, IncidentKind.INACTIVE_MEMBER_CAME)] == [
+    assert [each.text.partition(")")[2] for each in happenings(h, HappeningKind.INACTIVE_MEMBER_CAME)] == [
         " came as a standby, and moved nothing",
         ", a learner or standby, rejoined and moved nothing",
     ]
-    assert len(incidents(h, IncidentKind.INACTIVE_MEMBER_WENT)) == 1
-    (restart,) = incidents(h, IncidentKind.STATIC_RESTART)
+    assert len(happenings(h, HappeningKind.INACTIVE_MEMBER_WENT)) == 1
+    (restart,) = happenings(h, HappeningKind.STATIC_RESTART)
     assert restart.text.endswith("came back under a new member id; it is a standby, without partitions")
     a.join()
     b.join()
     h.static("d").join()
     h.sleep(10)
-    assert [each.kind for each in told(h).meanwhile] == [IncidentKind.INACTIVE_MEMBER_CAME]
+    assert [each.kind for each in told(h).meanwhile] == [HappeningKind.INACTIVE_MEMBER_CAME]
     assert told(h).folded == ()
 
 
@@ -126,7 +127,7 @@ def test_a_called_standby_restarts_before_it_took_over() -> None:
     c = c.restarted()
     c.join()
     c.sync()
-    (call,) = incidents(h, IncidentKind.STANDBY_CALLED)
+    (call,) = happenings(h, HappeningKind.STANDBY_CALLED)
     assert "took over the 6 partitions of 'b' (orders 6-11) within 500 ms" in call.text
 
 
@@ -142,5 +143,5 @@ def test_a_standby_that_leaves_while_the_assignment_is_computed_would_have_start
         client.join()
     h.sleep(10)
     c.leave()
-    assert [each.kind for each in told(h).meanwhile] == [IncidentKind.INACTIVE_MEMBER_WENT]
+    assert [each.kind for each in told(h).meanwhile] == [HappeningKind.INACTIVE_MEMBER_WENT]
     assert told(h).folded == ()

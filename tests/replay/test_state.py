@@ -5,8 +5,9 @@ from hypothesis import strategies as st
 
 from muster.events.avro.evolve import evolve, first
 from muster.events.state import GroupState
-from muster.replay.state import At, AtSeq, AtTime, read_at, state_at
+from muster.replay.state import state_at
 from muster.replay.times import DAY_MS, duration, instant, read_time
+from muster.replay.window import At, AtSeq, AtTime, read_at
 from tests.replay.histories import BEGIN_MS, Script
 from tests.replay.stories import a_night
 

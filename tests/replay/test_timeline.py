@@ -3,15 +3,18 @@
 from collections.abc import Callable
 from functools import cache
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.events.causes import Cause
+from muster.events.events import CoordinatorPaused
+from muster.replay.event_texts import event_text
 from muster.replay.history import Broken, Gap, Happened, History, LogPosition, Told, Unreadable, with_gaps
+from muster.replay.rebalances.moves import NOBODY, Ownership, movement
+from muster.replay.rebalances.rebalance import HappeningKind, MemberRef, Outcome, Rebalance
+from muster.replay.rebalances.timeline import rebalances
 from muster.replay.story import story
-from muster.replay.why.moves import NOBODY, Ownership, movement
-from muster.replay.why.rebalance import IncidentKind, MemberRef, Outcome, Rebalance
-from muster.replay.why.timeline import rebalances
 from tests.coordinator.group.harness import GROUP_ID, Harness
 from tests.replay import memberships
 from tests.replay.histories import Script
@@ -102,9 +105,9 @@ def test_a_rebalance_goes_on_through_a_takeover() -> None:
     script.complete(script.rejoined(script.of("billing-3"))).stabilize({})
     last = told(script)[-1]
     assert last.outcome is Outcome.STABLE
-    assert [(incident.kind, incident.text) for incident in last.meanwhile] == [
+    assert [(happening.kind, happening.text) for happening in last.meanwhile] == [
         (
-            IncidentKind.COORDINATOR_TAKEOVER,
+            HappeningKind.COORDINATOR_TAKEOVER,
             (
                 "the coordinator coordinator-b:200 stopped in good order; coordinator-c:300 was ready in 90 ms, "
                 "and the rebalance went on"
@@ -119,20 +122,33 @@ def test_a_coordinator_that_took_its_own_partition_over_again_had_not_gone() -> 
     script.wait(100).coordinator("coordinator-b:200", took_ms=26_300)
     script.start(script.rejoined(script.of("billing-1"), Cause.LEADER_REJOINED))
     takeover = told(script)[-1].avoided[-1]
-    assert takeover.kind is IncidentKind.COORDINATOR_TAKEOVER
+    assert takeover.kind is HappeningKind.COORDINATOR_TAKEOVER
     assert takeover.text.startswith("the coordinator coordinator-b:200 lost partition 3 of the event log, ")
     assert takeover.text.endswith("; it was ready in 26.3 s, and 2 members went on")
 
 
-def test_refusals_and_pauses_are_incidents() -> None:
+def test_refusals_and_pauses_are_happenings() -> None:
     """They started no rebalance, and say what was answered."""
     script = a_night()
     script.refused(script.member("surplus"), 81, Cause.GROUP_FULL, suppressed=2).paused(5_000)
     script.start(script.rejoined(script.of("billing-1"), Cause.LEADER_REJOINED))
     restart, refused, pause = told(script)[-1].avoided
-    assert restart.kind is IncidentKind.STATIC_RESTART
+    assert restart.kind is HappeningKind.STATIC_RESTART
     assert (refused.error, refused.times) == ("GROUP_MAX_SIZE_REACHED", 3)
-    assert pause.kind is IncidentKind.COORDINATOR_PAUSE
+    assert pause.kind is HappeningKind.COORDINATOR_PAUSE
+    assert pause.text == (
+        "the coordinator coordinator-b:200 stood still for at least 5.0 s; nobody was blamed, 2 sessions of partition 3"
+        " were re-armed in full"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sessions", "said"), [(1, "1 session of partition 3 was"), (40, "40 sessions of partition 3 were")]
+)
+def test_a_pause_says_how_many_sessions_have_their_full_time_again(sessions: int, said: str) -> None:
+    """Not all of them, where the machine is late again and again; the partition's other groups are counted, too."""
+    paused = CoordinatorPaused(partition=3, owner_epoch=1, owner="a:1", paused_ms=0, late_ms=5_000, sessions=sessions)
+    assert event_text(paused) == f"a:1 stood still for at least 5.0 s; {said} re-armed in full"
 
 
 def test_a_group_made_anew_begins_again() -> None:
@@ -201,7 +217,7 @@ def test_no_loss_breaks_the_telling_of_plans(play: Callable[[], Harness], lost: 
     history = History(group_id=GROUP_ID, log="", items=tuple(with_gaps(kept)))
     stories = rebalances(GROUP_ID, history.items)
     assert all(story.trigger.text for story in stories)
-    assert all(incident.text for told_story in stories for incident in told_story.avoided)
+    assert all(happening.text for told_story in stories for happening in told_story.avoided)
     assert len(story(history).lines) == len(history.items)
 
 

@@ -1,257 +1,169 @@
-"""`why` on the story of one night, whole, in the three formats; and the words for each cause."""
+"""`why`: the incidents of one night in each form, and which of them are shown."""
 
-import io
+import asyncio
+from typing import Any
 
 import msgspec
 import pytest
-from rich.console import Console
 
-from muster.events.causes import TEXTS, TRIGGERS, Cause
-from muster.events.events import MemberRemoved
-from muster.replay.event_texts import event_text
+from muster.events.causes import Cause
 from muster.replay.form import Format
-from muster.replay.groups import Overview
-from muster.replay.history import Happened
-from muster.replay.render import render
-from muster.replay.why.rebalance import IncidentKind, Outcome
-from muster.replay.why.why import Why, generations_of, why
-from tests.coordinator.group.client import protocols
-from tests.coordinator.group.harness import Harness
+from muster.replay.incidents.telling import incidents
+from muster.replay.why import NEWEST
 from tests.replay.golden import assert_golden
 from tests.replay.histories import Script
-from tests.replay.played import history_of
 from tests.replay.stories import a_night
+from tests.replay.test_cli import assert_fails, run
+from tests.replay.told import printed_incidents
+from tests.replay.written import script, sqlite_log
+
+NIGHT = incidents(a_night().history())
 
 
-def printed(result: Why, form: Format, width: int = 100) -> str:
-    out = io.StringIO()
-    render(result, form, Console(file=out, width=width, highlight=False))
-    return out.getvalue()
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A log with the night of `orders`, and a group to which much happened."""
+    path = tmp_path_factory.mktemp("log") / "muster.db"
+    return asyncio.run(sqlite_log(path, a_night(), busy()))
+
+
+def busy() -> Script:
+    """A member joins an empty group and leaves it, 25 times, an hour apart: 50 incidents."""
+    told = script("busy").created()
+    for _ in range(25):
+        told.wait(3_600_000).start(told.joined(told.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
+        told.stabilize({"a": {"orders": [0]}})
+        told.wait(3_600_000).start(told.removed(told.of("a"), Cause.MEMBER_LEFT)).emptied()
+    return told
+
+
+def told(url: str, *options: str, group: str = "orders") -> list[dict[str, Any]]:
+    """The incidents that are given as JSON lines."""
+    out = run("why", group, "--format", "jsonl", *options, log=url).stdout
+    return [msgspec.json.decode(line) for line in out.splitlines()]
+
+
+def shown(url: str, *options: str, group: str = "orders") -> list[str]:
+    """When each of the incidents began that a table shows, in its order."""
+    out = run("why", group, *options, log=url).stdout
+    return [line.partition(" UTC,")[0] for line in out.splitlines() if " UTC," in line and line.startswith("20")]
+
+
+def begins(incidents: list[dict[str, Any]]) -> list[str]:
+    return [each["started_at"].replace("T", " ").removesuffix("Z") for each in incidents]
 
 
 @pytest.mark.parametrize(
-    ("form", "name"), [(Format.TABLE, "why.txt"), (Format.JSON, "why.json"), (Format.JSONL, "why.jsonl")]
+    ("form", "name"),
+    [(Format.TABLE, "why.txt"), (Format.JSON, "why.json"), (Format.JSONL, "why.jsonl"), (Format.MD, "why.md")],
 )
 def test_a_night_is_told_as_it_was_in_every_format(form: Format, name: str) -> None:
-    """All rebalances of the story are printed exactly as in the golden file."""
-    assert_golden(name, printed(why(a_night().history(), everything=True), form))
+    """All incidents of the story are printed exactly as in the golden file."""
+    assert_golden(name, printed_incidents(NIGHT, form))
 
 
-def test_json_lines_are_the_answers_of_the_json_document() -> None:
-    """Both formats hold the same answers."""
-    result = why(a_night().history(), everything=True)
-    document = msgspec.json.decode(printed(result, Format.JSON))
-    lines = [msgspec.json.decode(line) for line in printed(result, Format.JSONL).splitlines()]
-    assert document["answers"] == lines
+def test_json_lines_are_the_incidents_of_the_json_document(url: str) -> None:
+    """Both forms have all of them, oldest first."""
+    document = msgspec.json.decode(run("why", "orders", "--format", "json", log=url).stdout)
+    assert list(document) == ["group_id", "log", "window", "incidents"]
+    assert document["incidents"] == told(url)
+    assert [each["id"] for each in told(url)] == [each.id for each in NIGHT]
 
 
 @pytest.mark.parametrize("width", [40, 80, 140])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     """The table folds its cells to the width it is given."""
-    table = printed(why(a_night().history(), everything=True), Format.TABLE, width)
-    assert max(map(len, table.splitlines())) <= width
+    assert max(map(len, printed_incidents(NIGHT, width=width).splitlines())) <= width
 
 
-def test_the_expiry_is_the_answer_to_generation_2() -> None:
-    """The trigger names who was silent, for how long, and against which timeout."""
-    (answer,) = why(a_night().history(), generation=2).answers
-    assert answer.headline == (
-        "Generation 1 -> 2: static member 'billing-2' (10.0.0.7, client rdkafka) was not heard from for 45.0 s "
-        "(session timeout 45 s); 1 more cause folded in"
-    )
-    assert answer.rebalance.trigger.who[0].last_seen == "2026-11-21T02:12:45.165Z"
-    assert answer.rebalance.trigger.who[0].longest_silence_ms == 3_200
+def test_people_are_shown_the_newest_first_and_how_many_more_there_are(url: str) -> None:
+    """On a terminal and in Markdown; `--all` has all, the newest at the bottom."""
+    every = begins(told(url, group="busy"))
+    assert len(every) == 50
+    assert shown(url, group="busy") == every[: -NEWEST - 1 : -1]
+    assert shown(url, "--all", group="busy") == every
+    for form in ("table", "md"):
+        out = run("why", "busy", "--format", form, log=url).stdout
+        assert "30 older" in out
+        assert "30 older" not in run("why", "busy", "--all", "--format", form, log=url).stdout
+    assert "older" not in run("why", "orders", log=url).stdout
 
 
-@pytest.mark.parametrize("cause", [Cause.GROUP_DELETED, Cause.GROUP_EXPIRED])
-def test_the_end_of_a_group_stands_behind_its_last_rebalance(cause: Cause) -> None:
-    """With its cause, for who wonders where the group is."""
-    script = Script().created()
-    script.start(script.joined(script.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
-    script.stabilize({"a": {"orders": [0]}})
-    script.start(script.removed(script.of("a"), Cause.MEMBER_LEFT)).emptied().deleted(cause)
-    (answer,) = why(script.history()).answers
-    assert [(end.kind, end.text) for end in answer.since] == [(IncidentKind.GROUP_DELETED, TEXTS[cause])]
+def test_the_last_one_is_that_which_began_last(url: str) -> None:
+    """Whether it has a rebalance or not; it is told without reading all."""
+    for group in ("orders", "busy"):
+        assert told(url, "--last", group=group) == told(url, group=group)[-1:]
 
 
-def test_what_started_no_rebalance_is_listed_in_order() -> None:
-    """Between two rebalances stand restarts, takeovers and fences, with the like ones that were not written counted."""
-    (answer,) = why(a_night().history(), generation=2).answers
-    assert [(incident.kind, incident.times) for incident in answer.rebalance.avoided] == [
-        (IncidentKind.STATIC_RESTART, 1),
-        (IncidentKind.STATIC_RESTART, 1),
-        (IncidentKind.COORDINATOR_TAKEOVER, 1),
-        (IncidentKind.MEMBER_FENCED, 5),
-    ]
+def test_a_generation_is_that_of_its_incident_with_the_rebalance_whole(url: str) -> None:
+    """All that is told of a rebalance alone stands below the incident."""
+    (crash,) = told(url, "--generation", "2")
+    assert (crash["kind"], [each["to_generation"] for each in crash["rebalances"]]) == ("crash", [2])
+    out = run("why", "orders", "--generation", "2", log=url).stdout
+    assert "Generation 1 -> 2: static member 'billing-2'" in out
+    assert "Join phase" in out
+    assert "aiokafka-0.14-00000007… : orders 4-7" in out.replace("-> aiokafka", "aiokafka").replace("…:", "… :")
 
 
-def test_without_a_choice_the_last_rebalance_is_answered_for_with_what_came_since() -> None:
-    """The restart after the last rebalance stands under `since`."""
-    result = why(a_night().history())
-    assert (len(result.answers), result.rebalances) == (1, 4)
-    assert result.answers[0].rebalance.to_generation == 4
-    assert [incident.kind for incident in result.answers[0].since] == [IncidentKind.STATIC_RESTART]
+def test_a_moment_is_that_of_the_incidents_that_span_it(url: str) -> None:
+    """A time or a number; between two of them both are shown, and that it is so."""
+    (crash,) = told(url, "--at", "2026-11-21T02:13:31.000Z")
+    assert crash["kind"] == "crash"
+    assert told(url, "--at", str(crash["rebalances"][0]["first_seq"] + 1))[0]["id"] == crash["id"]
+    before, after = told(url, "--at", "2026-11-21T02:30:00Z")
+    assert [before["started_at"], after["started_at"]] == ["2026-11-21T02:13:30.185Z", "2026-11-21T03:13:33.415Z"]
+    out = run("why", "orders", "--at", "2026-11-21T02:30:00Z", log=url).stdout
+    assert "There was no incident of orders at 2026-11-21T02:30:00.000Z. The nearest before and after" in out
+    (last,) = told(url, "--at", "2027-01-01")
+    assert last == told(url)[-1]
+    assert "The nearest before:" in run("why", "orders", "--at", "2027-01-01", log=url).stdout
+    assert_fails(run("why", "orders", "--at", "2020-01-01", log=url), 1, "does not tell of orders at", "seq 1 to 44")
+    assert_fails(run("why", "orders", "--at", "900", log=url), 1, "does not tell of orders at seq 900")
 
 
-def test_a_rebalance_that_was_superseded_says_so() -> None:
-    """Generation 3 never had an assignment."""
-    (answer,) = why(a_night().history(), generation=3).answers
-    assert answer.rebalance.outcome is Outcome.SUPERSEDED
-    assert answer.rebalance.movement is None
-    assert answer.headline.endswith("(superseded by the next one before it had an assignment)")
+def test_an_incident_that_crosses_the_edge_of_a_window_is_whole_and_says_so(url: str) -> None:
+    """Without a window nothing is said; a number is an edge, too."""
+    every = told(url)
+    (crash,) = (each for each in every if each["kind"] == "crash")
+    first, last = crash["rebalances"][0]["first_seq"], crash["rebalances"][0]["last_seq"]
+    for window in (["--since", "2026-11-21T02:13:31Z"], ["--since", str(first + 4)]):
+        begun = told(url, *window)
+        assert [each["crosses"] for each in begun if each["kind"] == "crash"] == [["since"]]
+        assert {**begun[0], "crosses": []} == crash
+        assert "it began before --since" in run("why", "orders", *window, log=url).stdout
+    for window in (["--until", "2026-11-21T02:13:31Z"], ["--until", str(last - 6)]):
+        cut = told(url, *window)
+        assert [each["crosses"] for each in cut if each["kind"] == "crash"] == [["until"]]
+        assert cut[-1]["started_at"] < every[-2]["started_at"]
+    assert all(each["crosses"] == [] for each in every)
 
 
-def test_a_group_without_rebalances_has_no_answer() -> None:
-    """That is said, and is no error."""
-    result = why(Script().created().history())
-    assert result.answers == ()
-    assert "no rebalance of orders" in printed(result, Format.TABLE)
-
-
-def test_a_running_rebalance_is_found_under_the_generation_it_is_to_lead_to() -> None:
-    """`--generation N` works before generation N is there."""
-    script = a_night()
-    script.wait(1_000).start(script.removed(script.of("billing-1"), Cause.SESSION_EXPIRED, silent_ms=46_000))
-    (answer,) = why(script.history(), generation=5).answers
-    assert answer.rebalance.outcome is Outcome.RUNNING
-    assert [member.group_instance_id for member in answer.rebalance.join_phase.awaited] == ["billing-3"]
-    assert generations_of(script.history()) == [1, 2, 3, 4, 5]
-
-
-@pytest.mark.parametrize("cause", sorted(TRIGGERS))
-def test_every_trigger_has_a_sentence_that_names_no_placeholder(cause: Cause) -> None:
-    """Whatever the cause, the headline is English, with and without a member at hand."""
-    script = a_night()
-    member = script.of("billing-1")
-    script.start(script.rejoined(member, cause))
-    nobody = Script().created()
-    nobody.start(why=nobody.why_of_timer(cause))
-    for told in (script, nobody):
-        headline = why(told.history()).answers[-1].headline
-        assert "{" not in headline
-        assert "None" not in headline
-
-
-def test_a_removal_by_an_administrator_names_who_asked() -> None:
-    """The request came from somewhere else than the member."""
-    script = a_night()
-    removed = script.removed(script.of("billing-1"), Cause.MEMBER_REMOVED_BY_ADMIN)
-    asked = script.why(Cause.MEMBER_REMOVED_BY_ADMIN)
-    script.start(msgspec.structs.replace(removed, why=asked))
-    trigger = why(script.history()).answers[-1].rebalance.trigger
-    assert trigger.text == (
-        "static member 'billing-1' (10.0.0.6, client rdkafka) was removed by its instance id, as an administrator "
-        "does, asked for by client adminclient-1 at 10.0.0.99, User:billing"
-    )
-    assert trigger.request is not None
-    assert trigger.request.client_host == "/10.0.0.99"
-
-
-def test_several_members_that_leave_at_once_are_one_trigger() -> None:
-    """A batch is one cause with several who."""
-    script = a_night()
-    script.start(
-        script.removed(script.of("billing-1"), Cause.SYNC_TIMED_OUT),
-        script.removed(script.of("billing-3"), Cause.SYNC_TIMED_OUT),
-    )
-    trigger = why(script.history()).answers[-1].rebalance.trigger
-    assert [member.group_instance_id for member in trigger.who] == ["billing-1", "billing-3"]
-    assert trigger.text == (
-        "2 static members ('billing-1' and 'billing-3') joined but did not ask for their assignment in time"
+def test_a_time_without_an_incident_is_no_error(url: str) -> None:
+    """The history is there, and nothing happened."""
+    result = run("why", "orders", "--since", "2026-11-21T02:20", "--until", "2026-11-21T02:40", log=url)
+    assert (result.exit_code, result.stdout) == (
+        0,
+        "The log tells of no incident of orders since 2026-11-21T02:20:00.000Z until 2026-11-21T02:40:00.000Z.\n",
     )
 
 
-def test_a_client_cannot_write_to_the_terminal() -> None:
+def test_last_and_at_take_no_window(url: str) -> None:
+    """Exit code 2."""
+    for option in (["--last"], ["--at", "17"]):
+        assert_fails(run("why", "orders", *option, "--since", "2h", log=url), 2, f"{option[0]} is about the whole")
+
+
+def test_a_client_can_write_neither_to_the_terminal_nor_markdown() -> None:
     """Escape sequences and markup in what clients send are shown, not obeyed."""
-    script = Script().created()
-    script.start(script.joined(script.member("x", host="/10.0.0.1"), reason="\x1b[2J[bold]boo[/bold]\x07"))
-    table = printed(why(script.history()), Format.TABLE)
+    hostile = Script().created()
+    hostile.start(hostile.joined(hostile.member("x", host="/10.0.0.1", client_id="\x1b[2J[bold]boo[/bold]\x07")))
+    found = incidents(hostile.history())
+    table = printed_incidents(found, width=300)
     assert "\x1b" not in table
-    assert "\\x1b[2J[bold]boo[/bold]\\x07" in table.replace("\n", "")
+    assert "\\x1b[2J[bold]boo[/bold]\\x07" in table
+    assert "[bold]" not in printed_incidents(found, Format.MD).replace("\\[bold\\]", "")
 
 
-def test_the_release_of_a_group_names_all_its_members_and_who_asked() -> None:
-    """One cause for them all, and how it ended; the history says of each of them why it went."""
-    h = Harness()
-    h.stable_group(h.static("a"), h.dynamic("b"))
-    h.release()
-    (*_, answer) = why(history_of(h)).answers
-    asked = "the group was released to the upstream cluster, asked for by client admin at 10.0.0.9, User:admin"
-    assert answer.headline == f"Generation 1 -> 2: {asked} (the group has been empty since)"
-    assert [member.client_id for member in answer.rebalance.trigger.who] == ["b", "app-a"]
-    removals = [event_text(event) for event in h.events if isinstance(event, MemberRemoved)]
-    assert removals[1] == f"static member 'a' (10.0.0.1, client app-a) was removed: {asked}"
-
-
-def test_a_release_by_setting_is_not_said_to_have_started_nothing() -> None:
-    """It is one thing: the setting stands with the trigger, and not among what started no rebalance."""
-    h = Harness()
-    h.stable_group(h.static("a"), h.dynamic("b"))
-    h.set(members_coordinator="upstream")
-    (*_, answer) = why(history_of(h)).answers
-    assert answer.rebalance.trigger.cause is Cause.GROUP_RELEASED
-    assert answer.rebalance.trigger.planned is not None
-    assert [change.name for change in answer.rebalance.trigger.planned.settings] == ["members.coordinator"]
-    assert answer.rebalance.avoided == ()
-
-
-def test_who_coordinates_a_group_is_in_its_line() -> None:
-    """The cluster upstream from a release until it is taken back; from the loss of the shadow until somebody joins."""
-
-    def coordinator(h: Harness) -> str:
-        overview = Overview()
-        for item in history_of(h).items:
-            if isinstance(item, Happened):
-                overview.take(h.group_id, item)
-        (line,) = overview.result("harness").groups
-        return line.coordinator
-
-    h = Harness()
-    h.stable_group(h.static("a"), h.dynamic("b"))
-    assert coordinator(h) == "muster"
-    h.set(members_coordinator="upstream")
-    assert coordinator(h) == "upstream"
-    h.set(members_coordinator="muster")
-    h.stable_group(h.static("a"))
-    assert coordinator(h) == "muster"
-    h.release()
-    assert coordinator(h) == "upstream"
-    h.stable_group(h.static("a"))
-    assert coordinator(h) == "muster"
-
-
-def test_a_release_during_a_rebalance_is_folded_in_with_everybody() -> None:
-    """It ends the join phase, too; standbys go with the others."""
-    h = Harness()
-    a, _ = h.stable_group(h.static("a"), h.static("b"))
-    h.set(target_group_size="2")
-    h.static("c").join()
-    a.join(protocols=protocols("range", metadata=b"new"))
-    h.release()
-    (*_, answer) = why(history_of(h)).answers
-    (folded,) = answer.rebalance.folded
-    assert (folded.cause, len(folded.who)) == (Cause.GROUP_RELEASED, 3)
-    assert answer.rebalance.meanwhile == ()
-    assert "until the group was released to the upstream cluster" in printed(why(history_of(h)), Format.TABLE)
-
-
-def test_a_join_phase_in_which_nobody_was_waited_for_is_left_out() -> None:
-    """The last member has gone, and the group was empty at once."""
-    h = Harness()
-    (only,) = h.stable_group(h.static("only"))
-    h.sleep(100)
-    only.leave()
-    told = why(history_of(h))
-    assert told.answers[-1].rebalance.outcome is Outcome.EMPTIED
-    assert "Join phase" not in printed(told, Format.TABLE)
-
-
-def test_an_initial_rebalance_delay_that_began_again_says_why() -> None:
-    """It does for each member that comes; who came in the last part of it had it begin no more."""
-    h = Harness(initial_rebalance_delay_ms=3_000)
-    h.static("web-0", rebalance_timeout_ms=60_000).join()
-    h.sleep(1_000)
-    h.static("web-1", rebalance_timeout_ms=60_000).join()
-    h.sleep(5_000)
-    said = " ".join(printed(why(history_of(h)), Format.TABLE, width=200).split())
-    assert "Join phase 6.0 s, until the initial rebalance delay of 3 s was over; it began again as web-1 joined" in said
+def test_the_page_of_kinds_is_named() -> None:
+    """In the help of the command."""
+    assert "docs/incidents.md" in " ".join(run("why", "--help").stdout.split())

@@ -1,15 +1,20 @@
-"""The tool's output for a harness that was played, for tests."""
+"""The tool's output for a history, or for a harness that was played, for tests."""
 
 import io
 from collections.abc import Iterable
 
 from rich.console import Console
 
-from muster.replay.form import Format
-from muster.replay.render import Result, render
-from muster.replay.state import AtSeq, StateAt, state_at
-from muster.replay.why.rebalance import Incident, IncidentKind, MemberRef, Rebalance
-from muster.replay.why.why import Answer, why
+from muster.replay.form import Format, View
+from muster.replay.history import History
+from muster.replay.incidents.incident import Incident
+from muster.replay.rebalances.rebalance import Happening, HappeningKind, MemberRef, Rebalance
+from muster.replay.rebalances.timeline import Timeline, rebalances
+from muster.replay.render import Detail, Result, incident_stream, render
+from muster.replay.render.why_table import print_rebalance
+from muster.replay.state import StateAt, state_at
+from muster.replay.transitions import Transitions
+from muster.replay.window import AtSeq
 from tests.coordinator.group.harness import Harness
 from tests.replay.played import history_of
 
@@ -20,19 +25,47 @@ def printed(result: Result, form: Format = Format.TABLE, width: int = 100) -> st
     return out.getvalue()
 
 
-def last(h: Harness) -> Answer:
-    (answer,) = why(history_of(h)).answers
-    return answer
+def printed_incidents(incidents: Iterable[Incident], form: Format = Format.TABLE, width: int = 100) -> str:
+    """As `why --all` prints them."""
+    out = io.StringIO()
+    told = list(incidents)
+    console = Console(file=out, width=width, highlight=False)
+    stream = incident_stream(told[0].group_id, "memory", None, View(form=form), console)
+    for incident in told:
+        stream.feed(incident, Detail.WHOLE)
+    stream.end()
+    return out.getvalue()
+
+
+def printed_rebalances(told: Iterable[Rebalance], width: int = 100) -> str:
+    """Each as `why --generation` prints it below its incident."""
+    out = io.StringIO()
+    for number, rebalance in enumerate(told):
+        out.write("\n" if number else "")
+        print_rebalance(rebalance, Console(file=out, width=width, highlight=False))
+    return out.getvalue()
+
+
+def rebalances_of(history: History) -> list[Rebalance]:
+    return rebalances(history.group_id, history.items)
 
 
 def told(h: Harness) -> Rebalance:
-    return last(h).rebalance
+    """The last rebalance."""
+    return rebalances_of(history_of(h))[-1]
 
 
-def incidents(h: Harness, kind: IncidentKind) -> list[Incident]:
+def since(history: History) -> tuple[Happening, ...]:
+    """The happenings after the last rebalance."""
+    timeline = Timeline()
+    for step in Transitions(history.group_id).steps(history.items):
+        timeline.feed(step)
+    return timeline.since_the_last
+
+
+def happenings(h: Harness, kind: HappeningKind) -> list[Happening]:
     """Before the last rebalance, and since."""
-    answer = last(h)
-    return [each for each in (*answer.rebalance.avoided, *answer.since) if each.kind is kind]
+    return [each for each in (*told(h).avoided, *since(history_of(h))) if each.kind is kind]
 
 
 def state_of(h: Harness) -> StateAt:

@@ -3,12 +3,14 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from muster.events.avro.codec import records_of
 from muster.events.keys import EntityKind, RecordKey, encode_key
 from muster.events.log.base import EventLog
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from muster.events.log.url import open_log
 from muster.events.partitioner import partition_for
-from muster.events.records import Record, StoredRecord
+from muster.events.records import FORMAT_LEVEL, Record, StoredRecord
+from muster.replay.history import Broken, Gap, Item
 from tests.replay.histories import Script
 
 PARTITIONS = 8
@@ -27,12 +29,36 @@ async def write(log: EventLog, scripts: Iterable[Script]) -> None:
         assert not any(verdicts)
 
 
+def stored_items(items: Iterable[Item], partition: int) -> list[StoredRecord]:
+    """The records of which these items would be read; what cannot be read is some other value."""
+    records: list[StoredRecord] = []
+    for item in items:
+        if isinstance(item, Gap):
+            continue
+        told = [broken_value("orders")] if isinstance(item, Broken) else records_of([item.event], FORMAT_LEVEL)
+        for record in told:
+            at_ms = item.position.timestamp_ms
+            records.append(StoredRecord(partition, len(records), at_ms, record.key, record.value))
+    return records
+
+
 async def sqlite_log(path: Path, *scripts: Script) -> str:
     """A SQLite log with the scripts; returns its URL."""
     url = f"sqlite:///{path}"
     log = open_log(url, partitions=PARTITIONS)
     await log.open()
     await write(log, scripts)
+    await log.close()
+    return url
+
+
+async def append(tmp_path: Path, partition: int, *transitions: tuple[Record, ...]) -> str:
+    """Append to the file in a folder, which is made if it is not there; returns its URL."""
+    url = f"sqlite:///{tmp_path / 'muster.db'}"
+    log = open_log(url, partitions=PARTITIONS)
+    await log.open()
+    writer = await log.claim(partition)
+    await writer.append(list(transitions))
     await log.close()
     return url
 

@@ -24,7 +24,6 @@ from muster.events.log.kafka.batches import (
     ORIGIN,
     PARTITIONS,
     Stamp,
-    mark_of,
 )
 from muster.events.log.kafka.decompress import CannotDecompress, decompressed
 from muster.events.log.kafka.marks import (
@@ -35,7 +34,6 @@ from muster.events.log.kafka.marks import (
     is_elsewhere,
     is_native,
     noted_origin,
-    origin_of,
 )
 from muster.events.log.limits import CHUNK_RECORDS_MAX
 from muster.events.records import BrokenBatch, StoredRecord
@@ -118,7 +116,6 @@ def decode_batches(
 def _pieces(batch: _Batch, partition: int, start: int, end: int, marks: Marks) -> Iterator[_Piece]:
     """Decode a batch, at most CHUNK_RECORDS_MAX records at a time; unreadable ones become a stranger's record."""
     is_owners, after = False, batch.base_offset
-    marked_by_us = [(MARK, mark_of(origin_of(marks.home).encode(), batch.producer[0]))]
     try:
         records = batch.records()
         while some := list(islice(records, CHUNK_RECORDS_MAX)):
@@ -126,7 +123,7 @@ def _pieces(batch: _Batch, partition: int, start: int, end: int, marks: Marks) -
             if some[0].offset < start or after > end:
                 some = [record for record in some if start <= record.offset < end]
             # Nearly always all are ours, and native, and then it is done at once: a takeover waits for it.
-            if not batch.is_transactional and [r.headers[:1] for r in some].count(marked_by_us) == len(some) > 0:
+            if not batch.is_transactional and some and _are_all_native(some, batch.producer[0], marks.home):
                 marks.meet(some[0].offset)
                 piece = [StoredRecord(partition, r.offset, r.timestamp, r.key or b"", r.value) for r in some]
             else:
@@ -138,6 +135,14 @@ def _pieces(batch: _Batch, partition: int, start: int, end: int, marks: Marks) -
             reason = f"the batch cannot be read: {error or type(error).__name__}"
             raise BrokenBatch(reason, partition=partition, offset=batch.base_offset) from error
         yield [StoredRecord(partition, max(start, after), 0, b"", None, stranger=True)], after + 1
+
+
+def _are_all_native(records: list[DefaultRecord], producer_id: int, home: str | None) -> bool:
+    """Whether all of them begin with one and the same mark, that of an owner here who wrote the batch."""
+    mark = records[0].headers[:1]
+    if not is_native(mark, producer_id) or is_elsewhere(noted_origin(mark), home):
+        return False
+    return [record.headers[:1] for record in records].count(mark) == len(records)
 
 
 def _stored(record: DefaultRecord, partition: int, marks: Marks, batch: _Batch) -> StoredRecord:

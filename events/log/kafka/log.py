@@ -8,7 +8,7 @@ cluster, in some milliseconds, on the scratch topic `<topic>_fencing_probe`.
 
 import re
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -16,13 +16,13 @@ import msgspec
 
 from muster.events.kafka.muster_check import is_muster
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
-from muster.events.log.base import Deposed, LogMismatch, LogMissing, LogWriter
+from muster.events.log.base import Deposed, LogMismatch, LogMissing, LogWriter, SignOfLife
+from muster.events.log.kafka import signs
 from muster.events.log.kafka.client.errors import retried
 from muster.events.log.kafka.client.link import KafkaLink, Timeouts
 from muster.events.log.kafka.client.settings import (
     AUDIT_WINDOW_MS,
     BATCH_BYTES_MAX,
-    CLOCK_CONFIGS,
     Configs,
     Guarantees,
     TopicFacts,
@@ -32,17 +32,16 @@ from muster.events.log.kafka.client.versions import READING, WRITING, Needed, ch
 from muster.events.log.kafka.contents import Contents, refuse_somebody_elses
 from muster.events.log.kafka.marks import Marks, origin_of
 from muster.events.log.kafka.names import PROBE_SUFFIX
-from muster.events.log.kafka.origin import check_origin, notes_of
+from muster.events.log.kafka.origin import Notes, check_origin, notes_of
 from muster.events.log.kafka.producer import WriterConfig, claim, last_owner
 from muster.events.log.kafka.reader import end_offset, newest_stamp, read
-from muster.events.log.kafka.topic import check_topic, create_topic, created_topic_facts, topic_facts
+from muster.events.log.kafka.topic import check_topic, cleanup_policy, create_topic, created_topic_facts, topic_facts
 from muster.events.log.wall_clock import wall_clock_ms
-from muster.events.records import Record, StoredRecord
+from muster.events.records import FORMAT_LEVEL, FORMAT_LEVEL_WRITTEN_MIN, SIGNS_OF_LIFE_FROM_LEVEL, Record, StoredRecord
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]")
 
 DEFAULT_TIMEOUTS = Timeouts()
-_PROBE_CONFIGS = {"cleanup.policy": "delete", "retention.ms": "3600000", **CLOCK_CONFIGS}
 
 
 class KafkaEventLog:
@@ -60,8 +59,10 @@ class KafkaEventLog:
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
         security: KafkaSecurity = NOT_SECURED,
         read_only: bool = False,
+        new_format_level: int = FORMAT_LEVEL,
         wall_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
+        """`new_format_level`: that of a log which has no records yet."""
         self._plan = TopicPlan(
             name=topic,
             partitions=partitions,
@@ -75,10 +76,14 @@ class KafkaEventLog:
         self._link = KafkaLink(bootstrap_servers, security, timeouts)
         self._facts = TopicFacts(partitions=0, replication=0)
         self._guarantees: Guarantees | None = None
+        self._new_format_level = new_format_level
         self._origin = origin_of(None)
         self._home: str | None = None
         """The cluster whose owners' records are read."""
         self._known_marks: dict[int, Marks] = {}
+        self._probe = topic + PROBE_SUFFIX
+        self._follows_signs = False
+        self._signs_warning: str | None = None
         self._is_new = False
         self.created: list[str] = []
         """The topics that were missing, and made at the opening."""
@@ -101,6 +106,11 @@ class KafkaEventLog:
         return self._facts.partitions
 
     @property
+    def format_level(self) -> int:
+        """See EventLog: as the last owners have noted it."""
+        return self._origin.format_level
+
+    @property
     def cluster_id(self) -> str | None:
         """The id of the topic's cluster; None before the log is open, and where brokers do not tell."""
         return self._facts.cluster_id
@@ -108,7 +118,8 @@ class KafkaEventLog:
     @property
     def warnings(self) -> Sequence[str]:
         of_settings = self._guarantees.warnings if self._guarantees else ()
-        return (*([_made_anew(self._plan.name)] if self._history_is_gone else []), *of_settings)
+        made_anew = _made_anew(self._plan.name) if self._history_is_gone else None
+        return (*filter(None, (made_anew, self._signs_warning)), *of_settings)
 
     @property
     def trouble(self) -> str | None:
@@ -131,6 +142,7 @@ class KafkaEventLog:
 
     async def open(self) -> None:
         """See EventLog. What was opened before an error is closed again."""
+        self._follows_signs = False
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self.close)
             await self._link.open()
@@ -143,6 +155,9 @@ class KafkaEventLog:
     async def close(self) -> None:
         await self._link.close()
 
+    async def raise_format_level(self) -> None:
+        self._origin = origin_of(self._facts.cluster_id)
+
     async def claim(self, partition: int) -> LogWriter:
         """See EventLog. Raises LogUnavailable."""
         config = self._writer_config(self._plan.name, partition)
@@ -151,6 +166,23 @@ class KafkaEventLog:
 
     async def has_owners_record(self, partition: int) -> bool:
         return await last_owner(self._link, self._writer_config(self._plan.name, partition)) is not None
+
+    async def leave_sign_of_life(self, sign: SignOfLife, *, timeout_ms: int) -> None:
+        """See EventLog: a record in the topic of the fencing probe (signs.py)."""
+        await self._follow_signs(timeout_ms)
+        origin, timestamp_ms = self._origin.encode(), self._wall_ms()
+        await signs.leave(
+            self._link, self._probe, sign, origin=origin, timestamp_ms=timestamp_ms, timeout_ms=timeout_ms
+        )
+
+    async def last_signs_of_life(self, *, timeout_ms: int) -> Mapping[str, int]:
+        await self._follow_signs(timeout_ms)
+        return await signs.read_last(self._link, self._probe, timeout_ms=timeout_ms)
+
+    async def _follow_signs(self, timeout_ms: int) -> None:
+        if not self._follows_signs:
+            await retried(lambda: self._link.follow((self._plan.name, self._probe)), timeout_ms=timeout_ms)
+            self._follows_signs = True
 
     async def end_offset(self, partition: int) -> int:
         return await end_offset(self._link, self._plan.name, partition, timeout_ms=self._timeout_ms)
@@ -204,11 +236,13 @@ class KafkaEventLog:
         facts = await topic_facts(self._link, self._plan.name, timeout_ms=self._timeout_ms)
         if facts is None:
             raise LogMissing(f"there is no topic {self._plan.name}, and a log opened for reading makes none")
-        await self._look_into(facts)
+        contents = await self._look_into(facts)
         found = await notes_of(
             self._link, self._plan.name, facts.partitions, facts.cluster_id, timeout_ms=self._timeout_ms
         )
         origin = found.origin
+        is_new = contents is Contents.NOTHING
+        self._origin = origin_of(facts.cluster_id, self._new_format_level if is_new else _level_of(found))
         self._home = origin.cluster_id if origin is not None and origin.cluster_id else facts.cluster_id
         return facts
 
@@ -223,21 +257,19 @@ class KafkaEventLog:
     async def _was_opened(self) -> bool:
         """Whether a log of this name was opened before: then the probe's topic exists."""
         try:
-            return (
-                await topic_facts(self._link, self._plan.name + PROBE_SUFFIX, timeout_ms=self._timeout_ms) is not None
-            )
+            return await topic_facts(self._link, self._probe, timeout_ms=self._timeout_ms) is not None
         except LogMismatch:  # who only reads needs no right to know
             return False
 
     async def _is_lost(self) -> bool:
         """Whether the missing topic existed before; checked anew, as another process may create it now."""
         return (
-            await topic_facts(self._link, self._plan.name + PROBE_SUFFIX, timeout_ms=self._timeout_ms) is not None
+            await topic_facts(self._link, self._probe, timeout_ms=self._timeout_ms) is not None
             and await topic_facts(self._link, self._plan.name, timeout_ms=self._timeout_ms) is None
         )
 
     async def _open_for_writing(self) -> TopicFacts:
-        link, plan, probe = self._link, self._plan, self._plan.name + PROBE_SUFFIX
+        link, plan, probe = self._link, self._plan, self._probe
         await self._check_versions(WRITING)
         if await retried(partial(is_muster, link), timeout_ms=self._timeout_ms):
             brokers = "the brokers of the Kafka cluster behind it"
@@ -251,13 +283,17 @@ class KafkaEventLog:
             link, plan, facts, is_ours=contents is Contents.OURS, timeout_ms=self._timeout_ms
         )
         await self._follow(plan.name)
-        self._origin = origin_of(facts.cluster_id)
-        await check_origin(link, plan.name, facts.partitions, self._origin, timeout_ms=self._timeout_ms)
+        newest = origin_of(facts.cluster_id)
+        notes = await check_origin(link, plan.name, facts.partitions, newest, timeout_ms=self._timeout_ms)
+        self._origin = origin_of(facts.cluster_id, self._new_format_level if self._is_new else _level_of(notes))
         self._home = facts.cluster_id
         if await topic_facts(link, probe, timeout_ms=self._timeout_ms) is None:
-            await self._created(probe, _PROBE_CONFIGS, partitions=1)
+            await self._created(probe, signs.PROBE_CONFIGS, partitions=1)
         await self._follow(plan.name, probe)
         await self._prove_fencing(self._writer_config(probe, 0))
+        if self.format_level >= SIGNS_OF_LIFE_FROM_LEVEL:
+            policy = await cleanup_policy(link, probe, timeout_ms=self._timeout_ms)
+            self._signs_warning = signs.warning_of(probe, policy, link.asked_at)
         await self._follow(plan.name)
         return facts
 
@@ -301,6 +337,10 @@ class KafkaEventLog:
             is_new=is_the_logs and self._is_new,
             wall_ms=self._wall_ms,
         )
+
+
+def _level_of(notes: Notes) -> int:
+    return max(FORMAT_LEVEL_WRITTEN_MIN, notes.origin.format_level if notes.origin else 0)
 
 
 def _made_anew(topic: str) -> str:

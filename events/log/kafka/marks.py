@@ -60,9 +60,9 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.cluster_id and cluster_id and self.cluster_id != cluster_id)
 
 
-def origin_of(cluster_id: str | None) -> Origin:
-    """Make the origin of our own records on that cluster."""
-    return Origin(cluster_id=cluster_id or "", format_level=FORMAT_LEVEL)
+def origin_of(cluster_id: str | None, format_level: int = FORMAT_LEVEL) -> Origin:
+    """Make the origin of our own records on that cluster, in a log of that level."""
+    return Origin(cluster_id=cluster_id or "", format_level=format_level)
 
 
 def decode_origin(noted: bytes) -> Origin | None:

@@ -4,7 +4,8 @@ What belongs here: making the names, for their users and for the sidecar, which 
 
     TOPIC                        the events
     TOPIC_offsets                committed offsets, of a standalone coordinator
-    TOPIC_fencing_probe          the scratch topic on which each opening proves that deposed writers are refused
+    TOPIC_fencing_probe          the scratch topic on which each opening proves that deposed writers are refused, and
+                                 where owners leave signs of life
     muster-TOPIC-PARTITION       the transactional id of the partition's owner
 """
 

@@ -30,8 +30,11 @@ class Notes(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int | None
 
 
-async def check_origin(link: KafkaLink, topic: str, partitions: int, ours: Origin, *, timeout_ms: int) -> None:
-    """Check the topic's origin, without writing. Raises LogMismatch, LogTooNew, LogUnavailable; `link` follows it."""
+async def check_origin(link: KafkaLink, topic: str, partitions: int, ours: Origin, *, timeout_ms: int) -> Notes:
+    """Check the topic's origin, without writing; `link` follows it. `ours`: with the highest level that we know.
+
+    Returns what is noted. Raises LogMismatch, LogTooNew, LogUnavailable.
+    """
     notes = await notes_of(link, topic, partitions, ours.cluster_id, timeout_ms=timeout_ms)
     if notes.origin is not None:
         refuse_another(ours, notes.origin, topic=topic)
@@ -41,6 +44,7 @@ async def check_origin(link: KafkaLink, topic: str, partitions: int, ours: Origi
             " group's partition follows from their number, so it is never changed. Restore the topic with"
             f" {notes.partitions} partitions, or start with another --log"
         )
+    return notes
 
 
 async def notes_of(link: KafkaLink, topic: str, partitions: int, cluster_id: str | None, *, timeout_ms: int) -> Notes:

@@ -94,10 +94,14 @@ class WriterConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def claim(link: KafkaLink, config: WriterConfig, *, transactional_id: str | None = None) -> "KafkaWriter":
-    """Claim the partition: make a writer with its next epoch. Raises LogUnavailable."""
+    """Claim the partition: make a writer with its next epoch. Raises LogUnavailable.
+
+    Raises LogMismatch if the log was upgraded since it was opened; until something is appended the claim means nothing.
+    """
     producer_id, producer_epoch = await _next_producer_epoch(link, config, transactional_id or config.transactional_id)
     end = await end_offset(link, config.topic, config.partition, timeout_ms=config.delivery_timeout_ms)
     newest = await last_owner(link, config, end=end)
+    _refuse_upgraded(config, newest)
     stamp = Stamp(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
@@ -117,6 +121,17 @@ async def last_owner(link: KafkaLink, config: WriterConfig, *, end: int | None =
         link, config.topic, config.partition, home=config.home, timeout_ms=config.delivery_timeout_ms, end=end
     )
     return None if newest is not None and config.is_new and not newest.is_marked else newest
+
+
+def _refuse_upgraded(config: WriterConfig, newest: Stamp | None) -> None:
+    if config.partitions is None:
+        return  # the probe's topic, of which nothing is read
+    ours, noted = decode_origin(config.origin), None if newest is None else decode_origin(newest.origin)
+    if ours is not None and noted is not None and noted.format_level > ours.format_level:
+        raise LogMismatch(
+            f"topic {config.topic} was upgraded to format level {noted.format_level} while this process had it open at"
+            f" level {ours.format_level}: start it again"
+        )
 
 
 def _epoch_base(producer_id: int, newest: Stamp | None) -> int:

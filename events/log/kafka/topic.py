@@ -96,6 +96,11 @@ async def check_topic(
     return guarantees(plan, facts, topic, brokers, bootstrap=bootstrap, is_ours=is_ours, who=link.who)
 
 
+async def cleanup_policy(link: KafkaLink, name: str, *, timeout_ms: int) -> str | None:
+    """Read the topic's cleanup.policy; None if we may not. Raises LogUnavailable."""
+    return (await _configs(link, _TOPIC, name, link.brokers()[0], timeout_ms)).get("cleanup.policy")
+
+
 async def _configs(link: KafkaLink, kind: int, name: str, node_id: int, timeout_ms: int) -> dict[str, str]:
     names = list(BROKER_CONFIGS) if kind == _BROKER else None
 

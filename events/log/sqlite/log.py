@@ -10,12 +10,17 @@ lock, with one clear message, instead of the two deposing each other.
 *Offsets* are counted by partition, without gaps, and never used again: trimming leaves the last record alone.
 """
 
+import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
-from muster.events.log.base import AppendRefused, Deposed, LogDamaged, LogUnavailable
+import msgspec
+
+from muster.events.keys import KEY_HEADER
+from muster.events.log.base import AppendRefused, Deposed, LogDamaged, LogUnavailable, SignOfLife
 from muster.events.log.limits import BATCH_BYTES_MAX, CHUNK_BYTES_MAX, CHUNK_RECORDS_MAX, verdict_on
 from muster.events.log.sqlite import schema as sqlite_schema
 from muster.events.log.sqlite import trim as sqlite_trim
@@ -24,7 +29,9 @@ from muster.events.log.sqlite.salvage import UNKNOWN_END, read_around
 from muster.events.log.sqlite.schema import Meta
 from muster.events.log.sqlite.trim import Trimmed
 from muster.events.log.wall_clock import wall_clock_ms
-from muster.events.records import StoredRecord, Transition
+from muster.events.records import FORMAT_LEVEL, FORMAT_LEVEL_WRITTEN_MIN, StoredRecord, Transition
+
+T = TypeVar("T")
 
 _BATCH_RECORDS = 200
 """The records read at once: a chunk exceeds its limit by less than this."""
@@ -32,11 +39,13 @@ _BATCH_RECORDS = 200
 _CLAIM = "INSERT INTO owners VALUES (?, 1) ON CONFLICT (partition) DO UPDATE SET epoch = epoch + 1 RETURNING epoch"
 _EPOCH = "SELECT epoch FROM owners WHERE partition = ?"
 _LAST_OFFSET = "SELECT offset FROM records WHERE partition = ? ORDER BY offset DESC LIMIT 1"
+_LEAVE_SIGN = "INSERT OR REPLACE INTO meta VALUES ('sign_of_life', ?)"
+_LAST_SIGN = "SELECT value FROM meta WHERE name = 'sign_of_life'"
 _INSERT = "INSERT INTO records VALUES (?, ?, ?, ?, ?)"
-_READ = (
-    "SELECT offset, timestamp_ms, key, value FROM records"
-    " WHERE partition = ? AND offset >= ? AND offset < ? ORDER BY offset LIMIT ?"
-)
+_READ = "SELECT offset, timestamp_ms, key, value FROM records WHERE partition = ? AND offset >= ? AND offset < ?"
+_IN_ORDER = " ORDER BY offset LIMIT ?"
+_SEARCHED_OFFSETS = 50_000
+"""The offsets that one read looks through for wanted keys: some 20 ms."""
 
 
 class SqliteEventLog:
@@ -78,6 +87,10 @@ class SqliteEventLog:
     @property
     def partitions(self) -> int:
         return self.meta.partitions
+
+    @property
+    def format_level(self) -> int:
+        return max(FORMAT_LEVEL_WRITTEN_MIN, self.meta.format_level)
 
     @property
     def warnings(self) -> Sequence[str]:
@@ -127,6 +140,10 @@ class SqliteEventLog:
     async def close(self) -> None:
         await self.file.close()
 
+    async def raise_format_level(self) -> None:
+        await self.file.write(sqlite_schema.upgrade)
+        self._meta = msgspec.structs.replace(self.meta, format_level=FORMAT_LEVEL)
+
     async def claim(self, partition: int) -> "SqliteLogWriter":
         self._check_partition(partition)
         epoch = await self.file.write(partial(_claim, partition))
@@ -135,6 +152,21 @@ class SqliteEventLog:
     async def has_owners_record(self, partition: int) -> bool:
         """Whether the partition has any record: no stranger writes into the file."""
         return await self.end_offset(partition) > 0
+
+    async def leave_sign_of_life(self, sign: SignOfLife, *, timeout_ms: int) -> None:
+        """See EventLog: a row, in a transaction with the appends of the moment."""
+        await self._in_time(self.file.write(lambda connection: _leave_sign(sign, connection)), timeout_ms)
+
+    async def last_signs_of_life(self, *, timeout_ms: int) -> Mapping[str, int]:
+        """See EventLog: of the last owner alone."""
+        return await self._in_time(self.file.read(_last_sign), timeout_ms)
+
+    async def _in_time(self, asked: Awaitable[T], timeout_ms: int) -> T:
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await asked
+        except TimeoutError as error:
+            raise LogUnavailable(f"the disk of {self.location} has not answered for {timeout_ms} ms") from error
 
     async def end_offset(self, partition: int) -> int:
         self._check_partition(partition)
@@ -154,7 +186,7 @@ class SqliteEventLog:
         stop = await self.end_offset(partition)
         if end is not None:
             stop = min(stop, end)
-        read_range = partial(self._read_range, partition)
+        read_range = partial(self._read_range, partition, ())
         while start < stop:
             try:
                 chunk = await read_range(start, stop)
@@ -168,8 +200,26 @@ class SqliteEventLog:
         async for chunk in read_around(read_range, start, stop):
             yield chunk
 
-    async def _read_range(self, partition: int, start: int, end: int) -> Sequence[StoredRecord]:
-        return await self.file.read(partial(_read_chunk, partition, start, end))
+    async def read_wanted(
+        self, partition: int, wanted: Sequence[bytes], *, start: int, end: int
+    ) -> AsyncIterator[Sequence[StoredRecord]]:
+        """See SearchableLog. Of a damaged file, or of its end, everything is read."""
+        try:
+            while start < end < UNKNOWN_END:
+                until = min(end, start + _SEARCHED_OFFSETS)
+                chunk = await self._read_range(partition, wanted, start, until)
+                if chunk:
+                    yield chunk
+                start = chunk[-1].offset + 1 if chunk else until
+        except LogDamaged as damage:
+            self._note(damage)
+        async for chunk in self.read(partition, start=start, end=end):
+            yield chunk
+
+    async def _read_range(
+        self, partition: int, wanted: Sequence[bytes], start: int, end: int
+    ) -> Sequence[StoredRecord]:
+        return await self.file.read(partial(_read_chunk, partition, wanted, start, end))
 
     def _note(self, damage: LogDamaged) -> None:
         """Note damage when opened for reading, else raise it: an owner must not go on with a part of the records."""
@@ -247,13 +297,32 @@ def _append(
     return offset + len(records)
 
 
+def _leave_sign(sign: SignOfLife, connection: sqlite3.Connection) -> None:
+    connection.execute(_LEAVE_SIGN, (msgspec.json.encode(sign).decode(),))
+
+
+def _last_sign(connection: sqlite3.Connection) -> dict[str, int]:
+    row = connection.execute(_LAST_SIGN).fetchone()
+    try:
+        sign = None if row is None else msgspec.json.decode(row[0], type=SignOfLife)
+    except msgspec.MsgspecError:  # somebody has changed it by hand
+        return {}
+    return {} if sign is None else {sign.owner: sign.wall_ms}
+
+
 def _end_offset(partition: int, connection: sqlite3.Connection) -> int:
     last = connection.execute(_LAST_OFFSET, (partition,)).fetchone()
     return 0 if last is None else last[0] + 1
 
 
-def _read_chunk(partition: int, start: int, end: int, connection: sqlite3.Connection) -> list[StoredRecord]:
-    rows = connection.execute(_READ, (partition, start, end, CHUNK_RECORDS_MAX))
+def _read_chunk(
+    partition: int, wanted: Sequence[bytes], start: int, end: int, connection: sqlite3.Connection
+) -> list[StoredRecord]:
+    query, values = _READ, list[int | bytes]((partition, start, end))
+    if wanted:  # by the key alone, so that the values of others are not read
+        query += f" AND (substr(key, 1, ?) <> ?{' OR substr(key, 1, ?) = ?' * len(wanted)})"
+        values.extend(each for prefix in (KEY_HEADER, *wanted) for each in (len(prefix), prefix))
+    rows = connection.execute(query + _IN_ORDER, (*values, CHUNK_RECORDS_MAX))
     chunk: list[StoredRecord] = []
     size_bytes = 0
     # By batches, since counting the bytes row by row costs a fifth of the reading.

@@ -1,6 +1,6 @@
 """The tables of an event log in a SQLite file: made when the file is new, checked when it is not.
 
-    meta     one row a setting: log_id, partitions, format_level, audit_window_ms
+    meta     one row a setting: log_id, partitions, format_level, audit_window_ms; and the last sign_of_life, in JSON
     records  the log itself; (partition, offset) is the key that the rows are stored by, there is no other index
     owners   the epoch of each partition's latest writer
     trimmed  how far each partition has been trimmed (see trim.py)
@@ -91,6 +91,11 @@ def check(connection: sqlite3.Connection, location: str, *, partitions: int | No
             "the log is made: leave the setting out, or use another file"
         )
     return meta
+
+
+def upgrade(connection: sqlite3.Connection) -> None:
+    """Raise the format level to the highest, for good."""
+    connection.execute("UPDATE meta SET value = ? WHERE name = 'format_level'", (FORMAT_LEVEL,))
 
 
 def refuse_somebody_elses(connection: sqlite3.Connection, location: str) -> None:

@@ -14,7 +14,7 @@ from muster.coordinator.group.outcomes import JoinGroupOutcome
 from muster.coordinator.not_served import way_out
 from muster.coordinator.offsets.topic import TopicOffsetStore
 from muster.events.avro.codec import decode, records_of
-from muster.events.events import CoordinatorPaused, CoordinatorReady
+from muster.events.events import CoordinatorElected, CoordinatorPaused, CoordinatorReady
 from muster.events.keys import EntityKind, RecordKey, encode_key
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from muster.events.log.sqlite.log import SqliteEventLog
@@ -68,6 +68,23 @@ def test_a_buried_record_is_passed_over() -> None:
         process = await SimulatedProcess(storage).start()
         assert process.runtime.ready
         assert (await process.heartbeat(told["a"])).error == 0
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_an_owner_that_has_renewed_its_claim_may_be_serving() -> None:
+    """Its last word is that it was elected, once more."""
+
+    async def story() -> None:
+        storage = MemoryStorage(partitions=1)
+        process, _ = await served(storage)
+        values = [record for record in storage.records[0] if record.value]
+        elected = next(each for each in values if isinstance(decode(each.value or b""), CoordinatorElected))
+        storage.records[0].append(msgspec.structs.replace(elected, offset=storage.end_offset(0)))
+        damage(storage)
+        (found,) = await survey(process.log)
+        assert found.owner == "simulated:1"
         await process.runtime.stop()
 
     simulate(story())
@@ -206,7 +223,7 @@ def test_a_log_of_a_newer_version_is_not_looked_into() -> None:
         process, _ = await served(storage)
         damage(storage)
         newer = msgspec.structs.replace(ELECTED, partition=0, format_level=FORMAT_LEVEL + 1)
-        (record,) = records_of([newer])
+        (record,) = records_of([newer], FORMAT_LEVEL)
         storage.records[0].append(StoredRecord(0, storage.end_offset(0), 0, record.key, record.value))
         with pytest.raises(LogTooNew, match=f"format level {FORMAT_LEVEL + 1}, this version of Muster knows"):
             await survey(process.log)
@@ -303,5 +320,5 @@ async def _serve_and_crash(url: str) -> None:
         members=0,
         incarnation_max=0,
     )
-    await writer.append([records_of([ready]), (Record(BAD_KEY, b"value"),)])
+    await writer.append([records_of([ready], FORMAT_LEVEL), (Record(BAD_KEY, b"value"),)])
     await log.close()

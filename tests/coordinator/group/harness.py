@@ -40,7 +40,7 @@ from muster.events.causes import Cause
 from muster.events.events import AnyEvent
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.projector import Projector
-from muster.events.records import StoredRecord
+from muster.events.records import FORMAT_LEVEL, StoredRecord
 from muster.events.state import Group, GroupState, new_group
 from tests.coordinator.group.administrator import Administrator
 from tests.coordinator.group.client import Call, Client, O
@@ -267,7 +267,7 @@ class Harness(Administrator):
         assert errors == {refused} or (refused is ErrorCode.none and errors <= {refused, ErrorCode.member_id_required})
 
     def _store(self, events: tuple[AnyEvent, ...]) -> None:
-        for record in records_of(events):
+        for record in records_of(events, FORMAT_LEVEL):
             stored = StoredRecord(
                 partition=0,
                 offset=len(self.records),

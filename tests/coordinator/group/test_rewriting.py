@@ -11,11 +11,11 @@ from muster.events.causes import TEXTS, Cause
 from muster.events.events import GroupAdvanced, GroupConfigured, InstanceRegistered, MemberRoleChanged
 from muster.events.keys import EntityKind, RecordKey, decode_key
 from muster.replay.event_texts import event_text
-from muster.replay.why.why import why
 from tests.coordinator.group.harness import Harness, story
 from tests.events.test_compaction_law import HISTORIES, Step, history, project
 from tests.replay.played import history_of
 from tests.replay.test_rerun import assert_same
+from tests.replay.told import rebalances_of
 
 
 def rewrite(h: Harness, *entities: tuple[EntityKind, str]) -> Decision:
@@ -84,10 +84,10 @@ def test_whatever_is_written_again_changes_nothing(steps: list[Step], number: in
 def test_the_replay_tool_tells_it_and_calls_it_no_rebalance() -> None:
     """A line for each record; and the rules, asked again, decide alike."""
     h = planned()
-    rebalances = len(why(history_of(h), everything=True).answers)
+    rebalances = len(rebalances_of(history_of(h)))
     rewrite(h, *((kind, name) for kind, name in ((EntityKind.REGISTRATION, "c"), (EntityKind.STATIC_MEMBER, "a"))))
     after = history_of(h)
-    assert len(why(after, everything=True).answers) == rebalances
+    assert len(rebalances_of(after)) == rebalances
     text = TEXTS[Cause.RECORD_OVERWRITTEN]
     assert [event_text(happened.event) for happened in after.events][-3:] == [text] * 3
     h.leave_instance("a")

@@ -18,8 +18,8 @@ from muster.events.keys import EntityKind, decode_key
 from muster.events.log.memory import MemoryStorage
 from muster.events.records import BrokenRecord, StoredRecord
 from muster.events.state import GroupState
-from muster.replay.groups import Overview
-from muster.replay.sources import read_log
+from muster.replay.groups import Overview, read_overview
+from muster.replay.sources import Reading
 from tests.events.test_compaction_law import compacted
 from tests.events.test_loading import fed, loaded
 from tests.simulation.process import GROUP, SimulatedProcess
@@ -217,7 +217,7 @@ def events_in(storage: MemoryStorage) -> list[AnyRecordedEvent]:
 
 async def is_called_quarantined(process: SimulatedProcess) -> bool:
     overview = Overview()
-    await read_log(process.log, overview.take)
+    await read_overview(Reading(log=process.log), overview)
     (line,) = overview.result("memory").groups
     return bool(line.quarantined)
 

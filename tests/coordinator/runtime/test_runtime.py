@@ -22,7 +22,7 @@ from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.log.base import Deposed, LogUnavailable
 from muster.events.log.memory import MemoryStorage
 from muster.events.partitioner import partition_for
-from muster.events.records import StoredRecord
+from muster.events.records import FORMAT_LEVEL, StoredRecord
 from muster.events.state import GroupState, Protocol
 from tests.simulation.process import GROUP, SimulatedProcess
 from tests.simulation.virtual_time import VirtualTimeLoop, simulate
@@ -141,7 +141,7 @@ async def test_the_successor_is_named_by_its_own_record_however_slow_the_log_is(
         format_level=1,
         settings={},
     )
-    (claimed,) = records_of([elected])
+    (claimed,) = records_of([elected], FORMAT_LEVEL)
     storage.records[number].append(
         StoredRecord(number, storage.end_offset(number), 0, claimed.key, claimed.value, stranger=True)
     )
@@ -511,8 +511,18 @@ async def test_who_had_not_said_goodbye_is_named_once() -> None:
     """A restart in good order, or of the process itself, is no news."""
     storage = MemoryStorage(partitions=3)
     for number in range(3):
-        counts = dict.fromkeys(("ready_ms", "took_ms", "events_read", "groups", "members", "incarnation_max"), 0)
-        (record,) = records_of([CoordinatorReady(partition=number, owner_epoch=0, owner="other:1", **counts)])
+        ready = CoordinatorReady(
+            partition=number,
+            owner_epoch=0,
+            owner="other:1",
+            ready_ms=0,
+            took_ms=0,
+            events_read=0,
+            groups=0,
+            members=0,
+            incarnation_max=0,
+        )
+        (record,) = records_of([ready], FORMAT_LEVEL)
         storage.records[number].append(StoredRecord(number, 0, 0, record.key, record.value))
 
     async def named() -> tuple[SimulatedProcess, list[str]]:

@@ -291,7 +291,7 @@ async def test_a_log_of_a_newer_version_is_no_partition_that_cannot_be_read() ->
     """Nothing of it is served."""
     storage = MemoryStorage()
     newer = msgspec.structs.replace(ELECTED, partition=PARTITION, format_level=FORMAT_LEVEL + 1)
-    (record,) = records_of([newer])
+    (record,) = records_of([newer], FORMAT_LEVEL)
     storage.records[PARTITION].append(StoredRecord(PARTITION, 0, 0, record.key, record.value))
     with pytest.raises(LogTooNew, match=f"format level {FORMAT_LEVEL + 1}"):
         await SimulatedProcess(storage).start()

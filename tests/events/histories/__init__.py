@@ -31,7 +31,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Projection(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a projector at the end. The partition's event by its type's name and its fields."""
+    """The state of a projector at the end. The partition's event by its type's name and the fields that it has."""
 
     groups: dict[GroupId, Group]
     incarnation_max: int
@@ -91,7 +91,8 @@ def project(records: list[StoredRecord]) -> Projection:
 
 
 def _named(event: AnyPartitionEvent) -> tuple[str, dict[str, Any]]:
-    return type(event).__name__, msgspec.to_builtins(event)
+    fields = msgspec.to_builtins(event)
+    return type(event).__name__, {name: value for name, value in fields.items() if value is not None}
 
 
 def write(level: int, records: list[StoredRecord]) -> None:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from muster.coordinator.group.commands import ConfigOperation
+from muster.coordinator.group.commands import ConfigOperation, ExpireOffsets
 from muster.coordinator.group.configs import LEARNERS, REBALANCE, REGISTERED, RETIRED
 from muster.events.avro.codec import records_of
 from muster.events.events import (
@@ -40,14 +40,18 @@ def story() -> list[StoredRecord]:
         ),
         _orders(),
         _of_partition(
-            CoordinatorPaused(partition=PARTITION, owner_epoch=0, owner=OWNER, paused_ms=2, late_ms=1_500, sessions=3)
+            CoordinatorPaused(
+                partition=PARTITION, owner_epoch=0, owner=OWNER, paused_ms=2, late_ms=1_500, sessions=3, uptime_ms=9
+            )
         ),
         _deleted_and_made_anew(),
+        _held_up_and_expired(),
+        _silent_and_back(),
         _simple(),
         _not_ascii(),
         _plans_and_what_came_of_them(),
         _plans_on_their_way(),
-        _of_partition(CoordinatorStopped(partition=PARTITION, owner_epoch=0, owner=OWNER, stopped_ms=3)),
+        _of_partition(CoordinatorStopped(partition=PARTITION, owner_epoch=0, owner=OWNER, stopped_ms=3, uptime_ms=10)),
         _of_partition(
             CoordinatorReady(
                 partition=PARTITION,
@@ -59,6 +63,9 @@ def story() -> list[StoredRecord]:
                 groups=4,
                 members=7,
                 incarnation_max=1_700_000_999_999,
+                uptime_ms=2,
+                owner_before="owner-0",
+                owner_before_seen_ms=1_700_000_500_000,
             )
         ),
     ]
@@ -69,7 +76,7 @@ def story() -> list[StoredRecord]:
 
 
 def _of_partition(event: AnyPartitionEvent) -> list[StoredRecord]:
-    return [StoredRecord(PARTITION, 0, 0, record.key, record.value) for record in records_of([event])]
+    return [StoredRecord(PARTITION, 0, 0, record.key, record.value) for record in records_of([event], FORMAT_LEVEL)]
 
 
 def _orders() -> list[StoredRecord]:
@@ -99,6 +106,34 @@ def _deleted_and_made_anew() -> list[StoredRecord]:
         a.leave("the consumer is being closed")
         h.delete()
     h.stable_group(h.static("a"))
+    return h.records
+
+
+def _held_up_and_expired() -> list[StoredRecord]:
+    """An id that was handed out and not used, a member that is absent since a takeover, the life's end."""
+    h = Harness(group_id="held-up", offsets_retention_minutes=1)
+    a, b = h.stable_group(h.static("a", session_timeout_ms=90_000), h.static("b", session_timeout_ms=90_000))
+    h.takeover()
+    h.dynamic("late").join()
+    (a if a.is_leader else b).join()
+    h.sleep(100_000)
+    h.sleep(100_000)
+    h.sleep(60_000)
+    h.send(ExpireOffsets(group_id=h.group_id, offsets={}, wall_ms=h.wall_ms))
+    return h.records
+
+
+def _silent_and_back() -> list[StoredRecord]:
+    """A process that stood still comes back under its old member id."""
+    h = Harness(group_id="silent")
+    a, b = h.stable_group(h.static("a", session_timeout_ms=60_000), h.dynamic("b"))
+    h.sleep(10_000)
+    a.join()
+    h.sleep(1_000)
+    b.heartbeat()
+    back = h.dynamic("b")
+    back.enter()
+    h.rejoin_all(a, back)
     return h.records
 
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from muster.events.log.base import AppendRefused, Deposed, EventLog, LogUnavailable, LogWriter
+from muster.events.log.base import AppendRefused, Deposed, EventLog, LogUnavailable, LogWriter, SignOfLife
 from muster.events.records import Record
 from tests.events.log.storage import MIB, LogStorage, OpenLog
 from tests.events.log.transitions import (
@@ -166,6 +166,24 @@ class WritingContract:
         assert_whole(stored)
         names = {one.key.decode().split("-")[0] for one in stored}
         assert names.issuperset(acknowledged)
+
+    # Signs of life.
+
+    async def test_the_last_sign_of_life_is_found_by_who_opens_the_log_next(
+        self, log: EventLog, open_log: OpenLog
+    ) -> None:
+        """It is among no events, and it takes no claim to leave one."""
+        assert await log.last_signs_of_life(timeout_ms=10_000) == {}
+        for wall_ms in (1, 2):
+            await log.leave_sign_of_life(SignOfLife(owner="größe:1", wall_ms=wall_ms), timeout_ms=10_000)
+        other = await open_log()
+        assert await other.last_signs_of_life(timeout_ms=10_000) == {"größe:1": 2}
+        assert [await other.end_offset(partition) for partition in (0, 1)] == [0, 0]
+
+        await other.leave_sign_of_life(SignOfLife(owner="b:2", wall_ms=3), timeout_ms=10_000)
+        assert (await log.last_signs_of_life(timeout_ms=10_000))["b:2"] == 3
+        writer = await other.claim(0)
+        assert list(await writer.append([transition("a")])) == [None]
 
     # The acknowledgement that was lost.
 

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from muster.events.keys import EntityKind, RecordKey, encode_key, prefix_of
 from muster.events.log.base import EventLog, LogError, LogUnavailable
 from muster.events.log.sqlite.file import SqliteFile
 from muster.events.log.sqlite.log import SqliteEventLog
+from muster.events.records import Record
 from tests.events.log.contract import EventLogContract
 from tests.events.log.storage import BATCH_BYTES_MAX
 
@@ -154,3 +156,22 @@ class TestGroupCommit:
         await file.close()
 
         assert await asyncio.gather(*writes) == list(range(10))
+
+
+async def test_records_are_found_by_their_keys(tmp_path: Path) -> None:
+    """Those of one group, those that are of no group, and of a damaged file all; in order, over any distance."""
+    log = SqliteEventLog(tmp_path / "muster.db", partitions=2)
+    await log.open()
+    writer = await log.claim(1)
+    keys = {name: encode_key(RecordKey(name, EntityKind.GROUP, "")) for name in ("orders", "orders-2", "order")}
+    written = [Record(key, b"x") for key in (*keys.values(), b"not a key", keys["orders"])]
+    await writer.append([(record,) for record in written])
+    found = [
+        (record.offset, record.key)
+        async for chunk in log.read_wanted(1, [prefix_of("orders")], start=0, end=5)
+        for record in chunk
+    ]
+    assert found == [(0, keys["orders"]), (3, b"not a key"), (4, keys["orders"])]
+    assert [each async for each in log.read_wanted(1, [prefix_of("orders")], start=1, end=3)] == []
+    assert [each async for each in log.read_wanted(0, [prefix_of("orders")], start=0, end=5)] == []
+    await log.close()

@@ -22,8 +22,8 @@ from muster.replay.fleet.fold import Row, fold, partition_reads
 from muster.replay.fleet.java import NoJava, java_version
 from muster.replay.fleet.stage import stage
 from muster.replay.sources import read_histories
-from muster.replay.why.why import answers_of
 from tests.replay import memberships
+from tests.replay.told import rebalances_of
 from tests.simulation.process import SimulatedProcess
 from tests.simulation.virtual_time import simulate
 
@@ -104,14 +104,14 @@ def rows_of(storage: MemoryStorage) -> list[Row]:
 
 
 def test_the_fold_tells_what_why_tells(storage: MemoryStorage) -> None:
-    """Whatever order the groups come in, the rows carry the answers of `why`, coordinators' deeds included."""
+    """Whatever order the groups come in, the rows carry the rebalances of `why`, coordinators' deeds included."""
 
     async def histories() -> list[str]:
         log = MemoryEventLog(storage)
         await log.open()
         found = await read_histories(log)
         return sorted(
-            msgspec.json.encode(answer).decode() for history in found.values() for answer in answers_of(history)
+            msgspec.json.encode(each).decode() for history in found.values() for each in rebalances_of(history)
         )
 
     stories = [row["story"] for row in rows_of(storage)]
@@ -162,7 +162,7 @@ def run_muster(*args: str, env: Mapping[str, str]) -> subprocess.CompletedProces
 def test_spark_and_the_command_line_tell_the_same_story(
     sqlite_log: str, java_environment: Mapping[str, str], tmp_path: Path
 ) -> None:
-    """The table's stories are the lines of `why --all --format jsonl`, of every group."""
+    """The table's stories are the rebalances of `why --format jsonl`, of every group, with their incidents."""
     import pyarrow.parquet as pq
 
     built = run_muster(
@@ -176,7 +176,10 @@ def test_spark_and_the_command_line_tell_the_same_story(
             "replay", "why", group_id, "--all", "--format", "jsonl", "--log", sqlite_log, env=java_environment
         )
         rows = sorted((row for row in table if row["group_id"] == group_id), key=lambda row: row["first_seq"])
-        assert [row["story"] for row in rows] == lines.stdout.splitlines()
+        told = [msgspec.json.decode(line) for line in lines.stdout.splitlines()]
+        rebalances = [(each, incident["id"]) for incident in told for each in incident["rebalances"]]
+        rebalances.sort(key=lambda pair: pair[0]["first_seq"])
+        assert [(msgspec.json.decode(row["story"]), row["incident"]) for row in rows] == rebalances
         assert len(rows) > 1
 
 

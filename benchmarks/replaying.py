@@ -1,0 +1,150 @@
+"""`muster replay` on long histories: seconds and memory of each command, as a process of its own.
+
+Beside them the log alone, read from its beginning to its end with nothing done to the records.
+"""
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from enum import StrEnum
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import msgspec
+from rich.console import Console
+
+from benchmarks.history import long_group, many_groups, one_group, write
+from benchmarks.results import STANDALONE, Figure, Goal, Results
+from muster.events.ids import GroupId
+from muster.events.log.base import EventLog
+from muster.events.log.url import open_log
+from tests.brokers import KAFKA_VERSION, MEASURED_JVM_OPTIONS, running_broker
+
+GROUPS: Final = 1_000
+WINDOW: Final = 10_000
+MEMORY_MB: Final = 300
+NAMES: Final = ("many", "one", "short")
+ORDERS: Final = GroupId("orders")
+
+
+class History(StrEnum):
+    MANY = f"{GROUPS:,} groups"
+    ONE = "one group"
+    SHORT = f"one group, {WINDOW:,} events"
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """`events`: in each of the two long histories, of GROUPS groups and of one."""
+
+    events: int
+    kafka_log: bool
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """A command, the history on which it is run, and in how many seconds it is to be done with all events."""
+
+    of: History
+    arguments: Sequence[str]
+    at_most_s: float | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.of}: {' '.join(self.arguments)}"
+
+
+def commands(load: Load) -> list[Command]:
+    """The commands; a window is the last WINDOW events of one group."""
+    seq = str(max(1, load.events - WINDOW))
+    return [
+        Command(of=History.MANY, arguments=("groups",), at_most_s=10),
+        Command(of=History.MANY, arguments=("why", "group-7", "--all"), at_most_s=3),
+        Command(of=History.MANY, arguments=("history", "group-7"), at_most_s=3),
+        Command(of=History.ONE, arguments=("why", ORDERS, "--last"), at_most_s=10),
+        Command(of=History.ONE, arguments=("why", ORDERS, "--since", seq), at_most_s=None),
+        Command(of=History.ONE, arguments=("history", ORDERS, "--since", seq), at_most_s=None),
+        Command(of=History.ONE, arguments=("state", ORDERS, "--at", seq), at_most_s=None),
+        Command(of=History.SHORT, arguments=("report", ORDERS, "-o", "/dev/null"), at_most_s=2),
+    ]
+
+
+def measure(load: Load, console: Console) -> Results:
+    """All figures, in one run."""
+    figures: list[Figure] = []
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(TemporaryDirectory(prefix="muster-bench-")))
+        logs = {"sqlite": [f"sqlite:///{directory}/{name}.db" for name in NAMES]}
+        if load.kafka_log:
+            broker = stack.enter_context(running_broker(how="process", jvm_options=MEASURED_JVM_OPTIONS))
+            logs["kafka-log"] = [f"kafka://{broker.bootstrap}/events_{name}" for name in NAMES]
+        for server, urls in logs.items():
+            with console.status(f"{server}: histories of {load.events:,} events"):
+                _write(urls, load)
+        bare = {server: asyncio.run(_read(urls[0])) for server, urls in logs.items()}
+        figures.append(Figure(name="the log alone, read", unit="s", values=bare))
+        for command in commands(load):
+            with console.status(command.name):
+                figures += _figures(command, logs)
+    columns = {server: STANDALONE[server] for server in logs}
+    return Results(title="Replay", columns=columns, figures=figures, kafka=KAFKA_VERSION)
+
+
+def _write(urls: Sequence[str], load: Load) -> None:
+    template = one_group(rebalances=40)
+    many, one, short = (open_log(url) for url in urls)
+    asyncio.run(write(many, many_groups(one_group(rebalances=max(1, load.events // GROUPS // 31)), GROUPS)))
+    for log, events in ((one, load.events), (short, WINDOW)):
+        asyncio.run(write(log, ((ORDERS, transition) for transition in long_group(template, ORDERS, events))))
+
+
+async def _read(url: str) -> float:
+    """Seconds to read all of the log."""
+    log: EventLog = open_log(url, read_only=True)
+    await log.open()
+    started = time.perf_counter()
+    for partition in range(log.partitions):
+        async for _ in log.read(partition):
+            pass
+    taken = time.perf_counter() - started
+    await log.close()
+    return taken
+
+
+def _figures(command: Command, logs: Mapping[str, Sequence[str]]) -> list[Figure]:
+    ran = {server: _run(command.arguments, urls[list(History).index(command.of)]) for server, urls in logs.items()}
+    goal = None if command.at_most_s is None else Goal(at_most=command.at_most_s)
+    return [
+        Figure(name=command.name, unit="s", values={server: each[0] for server, each in ran.items()}, goal=goal),
+        Figure(
+            name="... its memory",
+            unit="MB",
+            values={server: each[1] for server, each in ran.items()},
+            goal=Goal(at_most=MEMORY_MB),
+        ),
+    ]
+
+
+_MAIN: Final = """
+import sys
+from pathlib import Path
+from muster.cli import main
+try:
+    main()
+finally:
+    (line,) = (each for each in Path("/proc/self/status").read_text().splitlines() if each.startswith("VmHWM:"))
+    sys.stderr.write(line.split()[1])
+"""
+"""`muster`, which says at its end how many KB of memory it had at most. Its parent would be told its own, too."""
+
+
+def _run(arguments: Sequence[str], url: str) -> tuple[float, float]:
+    """The seconds that the command took, and the most memory it had, in MB."""
+    line = [sys.executable, "-c", _MAIN, "replay", *arguments, "--log", url]
+    if "report" not in arguments:
+        line += ["--format", "jsonl"]
+    started = time.perf_counter()
+    ran = subprocess.run(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=True)
+    return time.perf_counter() - started, int(ran.stderr.split()[-1]) / 1024

@@ -1,0 +1,43 @@
+"""Members that were removed for their silence, and whose process is heard from again: it was not dead.
+
+What belongs here: noting a request under the id of such a member, for the event that ends the next join phase. A
+process that restarted, or that took a dead one's place, comes without an id; one that was cut off, or stood still,
+comes with the one that it had, is answered UNKNOWN_MEMBER_ID, and joins anew. That answer is all that tells the two
+apart.
+"""
+
+from typing import Any, Final
+
+from muster.coordinator.group.commands import AnyCommand, Commit, Heartbeat, JoinGroup, SyncGroup
+from muster.coordinator.group.soft_state import SoftState
+from muster.coordinator.group.turn import Moment, Turn
+from muster.events.state import ReturnedMember
+
+NOTED_MAX: Final = 16
+
+
+def after_return(command: AnyCommand, soft: SoftState, moment: Moment) -> SoftState:
+    """The soft state with a note if a removed member sent the request; else the same."""
+    if not soft.removed_members or not isinstance(command, JoinGroup | SyncGroup | Heartbeat | Commit):
+        return soft
+    if command.member_id not in soft.removed_members:
+        return soft
+    noted = soft.copy()
+    noted.removed_members.discard(command.member_id)
+    if len(noted.returned_members) < NOTED_MAX:
+        heard_ms = moment.wall_of(command.caller.arrived_ms)
+        noted.returned_members = (
+            *noted.returned_members,
+            ReturnedMember(member_id=command.member_id, heard_ms=heard_ms),
+        )
+    else:
+        noted.returned_members_more += 1
+    return noted
+
+
+def take_returned(turn: Turn) -> dict[str, Any]:
+    """The fields about returned members of the event that ends a join phase; what is noted begins anew."""
+    soft = turn.soft
+    noted, more = soft.returned_members, soft.returned_members_more
+    soft.returned_members, soft.returned_members_more = (), 0
+    return {"returned": noted, "returned_more": more}

@@ -1,0 +1,117 @@
+"""Signs of life: a note every five seconds, beside the events, by which the next owner knows until when this one lived.
+
+What belongs here: leaving this process's own, and finding the last one of another owner. One for the process, not for
+each partition; where it is kept is the log's business. It is worth nothing that could be worth a delay or a failure:
+each attempt has a timeout, and those that fail are counted, and said once. Where the log itself is away, its outage is
+said first, and no partition is served a while later; so signs have a line only when none could be left for a minute.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import structlog
+
+from muster.coordinator.clock import Clock
+from muster.coordinator.observability.metrics import SIGNS_OF_LIFE_FAILED
+from muster.events.log.base import EventLog, LogError, SignOfLife
+from muster.events.records import SIGNS_OF_LIFE_FROM_LEVEL, EventsError
+
+log = structlog.get_logger(__name__)
+
+SIGN_INTERVAL_MS: Final = 5_000
+SIGN_TIMEOUT_MS: Final = 4_000
+READ_TIMEOUT_MS: Final = 1_000
+"""A takeover may wait for so long, once: after a reading that failed there is none until others may have succeeded."""
+READ_RETRY_INTERVAL_MS: Final = 60_000
+REPORTED_AFTER_MS: Final = 60_000
+
+
+class SignsOfLife:
+    """See the module. `owner`: this process's name; `serves`: whether it owns a partition at the moment."""
+
+    def __init__(self, event_log: EventLog, owner: str, clock: Clock, *, serves: Callable[[], bool]) -> None:
+        self._log = event_log
+        self._owner = owner
+        self._clock = clock
+        self._serves = serves
+        self._left_ms: int | None = None
+        self._found: dict[str, int] = {}
+        """The last signs of other owners, and of a former process of this one's name."""
+        self._not_read_before_ms = 0
+        self._leaving: asyncio.Task[None] | None = None
+        self._fails_since_ms: int | None = None
+        self._is_said = False
+
+    def begin(self) -> None:
+        """Leave signs from now on, in the background. What the owners before have left was asked for already."""
+        if self._leaving is None and self._log.format_level >= SIGNS_OF_LIFE_FROM_LEVEL:
+            self._leaving = asyncio.create_task(self._leave(), name="signs-of-life")
+            self._leaving.add_done_callback(_report_bug)
+
+    async def stop(self) -> None:
+        """Leave no more."""
+        if self._leaving is not None:
+            self._leaving.cancel()
+            await asyncio.wait([self._leaving])
+
+    async def last_of(self, owner: str) -> int | None:
+        """Return the wall time (ms) of the owner's last sign; None: none is known. Raises nothing of the log's."""
+        if owner == self._owner and self._left_ms is not None:
+            return self._left_ms
+        if owner not in self._found and self._clock.monotonic_ms() >= self._not_read_before_ms:
+            self._found.update(await self._read())
+        return self._found.get(owner)
+
+    async def _read(self) -> Mapping[str, int]:
+        if self._log.format_level < SIGNS_OF_LIFE_FROM_LEVEL:
+            return {}
+        try:
+            async with asyncio.timeout(READ_TIMEOUT_MS / 1_000):
+                return await self._log.last_signs_of_life(timeout_ms=READ_TIMEOUT_MS)
+        except (LogError, EventsError, TimeoutError) as error:
+            self._not_read_before_ms = self._clock.monotonic_ms() + READ_RETRY_INTERVAL_MS
+            SIGNS_OF_LIFE_FAILED.inc()
+            log.warning(
+                "the last sign of life of the owner before could not be read",
+                log=self._log.location,
+                error=str(error) or "no answer in time",
+            )
+            return {}
+
+    async def _leave(self) -> None:
+        while True:
+            if self._serves():
+                await self._leave_one()
+            await asyncio.sleep(SIGN_INTERVAL_MS / 1_000)
+
+    async def _leave_one(self) -> None:
+        sign = SignOfLife(owner=self._owner, wall_ms=self._clock.wall_ms())
+        try:
+            async with asyncio.timeout(SIGN_TIMEOUT_MS / 1_000):
+                await self._log.leave_sign_of_life(sign, timeout_ms=SIGN_TIMEOUT_MS)
+        except (LogError, TimeoutError) as error:
+            self._failed(error)
+        else:
+            self._left_ms, self._fails_since_ms, self._is_said = sign.wall_ms, None, False
+
+    def _failed(self, error: Exception) -> None:
+        SIGNS_OF_LIFE_FAILED.inc()
+        now_ms = self._clock.monotonic_ms()
+        self._fails_since_ms = now_ms if self._fails_since_ms is None else self._fails_since_ms
+        if not self._is_said and now_ms - self._fails_since_ms >= REPORTED_AFTER_MS:
+            self._is_said = True
+            log.warning(
+                "no sign of life can be left: should this process end, it may not be known when",
+                log=self._log.location,
+                error=str(error) or "no answer in time",
+            )
+
+
+def _report_bug(leaving: "asyncio.Task[None]") -> None:
+    """Report a bug of ours; the groups are served all the same."""
+    with contextlib.suppress(asyncio.CancelledError):
+        bug = leaving.exception()
+        if bug is not None:
+            log.error("no more signs of life are left, after an error in Muster itself", exc_info=bug)

@@ -1,0 +1,83 @@
+"""Signs of life of owners: plain records in the topic of the fencing probe, beside the events.
+
+What belongs here: leaving one, and reading the last ones. The topic is there already, with the rights that it needs;
+and nothing that is in it counts for the state of a group, so nothing has to be fenced: each names its owner.
+
+A topic that an earlier version has made deletes its records after an hour. Others are compacted, which keeps the last.
+"""
+
+from typing import Final
+
+import msgspec
+from aiokafka.protocol.produce import ProduceRequest
+from kio.schema.errors import ErrorCode
+
+from muster.events.log.base import SignOfLife
+from muster.events.log.kafka.batches import Stamp, encode_batch
+from muster.events.log.kafka.client.errors import refused, retried
+from muster.events.log.kafka.client.link import KafkaLink, PartitionLane
+from muster.events.log.kafka.client.settings import CLOCK_CONFIGS, alter_command
+from muster.events.log.kafka.reader import end_offset, read
+from muster.events.records import Record
+
+KEY: Final = b"sign-of-life"
+LOOK_BACK_OFFSETS: Final = 500
+"""The records that are looked at: 40 minutes of two owners, of whom one does not know that it was deposed."""
+
+PROBE_CONFIGS: Final = {"cleanup.policy": "compact", "segment.ms": "3600000", **CLOCK_CONFIGS}
+
+_NOBODY: Final = -1
+_LEADER: Final = 1
+"""The acknowledgement that is waited for: the partition leader's. One sign that is lost with it is not missed."""
+
+
+async def leave(
+    link: KafkaLink, topic: str, sign: SignOfLife, *, origin: bytes, timestamp_ms: int, timeout_ms: int
+) -> None:
+    """Append a sign of life; `link` follows the topic. Raises LogUnavailable and LogMismatch."""
+    # It notes from where owners mark, or each claim of the probe's partition would look for that before all signs.
+    stamp = Stamp(
+        producer_id=_NOBODY, producer_epoch=_NOBODY, epoch_base=0, origin=origin, marked_from=0, native_from=0
+    )
+    transition = (Record(KEY, msgspec.json.encode(sign)),)
+    batch = encode_batch([transition], stamp, base_sequence=_NOBODY, timestamp_ms=timestamp_ms)
+
+    async def attempt() -> None:
+        request = ProduceRequest(None, _LEADER, timeout_ms, [(topic, [(0, batch)])])
+        response = await link.ask_leader(topic, 0, request, lane=PartitionLane("sign", topic, 0))
+        ((_, ((_, code, *_),)),) = response.topics
+        if (error := link.settled(code, "Produce")) is not ErrorCode.none:
+            raise refused(f"a sign of life in topic {topic}", error, "WRITE", topic, who=link.who)
+
+    await retried(attempt, timeout_ms=timeout_ms)
+
+
+async def read_last(link: KafkaLink, topic: str, *, timeout_ms: int) -> dict[str, int]:
+    """Read when owners gave their last signs (wall clock ms), of the latest records. Raises as `reader.read`."""
+    end = await end_offset(link, topic, 0, timeout_ms=timeout_ms)
+    signs: dict[str, int] = {}
+    async for chunk in read(link, topic, 0, start=max(0, end - LOOK_BACK_OFFSETS), end=end, timeout_ms=timeout_ms):
+        for record in chunk:
+            if record.key == KEY and record.value is not None:
+                signs.update(_decoded(record.value))
+    return signs
+
+
+def _decoded(value: bytes) -> dict[str, int]:
+    """The sign in a record; none if somebody else wrote it."""
+    try:
+        sign = msgspec.json.decode(value, type=SignOfLife)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return {}
+    return {sign.owner: sign.wall_ms}
+
+
+def warning_of(topic: str, cleanup_policy: str | None, bootstrap: str) -> str | None:
+    """Warn of a topic that an earlier version has made. `cleanup_policy`: None if it is not known."""
+    if cleanup_policy is None or "compact" in cleanup_policy:
+        return None
+    command = alter_command(topic, bootstrap, {"cleanup.policy": "compact"})
+    return (
+        f"topic {topic} keeps the signs of life of Muster for an hour (cleanup.policy={cleanup_policy}): when Muster"
+        f" has been away for longer, `muster replay` cannot say since when; run `{command}`"
+    )

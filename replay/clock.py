@@ -1,0 +1,55 @@
+"""The wall clock as if it had not jumped.
+
+Events of one owner's life carry its monotonic clock (`Why.uptime_ms`, format level 4). Where the wall clock has jumped
+between two of them, the times of all that follow are shifted back by as much, until the next owner: durations are true
+then, and who prints them says that the clock has jumped. Between two owners, and in histories of older levels, there is
+the wall clock alone.
+"""
+
+from typing import Final
+
+import msgspec
+
+from muster.events.events import AnyEvent, MemberEvent, StaticMemberReplaced
+
+JUMP_MS: Final = 1_000
+SLEW: Final = 1 / 1_000
+"""A wall clock that differs by more than this, and by more than it is slewed meanwhile (NTP: 1/2000), has jumped."""
+
+
+class SteadyClock:
+    """Follows the events of one group, in order."""
+
+    def __init__(self) -> None:
+        self._epoch: int | None = None
+        self._uptime_ms = 0
+        self._ahead_ms = 0
+        self._jumped_ms = 0  # in this owner's life, all jumps together
+
+    def steadied(self, event: AnyEvent) -> tuple[AnyEvent, int]:
+        """The event with the times as they would be without jumps; and by how much the clock jumped before it, or 0."""
+        why = event.why
+        if why.uptime_ms is None:
+            self._epoch = None
+            return event, 0
+        ahead_ms, jump_ms = why.decided_ms - why.uptime_ms, 0
+        if self._epoch == event.owner_epoch:
+            slewed_ms = (why.uptime_ms - self._uptime_ms) * SLEW
+            if abs(ahead_ms - self._ahead_ms) > JUMP_MS + slewed_ms:
+                jump_ms = ahead_ms - self._ahead_ms
+        else:
+            self._jumped_ms = 0
+        self._epoch, self._uptime_ms, self._ahead_ms = event.owner_epoch, why.uptime_ms, ahead_ms
+        self._jumped_ms += jump_ms
+        return (_shifted(event, -self._jumped_ms) if self._jumped_ms else event), jump_ms
+
+
+def _shifted(event: AnyEvent, by_ms: int) -> AnyEvent:
+    why = msgspec.structs.replace(
+        event.why, decided_ms=event.why.decided_ms + by_ms, arrived_ms=event.why.arrived_ms + by_ms
+    )
+    if isinstance(event, StaticMemberReplaced) and event.replaced_last_seen_ms is not None:
+        event = msgspec.structs.replace(event, replaced_last_seen_ms=event.replaced_last_seen_ms + by_ms)
+    if isinstance(event, MemberEvent):
+        return msgspec.structs.replace(event, why=why, last_seen_ms=event.last_seen_ms + by_ms)
+    return msgspec.structs.replace(event, why=why)

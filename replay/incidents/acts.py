@@ -1,0 +1,291 @@
+"""Acts: the single things that happened to a process or to the group, as far as its events tell.
+
+What belongs here: the values, and reading them from transitions. An act interprets nothing: who it was that came back
+under another member id is for `identity.py`, which story it belongs to for `kinds/`.
+
+Instants are wall clock ms of the event's decision, durations ms; `seq` is that of the event it was read from.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum, unique
+
+import msgspec
+
+from muster.events.causes import PLANNED_TRIGGERS, Cause
+from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from muster.events.events import (
+    AnyGroupEvent,
+    GroupConfigured,
+    GroupCreated,
+    GroupDeleted,
+    GroupEmptied,
+    GroupStabilized,
+    JoinPhaseCompleted,
+    JoinRefused,
+    MemberFenced,
+    MemberJoined,
+    MemberRejoined,
+    MemberRemoved,
+    RebalanceStarted,
+    StaticMemberReplaced,
+    Why,
+)
+from muster.events.ids import MemberId
+from muster.events.state import Group, Member
+from muster.replay.rebalances.wording import is_of_another
+from muster.replay.transitions import Transition
+
+
+@unique
+class Departure(StrEnum):
+    """How a member went."""
+
+    LEFT = "left"
+    """It asked for it itself."""
+    REMOVED = "removed"
+    """Somebody else asked for it."""
+    EXPIRED = "expired"
+    """Nothing was heard from it within its session timeout."""
+    NOT_REJOINED = "not-rejoined"
+    """It did not rejoin within the rebalance timeout."""
+    NOT_SYNCED = "not-synced"
+    """It joined, and did not ask for its assignment in time."""
+    PLANNED = "planned"
+    """It was retired, released, or over a limit."""
+
+
+SILENT = frozenset({Departure.EXPIRED, Departure.NOT_REJOINED, Departure.NOT_SYNCED})
+_DEPARTURES = {
+    Cause.SESSION_EXPIRED: Departure.EXPIRED,
+    Cause.NOT_REJOINED: Departure.NOT_REJOINED,
+    Cause.FIRST_JOIN_TIMED_OUT: Departure.NOT_REJOINED,
+    Cause.SYNC_TIMED_OUT: Departure.NOT_SYNCED,
+    Cause.MEMBER_REMOVED_BY_ADMIN: Departure.REMOVED,
+}
+
+
+class Act(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened. `why` is the event's."""
+
+    seq: int
+    at_ms: int
+    why: Why
+
+    @property
+    def since_ms(self) -> int:
+        """When it began: for a silence the last sign of life."""
+        return self.at_ms
+
+
+class Came(Act, frozen=True, kw_only=True):
+    """A new member joined. `planned`: an administrator had registered it, or made it a learner or standby."""
+
+    member: Member
+    planned: bool
+
+
+class CameBack(Act, frozen=True, kw_only=True):
+    """A static member came back under a new member id; `absorbed`: no rebalance was needed.
+
+    `last_seen_ms`: since when it may not have been there: the begin of the longest silence that ended with its return.
+    """
+
+    member: Member
+    before: Member | None  # None: not known
+    replaced_member_id: MemberId
+    replaced_client_host: str
+    last_seen_ms: int
+    absorbed: bool
+
+    @property
+    def since_ms(self) -> int:
+        """The last sign of life of the one before."""
+        return self.last_seen_ms
+
+
+class Went(Act, frozen=True, kw_only=True):
+    """A member is gone. `requested_with`: how many members the same request removed.
+
+    `heard`: whether `last_seen_ms` is a sign of life; False: it is the time of a takeover; None: not recorded.
+    """
+
+    member: Member
+    how: Departure
+    last_seen_ms: int
+    heard: bool | None
+    requested_with: int
+    was_leader: bool
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it ended by being waited for in vain."""
+        return self.how in SILENT
+
+    @property
+    def since_ms(self) -> int:
+        """The last sign of life, if it ended by silence."""
+        return self.last_seen_ms if self.is_silent else self.at_ms
+
+
+class Rejoined(Act, frozen=True, kw_only=True):
+    """A member joined again, under the same member id."""
+
+    member: Member
+    before: Member | None  # None: not known
+    was_leader: bool
+
+    @property
+    def changed_topics(self) -> bool:
+        """Whether it subscribes other topics than before, by what can be read of it."""
+        return self.before is not None and topics_of(self.before) != topics_of(self.member)
+
+    @property
+    def changed_protocols(self) -> bool:
+        """Whether its list of assignors is another one."""
+        return self.before is not None and protocols_of(self.before) != protocols_of(self.member)
+
+
+class Duelled(Act, frozen=True, kw_only=True):
+    """A request was fenced: another process has its instance id. `is_duel`: both are alive and take turns."""
+
+    is_duel: bool
+    times: int
+    event: MemberFenced
+
+
+class Refused(Act, frozen=True, kw_only=True):
+    """A join was refused."""
+
+    error_code: int
+    times: int
+
+
+class AskedFor(Act, frozen=True, kw_only=True):
+    """An administrator, or a plan of theirs, asked for a rebalance or changed the group's plans."""
+
+    cause: Cause
+
+
+class Phase(Act, frozen=True, kw_only=True):
+    """The group entered another phase. `members` are those that it has then."""
+
+    event: AnyGroupEvent
+    members: tuple[MemberId, ...]
+
+
+AnyAct = Came | CameBack | Went | Rejoined | Duelled | Refused | AskedFor | Phase
+
+_PLANNED_JOINS = frozenset({Cause.LEARNER_ADMITTED, Cause.STANDBY_ADMITTED, Cause.REGISTRATION_COMPLETE})
+_PHASES = (GroupCreated, RebalanceStarted, JoinPhaseCompleted, GroupStabilized, GroupEmptied, GroupDeleted)
+
+
+def acts_of(step: Transition) -> Iterator[AnyAct]:
+    """The acts of one transition, in order; that of its phase comes last."""
+    removed = sum(isinstance(part, MemberRemoved) for part in step.parts)
+    for part in step.parts:
+        if isinstance(part, MemberRemoved):
+            yield _went(part, step.before, removed)
+        elif isinstance(part, MemberJoined):
+            yield _came(part, step.before)
+        elif isinstance(part, MemberRejoined):
+            yield _rejoined(part, step.before)
+        elif isinstance(part, StaticMemberReplaced):
+            yield _came_back(part, step.before)
+        elif isinstance(part, GroupConfigured):
+            yield AskedFor(seq=part.seq, at_ms=part.why.decided_ms, why=part.why, cause=part.why.cause)
+    yield from _of_group(step)
+
+
+def _of_group(step: Transition) -> Iterator[AnyAct]:
+    event = step.event
+    seq, at_ms, why = event.seq, event.why.decided_ms, event.why
+    if isinstance(event, RebalanceStarted) and why.cause in PLANNED_TRIGGERS:
+        yield AskedFor(seq=seq, at_ms=at_ms, why=why, cause=why.cause)
+    if isinstance(event, MemberFenced):
+        is_duel = why.cause is Cause.INSTANCE_DUEL
+        yield Duelled(seq=seq, at_ms=at_ms, why=why, is_duel=is_duel, times=1 + event.suppressed, event=event)
+    elif isinstance(event, JoinRefused):
+        yield Refused(seq=seq, at_ms=at_ms, why=why, error_code=event.error_code, times=1 + event.suppressed)
+    elif isinstance(event, _PHASES):
+        yield Phase(seq=seq, at_ms=at_ms, why=why, event=event, members=tuple(step.after.members))
+
+
+def _went(part: MemberRemoved, before: Group, removed: int) -> Went:
+    return Went(
+        seq=part.seq,
+        at_ms=part.why.decided_ms,
+        why=part.why,
+        member=part.member,
+        how=_departure(part),
+        last_seen_ms=part.last_seen_ms,
+        heard=part.heard,
+        requested_with=removed if part.why.api_key is not None else 1,
+        was_leader=before.leader_id == part.member.member_id,
+    )
+
+
+def _departure(part: MemberRemoved) -> Departure:
+    """How it went. Who asks for others, or from elsewhere under another client id, is not the member itself."""
+    why, member = part.why, part.member
+    known = _DEPARTURES.get(why.cause)
+    if known is not None:
+        return known
+    if why.cause is not Cause.MEMBER_LEFT or member.retiring:
+        return Departure.PLANNED
+    return Departure.REMOVED if is_of_another(why, member) else Departure.LEFT
+
+
+def _rejoined(part: MemberRejoined, before: Group) -> Rejoined:
+    member_id = part.member.member_id
+    return Rejoined(
+        seq=part.seq,
+        at_ms=part.why.decided_ms,
+        why=part.why,
+        member=part.member,
+        before=before.members.get(member_id),
+        was_leader=before.leader_id == member_id,
+    )
+
+
+def _came(part: MemberJoined, before: Group) -> Came:
+    registered = part.member.group_instance_id in before.registrations
+    planned = registered or part.why.cause in _PLANNED_JOINS
+    return Came(seq=part.seq, at_ms=part.why.decided_ms, why=part.why, member=part.member, planned=planned)
+
+
+def _came_back(part: StaticMemberReplaced, before: Group) -> CameBack:
+    return CameBack(
+        seq=part.seq,
+        at_ms=part.why.decided_ms,
+        why=part.why,
+        member=part.member,
+        before=before.members.get(part.replaced_member_id),
+        replaced_member_id=part.replaced_member_id,
+        replaced_client_host=part.replaced_client_host,
+        last_seen_ms=_last_seen_of_replaced(part),
+        absorbed=part.why.cause is Cause.STATIC_RESTART_ABSORBED,
+    )
+
+
+def _last_seen_of_replaced(part: StaticMemberReplaced) -> int:
+    """The last sign of life; where it is not recorded, the begin of the longest silence, which its return may end."""
+    if part.replaced_last_seen_ms is not None:
+        return part.replaced_last_seen_ms
+    return part.last_seen_ms - part.longest_silence_ms
+
+
+def topics_of(member: Member) -> frozenset[str] | None:
+    """The topics of the member's first protocol; None if they cannot be read."""
+    if not member.protocols:
+        return frozenset()
+    return subscribed_topics(member.protocols[0].metadata)
+
+
+def protocols_of(member: Member) -> tuple[str, ...]:
+    """The names of the member's assignors, in its order."""
+    return tuple(protocol.name for protocol in member.protocols)
+
+
+def is_consumers(group: Group) -> bool:
+    """Whether the group's members are consumers, so that their metadata can be read."""
+    return group.image.protocol_type == CONSUMER_PROTOCOL_TYPE

@@ -1,0 +1,130 @@
+"""The owners of the partition, and the times without one that served.
+
+An owner leaves a sign of life every five seconds, and the next one quotes the last (format level 4). Without one, all
+that is known of an owner's end is that it came after its last event.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum, unique
+from typing import Final
+
+import msgspec
+
+from muster.events.events import CoordinatorElected, CoordinatorPaused, CoordinatorReady, CoordinatorStopped
+from muster.events.state import Member
+from muster.replay.history import Coordinated
+
+SIGN_OF_LIFE_MS: Final = 5_000
+"""An owner ends within this time after its last sign of life."""
+
+
+@unique
+class LastKnown(StrEnum):
+    """The last that is known of an owner that ended."""
+
+    STOP = "its orderly stop"
+    SIGN_OF_LIFE = "its last sign of life"
+    EVENT = "its last event"
+    """It may have lived for long after it."""
+
+
+class Away(msgspec.Struct, frozen=True, kw_only=True):
+    """A time in which no coordinator served the group, in wall clock ms; `members` were in the group then.
+
+    `since_ms`: the last that is known of the owner before; it was gone at some moment after it. `paused`: the process
+    itself stood still, and went on.
+    """
+
+    since_ms: int
+    last_known: LastKnown
+    until_ms: int
+    owner_before: str | None
+    owner: str
+    paused: bool
+    members: tuple[Member, ...]
+
+    @property
+    def longest_ms(self) -> int:
+        """The longest that it can have lasted, by the wall clocks of both owners."""
+        return max(0, self.until_ms - self.since_ms)
+
+    @property
+    def shortest_ms(self) -> int | None:
+        """The shortest that it can have lasted; None: it may have been a moment."""
+        if self.paused or self.last_known is LastKnown.STOP:
+            return self.longest_ms
+        if self.last_known is LastKnown.SIGN_OF_LIFE:
+            return max(0, self.longest_ms - SIGN_OF_LIFE_MS)
+        return None
+
+
+class Coordinators:
+    """The fold over the partition's events.
+
+    Times of one owner's life are steadied (`replay/clock.py`), those of a takeover are compared by the wall clock: it
+    is all that two owners have in common. `begin_ms`: the wall clock of the group's last event before what is read; the
+    owner was there.
+    """
+
+    def __init__(self, begin_ms: int = 0) -> None:
+        self._begin_ms = begin_ms
+        self._owner: str | None = None
+        self._epoch: int | None = None
+        self._jumped_ms = 0
+        self._last_ms: int | None = None
+        self._last_known = LastKnown.EVENT
+
+    def note_event(self, at_ms: int, owner_epoch: int, jump_ms: int) -> None:
+        """The group had an event, whose owner was there. `jump_ms`: by how much the wall clock jumped before it."""
+        self._jumped_ms = jump_ms + (self._jumped_ms if owner_epoch == self._epoch else 0)
+        self._epoch = owner_epoch
+        self._last_ms, self._last_known = at_ms + self._jumped_ms, LastKnown.EVENT
+
+    def at_ms(self, item: Coordinated) -> int:
+        """When the event of the partition was, as the times of the group's events are told."""
+        return item.at_ms - (self._jumped_ms if item.event.owner_epoch == self._epoch else 0)
+
+    def note(self, item: Coordinated, members: Sequence[Member]) -> Away | None:
+        """Take in an event of the partition; returns the time without an owner that ends with it."""
+        event = item.event
+        away = None
+        if isinstance(event, CoordinatorReady):
+            away = self._takeover(event, members)
+        elif isinstance(event, CoordinatorPaused):
+            away = self._pause(event, self.at_ms(item), members)
+        if not isinstance(event, CoordinatorElected):  # the next owner's, while nobody serves yet
+            self._owner = event.owner
+            self._last_ms = max(item.at_ms, self._begin_ms)
+            self._last_known = LastKnown.STOP if isinstance(event, CoordinatorStopped) else LastKnown.EVENT
+        return away
+
+    def _takeover(self, event: CoordinatorReady, members: Sequence[Member]) -> Away | None:
+        owner_before = event.owner_before or self._owner
+        since_ms, last_known = self._last_ms, self._last_known
+        sign_ms = event.owner_before_seen_ms
+        if sign_ms is not None and (since_ms is None or sign_ms > since_ms):
+            since_ms, last_known = sign_ms, LastKnown.SIGN_OF_LIFE
+        if owner_before is None or since_ms is None or not members:
+            return None
+        return Away(
+            since_ms=min(since_ms, event.ready_ms),
+            last_known=last_known,
+            until_ms=event.ready_ms,
+            owner_before=owner_before,
+            owner=event.owner,
+            paused=False,
+            members=tuple(members),
+        )
+
+    def _pause(self, event: CoordinatorPaused, at_ms: int, members: Sequence[Member]) -> Away | None:
+        if not members:
+            return None
+        return Away(
+            since_ms=at_ms - event.late_ms,
+            last_known=LastKnown.SIGN_OF_LIFE,
+            until_ms=at_ms,
+            owner_before=event.owner,
+            owner=event.owner,
+            paused=True,
+            members=tuple(members),
+        )

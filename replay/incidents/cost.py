@@ -1,0 +1,84 @@
+"""The cost of an incident. Definitions, which docs/incidents.md gives to readers:
+
+rebalancing_ms         the time in which the group was not Stable, over its rebalances
+partition_ms           partitions times the time in which they had no consumer: with an eager assignor all of them in
+                       each rebalance, with a cooperative one only those that moved
+partitions_moved       partitions that went from one member to another
+partitions_moved_back  those of these moves that came to nothing: in the end the partition was where it had been. Of
+                       dynamic members, who it was is known by client id and host, where no two members share them
+restarts_absorbed      static members that came back to their places, and spared the group the rebalances of a leave and
+                       a join
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from muster.replay.incidents.acts import AnyAct, CameBack
+from muster.replay.incidents.incident import Cost
+from muster.replay.rebalances.rebalance import MemberRef, Rebalance
+
+_Key = tuple[str, ...]
+
+
+def cost_of(rebalances: Sequence[Rebalance], acts: Iterable[AnyAct] = ()) -> Cost:
+    """The cost of these rebalances and acts together; None for what is not known of each of them."""
+    durations = [each.duration_ms for each in rebalances]
+    moves = [None if each.movement is None else each.movement.moved for each in rebalances if each.to_generation]
+    partition_ms = [_partition_ms(each) for each in rebalances]
+    moved = _sum(moves)
+    return Cost(
+        rebalances=len(rebalances),
+        rebalancing_ms=_sum(durations),
+        partition_ms=_sum(partition_ms),
+        partitions_moved=moved,
+        partitions_moved_back=None if moved is None else _moved_back(rebalances),
+        restarts_absorbed=sum(isinstance(act, CameBack) and act.absorbed for act in acts),
+    )
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _partition_ms(rebalance: Rebalance) -> int | None:
+    movement = rebalance.movement
+    if movement is None or rebalance.duration_ms is None:
+        return None
+    stopped = movement.moved + movement.lost
+    if "cooperative" not in (rebalance.protocol_name or ""):
+        stopped += movement.stayed
+    return stopped * rebalance.duration_ms
+
+
+def _moved_back(rebalances: Sequence[Rebalance]) -> int:
+    """The moves of partitions that were in the end where they had been before the first of these rebalances."""
+    shared = _shared_addresses(rebalances)
+    before: dict[tuple[str, int], _Key] = {}
+    after: dict[tuple[str, int], _Key | None] = {}
+    moves: defaultdict[tuple[str, int], int] = defaultdict(int)
+    for move in (move for each in rebalances if each.movement is not None for move in each.movement.moves):
+        for place in ((of.topic, partition) for of in move.partitions for partition in of.partitions):
+            if move.previous is not None:
+                before.setdefault(place, _key(move.previous, shared))
+            after[place] = None if move.owner is None else _key(move.owner, shared)
+            moves[place] += move.previous is not None and move.owner is not None
+    return sum(times for place, times in moves.items() if place in before and before[place] == after[place])
+
+
+def _key(member: MemberRef, shared: frozenset[_Key]) -> _Key:
+    address = (member.client_id, member.client_host)
+    return member.identity if member.group_instance_id is not None or address in shared else ("at", *address)
+
+
+def _shared_addresses(rebalances: Sequence[Rebalance]) -> frozenset[_Key]:
+    """The client ids and hosts that two dynamic members had at once."""
+    shared: set[_Key] = set()
+    for members in (members for each in rebalances for members in (each.members_before, each.members_after)):
+        seen: set[_Key] = set()
+        for member in members:
+            address = (member.client_id, member.client_host)
+            if member.group_instance_id is None and address in seen:
+                shared.add(address)
+            seen.add(address)
+    return frozenset(shared)

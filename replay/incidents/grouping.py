@@ -1,0 +1,225 @@
+"""An episode -> its incidents: each act and each rebalance belongs to one, or to none.
+
+claims       the kinds in their order of precedence claim acts; a kind may hold a rebalance that others started
+rebalances   the one that holds it has it, else the one that claimed its trigger, else the first that claimed any
+             of its acts; a cooperative assignor's next round belongs to the one before it; what is left is unknown
+parents      an incident that began within another one that lasted longer, and that other is of many processes
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from muster.events.ids import GroupId
+from muster.events.state import Member
+from muster.replay.history import Broken, Gap
+from muster.replay.incidents.cost import cost_of
+from muster.replay.incidents.episode import Episode
+from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.holes import Hole, is_within_events, may_hide_other_half
+from muster.replay.incidents.incident import Incident, Statement
+from muster.replay.incidents.kinds import FINDERS, UNKNOWN
+from muster.replay.incidents.kinds.kind import Claim, View
+from muster.replay.incidents.naming import refs
+from muster.replay.incidents.rounds import is_second_round
+from muster.replay.incidents.subscriptions import given_up as gave_up
+from muster.replay.incidents.waiting import given_up, held_ms, waits
+from muster.replay.incidents.windows import DEPLOYMENT_NEXT_MS
+from muster.replay.rebalances.rebalance import MemberRef, Outcome, Rebalance
+from muster.replay.rebalances.wording import missing_text
+from muster.replay.times import instant, wall_ms_of
+
+CHILDREN: Final = {"crash": frozenset({"deployment", "blue-green"}), "slow-member": frozenset({"deployment"})}
+"""The kinds that happen within others: a process that died, or was slow, while others were being replaced."""
+
+
+class _Draft:
+    """An incident that is being put together."""
+
+    def __init__(self, claim: Claim, number: int) -> None:
+        self.name = claim.kind.name
+        self.claim = claim
+        self.number = number
+        self.rebalances: list[Rebalance] = list(claim.held)
+
+    @property
+    def seqs(self) -> list[int]:
+        return [*(act.seq for act in self.claim.acts), *(each.first_seq for each in self.rebalances)]
+
+    @property
+    def begin_ms(self) -> int:
+        if self.rebalances:
+            return min(each.started_ms for each in self.rebalances)
+        if self.claim.at_ms is not None:
+            return self.claim.at_ms
+        return min((act.since_ms for act in self.claim.acts), default=0)
+
+    @property
+    def since_ms(self) -> int:
+        """The first that is known of it: of a silence the last sign of life."""
+        return min((act.since_ms for act in self.claim.acts), default=self.begin_ms)
+
+    @property
+    def end_ms(self) -> int | None:
+        """When the last of its rebalances ended, or the last of its acts; None while one is running."""
+        if not self.rebalances:
+            ends = [act.at_ms for act in self.claim.acts]
+            return max([*ends, self.claim.until_ms] if self.claim.until_ms else ends, default=self.claim.at_ms)
+        if any(each.outcome is Outcome.RUNNING for each in self.rebalances):
+            return None
+        return max(map(_end_ms, self.rebalances))
+
+
+def _end_ms(rebalance: Rebalance) -> int:
+    """When it ended: by its duration, else by the wall clock, if that was not put back meanwhile."""
+    if rebalance.duration_ms is not None or rebalance.ended_at is None:
+        return rebalance.started_ms + (rebalance.duration_ms or 0)
+    return max(rebalance.started_ms, wall_ms_of(rebalance.ended_at))
+
+
+def incidents_of(episode: Episode, group_id: GroupId) -> list[Incident]:
+    """The incidents of an episode, in order of their beginnings."""
+    drafts = _claimed(episode)
+    if episode.holes:
+        drafts.append(_Draft(_missed([hole.part for hole in episode.holes]), len(drafts)))
+    _share_out(episode, drafts)
+    drafts.sort(key=lambda draft: (draft.begin_ms, draft.number))
+    ids = {
+        id(draft): f"{_incarnation(draft, episode)}-{min(draft.seqs, default=draft.begin_ms)}-{draft.name}"
+        for draft in drafts
+    }
+    return [_incident(draft, ids, _parent(draft, drafts), episode, group_id) for draft in drafts]
+
+
+def _claimed(episode: Episode) -> list[_Draft]:
+    view = View(episode)
+    drafts: list[_Draft] = []
+    for find in FINDERS:
+        for claim in find(view):
+            view.take(claim)
+            drafts.append(_Draft(claim, len(drafts)))
+    return drafts
+
+
+def _share_out(episode: Episode, drafts: list[_Draft]) -> None:
+    """Give each rebalance its incident."""
+    by_seq = {act.seq: draft for draft in drafts for act in draft.claim.acts}
+    held = {id(each) for draft in drafts for each in draft.claim.held}
+    previous: tuple[Rebalance, _Draft] | None = None
+    for rebalance in episode.rebalances:
+        if id(rebalance) in held:
+            previous = rebalance, next(draft for draft in drafts if any(each is rebalance for each in draft.rebalances))
+            continue
+        draft = _holder(rebalance, episode, by_seq) or _own(rebalance, by_seq)
+        if draft is None and previous is not None and _goes_on(previous[0], rebalance):
+            draft = previous[1]
+        if draft is None:
+            draft = _Draft(_unexplained(rebalance), len(drafts))
+            drafts.append(draft)
+        draft.rebalances.append(rebalance)
+        previous = rebalance, draft
+
+
+def _own(rebalance: Rebalance, by_seq: dict[int, _Draft]) -> _Draft | None:
+    if rebalance.trigger.seq in by_seq:
+        return by_seq[rebalance.trigger.seq]
+    return next((by_seq[seq] for seq in range(rebalance.first_seq, rebalance.last_seq + 1) if seq in by_seq), None)
+
+
+def _holder(rebalance: Rebalance, episode: Episode, by_seq: dict[int, _Draft]) -> _Draft | None:
+    """The incident of the member whose end was what the join phase waited for, longer than for anybody else."""
+    if held_ms(rebalance) is None:
+        return None
+    holders = [by_seq[act.seq] for act in given_up(rebalance, episode) if act.seq in by_seq]
+    began = by_seq.get(rebalance.trigger.seq)
+    return began if began in holders else next(iter(holders), None)
+
+
+def _goes_on(before: Rebalance, after: Rebalance) -> bool:
+    """Whether it is the next round of the one before: superseded, or cooperative and close."""
+    return before.outcome is Outcome.SUPERSEDED or is_second_round(before, after)
+
+
+def _unexplained(rebalance: Rebalance) -> Claim:
+    text = rebalance.trigger.text
+    return Claim(kind=UNKNOWN, acts=(), culprits=(), grade=Grade.UNKNOWN, headline=text, at_ms=rebalance.started_ms)
+
+
+def _missed(missing: Sequence[Gap | Broken]) -> Claim:
+    others = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
+    text = f"what happened is not known: {missing_text(missing[0])}{others}"
+    at_ms = missing[0].position.timestamp_ms
+    return Claim(kind=UNKNOWN, acts=(), culprits=(), grade=Grade.UNKNOWN, headline=text, at_ms=at_ms)
+
+
+def _parent(draft: _Draft, drafts: Sequence[_Draft]) -> _Draft | None:
+    """The incident within which this one happened: the first that had begun, and outlasted its beginning."""
+    for other in drafts:
+        if other.name not in CHILDREN.get(draft.name, ()):
+            continue
+        end_ms = other.end_ms
+        if other.since_ms <= draft.begin_ms and (end_ms is None or draft.since_ms <= end_ms + DEPLOYMENT_NEXT_MS):
+            return other
+    return None
+
+
+def _incident(
+    draft: _Draft, ids: dict[int, str], parent: _Draft | None, episode: Episode, group_id: GroupId
+) -> Incident:
+    claim = draft.claim
+    rebalances = sorted(draft.rebalances, key=lambda each: each.first_seq)
+    end_ms = draft.end_ms
+    return Incident(
+        id=ids[id(draft)],
+        group_id=group_id,
+        kind=draft.name,
+        grade=claim.grade,
+        headline=claim.headline,
+        culprits=refs(_distinct(claim)),
+        started_at=instant(min((each.started_ms for each in rebalances), default=draft.begin_ms)),
+        ended_at=None if end_ms is None else instant(end_ms),
+        rebalances=tuple(rebalances),
+        parent=None if parent is None else ids[id(parent)],
+        chain=tuple(sorted((*claim.chain, *_told(rebalances, episode)), key=lambda each: each.at or "")),
+        cost=cost_of(rebalances, claim.acts),
+        advice=claim.advice,
+        notes=_notes(draft, episode),
+    )
+
+
+def _notes(draft: _Draft, episode: Episode) -> tuple[str, ...]:
+    """The parts of the history that are missing and can touch it, and jumps of the clock, once each."""
+    missing = (missing_text(hole.part) for hole in episode.holes if _can_touch(hole, draft, episode))
+    return tuple(dict.fromkeys((*missing, *(note for each in draft.rebalances for note in each.notes))))
+
+
+def _can_touch(hole: Hole, draft: _Draft, episode: Episode) -> bool:
+    """Whether the incident is told without something that may be missing there."""
+    acts = draft.claim.acts
+    if not draft.seqs:
+        return draft.name == UNKNOWN.name or hole.is_within(draft.begin_ms, draft.end_ms)
+    alone = (act for act in acts if act.seq not in episode.paired_seqs)
+    return is_within_events(hole, acts, draft.rebalances) or any(may_hide_other_half(hole, act) for act in alone)
+
+
+def _distinct(claim: Claim) -> Iterable[Member | MemberRef]:
+    return {member.member_id: member for member in claim.culprits}.values()
+
+
+def _told(rebalances: Iterable[Rebalance], episode: Episode) -> Iterator[Statement]:
+    """The rebalances: what started each, and whom it waited for."""
+    for each in rebalances:
+        yield Statement(
+            text=f"generation {each.from_generation} -> {each.to_generation or '?'}: {each.trigger.text}",
+            grade=Grade.RECORDED,
+            at=each.started_at,
+            seqs=(each.first_seq, each.last_seq),
+        )
+        yield from waits(each, episode)
+        if "cooperative" in (each.protocol_name or ""):
+            yield from gave_up(each, episode)
+
+
+def _incarnation(draft: _Draft, episode: Episode) -> int:
+    if draft.rebalances:
+        return draft.rebalances[0].incarnation
+    return episode.after.incarnation if episode.after is not None else 0

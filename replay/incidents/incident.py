@@ -1,0 +1,58 @@
+"""The values that tell an incident: what `why`, `digest` and the report print, and what programs read.
+
+All fields are plain values, and their names are those of the JSON output. Instants are ISO 8601 in UTC, durations ms.
+"""
+
+import msgspec
+
+from muster.events.ids import GroupId
+from muster.replay.incidents.grade import Grade
+from muster.replay.rebalances.rebalance import MemberRef, Rebalance
+from muster.replay.times import Instant
+from muster.replay.window import Edge
+
+
+class Statement(msgspec.Struct, frozen=True, kw_only=True):
+    """One sentence, how well it is known, and the events that bear it by their `seq`."""
+
+    text: str
+    grade: Grade
+    at: Instant | None = None
+    seqs: tuple[int, ...] = ()
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """The cost of an incident; see docs/incidents.md for the definitions. A field that is None cannot be known."""
+
+    rebalances: int
+    rebalancing_ms: int | None
+    partition_ms: int | None
+    partitions_moved: int | None
+    partitions_moved_back: int | None = None
+    restarts_absorbed: int = 0
+
+
+class Incident(msgspec.Struct, frozen=True, kw_only=True):
+    """One story of a group.
+
+    `id` is unique in the history of its group; `parent` is the id of the incident within which this one happened.
+    `culprits` are the members that it is blamed on, all of them; none if it is none of the members. `started_at` and
+    `ended_at`: from when the group left its state until its last rebalance ended; None: it has not.
+    """
+
+    id: str
+    group_id: GroupId
+    kind: str
+    grade: Grade
+    headline: str
+    culprits: tuple[MemberRef, ...]
+    started_at: Instant
+    ended_at: Instant | None
+    rebalances: tuple[Rebalance, ...]
+    parent: str | None
+    chain: tuple[Statement, ...]
+    cost: Cost
+    advice: tuple[str, ...]
+    notes: tuple[str, ...]
+    crosses: tuple[Edge, ...] = ()
+    """The edges of the window that was asked for; it is told whole all the same."""

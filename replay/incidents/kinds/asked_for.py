@@ -1,0 +1,154 @@
+"""A member that asked for a new assignment with the subscription that it had."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from muster.events.causes import Cause
+from muster.replay.incidents.acts import Rejoined, topics_of
+from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.incident import Statement
+from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.naming import process_name
+from muster.replay.incidents.rounds import is_second_round, is_soon_after
+from muster.replay.rebalances.rebalance import Move, Rebalance
+from muster.replay.rebalances.wording import plural
+from muster.replay.times import instant
+
+ENFORCED = Kind(
+    "enforced",
+    "A member's application (enforceRebalance) or an administrator asked for a rebalance.",
+    "the member that asked; none if it was an administrator",
+)
+ROUND = Kind(
+    "cooperative-round",
+    "The second round of a cooperative assignor, if its first is not in the log: else it is part of that.",
+    "none",
+)
+PARTITIONS = Kind(
+    "partitions-changed",
+    "Topics of the group got other partitions, and the leader asked for a new assignment.",
+    "none of the members",
+)
+
+_METADATA_CHANGED = "cached metadata has changed"
+"""Java's leader says so when its topics have other partitions than it knew (KIP-800)."""
+
+_ASKED = frozenset({Cause.METADATA_CHANGED, Cause.LEADER_REJOINED})
+
+
+def find(view: View) -> Iterator[Claim]:
+    """A member asked for a new assignment with the same subscription."""
+    for act in view.free(Rejoined):
+        if act.why.cause not in _ASKED:
+            continue
+        rebalance = view.episode.rebalance_of(act)
+        if rebalance is None or rebalance.first_seq > act.seq:
+            continue
+        if act.why.client_reason and "enforce" in act.why.client_reason.lower():
+            yield Claim(
+                kind=ENFORCED,
+                acts=(act,),
+                culprits=(act.member,),
+                grade=Grade.RECORDED,
+                headline=(
+                    f'{process_name(act.member)} asked for a rebalance; the client says: "{act.why.client_reason}"'
+                ),
+            )
+            continue
+        if _is_second_round(view, rebalance):
+            continue
+        if _follows_a_gap(view, rebalance):
+            yield Claim(
+                kind=ROUND,
+                acts=(act,),
+                culprits=(),
+                grade=Grade.INFERRED,
+                headline=(
+                    f"{process_name(act.member)} rejoined to hand on what it had given up, as cooperative assignors do;"
+                    " the round before is not in the log"
+                ),
+            )
+            continue
+        grown = _partitions_changed(rebalance)
+        says_so = (act.why.client_reason or "").startswith(_METADATA_CHANGED)
+        if grown is None and says_so:
+            grown = "the partitions of its topics changed, as the client says"
+        if grown is not None:
+            yield Claim(
+                kind=PARTITIONS,
+                acts=(act,),
+                culprits=(),
+                grade=Grade.RECORDED if says_so else Grade.INFERRED,
+                headline=f"{grown}: the leader {process_name(act.member)} rejoined with the same subscription for that",
+                chain=(
+                    Statement(
+                        text=f"the leader {process_name(act.member)} rejoined, still subscribed to {_topics(act)}",
+                        grade=Grade.RECORDED,
+                        at=instant(act.at_ms),
+                        seqs=(act.seq,),
+                    ),
+                    Statement(
+                        text=f"before and after this rebalance: {grown}",
+                        grade=Grade.RECORDED,
+                        at=rebalance.ended_at,
+                        seqs=(rebalance.first_seq, rebalance.last_seq),
+                    ),
+                ),
+            )
+            continue
+        yield Claim(
+            kind=ENFORCED,
+            acts=(act,),
+            culprits=(act.member,),
+            grade=Grade.INFERRED,
+            headline=(
+                f"{process_name(act.member)} asked for a new assignment with the same subscription; why is not recorded"
+            ),
+        )
+
+
+def _topics(act: Rejoined) -> str:
+    topics = topics_of(act.member)
+    return "topics that cannot be read" if topics is None else ", ".join(sorted(topics)) or "no topic"
+
+
+def _partitions_changed(rebalance: Rebalance) -> str | None:
+    """'orders has 24 partitions instead of 12', if the assignments before and after it tell so."""
+    movement = rebalance.movement
+    if movement is None or not (movement.gained or movement.lost) or movement.undecodable:
+        return None
+    if rebalance.initial or movement.moved + movement.stayed == 0:
+        return None
+    gained = _by_topic(move for move in movement.moves if not move.previous)
+    lost = _by_topic(move for move in movement.moves if not move.owner)
+    return "; ".join(_grown(topic, gained[topic], lost[topic]) for topic in sorted({*gained, *lost}))
+
+
+def _by_topic(moves: Iterable[Move]) -> defaultdict[str, set[int]]:
+    found: defaultdict[str, set[int]] = defaultdict(set)
+    for of in (of for move in moves for of in move.partitions):
+        found[of.topic].update(of.partitions)
+    return found
+
+
+def _grown(topic: str, gained: set[int], lost: set[int]) -> str:
+    """Partitions are numbered from 0: the first new one is as many as there were before."""
+    if gained and not lost and gained == set(range(min(gained), max(gained) + 1)):
+        if min(gained) == 0:
+            return f"{topic} is new to the group, with {plural(len(gained), 'partition')}"
+        return f"{topic} has {plural(max(gained) + 1, 'partition')} instead of {min(gained)}"
+    if lost and not gained and 0 in lost:
+        return f"{topic} is gone, with {plural(len(lost), 'partition')}"
+    return f"{topic} has {len(gained)} partitions more and {len(lost)} fewer"
+
+
+def _follows_a_gap(view: View, rebalance: Rebalance) -> bool:
+    """Whether a cooperative assignor's first round may be what is missing."""
+    return any(
+        hole.to_ms <= rebalance.started_ms and is_soon_after(hole.to_ms, rebalance) for hole in view.episode.holes
+    )
+
+
+def _is_second_round(view: View, rebalance: Rebalance) -> bool:
+    position = view.episode.rebalances.index(rebalance)
+    return position > 0 and is_second_round(view.episode.rebalances[position - 1], rebalance)

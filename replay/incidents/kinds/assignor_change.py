@@ -1,0 +1,34 @@
+"""Members that stayed, and came with other assignors."""
+
+from collections.abc import Iterator
+
+from muster.events.state import Member
+from muster.replay.incidents.acts import Rejoined, protocols_of
+from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.naming import processes
+
+KIND = Kind("assignor-change", "Members changed their list of assignors.", "the members that changed it")
+
+
+def find(view: View) -> Iterator[Claim]:
+    changed = [act for act in view.free(Rejoined) if act.changed_protocols]
+    if not changed:
+        return
+    members = _members(changed)
+    first = changed[0]
+    assert first.before is not None
+    yield Claim(
+        kind=KIND,
+        acts=tuple(changed),
+        culprits=members,
+        grade=Grade.RECORDED,
+        headline=(
+            f"{processes(members)} came with other assignors: {', '.join(protocols_of(first.member))} instead of"
+            f" {', '.join(protocols_of(first.before))}"
+        ),
+    )
+
+
+def _members(acts: list[Rejoined]) -> tuple[Member, ...]:
+    return tuple({act.member.member_id: act.member for act in acts}.values())

@@ -1,0 +1,246 @@
+"""The coordinator was away: what followed from it, or that nothing did."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+import msgspec
+
+from muster.events.ids import MemberId
+from muster.events.state import Member
+from muster.replay.incidents.acts import AnyAct, Came, CameBack, Departure, Went
+from muster.replay.incidents.aways import Away, LastKnown
+from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.incident import Statement
+from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.poll_timeout import is_poll_timeout
+from muster.replay.incidents.naming import moment, process_name, processes, span
+from muster.replay.incidents.windows import OUTAGE_AFTERMATH_MS
+from muster.replay.rebalances.wording import plural
+from muster.replay.times import duration, instant, setting
+
+OUTAGE = Kind(
+    "coordinator-outage",
+    "The coordinator was away or stood still, and members lost their places by it.",
+    "none of the members",
+)
+CHANGE = Kind(
+    "coordinator-change",
+    "The coordinator was away or stood still, and all members kept their places.",
+    "none of the members",
+)
+
+
+def find(view: View) -> Iterator[Claim]:
+    for away in view.episode.aways:
+        lost = _lost(view, away)
+        back = tuple(_back(view, away))
+        yield _outage(view, away, lost, back) if lost else _change(view, away, back)
+
+
+def _lost(view: View, away: Away) -> list[tuple[Went, Came]]:
+    """Members that were not heard from since before it and expired, each with itself as it came back as a new one."""
+    returns, there = view.returns(), _ids(away)
+    lost: list[tuple[Went, Came]] = []
+    for went in view.free(Went):
+        returned = returns.get(went.seq)
+        if returned is None or not isinstance(returned.came, Came):
+            continue
+        if went.member.member_id not in there or not _is_due_to(went, away, view):
+            continue
+        if returned.came.at_ms >= away.until_ms:
+            lost.append((went, returned.came))
+    return lost
+
+
+def _ids(away: Away) -> set[MemberId]:
+    return {member.member_id for member in away.members}
+
+
+def _back(view: View, away: Away) -> Iterator[CameBack]:
+    """Static members that lost the connection, and came back to their places."""
+    there = _ids(away)
+    for act in view.free(CameBack):
+        limit_ms = act.member.session_timeout_ms + OUTAGE_AFTERMATH_MS
+        was_there = act.replaced_member_id in there and act.last_seen_ms <= away.until_ms
+        if was_there and away.until_ms <= act.at_ms <= away.until_ms + limit_ms:
+            yield act
+
+
+def _is_due_to(went: Went, away: Away, view: View) -> bool:
+    """Whether nothing was heard from it since, and it was lost for that; or it had waited for longer than it may."""
+    late_poll = went.how is Departure.LEFT and is_poll_timeout(went)
+    if went.how not in (Departure.EXPIRED, Departure.NOT_REJOINED) and not late_poll:
+        return False
+    if went.last_seen_ms > away.until_ms + OUTAGE_AFTERMATH_MS:
+        return False
+    return away.until_ms <= went.at_ms <= _aftermath_until_ms(went, away, view)
+
+
+def _aftermath_until_ms(went: Went, away: Away, view: View) -> int:
+    """The last moment at which it is removed if it was not heard from since: each outage until then gave it more time.
+
+    Every owner, and every end of a pause, gives all members their session timeouts anew.
+    """
+    allowance_ms = went.member.session_timeout_ms + OUTAGE_AFTERMATH_MS
+    until_ms = away.until_ms
+    aways = view.episode.aways
+    for later in aways[bisect_right(aways, until_ms, key=lambda each: each.until_ms) :]:
+        if later.since_ms > until_ms + allowance_ms or until_ms >= went.at_ms:
+            break
+        until_ms = max(until_ms, later.until_ms)
+    return until_ms + allowance_ms
+
+
+def _may_be_due_to(went: Went, away: Away, view: View) -> bool:
+    """Whether a later takeover hides if it was heard from since."""
+    if not went.is_silent or not away.until_ms <= went.last_seen_ms:
+        return False
+    silence = view.episode.silence_of(went)
+    is_hidden = not silence.is_known and silence.from_ms <= away.until_ms
+    return is_hidden and went.at_ms <= _aftermath_until_ms(went, away, view)
+
+
+class _Fates(msgspec.Struct, frozen=True):
+    """The members that were heard from again, those that were not, and those of which it is not known."""
+
+    kept: tuple[Member, ...]
+    missed: tuple[Member, ...]
+    unknown: tuple[Member, ...]
+
+
+def _fates(view: View, away: Away) -> _Fates:
+    there = _ids(away)
+    gone = [went for went in view.episode.of(Went) if went.member.member_id in there]
+    lost = {went.member.member_id for went in gone if _is_due_to(went, away, view)}
+    hidden = {went.member.member_id for went in gone if _may_be_due_to(went, away, view)} - lost
+    return _Fates(
+        kept=tuple(each for each in away.members if each.member_id not in lost | hidden),
+        missed=tuple(each for each in away.members if each.member_id in lost),
+        unknown=tuple(each for each in away.members if each.member_id in hidden),
+    )
+
+
+# ---- words ----------------------------------------------------------------------------------------------------------
+
+
+def _times(away: Away) -> str:
+    if away.paused:
+        times = span(away.since_ms, away.until_ms)
+        return f"the coordinator {away.owner} stood still for at least {duration(away.longest_ms)}, from {times}"
+    if away.last_known is LastKnown.EVENT:
+        return (
+            f"the coordinator was away until {moment(away.until_ms)}; since when is not known, its last event before is"
+            f" of {moment(away.since_ms)}"
+        )
+    times = span(away.since_ms, away.until_ms)
+    if away.last_known is LastKnown.STOP:
+        return f"the coordinator was away from {times}, for {duration(away.longest_ms)}"
+    return f"the coordinator was away from {times}, for {duration(away.longest_ms)} since its last sign of life"
+
+
+def _sessions(away: Away, lost: list[tuple[Went, Came]]) -> str:
+    """The members' session timeouts beside the time without a coordinator."""
+    timeouts_ms = sorted({went.member.session_timeout_ms for went, _ in lost})
+    sessions = " and ".join(dict.fromkeys((setting(timeouts_ms[0]), setting(timeouts_ms[-1]))))
+    shortest_ms = away.shortest_ms
+    if shortest_ms is not None and shortest_ms > timeouts_ms[-1]:
+        return f", longer than the sessions of {sessions}"
+    return f" (sessions of {sessions})"
+
+
+def _evidence(away: Away) -> Iterator[Statement]:
+    """The two ends: what each owner recorded, and the time between them, which is known by their wall clocks alone."""
+    if away.paused:
+        yield Statement(text=_times(away), grade=Grade.RECORDED, at=instant(away.since_ms))
+        return
+    begin = Grade.UNKNOWN if away.last_known is LastKnown.EVENT else Grade.RECORDED
+    unknown = "; when it ended after that is not known" if begin is Grade.UNKNOWN else ""
+    yield Statement(
+        text=f"the last that is known of the coordinator {away.owner_before} is {away.last_known}{unknown}",
+        grade=begin,
+        at=instant(away.since_ms),
+    )
+    yield Statement(
+        text=f"the coordinator {away.owner} was ready, {duration(away.longest_ms)} later by their wall clocks",
+        grade=Grade.INFERRED,
+        at=instant(away.until_ms),
+    )
+
+
+def _fate(went: Went) -> str:
+    if went.how is Departure.LEFT:
+        return "left, since its poll had not returned in time,"
+    return "was not heard from any more, and was removed"
+
+
+def _kept_text(away: Away, kept: tuple[Member, ...]) -> Iterator[Statement]:
+    if kept:
+        yield Statement(
+            text=f"{processes(kept)} kept {'its place' if len(kept) == 1 else 'their places'}",
+            grade=Grade.RECORDED,
+            at=instant(away.until_ms),
+        )
+
+
+def _outage(view: View, away: Away, lost: list[tuple[Went, Came]], back: tuple[CameBack, ...]) -> Claim:
+    kept = _fates(view, away).kept
+    places = "its place" if len(lost) == 1 else "their places"
+    text = (
+        f"{_times(away)}{_sessions(away, lost)}: {plural(len(lost), 'member')} lost {places} by it and came back as"
+        f" {'a new one' if len(lost) == 1 else 'new ones'} ({processes([went.member for went, _ in lost])});"
+        f" {len(kept) or 'none'} kept {'its place' if len(kept) == 1 else 'their places'}"
+    )
+    acts: list[AnyAct] = [act for pair in lost for act in pair]
+    return Claim(
+        kind=OUTAGE,
+        acts=(*acts, *back),
+        culprits=(),
+        grade=Grade.INFERRED,
+        headline=text,
+        chain=(
+            *_evidence(away),
+            *_kept_text(away, kept),
+            *(
+                Statement(
+                    text=(
+                        f"{process_name(came.member)} came back under a new member id; under its former one it"
+                        f" {_fate(went)} at {moment(went.at_ms)}"
+                    ),
+                    grade=Grade.INFERRED,
+                    at=instant(came.at_ms),
+                    seqs=(came.seq, went.seq),
+                )
+                for went, came in lost
+            ),
+        ),
+        advice=("a session timeout longer than the coordinator's restart keeps the members in their places",),
+    )
+
+
+def _change(view: View, away: Away, back: tuple[CameBack, ...]) -> Claim:
+    fates = _fates(view, away)
+    kept = fates.kept
+    count = (
+        f"all {plural(len(kept), 'member')}"
+        if len(kept) == len(away.members)
+        else f"{len(kept)} of {len(away.members)} members"
+    )
+    text = f"{_times(away)}; {count} kept {'its place' if len(kept) == 1 else 'their places'}"
+    if fates.missed:
+        text += f", {processes(fates.missed)} {'was' if len(fates.missed) == 1 else 'were'} not heard from any more"
+    if fates.unknown:
+        was = "was" if len(fates.unknown) == 1 else "were"
+        text += f"; whether {processes(fates.unknown)} {was} heard from again is not known"
+    if not away.paused and away.owner != away.owner_before:
+        text = f"{away.owner} took over from {away.owner_before}: {text}"
+    is_known = away.paused or away.last_known is not LastKnown.EVENT
+    return Claim(
+        kind=CHANGE,
+        acts=back,
+        culprits=(),
+        grade=Grade.RECORDED,
+        headline=text,
+        chain=(*_evidence(away), *_kept_text(away, kept)),
+        at_ms=away.since_ms if is_known else away.until_ms,
+        until_ms=away.until_ms,
+    )

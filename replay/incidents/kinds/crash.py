@@ -1,0 +1,66 @@
+"""A member that fell silent and did not come back."""
+
+from collections.abc import Iterator
+
+from muster.replay.incidents.acts import Came, Departure, Went
+from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.naming import process_name, processes
+from muster.replay.incidents.silence import heard_again, last_seen
+from muster.replay.incidents.waiting import given_up
+from muster.replay.incidents.windows import REPLACED_MS
+from muster.replay.times import duration, setting
+
+KIND = Kind(
+    "crash",
+    "A process was not heard from any more, and nobody took its place within ten minutes.",
+    "the process",
+)
+
+
+def find(view: View) -> Iterator[Claim]:
+    for act in view.free(Went):
+        if not act.is_silent:
+            continue
+        seen = last_seen(view.episode, act)
+        silent = "fell silent without leaving" if seen.grade is Grade.RECORDED else "was not heard from any more"
+        yield Claim(
+            kind=KIND,
+            acts=(act,),
+            culprits=(act.member,),
+            grade=Grade.RECORDED if seen.grade is Grade.RECORDED else Grade.INFERRED,
+            headline=(
+                f"{process_name(act.member)} {silent}, was removed {_why_removed(act, seen.grade)}, and"
+                f" {_nobody_came(view, act)}{_held(view, act)}"
+            ),
+            chain=(seen, *heard_again(view.episode, [act])),
+        )
+
+
+def _nobody_came(view: View, act: Went) -> str:
+    """That nobody took its place, as far as the history goes."""
+    known_ms = None if view.episode.known_until_ms is None else view.episode.known_until_ms - act.at_ms
+    return (
+        "nobody took its place" if known_ms is None or known_ms > REPLACED_MS else "nobody has taken its place so far"
+    )
+
+
+def _held(view: View, act: Went) -> str:
+    """The join phase that waited for it in vain, if one did."""
+    rebalance = view.episode.rebalance_of(act)
+    if rebalance is None or act not in given_up(rebalance, view.episode) or rebalance.trigger.seq == act.seq:
+        return ""
+    came = [each.member for each in view.free(Came) if rebalance.first_seq <= each.seq <= rebalance.last_seq]
+    meanwhile = f"; {processes(came)} had come meanwhile" if came else ""
+    return f"; a join phase waited {duration(rebalance.join_phase.duration_ms or 0)} for it{meanwhile}"
+
+
+def _why_removed(act: Went, known: Grade) -> str:
+    if act.how is Departure.EXPIRED:
+        timeout = f"session timeout {setting(act.member.session_timeout_ms)}"
+        if known is not Grade.RECORDED:
+            return f"{duration(act.at_ms - act.last_seen_ms)} after the coordinator had changed ({timeout})"
+        return f"after {duration(act.at_ms - act.last_seen_ms)} ({timeout})"
+    if act.how is Departure.NOT_REJOINED:
+        return f"when the rebalance timeout of {setting(act.member.rebalance_timeout_ms)} had passed without its join"
+    return f"when it had not asked for its assignment within {setting(act.member.rebalance_timeout_ms)}"

@@ -1,0 +1,52 @@
+"""One process that went and came back again and again."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.replaced import acts_of, grade_of, members_of
+from muster.replay.incidents.naming import process_name
+from muster.replay.incidents.replacements import Replacement
+from muster.replay.incidents.windows import (
+    CRASH_LOOP_NEXT_MS,
+    CRASH_LOOP_TIMES_MIN,
+)
+from muster.replay.times import duration
+
+KIND = Kind(
+    "crash-loop",
+    "One process went and came back three times or more, never more than ten minutes apart.",
+    "the process",
+)
+
+
+def find(view: View) -> Iterator[Claim]:
+    by_process: defaultdict[tuple[str, ...], list[Replacement]] = defaultdict(list)
+    for each in view.free_replacements():
+        by_process[each.process.key].append(each)
+    for times in by_process.values():
+        for run in _runs(times, CRASH_LOOP_NEXT_MS):
+            if len(run) < CRASH_LOOP_TIMES_MIN:
+                continue
+            span_ms = run[-1].end_ms - run[0].begin_ms
+            yield Claim(
+                kind=KIND,
+                acts=acts_of(run),
+                culprits=members_of(run),
+                grade=grade_of(run),
+                headline=(
+                    f"{process_name(run[0].member)} went and came back {len(run)} times within {duration(span_ms)}"
+                ),
+                advice=("look at why this process ends: each of its restarts made the whole group rebalance",),
+            )
+
+
+def _runs(replacements: Sequence[Replacement], next_ms: int) -> Iterator[list[Replacement]]:
+    run: list[Replacement] = []
+    for each in sorted(replacements, key=lambda each: each.begin_ms):
+        if run and each.begin_ms - run[-1].end_ms > next_ms and each.begin_ms - run[-1].begin_ms > next_ms:
+            yield run
+            run = []
+        run.append(each)
+    if run:
+        yield run

@@ -1,0 +1,93 @@
+"""Many processes that were replaced, one after another or at once."""
+
+from collections.abc import Iterator, Sequence
+
+from muster.events.state import Member
+from muster.replay.incidents.acts import CameBack, Departure, protocols_of
+from muster.replay.incidents.incident import Statement
+from muster.replay.incidents.kinds.assignor_change import KIND as ASSIGNORS
+from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.replaced import acts_of, advice_on, fenced_before, grade_of, how_it_went, members_of
+from muster.replay.incidents.naming import process_name, processes
+from muster.replay.incidents.replacements import Replacement
+from muster.replay.incidents.windows import (
+    DEPLOYMENT_NEXT_MS,
+    DEPLOYMENT_PROCESSES_MIN,
+    DEPLOYMENT_SHARE_MIN,
+)
+from muster.replay.rebalances.wording import plural
+from muster.replay.times import duration, instant
+
+KIND = Kind(
+    "deployment",
+    "Two or more processes, and a third of the group at least, were replaced one after another or at once.",
+    "all processes that were replaced",
+)
+
+
+def find(view: View) -> Iterator[Claim]:
+    for run in _runs_by_begin(view.free_replacements(), DEPLOYMENT_NEXT_MS):
+        processes_replaced = {each.process.key for each in run}
+        size = max(len(view.episode.members_at(run[0].begin_ms)), len(processes_replaced))
+        if len(processes_replaced) < DEPLOYMENT_PROCESSES_MIN:
+            continue
+        if len(processes_replaced) < size * DEPLOYMENT_SHARE_MIN:
+            continue
+        named = [each.member for each in {each.process.key: each for each in run}.values()]
+        left = sum(each.went is not None and each.went.how is Departure.LEFT for each in run)
+        at_once = len(run) > 1 and run[-1].begin_ms - run[0].begin_ms <= max(5_000, run[0].end_ms - run[0].begin_ms)
+        order = "at once" if at_once else "one after another"
+        how = "stopped and started" if left == len(run) else "went and came back"
+        changed = _changed_assignors(run)
+        yield Claim(
+            kind=ASSIGNORS if changed else KIND,
+            acts=acts_of(run),
+            culprits=members_of(run),
+            grade=grade_of(run),
+            headline=(
+                f"{changed}{plural(len(named), 'process')} of {size} {how} {order}, within"
+                f" {duration(max(each.end_ms for each in run) - run[0].begin_ms)}: {processes(named)}".replace(
+                    "processs", "processes"
+                )
+            ),
+            chain=(
+                *(
+                    Statement(
+                        text=f"{process_name(each.member)} {how_it_went(each.went)}",
+                        grade=each.process.grade,
+                        at=instant(each.begin_ms),
+                        seqs=tuple(act.seq for act in each.acts),
+                    )
+                    for each in run
+                ),
+                *fenced_before(view.episode, run),
+            ),
+            advice=advice_on(run),
+        )
+
+
+def _runs_by_begin(replacements: Sequence[Replacement], next_ms: int) -> Iterator[list[Replacement]]:
+    run: list[Replacement] = []
+    for each in replacements:
+        if run and each.begin_ms - run[-1].begin_ms > next_ms:
+            yield run
+            run = []
+        run.append(each)
+    if run:
+        yield run
+
+
+def _changed_assignors(run: Sequence[Replacement]) -> str:
+    """In words, if most came back with another list of assignors."""
+    pairs = [(before, each.came.member) for each in run if (before := _before(each)) is not None]
+    changed = [(before, after) for before, after in pairs if protocols_of(before) != protocols_of(after)]
+    if len(changed) * 2 <= len(run):
+        return ""
+    before, after = changed[-1]
+    return f"the assignors changed from {', '.join(protocols_of(before))} to {', '.join(protocols_of(after))} while "
+
+
+def _before(each: Replacement) -> Member | None:
+    if each.went is not None:
+        return each.went.member
+    return each.came.before if isinstance(each.came, CameBack) else None

@@ -1,0 +1,85 @@
+"""Several members that fell silent at the same moment."""
+
+from collections.abc import Iterator
+
+from muster.events.ids import MemberId
+from muster.replay.incidents.acts import AnyAct, Came, CameBack, Departure, Went
+from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.naming import common_network, processes
+from muster.replay.incidents.replacements import Replacement
+from muster.replay.incidents.silence import heard_again, last_seen
+from muster.replay.incidents.windows import SAME_MOMENT_MS
+from muster.replay.rebalances.wording import plural
+
+KIND = Kind(
+    "network-cut",
+    "Two or more members fell silent at the same moment without leaving, and others did not.",
+    "the members that fell silent",
+)
+
+
+def find(view: View) -> Iterator[Claim]:
+    back = view.returns()
+    expired = (act for act in view.free(Went) if act.how is Departure.EXPIRED)
+    seen = (act for act in expired if view.episode.silence_of(act).is_known)
+    silent = sorted(seen, key=lambda act: act.last_seen_ms)
+    for together in _same_moment(silent):
+        members = [act.member for act in together]
+        others = view.episode.members_at(together[0].at_ms) - {member.member_id for member in members}
+        others -= _came_back_from(view, together)
+        returned = [back[act.seq] for act in together if act.seq in back]
+        if len(together) < 2 or not others or any(each.came.at_ms < each.went_ms for each in map(_Return, returned)):
+            continue
+        network = common_network(members)
+        where = f", all from {network}" if network is not None else ""
+        count = "all" if len(returned) == len(together) else f"{len(returned)} of them"
+        again = f"; {count} came back" if returned else ""
+        acts: list[AnyAct] = [*together, *(each.came for each in returned if isinstance(each.came, Came))]
+        yield Claim(
+            kind=KIND,
+            acts=tuple(sorted(acts, key=lambda act: act.seq)),
+            culprits=tuple(members),
+            grade=Grade.INFERRED,
+            headline=(
+                f"{len(together)} members fell silent at the same moment{where}, and {plural(len(others), 'other')} did"
+                f" not: {processes(members)}{again}"
+            ),
+            chain=(
+                *(last_seen(view.episode, act) for act in together),
+                *heard_again(view.episode, together),
+            ),
+            advice=("look at the network and at the machines that these have in common",),
+        )
+
+
+def _came_back_from(view: View, together: list[Went]) -> set[MemberId]:
+    """Static members that had fallen silent with them, and came back before they were missed."""
+    from_ms = together[0].last_seen_ms - SAME_MOMENT_MS
+    until_ms = together[-1].last_seen_ms + SAME_MOMENT_MS
+    return {
+        member_id
+        for act in view.free(CameBack)
+        if from_ms <= act.last_seen_ms <= until_ms
+        for member_id in (act.member.member_id, act.replaced_member_id)
+    }
+
+
+class _Return:
+    """A replacement, with the moment of its member's end."""
+
+    def __init__(self, replacement: Replacement) -> None:
+        assert replacement.went is not None
+        self.came = replacement.came
+        self.went_ms = replacement.went.at_ms
+
+
+def _same_moment(silent: list[Went]) -> Iterator[list[Went]]:
+    together: list[Went] = []
+    for act in silent:
+        if together and act.last_seen_ms - together[0].last_seen_ms > SAME_MOMENT_MS:
+            yield together
+            together = []
+        together.append(act)
+    if together:
+        yield together

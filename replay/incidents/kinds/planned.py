@@ -1,0 +1,63 @@
+"""Rebalances that administrators asked for, plans of theirs, and groups that are full."""
+
+from collections.abc import Iterator
+
+from muster.events.causes import Cause
+from muster.replay.incidents.acts import AnyAct, AskedFor, Came, Departure, Phase, Refused, Went
+from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.kinds.asked_for import ENFORCED
+from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.rebalances.wording import cause_text, plural
+
+PLANNED = Kind(
+    "planned",
+    "An administrator registered or retired members, changed the group's configs, or released the group.",
+    "none: they did what was planned",
+)
+CAPACITY = Kind(
+    "capacity",
+    "The group had more members than group.max.size allows, or refused members for it.",
+    "none of the members",
+)
+
+
+def find(view: View) -> Iterator[Claim]:
+    yield from _asked_for(view)
+    yield from _over_capacity(view)
+    yield from _planned(view)
+
+
+def _asked_for(view: View) -> Iterator[Claim]:
+    for act in view.free(AskedFor):
+        if act.cause is not Cause.REBALANCE_REQUESTED:
+            continue
+        text = cause_text(act.why, [])
+        yield Claim(kind=ENFORCED, acts=(act,), culprits=(), grade=Grade.RECORDED, headline=text)
+
+
+def _over_capacity(view: View) -> Iterator[Claim]:
+    refused = [act for act in view.free(Refused) if act.why.cause is Cause.GROUP_FULL]
+    dropped = [act for act in view.free(Went) if act.why.cause in (Cause.OVER_CAPACITY, Cause.GROUP_FULL)]
+    phases = [act for act in view.free(Phase) if act.why.cause is Cause.OVER_CAPACITY]
+    acts: list[AnyAct] = sorted([*refused, *dropped, *phases], key=lambda act: act.seq)
+    if not acts:
+        return
+    times = sum(act.times for act in refused)
+    text = f"the group has as many members as group.max.size allows: {plural(times, 'join')} refused"
+    if dropped:
+        text += f", {plural(len(dropped), 'member')} dropped"
+    yield Claim(kind=CAPACITY, acts=tuple(acts), culprits=(), grade=Grade.RECORDED, headline=text)
+
+
+def _planned(view: View) -> Iterator[Claim]:
+    """One plan: what was asked for, and who came and went by it. A group has few plans at a time."""
+    asked = [act for act in view.free(AskedFor) if act.cause is not Cause.REBALANCE_REQUESTED]
+    went = [act for act in view.free(Went) if act.how is Departure.PLANNED]
+    came = [act for act in view.free(Came) if act.planned]
+    back = view.returns()
+    came += [each for act in went if act.seq in back and isinstance(each := back[act.seq].came, Came)]
+    acts: list[AnyAct] = sorted([*asked, *went, *came], key=lambda act: act.seq)
+    if not acts:
+        return
+    told = dict.fromkeys(cause_text(act.why, []) for act in asked or acts)
+    yield Claim(kind=PLANNED, acts=tuple(acts), culprits=(), grade=Grade.RECORDED, headline="; then ".join(told))

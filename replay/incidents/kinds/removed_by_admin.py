@@ -1,0 +1,57 @@
+"""Members that somebody else had removed."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from muster.replay.incidents.acts import AnyAct, Came, CameBack, Departure, Went
+from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.incident import Statement
+from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.naming import process_name, processes
+from muster.replay.rebalances.wording import asked_by, says_something
+from muster.replay.times import instant
+
+KIND = Kind(
+    "removed-by-admin",
+    "Somebody else than the members asked for their removal.",
+    "the members that were removed; the sentence says who asked",
+)
+
+
+def find(view: View) -> Iterator[Claim]:
+    back = view.returns()
+    removed = [act for act in view.free(Went) if act.how is Departure.REMOVED]
+    for _, together in groupby(removed, key=lambda act: (act.at_ms, act.why.client_id, act.why.client_host)):
+        went = list(together)
+        members = [act.member for act in went]
+        verb = "was" if len(went) == 1 else "were"
+        text = f"{processes(members)} {verb} removed{asked_by(went[0].why)}"
+        if says_something(went[0].why.client_reason):
+            text += f': "{went[0].why.client_reason}"'
+        returned = [back[act.seq].came for act in went if act.seq in back]
+        acts: list[AnyAct] = sorted([*went, *returned], key=lambda act: act.seq)
+        yield Claim(
+            kind=KIND,
+            acts=tuple(acts),
+            culprits=tuple(members),
+            grade=Grade.RECORDED,
+            headline=text,
+            chain=(*_removals(went), *_returns(returned)),
+        )
+
+
+def _removals(went: Sequence[Went]) -> Iterator[Statement]:
+    for act in went:
+        yield Statement(
+            text=f"{process_name(act.member)} was removed{asked_by(act.why)}",
+            grade=Grade.RECORDED,
+            at=instant(act.at_ms),
+            seqs=(act.seq,),
+        )
+
+
+def _returns(returned: Sequence[Came | CameBack]) -> Iterator[Statement]:
+    for act in returned:
+        yield Statement(
+            text=f"{process_name(act.member)} came back", grade=Grade.INFERRED, at=instant(act.at_ms), seqs=(act.seq,)
+        )

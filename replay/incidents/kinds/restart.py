@@ -1,0 +1,86 @@
+"""One process that ended and came back."""
+
+from collections.abc import Iterator
+
+from muster.replay.incidents.acts import CameBack, Departure
+from muster.replay.incidents.episode import Episode
+from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.incident import Statement
+from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.replaced import advice_on, fenced_before, members_of
+from muster.replay.incidents.naming import process_name
+from muster.replay.incidents.replacements import Replacement
+from muster.replay.incidents.silence import heard_again, last_seen
+from muster.replay.rebalances.wording import host, is_close, says_something
+from muster.replay.times import duration, instant, setting
+
+KIND = Kind(
+    "restart",
+    "One process ended and came back, or another one took its place; a late poll may look the same.",
+    "the process",
+)
+
+
+def find(view: View) -> Iterator[Claim]:
+    for each in view.free_replacements():
+        yield Claim(
+            kind=KIND,
+            acts=each.acts,
+            culprits=members_of([each]),
+            grade=Grade.RECORDED if isinstance(each.came, CameBack) else each.process.grade,
+            headline=_restart_text(each, view.episode),
+            chain=_evidence(each, view.episode),
+            advice=advice_on([each]),
+        )
+
+
+def _evidence(each: Replacement, episode: Episode) -> tuple[Statement, ...]:
+    came = Statement(
+        text=f"{process_name(each.came.member)} came under a new member id",
+        grade=Grade.RECORDED,
+        at=instant(each.came.at_ms),
+        seqs=(each.came.seq,),
+    )
+    if each.went is None or not each.went.is_silent:
+        return (came, *fenced_before(episode, [each]))
+    return (last_seen(episode, each.went), *heard_again(episode, [each.went]), came)
+
+
+def _restart_text(each: Replacement, episode: Episode) -> str:
+    name = process_name(each.member)
+    if each.went is None:
+        assert isinstance(each.came, CameBack)
+        kept = ", and kept its partitions" if each.came.absorbed else ""
+        return f"{name} came back under a new member id{kept}"
+    gap_ms = each.came.at_ms - each.gone_ms
+    if each.is_elsewhere:
+        how = "left" if each.went.how is Departure.LEFT else "was not heard from any more"
+        elsewhere = host(each.came.member.client_host)
+        return (
+            f"{name} {how}, and {duration(gap_ms)} later its client id came from {elsewhere}: perhaps the same process,"
+            " moved"
+        )
+    if is_close(each.went.why.client_reason):
+        return f"{name} was closed, and came back {duration(gap_ms)} later"
+    if each.went.how is Departure.LEFT and says_something(each.went.why.client_reason):
+        return f'{name} left and came back {duration(gap_ms)} later; the client says: "{each.went.why.client_reason}"'
+    if each.went.how is Departure.LEFT:
+        return f"{name} left, then came back {duration(gap_ms)} later: a restart or a poll time-out"
+    session = setting(each.went.member.session_timeout_ms)
+    if gap_ms < 0 or not episode.silence_of(each.went).is_known:
+        return f"{name} was not heard from for its session timeout of {session}, and came back"
+    if each.went.member.member_id in episode.heard_again:
+        return (
+            f"{name} was not heard from for longer than its session timeout of {session}, and came back"
+            f" {duration(gap_ms)} after its last sign of life: it had not died, but stood still or was cut off"
+        )
+    if each.came.at_ms < each.went.at_ms:
+        return (
+            f"{name} was restarted: it was last seen {duration(gap_ms)} before it came back, and its former member id"
+            f" was waited for until its session timeout of {session} had passed"
+        )
+    late_poll = ", a late poll" if each.went.member.group_instance_id is not None else ""
+    return (
+        f"{name} was not heard from for its session timeout of {session}, and came back {duration(gap_ms)} after its"
+        f" last sign of life: a restart{late_poll}, or it stood still or was cut off"
+    )

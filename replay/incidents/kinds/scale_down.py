@@ -1,0 +1,38 @@
+"""Processes that left, and nobody came for them."""
+
+from collections.abc import Iterator, Sequence
+
+from muster.replay.incidents.acts import Departure, Went
+from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.runs import runs_of, span_text
+from muster.replay.incidents.naming import processes
+from muster.replay.rebalances.wording import is_close, says_something
+
+DOWN = Kind("scale-down", "Processes left in good order, and none came for them.", "the processes that left")
+SHUTDOWN = Kind("shutdown", "All processes left in good order, and the group was empty.", "all processes")
+
+
+def find(view: View) -> Iterator[Claim]:
+    for run in runs_of([act for act in view.free(Went) if act.how is Departure.LEFT]):
+        members = tuple(act.member for act in run)
+        gone = {member.member_id for member in members}
+        emptied = view.episode.members_at(run[-1].at_ms + 1) <= gone
+        count = "a process" if len(run) == 1 else f"{len(run)} processes"
+        yield Claim(
+            kind=SHUTDOWN if emptied else DOWN,
+            acts=tuple(run),
+            culprits=members,
+            grade=Grade.RECORDED,
+            headline=(
+                f"{count} left{span_text(run)}{', the group was empty' if emptied else ''}: {processes(members)}"
+                f"{_reason(run)}"
+            ),
+        )
+
+
+def _reason(run: Sequence[Went]) -> str:
+    """The clients' own reason, if all have one and it says more than that they were closed."""
+    reasons = {act.why.client_reason for act in run}
+    (reason,) = reasons if len(reasons) == 1 else (None,)
+    return f'; the clients say: "{reason}"' if says_something(reason) and not is_close(reason) else ""

@@ -1,0 +1,80 @@
+"""Processes that came, and replaced nobody."""
+
+from collections.abc import Iterator, Sequence
+
+from muster.events.state import GroupState
+from muster.replay.incidents.acts import Came, CameBack, Went
+from muster.replay.incidents.emptiness import emptied_text
+from muster.replay.incidents.episode import Episode
+from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.incident import Statement
+from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.runs import runs_of, span_text
+from muster.replay.incidents.naming import processes
+from muster.replay.rebalances.wording import asked_by, cause_text
+from muster.replay.times import instant
+
+UP = Kind(
+    "scale-up",
+    "New processes came, each within two minutes of the one before, and replaced nobody.",
+    "the new processes",
+)
+START = Kind("start", "The first processes came to an empty group.", "the processes that came")
+
+
+def find(view: View) -> Iterator[Claim]:
+    for run in _runs(view):
+        members = tuple(act.member for act in run)
+        started = _is_start(view, run)
+        count = "a new process" if len(run) == 1 else f"{len(run)} new processes"
+        to = " to an empty group" if started else ""
+        yield Claim(
+            kind=START if started else UP,
+            acts=tuple(run),
+            culprits=members,
+            grade=Grade.RECORDED,
+            headline=f"{count} came{to}{span_text(run)}: {processes(members)}",
+            chain=tuple(_life_before(view.episode, run[0])) if started else (),
+            advice=("members that come one by one make a rebalance each: members.expansion.delay.ms gathers them",)
+            if len(run) > 1 and not started
+            else (),
+        )
+
+
+def _is_start(view: View, run: Sequence[Came]) -> bool:
+    return not view.episode.members_at(run[0].at_ms)
+
+
+def _runs(view: View) -> Iterator[list[Came]]:
+    """Those that came one after another. A start is over when a member went, or was replaced, for the first time."""
+    for run in runs_of(list(view.free(Came))):
+        if not _is_start(view, run):
+            yield run
+            continue
+        others = (act.seq for act in view.episode.acts if isinstance(act, Went | CameBack) and act.seq > run[0].seq)
+        over_seq = next(others, run[-1].seq + 1)
+        yield [act for act in run if act.seq < over_seq]
+        later = [act for act in run if act.seq > over_seq]
+        if later:
+            yield later
+
+
+def _life_before(episode: Episode, first: Came) -> Iterator[Statement]:
+    """The end of the group before they came: it was deleted, had expired, or was emptied."""
+    end = episode.life_before
+    if end is not None:
+        yield Statement(
+            text=f"the former group of this name ended: {cause_text(end.why, [])}{asked_by(end.why)}",
+            grade=Grade.RECORDED,
+            at=instant(end.why.decided_ms),
+            seqs=(end.seq,),
+        )
+    before = episode.before
+    if before is not None and before.state is GroupState.EMPTY and before.generation_id > 0:
+        empty_ms = first.at_ms - before.image.state_since_ms
+        yield Statement(
+            text=f"the group was empty: {emptied_text(before.image.emptied_by, empty_ms)}",
+            grade=Grade.RECORDED,
+            at=instant(first.at_ms),
+            seqs=(before.seq,),
+        )

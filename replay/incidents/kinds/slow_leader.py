@@ -1,0 +1,109 @@
+"""A leader that held the sync phase up."""
+
+import math
+from collections.abc import Iterator
+
+from muster.events.ids import MemberId
+from muster.events.state import Member
+from muster.replay.incidents.acts import AnyAct, Came, CameBack, Departure, Rejoined, Went
+from muster.replay.incidents.episode import Episode
+from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.incident import Statement
+from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.replaced import grade_of
+from muster.replay.incidents.naming import process_name
+from muster.replay.incidents.silence import heard_again, last_seen
+from muster.replay.incidents.windows import HELD_MS
+from muster.replay.rebalances.rebalance import Outcome, Rebalance
+from muster.replay.rebalances.wording import plural
+from muster.replay.times import duration, setting
+
+KIND = Kind(
+    "slow-leader",
+    "The leader took long to send the assignment, was timed out for it, or died while all waited for it.",
+    "the leader",
+)
+
+_ADVICE = ("see how long its assignor takes: it has the rebalance timeout (max.poll.interval.ms in Java) for it",)
+
+
+def find(view: View) -> Iterator[Claim]:
+    for rebalance in view.rebalances():
+        phase = rebalance.sync_phase
+        if phase is None or phase.leader is None:
+            continue
+        went = _leader_lost(view, rebalance)
+        slow = phase.duration_ms is not None and phase.duration_ms >= HELD_MS
+        if went is None and not slow:
+            continue
+        leader = _member(view, phase.leader.member_id, went)
+        if leader is None:
+            continue
+        others = len(rebalance.members_after) - 1
+        assigning = f"the assignment ({rebalance.protocol_name}, {plural(len(rebalance.members_after), 'member')})"
+        if went is not None and went.how is Departure.EXPIRED:
+            what = f"was not heard from any more while all waited for {assigning}"
+        elif went is not None:
+            timeout = setting(leader.rebalance_timeout_ms)
+            what = f"did not send {assigning} within the rebalance timeout of {timeout}"
+            if view.episode.silence_of(went).is_known:
+                what += f", last heard from {duration(went.at_ms - went.last_seen_ms)} before"
+        else:
+            what = f"took {duration(phase.duration_ms or 0)} to send {assigning}"
+        own: tuple[AnyAct, ...] = ()
+        grade = Grade.RECORDED
+        if went is not None and view.is_free(went):
+            back = view.returns().get(went.seq)
+            own = (went,) if back is None else back.acts
+            grade = grade if back is None else grade_of([back])
+        yield Claim(
+            kind=KIND,
+            acts=own,
+            culprits=(leader,),
+            grade=grade,
+            headline=f"the leader {process_name(leader)} {what}; {plural(max(others, 0), 'other member')} had to wait",
+            chain=_evidence(rebalance, leader, went, view.episode),
+            advice=() if went is not None and went.how is Departure.EXPIRED else _ADVICE,
+            held=(rebalance,),
+        )
+
+
+def _evidence(rebalance: Rebalance, leader: Member, went: Went | None, episode: Episode) -> tuple[Statement, ...]:
+    phase = rebalance.sync_phase
+    assert phase is not None
+    name = process_name(leader)
+    got = Statement(
+        text=f"the leader {name} got the list of members, to compute the assignment",
+        grade=Grade.RECORDED,
+        at=phase.started_at,
+        seqs=(rebalance.last_seq,),
+    )
+    if went is not None:
+        return (got, last_seen(episode, went), *heard_again(episode, [went]))
+    if phase.ended_at is None:
+        return (got,)
+    sent = f"the leader {name} sent it, {duration(phase.duration_ms or 0)} later"
+    return (got, Statement(text=sent, grade=Grade.RECORDED, at=phase.ended_at, seqs=(rebalance.last_seq,)))
+
+
+def _leader_lost(view: View, rebalance: Rebalance) -> Went | None:
+    """The leader's removal, if it ended the rebalance before its assignment was there: the next one began with it."""
+    if rebalance.outcome not in (Outcome.SUPERSEDED, Outcome.EMPTIED, Outcome.UNKNOWN) or rebalance.sync_phase is None:
+        return None
+    assert rebalance.sync_phase.leader is not None
+    later = (each.first_seq for each in view.episode.rebalances if each.first_seq > rebalance.last_seq)
+    next_seq = min(later, default=math.inf)
+    for act in view.episode.of(Went):
+        if rebalance.last_seq < act.seq <= next_seq and act.member.member_id == rebalance.sync_phase.leader.member_id:
+            return act if act.how in (Departure.NOT_SYNCED, Departure.EXPIRED) else None
+    return None
+
+
+def _member(view: View, member_id: MemberId, went: Went | None) -> Member | None:
+    if went is not None:
+        return went.member
+    for act in view.episode.acts:
+        if isinstance(act, Came | CameBack | Rejoined) and act.member.member_id == member_id:
+            return act.member
+    before = view.episode.before
+    return before.members.get(member_id) if before is not None else None

@@ -1,0 +1,55 @@
+"""How incidents name members, hosts and counts in their sentences."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from muster.events.state import Member
+from muster.replay.rebalances.rebalance import MemberRef, ref
+from muster.replay.rebalances.wording import host, listed, name, plural
+from muster.replay.times import clock_of, day_of, instant
+
+NAMED_MAX = 3
+
+
+def process_name(member: Member) -> str:
+    """The name that an operator knows the process by: its instance id, else its client id and host."""
+    if member.group_instance_id is not None:
+        return f"'{member.group_instance_id}' ({host(member.client_host)})"
+    return f"'{member.client_id or name(ref(member))}' ({host(member.client_host)})"
+
+
+def processes(members: Sequence[Member]) -> str:
+    """A few by name, the others counted; those that cannot be told apart by name are counted, too."""
+    counts = Counter(process_name(member) for member in members)
+    names = [name if count == 1 else f"{count} of {name}" for name, count in counts.items()]
+    if len(names) > NAMED_MAX:
+        shown = sum(list(counts.values())[:NAMED_MAX])
+        names = [*names[:NAMED_MAX], plural(len(members) - shown, "other")]
+    return listed(names)
+
+
+def refs(members: Iterable[Member | MemberRef]) -> tuple[MemberRef, ...]:
+    return tuple(each if isinstance(each, MemberRef) else ref(each) for each in members)
+
+
+def common_network(members: Sequence[Member]) -> str | None:
+    """', all from 10.0.1.x', where all are IPv4 addresses of one /24, or one address; None if they are not."""
+    hosts = {host(member.client_host) for member in members}
+    if len(hosts) == 1:
+        return next(iter(hosts))
+    parts = [each.split(".") for each in hosts]
+    if all(len(each) == 4 for each in parts) and len({tuple(each[:3]) for each in parts}) == 1:
+        return ".".join(parts[0][:3]) + ".x"
+    return None
+
+
+def moment(wall_ms: int) -> str:
+    """'2026-11-21 02:14:07 UTC'."""
+    at = instant(wall_ms)
+    return f"{day_of(at)} {clock_of(at)[:8]} UTC"
+
+
+def span(from_ms: int, to_ms: int) -> str:
+    """'2026-11-21 02:14:07 to 02:14:21 UTC', with the day of the end where it is another one."""
+    begin, end = moment(from_ms).removesuffix(" UTC"), moment(to_ms)
+    return f"{begin} to {end[11:] if end[:10] == begin[:10] else end}"

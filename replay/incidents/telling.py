@@ -1,0 +1,103 @@
+"""A group's steps -> its incidents, one episode after another. What is kept is one episode."""
+
+from collections.abc import Iterable, Iterator
+
+from muster.events.events import GroupDeleted
+from muster.events.ids import GroupId
+from muster.events.state import Group
+from muster.replay.history import Broken, Coordinated, Gap, History, Item
+from muster.replay.incidents.acts import acts_of
+from muster.replay.incidents.aways import Coordinators
+from muster.replay.incidents.episode import Episode
+from muster.replay.incidents.grouping import incidents_of
+from muster.replay.incidents.incident import Incident
+from muster.replay.rebalances.timeline import Timeline
+from muster.replay.transitions import Step, Transition, Transitions
+
+
+def incidents(history: History) -> list[Incident]:
+    """Every incident of a history, in order of their beginnings."""
+    return list(told(history.group_id, history.items))
+
+
+def told(group_id: GroupId, items: Iterable[Item]) -> Iterator[Incident]:
+    """The incidents of a group, as its items are read."""
+    teller = Teller(group_id)
+    for step in Transitions(group_id).steps(items):
+        yield from teller.feed(step)
+    yield from teller.end()
+
+
+class Teller:
+    """The fold.
+
+    `group`: as it stood before the first step, after a time of quiet (`QUIET_MS`), where that is not the first of its
+    history; its last event was at `at_ms` (wall clock).
+    """
+
+    def __init__(self, group_id: GroupId, group: Group | None = None, *, at_ms: int = 0) -> None:
+        self._group_id = group_id
+        self._begin_ms = at_ms
+        self._last_ms = at_ms
+        self._timeline = Timeline(group)
+        self._coordinators = Coordinators(at_ms)
+        self._episode = Episode(group)
+        self._end_of_life: GroupDeleted | None = None
+
+    def is_over_before(self, step: Step) -> bool:
+        """Whether no incident can be in both this step and those before it. Until then it is known what followed."""
+        at_ms = self._at_ms(step)
+        is_over = self._episode.is_over(at_ms) and not self._timeline.is_running
+        if is_over and self._episode.known_until_ms is None:
+            self._episode.known_until_ms = at_ms
+        return is_over
+
+    def feed(self, step: Step) -> Iterator[Incident]:
+        """Take in the next step; yields the incidents of the episode that ended before it."""
+        at_ms = self._at_ms(step)
+        if not isinstance(step, Transition) and at_ms <= self._begin_ms:
+            self._note_earlier(step)
+            return
+        if self.is_over_before(step):
+            yield from incidents_of(self._episode, self._group_id)
+            self._episode = Episode(self._episode.after)
+        self._last_ms = at_ms
+        finished = self._timeline.feed(step)
+        if finished is not None:
+            self._episode.rebalances.append(finished)
+        if isinstance(step, Transition) and step.begins_life:  # its events are counted from 1 again
+            yield from incidents_of(self._episode, self._group_id)
+            self._episode, self._end_of_life = Episode(step.before, self._end_of_life), None
+        if isinstance(step, Transition):
+            self._coordinators.note_event(at_ms, step.event.owner_epoch, step.jump_ms)
+            self._episode.add(acts_of(step), step.after)
+            if isinstance(step.event, GroupDeleted):
+                self._end_of_life = step.event
+        elif isinstance(step, Gap | Broken):
+            self._episode.add_missing(step)
+        else:
+            after = self._episode.after
+            away = self._coordinators.note(step, tuple(after.members.values()) if after is not None else ())
+            if away is not None:
+                self._episode.add_away(away)
+
+    def _note_earlier(self, step: Coordinated | Gap | Broken) -> None:
+        """How the partition stood at the start."""
+        if isinstance(step, Coordinated):
+            self._timeline.feed(step)
+            self._coordinators.note(step, ())
+
+    def _at_ms(self, step: Step) -> int:
+        """When it was, in wall clock ms, steadied if it is no gap."""
+        if isinstance(step, Gap | Broken):
+            return step.position.timestamp_ms
+        return self._coordinators.at_ms(step) if isinstance(step, Coordinated) else step.at_ms
+
+    def end(self) -> Iterator[Incident]:
+        """The incidents of the last episode; a rebalance may be running."""
+        running = self._timeline.running()
+        if running is not None:
+            self._episode.rebalances.append(running)
+        if self._episode.known_until_ms is None:
+            self._episode.known_until_ms = self._last_ms
+        yield from incidents_of(self._episode, self._group_id)

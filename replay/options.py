@@ -1,0 +1,31 @@
+"""The options and arguments that the commands of `muster replay` share."""
+
+from typing import Annotated
+
+import typer
+
+from muster.replay.form import Format
+from muster.replay.times import FORMS_OF_AT
+
+FormatOption = Annotated[
+    Format,
+    typer.Option(
+        "--format",
+        help="A table for eyes; json, or jsonl (a line per incident, event, group) for programs; md for a chat.",
+    ),
+]
+SinceOption = Annotated[str | None, typer.Option("--since", metavar="WHEN", help=f"Only from then on: {FORMS_OF_AT}.")]
+UntilOption = Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Only until then: forms as above.")]
+TzOption = Annotated[
+    str | None,
+    typer.Option(
+        "--tz",
+        metavar="ZONE",
+        envvar="MUSTER_TZ",
+        help="UTC, local, or a name such as Europe/Berlin: times are told, and those without a zone read, in it.",
+    ),
+]
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group id.")]
+GroupsOption = Annotated[
+    str | None, typer.Option("--group", metavar="PATTERN", help="Only groups whose id matches, as in 'orders-*'.")
+]

@@ -1,0 +1,191 @@
+"""Happenings that start no rebalance, in order, until a rebalance begins.
+
+Static restarts, standbys that take over, members that come or go without partitions, retired members that go one by
+one, plans that are made, requests that are refused. Some of it takes time, or comes again and again:
+
+    a standby      is called when a member is lost, and has its partitions when it asks for them: one happening
+    retired ones   are remembered, since the rebalance that follows the last of them is due to them all
+    a duel         is one happening, however often the instance id changes hands in it
+    a fence        that says what an earlier one said is counted there
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from muster.events.causes import Cause
+from muster.events.events import (
+    GroupConfigured,
+    MemberAssigned,
+    MemberEvent,
+    MemberJoined,
+    MemberRejoined,
+    MemberRemoved,
+    MemberRoleChanged,
+    RebalanceStarted,
+    StaticMemberReplaced,
+)
+from muster.events.ids import MemberId
+from muster.events.state import Group
+from muster.replay.history import Part
+from muster.replay.rebalances.happenings import announced, inactive_came, inactive_went, restart, retired_went
+from muster.replay.rebalances.moves import Ownership
+from muster.replay.rebalances.planned import announcements
+from muster.replay.rebalances.rebalance import Happening, HappeningKind, MemberRef, ref
+from muster.replay.rebalances.standbys import Call, called
+
+_Key = tuple[object, ...]
+_TOLD_WITH_THE_REBALANCE = frozenset({Cause.NOT_REJOINED, Cause.GROUP_RELEASED})
+_MOVED_NOTHING = frozenset({Cause.LEARNER_ADMITTED, Cause.STANDBY_ADMITTED, Cause.INACTIVE_MEMBER_REJOINED})
+_CHANGED_NOTHING = frozenset({Cause.MEMBERS_RETIRED, Cause.RECORD_OVERWRITTEN})
+
+
+def starts_nothing(part: Part) -> bool:
+    """Whether it could not have started a rebalance, had none been running: it is told here, not folded in."""
+    if isinstance(part, MemberRemoved):
+        return part.member.is_inactive and part.why.cause not in _TOLD_WITH_THE_REBALANCE
+    if isinstance(part, MemberJoined | MemberRejoined):
+        return part.why.cause in _MOVED_NOTHING
+    if isinstance(part, MemberRoleChanged):
+        return part.why.cause in _CHANGED_NOTHING
+    return not isinstance(part, MemberEvent)
+
+
+class HappeningCollector:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._happenings: list[Happening] = []
+        self._positions: dict[_Key, int] = {}
+        self._calls: dict[MemberId, tuple[int, Call]] = {}
+        self._gone: list[MemberRef] = []
+
+    @property
+    def happenings(self) -> tuple[Happening, ...]:
+        return tuple(self._happenings)
+
+    @property
+    def gone(self) -> tuple[MemberRef, ...]:
+        """The retired members that went, and left partitions without an owner."""
+        return tuple(self._gone)
+
+    # ---- what is one happening ---------------------------------------------------------------------------------------
+
+    def add(self, *happenings: Happening) -> None:
+        """Take in what happened, together with what is the same."""
+        for happening in happenings:
+            position = self._same(happening)
+            if position is not None:
+                self._happenings[position] = _with(self._happenings[position], happening)
+                continue
+            key = _key(happening)
+            if key is not None:
+                self._positions[key] = len(self._happenings)
+            self._happenings.append(happening)
+
+    def _same(self, happening: Happening) -> int | None:
+        if happening.kind is HappeningKind.STATIC_RESTART:
+            return self._positions.get(_duel(happening))
+        key = _key(happening)
+        return None if key is None else self._positions.get(key)
+
+    # ---- transitions ------------------------------------------------------------------------------------------------
+
+    def note(self, parts: Sequence[Part], before: Group, after: Group, baseline: Ownership | None) -> Ownership | None:
+        """A transition that started no rebalance. Returns who has what after it, if that is known of `baseline`."""
+        baseline = self._call(parts, before, baseline)
+        replaced = {call.lost.seq for _, call in self._calls.values() if call.lost is not None}
+        for part in parts:
+            if isinstance(part, MemberRemoved):
+                self._lose_called(part.member.member_id)
+                if part.member.is_inactive:
+                    self.add(inactive_went(part))
+                elif part.member.retiring and part.seq not in replaced:
+                    self._gone.append(ref(part.member))
+                    self.add(retired_went(part, after))
+            elif isinstance(part, MemberJoined | MemberRejoined) and starts_nothing(part):
+                self.add(inactive_came(part))
+            elif isinstance(part, StaticMemberReplaced) and part.why.cause is Cause.STATIC_RESTART_ABSORBED:
+                self._follow_restart(part)
+                self.add(restart(part, after))
+            elif isinstance(part, MemberRoleChanged) and part.why.cause is Cause.STANDBY_TOOK_OVER:
+                self._took_over(part)
+        self._announce(parts, before)
+        return baseline
+
+    def note_within(self, parts: Sequence[Part], before: Group) -> None:
+        """A transition of a rebalance that is running."""
+        for part in parts:
+            if isinstance(part, MemberRemoved) and starts_nothing(part):
+                self.add(inactive_went(part))
+            elif isinstance(part, MemberJoined | MemberRejoined) and starts_nothing(part):
+                self.add(inactive_came(part))
+        self._announce([part for part in parts if starts_nothing(part)], before)
+
+    def end(
+        self, started: RebalanceStarted, parts: Sequence[Part], before: Group, baseline: Ownership | None
+    ) -> Ownership | None:
+        """A rebalance begins: what else its first transition tells; whoever was called has come too late.
+
+        Settings that were changed in it are told with the trigger: a release is both the setting and the rebalance.
+        """
+        baseline = self._call(parts, before, baseline)
+        for position, call in self._calls.values():
+            self._happenings[position] = call.happening(rebalanced=True)
+        self._calls.clear()
+        others = [part for part in parts if part.why.cause is not started.why.cause]
+        self._announce([part for part in others if not isinstance(part, GroupConfigured)], before)
+        return baseline
+
+    def _announce(self, parts: Iterable[Part], before: Group) -> None:
+        self.add(*(announced(why, seq, text) for why, seq, text in announcements(parts, before.config)))
+
+    # ---- standbys ---------------------------------------------------------------------------------------------------
+
+    def _call(self, parts: Sequence[Part], before: Group, baseline: Ownership | None) -> Ownership | None:
+        lost = [part for part in parts if isinstance(part, MemberRemoved)]
+        for part in parts:
+            if isinstance(part, MemberAssigned) and part.why.cause is Cause.STANDBY_CALLED:
+                call, baseline = called(part, lost, before, baseline)
+                self._calls[part.member.member_id] = (len(self._happenings), call)
+                self.add(call.happening())
+        return baseline
+
+    def _took_over(self, part: MemberRoleChanged) -> None:
+        found = self._calls.pop(part.member.member_id, None)
+        if found is not None:
+            position, call = found
+            self._happenings[position] = call.happening(took_over_ms=part.why.decided_ms)
+
+    def _lose_called(self, member_id: MemberId) -> None:
+        found = self._calls.pop(member_id, None)
+        if found is not None:
+            position, call = found
+            self._happenings[position] = call.happening(lost_itself=True)
+
+    def _follow_restart(self, part: StaticMemberReplaced) -> None:
+        """A called standby that restarts has another member id."""
+        found = self._calls.pop(part.replaced_member_id, None)
+        if found is not None:
+            self._calls[part.member.member_id] = found
+
+
+def _key(happening: Happening) -> _Key | None:
+    if happening.kind is HappeningKind.INSTANCE_DUEL:
+        return _duel(happening)
+    if happening.kind is HappeningKind.MEMBER_FENCED:
+        return (happening.kind, happening.text, happening.error)
+    return None
+
+
+def _duel(happening: Happening) -> _Key:
+    return (HappeningKind.INSTANCE_DUEL, happening.who.group_instance_id if happening.who is not None else None)
+
+
+def _with(known: Happening, again: Happening) -> Happening:
+    """Merge two happenings. In a duel restarts are counted: unlike the duel's own events, all of them are written."""
+    times = known.times + again.times
+    if known.kind is HappeningKind.INSTANCE_DUEL:
+        follows = known.seq is not None and again.seq == known.seq + 1
+        times = known.times + (again.kind is HappeningKind.STATIC_RESTART and not follows)
+    return msgspec.structs.replace(known, times=times, until=again.at)

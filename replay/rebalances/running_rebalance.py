@@ -1,0 +1,310 @@
+"""A rebalance while its events are folded, and the finished value.
+
+`timeline.py` decides which event belongs to which rebalance. One object per rebalance, used by the fold alone.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Final
+
+import msgspec
+
+from muster.events.causes import TRIGGERS, Cause
+from muster.events.events import (
+    GroupEmptied,
+    JoinPhaseCompleted,
+    MemberJoined,
+    MemberRejoined,
+    MemberRemoved,
+    MemberRoleChanged,
+    RebalanceStarted,
+    RegistrationEnded,
+    StaticMemberReplaced,
+    Why,
+)
+from muster.events.ids import MemberId
+from muster.events.state import Group, GroupImage, GroupState
+from muster.replay.history import Part
+from muster.replay.rebalances.happening_collector import HappeningCollector, starts_nothing
+from muster.replay.rebalances.happenings import gathered
+from muster.replay.rebalances.planned import planned, planned_text
+from muster.replay.rebalances.rebalance import (
+    Actor,
+    Arrival,
+    JoinPhase,
+    MemberRef,
+    Movement,
+    Occurrence,
+    Outcome,
+    Rebalance,
+    Requester,
+    SyncPhase,
+    actor,
+    ref,
+)
+from muster.replay.rebalances.wording import cause_text
+from muster.replay.times import instant
+
+FOLDED = TRIGGERS | {Cause.STATIC_REPLACEMENT_DURING_JOIN}
+"""The causes that would have started a rebalance, had none been running, static replacements among them."""
+
+_JOINS = (MemberJoined, MemberRejoined, StaticMemberReplaced)
+_ACTS = (*_JOINS, MemberRemoved, MemberRoleChanged)
+
+
+def occurrences(parts: Iterable[Part]) -> list[Occurrence]:
+    """Member events of one transition as causes at work; neighbours with one cause are one occurrence."""
+    told = (part for part in parts if isinstance(part, _ACTS) and not starts_nothing(part))
+    by_cause = groupby(told, key=lambda event: event.why.cause)
+    return [_occurrence(same[0].why, same[0].seq, list(map(actor, same))) for _, (*same,) in by_cause]
+
+
+def trigger_of(started: RebalanceStarted, parts: Sequence[Part], group: Group) -> Occurrence:
+    """The trigger: the member events of the same transition with the same cause, else what `why` alone says."""
+    why = started.why
+    acting = [part for part in parts if isinstance(part, _ACTS) and part.why.cause is why.cause]
+    if why.cause is Cause.RETIREMENT_COMPLETE:
+        acting = [part for part in parts if isinstance(part, MemberRemoved) and part.member.retiring]
+    if acting:
+        return _occurrence(why, acting[0].seq, [actor(event) for event in acting])
+    return _occurrence(why, started.seq, [] if why.member_id is None else [_named(why.member_id, why, group)])
+
+
+def _named(member_id: MemberId, why: Why, group: Group) -> Actor:
+    """A member that acted without a change to itself; one that is not known to the group had not joined yet."""
+    member = group.members.get(member_id)
+    return Actor(
+        member_id=member_id,
+        group_instance_id=member.group_instance_id if member else why.group_instance_id,
+        client_id=member.client_id if member else why.client_id or "",
+        client_host=member.client_host if member else why.client_host or "",
+        principal=member.principal if member else why.principal,
+    )
+
+
+def _occurrence(why: Why, seq: int, actors: Sequence[Actor]) -> Occurrence:
+    request = None
+    if why.api_key is not None:
+        request = Requester(
+            client_id=why.client_id,
+            client_host=why.client_host,
+            principal=why.principal,
+            api_version=why.api_version,
+        )
+    return Occurrence(
+        cause=why.cause,
+        at=instant(why.decided_ms),
+        seq=seq,
+        text=cause_text(why, actors),
+        who=tuple(actors),
+        client_reason=why.client_reason,
+        request=request,
+    )
+
+
+class RunningRebalance:
+    """A rebalance while its events are folded."""
+
+    def __init__(
+        self,
+        started: RebalanceStarted,
+        *,
+        before: Group,
+        parts: Sequence[Part],
+        happenings_before: HappeningCollector,
+        notes: Sequence[str],
+    ) -> None:
+        self.started = started
+        self.trigger = trigger_of(started, parts, before)
+        self.from_generation = started.group.generation_id
+        self.members_before = members(before)
+        self.first_seq = parts[0].seq if parts else started.seq
+        self.happenings_before = happenings_before
+        self.notes = list(notes)
+        self.folded: list[Occurrence] = []
+        self.dropped: list[Occurrence] = []
+        self.arrivals: dict[MemberId, Arrival] = {}
+        self.gathered: list[MemberJoined] = []
+        self.happenings_within = HappeningCollector()
+        self.completed: JoinPhaseCompleted | None = None
+        self.emptied: GroupEmptied | None = None
+        self.absent: tuple[MemberRef, ...] = ()
+        self._before = before
+        self._parts = parts
+        self._is_fresh = True
+        self._note_arrivals(parts)
+
+    @property
+    def start_ms(self) -> int:
+        return self.started.why.decided_ms
+
+    def absorb(self, parts: Sequence[Part], before: Group) -> None:
+        """Fold one transition within the rebalance."""
+        if self._is_fresh:
+            self._gather(parts)
+        self._is_fresh = False
+        self.happenings_within.note_within(parts, before)
+        for seen in occurrences(part for part in parts if part not in self.gathered):
+            if seen.cause in FOLDED:
+                self.folded.append(seen)
+            elif seen.cause in _DROPS:
+                self.dropped.append(seen)
+        self._note_arrivals(parts)
+
+    def _gather(self, parts: Sequence[Part]) -> None:
+        """Joins that had been held back are let in by the very decision that starts the rebalance."""
+        registered = {
+            part.registration.group_instance_id
+            for part in (*self._parts, *parts)
+            if isinstance(part, RegistrationEnded)
+        }
+        delayed = bool(self._before.config.expansion_delay_ms)
+        joins = (part for part in parts if isinstance(part, MemberJoined) and part.why.decided_ms == self.start_ms)
+        self.gathered = [join for join in joins if delayed or join.member.group_instance_id in registered]
+
+    def _told_trigger(self) -> Occurrence:
+        """With who came and who went, which the first transition alone does not tell."""
+        told = planned(
+            self.started,
+            self._parts,
+            before=self._before.config,
+            gone=self.happenings_before.gone,
+            came=[ref(event.member) for event in self.gathered],
+        )
+        if told is None:
+            return self.trigger
+        text = cause_text(self.started.why, self.trigger.who, planned_text(self.trigger.cause, told))
+        return msgspec.structs.replace(self.trigger, planned=told, text=text)
+
+    def _note_arrivals(self, parts: Iterable[Part]) -> None:
+        for event in parts:
+            if isinstance(event, StaticMemberReplaced):
+                self.arrivals.pop(event.replaced_member_id, None)
+            if isinstance(event, _JOINS):
+                after_ms = max(0, event.why.arrived_ms - self.start_ms)
+                self.arrivals[event.member.member_id] = Arrival(member=ref(event.member), after_ms=after_ms)
+            elif isinstance(event, MemberRemoved):
+                self.arrivals.pop(event.member.member_id, None)
+
+    def complete_join(self, completed: JoinPhaseCompleted, group: Group) -> None:
+        """The next generation began."""
+        self.completed = completed
+        self.absent = tuple(ref(group.members[id_]) for id_ in completed.absent if id_ in group.members)
+
+    def is_followed_by(self, image: GroupImage) -> bool:
+        """Whether a later image of the group belongs to this rebalance; if not, its end was missed."""
+        return image.generation_id - self.from_generation <= 1
+
+    def finish(
+        self, outcome: Outcome, *, group: Group, last_seq: int, end_ms: int | None, movement: Movement | None
+    ) -> Rebalance:
+        """The value. `group` is as it stands at the end; `end_ms` is None unless the end is known."""
+        image = self.completed.group if self.completed is not None else group.image
+        reached = self.completed is not None or outcome in (Outcome.STABLE, Outcome.EMPTIED)
+        return Rebalance(
+            group_id=group.group_id,
+            incarnation=self.started.incarnation,
+            from_generation=self.from_generation,
+            to_generation=image.generation_id if reached else None,
+            initial=_began_empty(self.started),
+            trigger=self._told_trigger(),
+            folded=tuple(self.folded),
+            outcome=outcome,
+            started_at=instant(self.start_ms),
+            ended_at=instant(end_ms) if end_ms is not None else None,
+            duration_ms=None if self._clock_went_ahead else _elapsed_ms(self.start_ms, end_ms),
+            join_phase=self._join_phase(outcome, group),
+            sync_phase=self._sync_phase(group, end_ms),
+            leader=_leader(group, image.leader_id) if reached else None,
+            protocol_type=group.image.protocol_type,
+            protocol_name=image.protocol_name if reached else None,
+            members_before=self.members_before,
+            members_after=members(group),
+            movement=movement,
+            avoided=(*self.happenings_before.happenings, *([gathered(self.gathered)] if self.gathered else [])),
+            meanwhile=self.happenings_within.happenings,
+            first_seq=self.first_seq,
+            last_seq=last_seq,
+            notes=(*self.notes, *self._clock_notes(end_ms)),
+            held=members(group, held=True),
+        )
+
+    def _join_phase(self, outcome: Outcome, group: Group) -> JoinPhase:
+        end = self.completed or self.emptied
+        end_ms = end.why.decided_ms if end is not None else None
+        running = end is None and outcome is Outcome.RUNNING
+        arrivals = sorted(self.arrivals.values(), key=lambda arrival: arrival.after_ms)
+        return JoinPhase(
+            started_at=instant(self.start_ms),
+            ended_at=instant(end_ms) if end_ms is not None else None,
+            duration_ms=None if self._clock_went_ahead else _elapsed_ms(self.start_ms, end_ms),
+            timeout_ms=self.started.timeout_ms,
+            ended_by=end.why.cause if end is not None else None,
+            timed_out=end is not None and end.why.cause is Cause.JOIN_PHASE_TIMED_OUT,
+            arrivals=tuple(arrivals),
+            last_to_join=arrivals[-1] if arrivals else None,
+            dropped=tuple(self.dropped),
+            absent=self.absent,
+            awaited=members(group, without=self.arrivals) if running else (),
+        )
+
+    @property
+    def _clock_went_ahead(self) -> bool:
+        """Whether its join phase took longer than its owner lets it, by the wall clock alone."""
+        end = self.completed or self.emptied
+        if end is None or end.why.uptime_ms is not None or end.owner_epoch != self.started.owner_epoch:
+            return False
+        longest_ms = self.started.timeout_ms + CLOCK_MARGIN_MS
+        return not _began_empty(self.started) and end.why.decided_ms - self.start_ms > longest_ms
+
+    def _clock_notes(self, end_ms: int | None) -> list[str]:
+        if end_ms is not None and end_ms < self.start_ms:
+            return [CLOCK_WENT_BACK]
+        return [CLOCK_WENT_AHEAD] if self._clock_went_ahead else []
+
+    def _sync_phase(self, group: Group, end_ms: int | None) -> SyncPhase | None:
+        if self.completed is None:
+            return None
+        start_ms = self.completed.why.decided_ms
+        return SyncPhase(
+            started_at=instant(start_ms),
+            ended_at=instant(end_ms) if end_ms is not None else None,
+            duration_ms=_elapsed_ms(start_ms, end_ms),
+            leader=_leader(group, self.completed.group.leader_id),
+        )
+
+
+CLOCK_WENT_BACK: Final = "the coordinator's wall clock was put back while it ran: how long it took is not recorded"
+CLOCK_WENT_AHEAD: Final = (
+    "its join phase took longer than it may by the coordinator's wall clock, which was put ahead, or the coordinator"
+    " stood still: how long it took is not recorded"
+)
+"""Only where a log has the wall clock alone, before format level 4."""
+
+CLOCK_MARGIN_MS: Final = 60_000
+"""A join phase may take longer than its timeout where the log or the machine was slow: by less than this."""
+
+
+def _elapsed_ms(start_ms: int, end_ms: int | None) -> int | None:
+    """The time between them; None if it is not known."""
+    return None if end_ms is None or end_ms < start_ms else end_ms - start_ms
+
+
+_DROPS = frozenset({Cause.NOT_REJOINED, Cause.FIRST_JOIN_TIMED_OUT, Cause.GROUP_FULL})
+
+
+def members(group: Group, *, without: Iterable[MemberId] = (), held: bool = False) -> tuple[MemberRef, ...]:
+    """The group's members by name; or those alone that have no partitions."""
+    left_out = set(without)
+    chosen = (member for member in group.members.values() if member.is_inactive or not held)
+    refs = (ref(member) for member in chosen if member.member_id not in left_out)
+    return tuple(sorted(refs, key=lambda member: member.identity))
+
+
+def _leader(group: Group, leader_id: MemberId | None) -> MemberRef | None:
+    member = group.members.get(leader_id) if leader_id is not None else None
+    return ref(member) if member is not None else None
+
+
+def _began_empty(started: RebalanceStarted) -> bool:
+    return started.group.previous_state is GroupState.EMPTY

@@ -1,0 +1,194 @@
+"""History -> rebalances: what started each, what was folded in, how long it took, what moved, what started none.
+
+The fold goes over the steps (`replay/transitions.py`) once and keeps no more than the group as it stands, so that it
+may be used on histories of any length, and on those of all groups at once (`replay/fleet`, `groups`). The meaning of a
+transition depends on where the group is:
+
+    RebalanceStarted      a rebalance begins; one that was running is *superseded*
+    the other events      in the join phase: arrivals, causes folded in, members dropped
+    JoinPhaseCompleted    the join phase ends, the sync phase begins
+    GroupStabilized       the rebalance ends *stable*
+    GroupEmptied          the rebalance ends *emptied*
+    anything else         a happening: within the rebalance that is running, else between two (`happening_collector.py`)
+
+What is missing of a history (a gap, a broken record) makes the rebalance that it falls into, and what moved in the next
+one, uncertain; both say so.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from muster.events.events import (
+    AnyGroupEvent,
+    GroupCreated,
+    GroupDeleted,
+    GroupEmptied,
+    GroupStabilized,
+    JoinPhaseCompleted,
+    RebalanceStarted,
+)
+from muster.events.ids import GroupId
+from muster.events.state import Group, GroupState
+from muster.replay.history import Broken, Coordinated, Gap, Item, Part
+from muster.replay.rebalances.happening_collector import HappeningCollector
+from muster.replay.rebalances.happenings import Coordinators, unserved
+from muster.replay.rebalances.moves import NOBODY, Ownership, movement, ownership
+from muster.replay.rebalances.rebalance import Happening, Outcome, Rebalance
+from muster.replay.rebalances.running_rebalance import RunningRebalance
+from muster.replay.rebalances.wording import jump_text, missing_text
+from muster.replay.transitions import Step, Transition, Transitions
+
+
+def rebalances(group_id: GroupId, items: Iterable[Item]) -> list[Rebalance]:
+    """Every rebalance of the history, in order; the last one may be running."""
+    timeline = Timeline()
+    told = [timeline.feed(step) for step in Transitions(group_id).steps(items)]
+    return [each for each in (*told, timeline.running()) if each is not None]
+
+
+class Timeline:
+    """The fold. Feed it all steps, then ask what is still running and what happened since the last rebalance."""
+
+    def __init__(self, group: Group | None = None) -> None:
+        """`group`: as it stood before the first step, at rest, where that is not the first of its history."""
+        self._group: Group | None = group
+        self._running: RunningRebalance | None = None
+        self._baseline = None if group is None else ownership(group) if group.members else NOBODY
+        """The last stable assignment; None: not known."""
+        self._happenings = HappeningCollector()
+        self._notes: list[str] = []
+        self._coordinators = Coordinators()
+        self._last_seq = 0 if group is None else group.seq
+
+    @property
+    def since_the_last(self) -> tuple[Happening, ...]:
+        """The happenings since the last rebalance ended."""
+        return () if self._running is not None else self._happenings.happenings
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The gaps in the history since the last rebalance ended."""
+        return () if self._running is not None else tuple(self._notes)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a rebalance is."""
+        return self._running is not None
+
+    def running(self) -> Rebalance | None:
+        """The rebalance that has not ended, as far as it went."""
+        return self._finish(Outcome.RUNNING, None) if self._running is not None else None
+
+    def feed(self, step: Step) -> Rebalance | None:
+        """Take in the next step; returns the rebalance that ended with it."""
+        if isinstance(step, Coordinated):
+            self._note_coordinator(step)
+            return None
+        if isinstance(step, Gap | Broken):
+            self._miss(step)
+            return None
+        return self._transition(step)
+
+    # ---- transitions --------------------------------------------------------------------------------------------
+
+    def _transition(self, step: Transition) -> Rebalance | None:
+        event = step.event
+        finished = self._end_earlier_life() if step.begins_life else None
+        if isinstance(event, RebalanceStarted):
+            finished = self._interrupt(event) or finished
+            self._begin(event, step.parts, step.before)
+        if step.jump_ms:
+            self._note(jump_text(step.jump_ms))
+        self._group, self._last_seq = step.after, event.seq
+        if isinstance(event, RebalanceStarted):
+            return finished
+        return self._go_on(event, step.parts, step.before, step.after) or finished
+
+    def _go_on(self, event: AnyGroupEvent, parts: Sequence[Part], before: Group, after: Group) -> Rebalance | None:
+        running = self._running
+        if running is None:
+            self._between(event, parts, before, after)
+            return None
+        if not running.is_followed_by(event.group):
+            missed = self._finish(Outcome.UNKNOWN, None)
+            self._between(event, parts, before, after)
+            return missed
+        running.absorb(parts, before)
+        if isinstance(event, JoinPhaseCompleted):
+            running.complete_join(event, after)
+        elif isinstance(event, GroupStabilized):
+            return self._finish(Outcome.STABLE, event.why.decided_ms, ownership(after))
+        elif isinstance(event, GroupEmptied):
+            running.emptied = event
+            return self._finish(Outcome.EMPTIED, event.why.decided_ms, NOBODY)
+        else:
+            running.happenings_within.add(*unserved(event))
+        return None
+
+    def _interrupt(self, event: RebalanceStarted) -> Rebalance | None:
+        """Another rebalance begins while one is told: it was superseded in its sync phase, or its end was missed."""
+        running = self._running
+        if running is None:
+            return None
+        superseded = event.group.previous_state is GroupState.COMPLETING_REBALANCE
+        if superseded and running.is_followed_by(event.group):
+            return self._finish(Outcome.SUPERSEDED, event.why.decided_ms)
+        return self._finish(Outcome.UNKNOWN, None)
+
+    def _begin(self, event: RebalanceStarted, parts: Sequence[Part], before: Group) -> None:
+        self._baseline = self._happenings.end(event, parts, before, self._baseline)
+        self._running = RunningRebalance(
+            event, before=before, parts=parts, happenings_before=self._happenings, notes=self._notes
+        )
+        self._happenings, self._notes = HappeningCollector(), []
+
+    def _between(self, event: AnyGroupEvent, parts: Sequence[Part], before: Group, after: Group) -> None:
+        """No rebalance is running: a fresh or emptied group, and all that starts none."""
+        if isinstance(event, GroupCreated | GroupDeleted | GroupEmptied):
+            self._baseline = NOBODY
+        elif isinstance(event, GroupStabilized):
+            self._baseline = ownership(after)  # its beginning is not in the log
+        self._baseline = self._happenings.note(parts, before, after, self._baseline)
+        self._happenings.add(*unserved(event))
+
+    def _finish(self, outcome: Outcome, end_ms: int | None, reached: Ownership | None = None) -> Rebalance | None:
+        running, group = self._running, self._group
+        if running is None or group is None:
+            return None
+        known = reached is not None and self._baseline is not None
+        told = running.finish(
+            outcome,
+            group=group,
+            last_seq=self._last_seq,
+            end_ms=end_ms,
+            movement=movement(self._baseline, reached) if known else None,  # type: ignore[arg-type]
+        )
+        if outcome in (Outcome.STABLE, Outcome.EMPTIED):
+            self._baseline = reached
+        if outcome is not Outcome.RUNNING:
+            self._running = None
+        return told
+
+    def _end_earlier_life(self) -> Rebalance | None:
+        """A group that was made anew has nothing to do with the one before it."""
+        if self._group is None:
+            return None
+        finished = self._finish(Outcome.UNKNOWN, None)
+        self._group, self._baseline, self._happenings = None, NOBODY, HappeningCollector()
+        return finished
+
+    # ---- what is not an event of the group --------------------------------------------------------------------------
+
+    def _miss(self, missing: Gap | Broken) -> None:
+        self._note(missing_text(missing))
+        self._baseline = None
+
+    def _note(self, text: str) -> None:
+        notes = self._running.notes if self._running is not None else self._notes
+        notes.append(text)
+
+    def _note_coordinator(self, item: Coordinated) -> None:
+        members = len(self._group.members) if self._group is not None else 0
+        happening = self._coordinators.note(item, members=members, in_flight=self._running is not None)
+        if happening is not None:
+            happenings = self._running.happenings_within if self._running is not None else self._happenings
+            happenings.add(happening)

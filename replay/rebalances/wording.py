@@ -1,0 +1,298 @@
+"""Every English phrase about members and causes, so that all outputs say the same thing in the same words.
+
+The base is `events.causes.TEXTS`; here the member is named, and numbers are put in where the history has them.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from kio.schema.errors import ErrorCode
+
+from muster.events.causes import TEXTS, Cause
+from muster.events.events import CoordinatorPaused, Why
+from muster.events.state import Member
+from muster.replay.history import Broken, Gap, Unreadable
+from muster.replay.rebalances.rebalance import Actor, MemberRef, Move, Outcome, Rebalance, TopicPartitions
+from muster.replay.times import duration, setting
+
+NAMED_MAX = 3
+"""The number of members that a sentence names; the others are counted."""
+
+_UUID_LENGTH = 36
+_UUID_SHOWN = 8
+
+
+def short_member_id(member_id: str) -> str:
+    """A member id with its uuid cut to eight digits: enough to tell members apart, and to search for."""
+    uuid = member_id[-_UUID_LENGTH:]
+    if len(uuid) == _UUID_LENGTH and uuid.count("-") == 4 and uuid[8] == "-":
+        return member_id[: -_UUID_LENGTH + _UUID_SHOWN] + "…"
+    return member_id
+
+
+def name(member: MemberRef) -> str:
+    """The member's name in a sentence: its instance id, or its shortened member id."""
+    return member.group_instance_id or short_member_id(member.member_id)
+
+
+def host(client_host: str) -> str:
+    return client_host.removeprefix("/")
+
+
+def process(member: MemberRef) -> str:
+    """The host and the client id of a member."""
+    return f"{host(member.client_host) or 'unknown host'}, client {member.client_id or '(none)'}"
+
+
+def who(member: MemberRef) -> str:
+    """'static member 'billing-2' (10.0.0.7, client rdkafka)'."""
+    kind = "dynamic" if member.group_instance_id is None else "static"
+    return f"{kind} member '{name(member)}' ({process(member)})"
+
+
+def plainly(member: MemberRef) -> str:
+    """''billing-2' (10.0.0.7, client rdkafka)', where it is said already what it is."""
+    return f"'{name(member)}' ({process(member)})"
+
+
+def several(members: Sequence[MemberRef]) -> str:
+    """'a, b and 4 others'; a single member in full."""
+    if not members:
+        return "a member"
+    if len(members) == 1:
+        return who(members[0])
+    static = sum(member.group_instance_id is not None for member in members)
+    kind = "static " if static == len(members) else "" if static else "dynamic "
+    return f"{len(members)} {kind}members ({named(map(name, members))})"
+
+
+def named(names: Iterable[str]) -> str:
+    """The names in quotes, the first few of them."""
+    quoted = [f"'{each}'" for each in names]
+    if len(quoted) > NAMED_MAX:
+        quoted = [*quoted[:NAMED_MAX], plural(len(quoted) - NAMED_MAX, "other")]
+    return listed(quoted)
+
+
+def listed(words: Sequence[str]) -> str:
+    """'a', 'a and b', 'a, b and c'."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def rearmed_text(event: CoordinatorPaused) -> str:
+    """'3 sessions of partition 5 were re-armed in full': of all its groups."""
+    were = "was" if event.sessions == 1 else "were"
+    return f"{plural(event.sessions, 'session')} of partition {event.partition} {were} re-armed in full"
+
+
+def cause_text(why: Why, actors: Sequence[Actor], planned: str = "") -> str:
+    """Word a cause: the silence of an expired session, who asked for a removal, the client's own reason.
+
+    `planned` is what there is to add of plans.
+    """
+    if why.cause is Cause.SESSION_EXPIRED and len(actors) == 1:
+        return f"{who(actors[0])} was not heard from {_silence(actors[0])}"
+    template = _BY_ANOTHER if _is_by_another(why, actors) else TEXTS[why.cause]
+    text = template.format(member=_subject(why.cause, actors))
+    if len(actors) > 1 and "{member}" in template:
+        text = text.replace(" was ", " were ", 1).replace("its ", "their ")
+    text = f"{text}{asked_by(why)}" if template is _BY_ANOTHER else f"{_by_administrator(text, why)}{planned}"
+    if says_something(why.client_reason):
+        text += f'; the client says: "{why.client_reason}"'
+    return text
+
+
+BOILERPLATE = (
+    "need to re-join with the given member-id",
+    "rebalance failed due to MemberIdRequiredException",
+    "group is already rebalancing",
+    "encountered UNKNOWN_MEMBER_ID from",
+    "rebalance failed due to UnknownMemberIdException",
+)
+"""The begin of reasons that clients give by themselves (KIP-800), and that say no more than the event does."""
+
+_BY_ANOTHER = "{member} was removed"
+"""The text of a leave that somebody else asked for."""
+
+
+def is_of_another(why: Why, member: Member | MemberRef) -> bool:
+    """Whether the request did not come from the member's own client: from elsewhere, or under another client id."""
+    return why.client_id is not None and (why.client_id, why.client_host) != (member.client_id, member.client_host)
+
+
+def _is_by_another(why: Why, actors: Sequence[Actor]) -> bool:
+    return why.cause is Cause.MEMBER_LEFT and bool(actors) and all(is_of_another(why, each) for each in actors)
+
+
+_REMOVED = "member was removed by an admin"
+"""Kafka's AdminClient puts it before the administrator's own reason."""
+
+
+def says_something(client_reason: str | None) -> bool:
+    """Whether a client's own reason is worth a sentence."""
+    return bool(client_reason) and not (client_reason or "").startswith(BOILERPLATE) and client_reason != _REMOVED
+
+
+def is_close(client_reason: str | None) -> bool:
+    """Whether the client says that it left since it was closed; the others do not tell that from a poll time-out."""
+    return (client_reason or "").startswith("the consumer is being closed")
+
+
+ASKED_FOR = frozenset(
+    {
+        Cause.MEMBER_REMOVED_BY_ADMIN,
+        Cause.REGISTRATION_WITHDRAWN,
+        Cause.LEARNERS_PROMOTED,
+        Cause.RETIREMENT_WITHDRAWN,
+        Cause.GROUP_CONFIGURED,
+        Cause.REBALANCE_REQUESTED,
+        Cause.INSTANCES_REGISTERED,
+        Cause.MEMBERS_RETIRED,
+        Cause.GROUP_RELEASED,
+    }
+)
+"""The causes that are requests of an administrator, who is not one of the members."""
+
+
+def _by_administrator(text: str, why: Why) -> str:
+    """The text with the administrator's name in it, if it is about what one did."""
+    if why.cause not in ASKED_FOR or why.client_id is None:
+        return text
+    someone = "an administrator"
+    if why.cause is Cause.MEMBER_REMOVED_BY_ADMIN or someone not in text:
+        return text + asked_by(why)
+    return text.replace(someone, f"{someone} ({_requester(why)})", 1)
+
+
+def asked_by(why: Why) -> str:
+    """', asked for by client admin at 10.0.0.9, User:admin'; nothing if nobody asked."""
+    return f", asked for by {_requester(why)}" if why.client_id is not None else ""
+
+
+def _requester(why: Why) -> str:
+    return ", ".join(filter(None, (f"client {why.client_id} at {host(why.client_host or '')}", why.principal)))
+
+
+_TEXTS_WITH_KIND = frozenset(
+    {
+        Cause.NEW_DYNAMIC_MEMBER,
+        Cause.NEW_STATIC_MEMBER,
+        Cause.LEADER_REJOINED,
+        Cause.STANDBY_CALLED,
+        Cause.STANDBY_TOOK_OVER,
+        Cause.STANDBY_UNFIT,
+    }
+)
+"""Causes whose texts say already what kind of member it is."""
+
+
+def _subject(cause: Cause, actors: Sequence[Actor]) -> str:
+    if len(actors) == 1 and cause in _TEXTS_WITH_KIND:
+        return plainly(actors[0])
+    return several(actors)
+
+
+def _silence(member: Actor) -> str:
+    if member.silence_ms is None or member.session_timeout_ms is None:
+        return "within its session timeout"
+    return f"for {duration(member.silence_ms)} (session timeout {setting(member.session_timeout_ms)})"
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of an error code."""
+    try:
+        return ErrorCode(code).name.upper()
+    except ValueError:
+        return str(code)
+
+
+def generations(rebalance: Rebalance) -> str:
+    """'Generation 7 -> 8', or what there is of it."""
+    if rebalance.to_generation is None:
+        return f"After generation {rebalance.from_generation}"
+    return f"Generation {rebalance.from_generation} -> {rebalance.to_generation}"
+
+
+def headline(rebalance: Rebalance) -> str:
+    """The answer in one sentence: which generations, which cause, and how it ended unless it ended well."""
+    sentence = f"{generations(rebalance)}: {rebalance.trigger.text}"
+    folded = len(rebalance.folded)
+    if folded:
+        sentence += f"; {plural(folded, 'more cause')} folded in"
+    ending = _ENDINGS[rebalance.outcome]
+    return f"{sentence} ({ending})" if ending else sentence
+
+
+_ENDINGS = {
+    Outcome.STABLE: "",
+    Outcome.EMPTIED: "the group has been empty since",
+    Outcome.SUPERSEDED: "superseded by the next one before it had an assignment",
+    Outcome.RUNNING: "still running",
+    Outcome.UNKNOWN: "how it ended is not in the log",
+}
+
+
+JOIN_ENDS = {
+    Cause.ALL_JOINED: "all members had joined",
+    Cause.JOIN_PHASE_TIMED_OUT: "the rebalance timeout was up",
+    Cause.INITIAL_DELAY_ELAPSED: "the initial rebalance delay was over",
+    Cause.GROUP_RELEASED: "the group was released to the upstream cluster",
+}
+"""The end of a join phase in words, after 'until'."""
+
+
+def jump_text(jump_ms: int) -> str:
+    """Word a jump of the wall clock."""
+    way = "ahead" if jump_ms > 0 else "back"
+    return (
+        f"the coordinator's wall clock jumped {way} by {duration(abs(jump_ms))}; times after that are given as if it"
+        " had not"
+    )
+
+
+def missing_text(missing: Gap | Broken) -> str:
+    """Word what is left out, and where."""
+    if isinstance(missing, Gap):
+        seqs = (
+            f"event {missing.first_seq} is"
+            if missing.missing == 1
+            else (f"events {missing.first_seq} to {missing.last_seq} are")
+        )
+        return f"{seqs} not in the log: compacted away, or older than the log"
+    where = f"partition {missing.position.partition}, offset {missing.position.offset}"
+    if missing.kind is Unreadable.UNDECODABLE_KEY:
+        return f"the record at {where} cannot be read, it may belong to this group: {missing.reason}"
+    if missing.kind is Unreadable.COORDINATOR:
+        return f"the coordinator's record at {where} cannot be read: {missing.reason}"
+    if missing.kind is Unreadable.UNKNOWN_TYPE:
+        return f"the event at {where} is of a type that this version does not know: {missing.reason}"
+    return f"the record at {where} cannot be read: {missing.reason}"
+
+
+def count_of(topics: Sequence[TopicPartitions]) -> int:
+    return sum(len(entry.partitions) for entry in topics)
+
+
+def partitions(topics: Sequence[TopicPartitions]) -> str:
+    """'orders 0-3, 7; payments 1'."""
+    return "; ".join(f"{entry.topic} {_ranges(entry.partitions)}" for entry in topics)
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def move_text(move: Move) -> str:
+    """'billing-1 -> billing-2: orders 0-3'."""
+    previous = name(move.previous) if move.previous else "(nobody)"
+    owner = name(move.owner) if move.owner else "(nobody)"
+    return f"{previous} -> {owner}: {partitions(move.partitions)}"

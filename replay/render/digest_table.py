@@ -1,0 +1,86 @@
+"""The digest: for a chat in Markdown, or for a terminal."""
+
+from collections.abc import Iterator
+
+from rich.console import Console
+
+from muster.replay.digest import Digest, Storm, StormKind
+from muster.replay.incidents.incident import Incident
+from muster.replay.rebalances.wording import listed, plural
+from muster.replay.render.incident_table import Detail, cost_text, moment_of, print_incident, title_of
+from muster.replay.render.markdown import escaped
+from muster.replay.render.printable import text
+from muster.replay.window import Bounds
+
+_GROUPS_NAMED = 5
+
+
+def print_digest(digest: Digest, console: Console) -> None:
+    """The counts, the storms, then the incidents that cost most."""
+    console.print(text(_answer(digest), "bold"))
+    for storm in digest.storms:
+        console.print()
+        console.print(text(f"{moment_of(storm.started_at)}, ", "dim").append(text("storm", "bold magenta")))
+        console.print(text(storm_text(storm), "bold"))
+    for incident in digest.incidents:
+        console.print()
+        console.print(text(incident.group_id, "bold cyan"))
+        print_incident(incident, console, Detail.BRIEF)
+    for line in _rest(digest):
+        console.print()
+        console.print(text(line, "dim"))
+
+
+def digest_in_markdown(digest: Digest) -> str:
+    """The same as lists."""
+    told = f"**{escaped(_answer(digest))}**\n"
+    if digest.storms:
+        told += "\n## Storms\n\n"
+        told += "".join(
+            f"* {escaped(moment_of(each.started_at))}: {escaped(storm_text(each))}\n" for each in digest.storms
+        )
+    if digest.incidents:
+        told += "\n## What cost most\n\n" + "".join(map(_incident, digest.incidents))
+    return told + "".join(f"\n{escaped(line)}\n" for line in _rest(digest))
+
+
+def _incident(incident: Incident) -> str:
+    lines = [escaped(cost_text(incident.cost)), *map(escaped, incident.advice), *map(escaped, incident.notes)]
+    head = f"* **{escaped(incident.group_id)}**, {escaped(title_of(incident))}: {escaped(incident.headline)}\n"
+    return head + "".join(f"  * {line}\n" for line in lines)
+
+
+def _answer(digest: Digest) -> str:
+    """'3 incidents in 2 of 14 groups from .. to ..; 12 groups were quiet'."""
+    loud = digest.groups - digest.quiet
+    told = f"{plural(digest.told, 'incident')} in {loud} of {plural(digest.groups, 'group')}{_when(digest.window)}"
+    return f"{told}; {digest.quiet} {'was' if digest.quiet == 1 else 'were'} quiet"
+
+
+def _when(window: Bounds | None) -> str:
+    if window is None:
+        return ""
+    since = "" if window.since is None else f" since {moment_of(window.since)}"
+    return since + ("" if window.until is None else f" until {moment_of(window.until)}")
+
+
+def storm_text(storm: Storm) -> str:
+    """One sentence."""
+    more = len(storm.groups) - _GROUPS_NAMED
+    names = [f"'{each}'" for each in storm.groups[:_GROUPS_NAMED]]
+    groups = listed([*names, plural(more, "other")] if more > 0 else names)
+    of = f"{plural(len(storm.groups), 'group')} ({groups})"
+    if storm.kind is StormKind.COORDINATOR:
+        what = f"the coordinator was away: {of} were touched by it"
+    else:
+        what = f"processes at {storm.client_host} were in trouble in {of} at the same time"
+    return f"{what}, with {plural(storm.rebalances, 'rebalance')}"
+
+
+def _rest(digest: Digest) -> Iterator[str]:
+    if digest.more:
+        yield f"... and {digest.more} that cost less"
+    if digest.without_rebalance:
+        yield f"{plural(digest.without_rebalance, 'incident')} had no rebalance"
+    if digest.kinds:
+        yield f"kinds: {', '.join(f'{kind} {times}' for kind, times in digest.kinds.items())}"

@@ -1,0 +1,133 @@
+"""An incident for eyes: the sentence first; below it what happened, what it cost, and what would have spared it."""
+
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from sys import maxsize
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.incident import Cost, Incident, Statement
+from muster.replay.rebalances.rebalance import Outcome, Rebalance
+from muster.replay.rebalances.wording import plural
+from muster.replay.render.printable import text
+from muster.replay.render.tables import grid
+from muster.replay.times import Instant, clock_of, day_of, duration, wall_ms_of, zone_of
+from muster.replay.window import Edge
+
+GRADE_STYLES = {Grade.RECORDED: "green", Grade.INFERRED: "yellow", Grade.UNKNOWN: "red"}
+_CROSSINGS = {Edge.SINCE: "it began before --since", Edge.UNTIL: "it was not over at --until"}
+
+
+class Detail(IntEnum):
+    """How many statements and rebalances of an incident are shown; JSON has all."""
+
+    BRIEF = 4
+    WHOLE = 12
+    ALL = maxsize
+
+
+def print_incident(incident: Incident, console: Console, detail: Detail = Detail.WHOLE) -> None:
+    """One incident."""
+    console.print(_title(incident))
+    console.print(text(incident.headline, "bold"))
+    console.print(grid(rows_of(incident, detail)))
+
+
+def title_of(incident: Incident) -> str:
+    """'2026-11-21 02:13:30.185 UTC, crash (recorded), took 3.2 s'."""
+    return str(_title(incident))
+
+
+def _title(incident: Incident) -> Text:
+    title = text(f"{moment_of(incident.started_at)}, ", "dim").append(text(incident.kind, "bold cyan"))
+    title.append(" ").append(text(f"({incident.grade})", GRADE_STYLES[incident.grade]))
+    if incident.ended_at is None:
+        return title.append(", ").append(text("not over", "yellow"))
+    took_ms = wall_ms_of(incident.ended_at) - wall_ms_of(incident.started_at)
+    return title.append(text(f", took {duration(took_ms)}" if took_ms else "", "dim"))
+
+
+def moment_of(at: Instant) -> str:
+    """Day, time and zone."""
+    return f"{day_of(at)} {clock_of(at)} {zone_of(at)}"
+
+
+def rows_of(incident: Incident, detail: Detail) -> Iterator[tuple[str, RenderableType]]:
+    """All there is to say below the headline: labels, and texts."""
+    if incident.crosses:
+        yield "Window", _stacked(text(_CROSSINGS[edge], "yellow") for edge in incident.crosses)
+    if incident.parent is not None:
+        _, seq, kind = incident.parent.split("-", 2)
+        yield "Within", text(f"{kind} (seq {seq})")
+    if incident.rebalances:
+        yield "Rebalances", _rebalances(incident.rebalances, detail)
+    if incident.chain:
+        yield "What happened", _chain(incident, detail)
+    if incident.rebalances or incident.cost.restarts_absorbed:
+        yield "Cost", text(cost_text(incident.cost))
+    if incident.advice:
+        yield "Advice", _stacked(map(text, incident.advice))
+    if incident.notes:
+        yield "Missing", _stacked(text(note, "yellow") for note in incident.notes)
+
+
+def _stacked(lines: Iterable[Text]) -> Text:
+    return Text("\n").join(lines)
+
+
+def _rebalances(rebalances: tuple[Rebalance, ...], detail: Detail) -> Text:
+    shown = [_rebalance(each) for each in rebalances[:detail]]
+    if len(rebalances) > detail:
+        shown.append(text(f"and {len(rebalances) - detail} more", "dim"))
+    return Text(", ").join(shown)
+
+
+def _rebalance(rebalance: Rebalance) -> Text:
+    reached = rebalance.to_generation
+    line = text(f"{rebalance.from_generation} -> {'?' if reached is None else reached}")
+    if rebalance.duration_ms is not None:
+        line.append(text(f" ({duration(rebalance.duration_ms)})", "dim"))
+    if rebalance.outcome is not Outcome.STABLE:
+        line.append(" ").append(text(rebalance.outcome, "yellow"))
+    return line
+
+
+def _chain(incident: Incident, detail: Detail) -> Text:
+    day = day_of(incident.started_at)
+    lines = [_statement(each, day) for each in incident.chain[:detail]]
+    if len(incident.chain) > detail:
+        lines.append(text(f"... and {len(incident.chain) - detail} more; --format json has all of them", "dim"))
+    return _stacked(lines)
+
+
+def _statement(statement: Statement, day: str) -> Text:
+    at = "" if statement.at is None else clock_of(statement.at)
+    if statement.at is not None and day_of(statement.at) != day:
+        at = f"{day_of(statement.at)} {at}"
+    line = text(f"{at:12}", "dim").append(" ").append(text(f"{statement.grade:8} ", GRADE_STYLES[statement.grade]))
+    line.append(text(statement.text))
+    if statement.seqs:
+        line.append(text(f" (seq {', '.join(map(str, statement.seqs))})", "dim"))
+    return line
+
+
+def cost_text(cost: Cost) -> str:
+    """'2 rebalances, 4.3 s not Stable, 61.0 partition-seconds without a consumer, 4 partitions moved'."""
+    parts = [_of_rebalances(cost)] if cost.rebalances else []
+    if cost.restarts_absorbed:
+        parts.append(f"{plural(cost.restarts_absorbed, 'static restart')} without a rebalance")
+    return ", ".join(parts) or "no rebalance"
+
+
+def _of_rebalances(cost: Cost) -> str:
+    parts = [plural(cost.rebalances, "rebalance")]
+    if cost.rebalancing_ms is not None:
+        parts.append(f"{duration(cost.rebalancing_ms)} not Stable")
+    if cost.partition_ms is not None:
+        parts.append(f"{cost.partition_ms / 1_000:.1f} partition-seconds without a consumer")
+    if cost.partitions_moved is not None:
+        back = f", {cost.partitions_moved_back} of them for nothing" if cost.partitions_moved_back else ""
+        parts.append(f"{plural(cost.partitions_moved, 'partition')} moved{back}")
+    return ", ".join(parts)

@@ -1,0 +1,113 @@
+"""Results in Markdown, for a chat or a ticket. What clients sent is data: it can neither format nor end a cell."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from muster.replay.groups import GroupLine, Groups
+from muster.replay.rebalances.wording import host, name, partitions
+from muster.replay.render.printable import printable
+from muster.replay.state import MemberState, StateAt, States
+from muster.replay.times import Instant, clock_of, day_of, setting, zone_of
+
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$@]|^[-+#]|^\d+(?=[.)]))")
+"""Characters that format anywhere, mention somebody in a chat, or begin a list or a heading; dates stay readable."""
+
+
+def escaped(content: object) -> str:
+    """Text that Markdown shows as it is, on one line. None is a dash."""
+    return "-" if content is None else _SPECIAL.sub(r"\\\1", printable(str(content)))
+
+
+def moment(at: Instant | None) -> str:
+    """Day, time and zone."""
+    return "-" if at is None else f"{day_of(at)} {clock_of(at)} {zone_of(at)}"
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; the cells are Markdown already."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def facts(rows: Iterable[tuple[str, object]]) -> str:
+    """Labels, and what there is to say about each, as a list; a line of it below the first is an item of its own."""
+    told = ""
+    for label, content in rows:
+        first, *more = str(content).split("\n")
+        told += f"* **{label}** {escaped(first)}\n" + "".join(f"  * {escaped(each.strip())}\n" for each in more)
+    return told
+
+
+def groups_in_markdown(groups: Groups) -> str:
+    """A row for each group, then what could not be read."""
+    if not groups.groups:
+        return f"No group has an event in {escaped(groups.log)}.\n"
+    columns = ("Group", "State", "Owner", "Generation", "Members", "Static", "Rebalances", "Last incident", "Why")
+    told = table(columns, map(_group, groups.groups))
+    told += "".join(
+        f"\n{escaped(line.group_id)} is quarantined: {escaped(reason)}\n"
+        for line in groups.groups
+        for reason in line.quarantined
+    )
+    told += "".join(
+        f"\n{escaped(line.group_id)}: {line.missing_events} events are no longer in the log\n"
+        for line in groups.groups
+        if line.missing_events
+    )
+    told += "".join(
+        f"\n{escaped(line.group_id)}: {line.unknown_events} events of types that are not known here\n"
+        for line in groups.groups
+        if line.unknown_events
+    )
+    return told + "".join(f"\n{escaped(reason)}\n" for reason in groups.unreadable_keys)
+
+
+def _group(line: GroupLine) -> Sequence[str]:
+    at_least = f"{line.rebalances}{'+' if line.missing_events else ''}"
+    numbers = (line.generation_id, line.members, line.static_members, at_least)
+    return (
+        escaped(line.group_id),
+        escaped(line.state),
+        line.owner,
+        *map(escaped, numbers),
+        moment(line.last_rebalance_at if line.last_incident is None else line.last_incident.started_at),
+        escaped(line.last_text if line.last_incident is None else line.last_incident.headline),
+    )
+
+
+def states_in_markdown(result: StateAt | States) -> str:
+    """A heading, the group and its members for each."""
+    states = result.groups if isinstance(result, States) else (result,)
+    return "\n".join(map(_state, states))
+
+
+def _state(state: StateAt) -> str:
+    protocol = " / ".join(filter(None, (state.protocol_type, state.protocol_name))) or None
+    asked_for = "" if state.asked_for is None else f", asked for {moment(state.asked_for)}"
+    facts = [
+        f"as of {moment(state.at)}, seq {state.seq}{asked_for}",
+        f"{state.state} since {moment(state.state_since)}",
+        f"generation {state.generation_id}, protocol {escaped(protocol)}, coordinator {escaped(state.coordinator)}",
+        *(f"{escaped(key)}={escaped(value)}" for key, value in state.settings.items()),
+        *(f"expected: {escaped(each.group_instance_id)}" for each in state.registrations),
+        *(f"missing: {escaped(note)}" for note in state.notes),
+    ]
+    told = f"## {escaped(state.group_id)}\n\n" + "".join(f"* {fact}\n" for fact in facts)
+    if not state.members:
+        return f"{told}\nNo members.\n"
+    columns = ("Member", "Instance", "Role", "Client id", "Host", "Session", "Assignment")
+    return f"{told}\n{table(columns, map(_member, state.members))}"
+
+
+def _member(member: MemberState) -> Sequence[str]:
+    role = f"{member.role.lower()}{', leader' if member.is_leader else ''}{', retiring' if member.retiring else ''}"
+    unread = f"{member.assignment_bytes} bytes that are no consumer assignment"
+    return (
+        escaped(name(member)),
+        escaped(member.group_instance_id),
+        role,
+        escaped(member.client_id),
+        escaped(host(member.client_host)),
+        setting(member.session_timeout_ms),
+        unread if member.assignment is None else escaped(partitions(member.assignment) or "nothing"),
+    )

@@ -1,0 +1,78 @@
+"""The lines of `history`, printed as they come: what is kept is a page of a table at most."""
+
+from typing import Protocol
+
+from rich.console import Console
+
+from muster import terminal
+from muster.events.ids import GroupId
+from muster.replay.form import Format, View
+from muster.replay.render.as_json import JsonDocument, JsonLines
+from muster.replay.render.markdown import escaped, moment
+from muster.replay.render.printable import printable
+from muster.replay.render.tables import StoryTable
+from muster.replay.story import Line
+from muster.replay.times import in_zone
+from muster.replay.window import Bounds
+
+
+class StoryStream(Protocol):
+    """Takes the lines of a history."""
+
+    def feed(self, line: Line) -> None: ...
+
+    def end(self) -> None: ...
+
+
+def story_stream(
+    group_id: GroupId, log: str, window: Bounds | None, view: View, console: Console, *, goes_on: bool = False
+) -> StoryStream:
+    """The stream for a form; a table that is piped, or goes on, has a line for each event, with day and zone."""
+    match view.form:
+        case Format.JSON:
+            return JsonDocument({"group_id": group_id, "log": log, "window": window}, "lines", console.file)
+        case Format.JSONL:
+            return JsonLines(console.file)
+        case Format.MD:
+            return _MarkdownStory(group_id, view, console)
+        case Format.TABLE if goes_on or console.width >= terminal.UNWRAPPED:
+            return _PlainStory(group_id, view, console)
+        case Format.TABLE:
+            return StoryTable(group_id, view.zone, console)
+
+
+class _PlainStory:
+    """A line for each event, whole, for grep and cut."""
+
+    def __init__(self, group_id: GroupId, view: View, console: Console) -> None:
+        self._out = console.file
+        self._zone = view.zone
+        self._head: str | None = f"What happened to {printable(group_id)}"
+
+    def feed(self, line: Line) -> None:
+        at = in_zone(line.at, self._zone)
+        if self._head is not None:
+            self._out.write(f"{'Time':{len(at)}}  {'Seq':>8}  {'Gen':>6}  {self._head}\n")
+            self._head = None
+        seq, generation = ("" if each is None else each for each in (line.seq, line.generation))
+        self._out.write(f"{at}  {seq:>8}  {generation:>6}  {printable(line.text)}\n")
+
+    def end(self) -> None:
+        self._out.flush()
+
+
+class _MarkdownStory:
+    def __init__(self, group_id: GroupId, view: View, console: Console) -> None:
+        self._out = console.file
+        self._zone = view.zone
+        self._head: str | None = f"| Time | Seq | Generation | What happened to {escaped(group_id)} |\n"
+
+    def feed(self, line: Line) -> None:
+        if self._head is not None:
+            self._out.write(f"{self._head}| --- | ---: | ---: | --- |\n")
+            self._head = None
+        cells = (moment(in_zone(line.at, self._zone)), *map(escaped, (line.seq, line.generation, line.text)))
+        self._out.write(f"| {' | '.join(cells)} |\n")
+
+    def end(self) -> None:
+        self._out.flush()

@@ -1,0 +1,99 @@
+"""The result of `verify`: what was read, then what was found, where, what was expected there, and what to do."""
+
+from collections.abc import Iterator
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from muster.replay.rebalances.wording import plural
+from muster.replay.render import markdown
+from muster.replay.render.printable import printable, text
+from muster.replay.render.tables import grid, table
+from muster.replay.verify.finding import Finding, Verified
+
+COMPACTED_SHOWN = 10
+"""The table shows so many compacted groups; JSON has more."""
+
+
+def print_verified(verified: Verified, console: Console) -> None:
+    """The verdict first."""
+    console.print(text(_verdict(verified), "bold red" if verified.found or verified.unread else "bold green"))
+    console.print(grid(_rows(verified)))
+    if not verified.findings:
+        return
+    console.print()
+    made = table("Where", "Check", "Expected, and found")
+    for finding in verified.findings:
+        made.add_row(
+            text("\n".join(_where(finding))), text(finding.check, "bold"), _told(finding.expected, finding.found)
+        )
+    console.print(made)
+    if verified.found > len(verified.findings):
+        console.print(text(_more(verified), "dim"))
+
+
+def verified_in_markdown(verified: Verified) -> str:
+    """A heading, what was read, and a row for each finding."""
+    told = f"## {markdown.escaped(_verdict(verified))}\n\n{markdown.facts(_rows(verified))}"
+    if not verified.findings:
+        return told
+    rows = [
+        tuple(map(markdown.escaped, (", ".join(_where(each)), each.check, each.expected, each.found)))
+        for each in verified.findings
+    ]
+    told += "\n" + markdown.table(("Where", "Check", "Expected", "Found"), rows)
+    return told + (f"\n{markdown.escaped(_more(verified))}\n" if verified.found > len(verified.findings) else "")
+
+
+def _verdict(verified: Verified) -> str:
+    if verified.found:
+        return f"{plural(verified.found, 'finding')} in {verified.log}"
+    if verified.unread:
+        return f"No finding in what can be read of {verified.log}, which is not all of it"
+    if not verified.records:
+        return f"{verified.log} is empty"
+    return f"{verified.log} holds together"
+
+
+def _more(verified: Verified) -> str:
+    return f"... and {verified.found - len(verified.findings)} more findings that are not listed"
+
+
+def _rows(verified: Verified) -> Iterator[tuple[str, RenderableType]]:
+    read = f"{plural(verified.records, 'record')} in {plural(verified.partitions, 'partition')}"
+    yield "Read", text(f"{read}: {plural(verified.events, 'event')} of {plural(verified.groups, 'group')}")
+    yield "Decided again", text(f"{verified.decided_again} of {verified.events} events, as they were recorded")
+    if verified.compacted_groups:
+        yield "Compacted", _compacted(verified)
+    if verified.strangers:
+        yield "Strangers", text(f"{plural(verified.strangers, 'record')} that no owner wrote, skipped", "yellow")
+    if verified.passed_over:
+        yield "Repaired", text(f"{plural(verified.passed_over, 'record')} that could not be read, passed over")
+    if verified.unread:
+        yield "Not read", Text("\n").join(text(each, "red") for each in verified.unread)
+    if verified.advice:
+        yield "What to do", Text("\n").join(_told(f"{check}: ", advice) for check, advice in verified.advice.items())
+
+
+def _compacted(verified: Verified) -> Text:
+    shown = verified.compacted[:COMPACTED_SHOWN]
+    lines = [text("no fault: the log keeps the last event of each key, and what is behind a gap is not decided again")]
+    lines.extend(
+        text(
+            f"{each.group_id}: {plural(each.missing, 'event')} no longer in the log, {each.unchecked} not decided again"
+        )
+        for each in shown
+    )
+    if verified.compacted_groups > len(shown):
+        lines.append(text(f"... and {verified.compacted_groups - len(shown)} more groups", "dim"))
+    return Text("\n").join(lines)
+
+
+def _where(finding: Finding) -> Iterator[str]:
+    yield f"partition {finding.partition}, offset {finding.offset}"
+    if finding.group_id is not None:
+        yield printable(finding.group_id) + ("" if finding.seq is None else f", seq {finding.seq}")
+
+
+def _told(first: str, second: str) -> Text:
+    return text(first, "green").append("" if first.endswith(" ") else "\n").append(text(second, "red"))

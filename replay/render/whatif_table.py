@@ -1,0 +1,111 @@
+"""The result of `whatif`: how many rebalances there would have been, then each of them with the reason."""
+
+from collections.abc import Iterator
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from muster.replay.incidents.grade import Grade
+from muster.replay.rebalances.wording import plural
+from muster.replay.render import markdown
+from muster.replay.render.printable import printable, text
+from muster.replay.render.tables import grid, table
+from muster.replay.times import Instant, clock_of, day_of, duration, zone_of
+from muster.replay.whatif.verdict import Additional, Line, Replayed, Verdict, WhatIf
+
+_STYLES = {Verdict.WOULD_NOT: "green", Verdict.WOULD: "", Verdict.CANNOT_TELL: "yellow"}
+_WORDS = {Verdict.WOULD_NOT: "would not", Verdict.WOULD: "would", Verdict.CANNOT_TELL: "cannot tell"}
+_HEAD = ("Seq", "Rebalance, and whether it would have happened")
+
+
+def print_whatif(result: WhatIf, console: Console) -> None:
+    """The answer first."""
+    console.print(text(_answer(result), "bold green" if result.would_not else "bold"))
+    console.print(grid(_rows(result)))
+    if not (result.rebalances or result.additional):
+        return
+    console.print()
+    made = table(f"Began ({_zones(result)})", *_HEAD, right=("Seq",))
+    for each in _lines(result):
+        style = _STYLES[each.verdict] if isinstance(each, Replayed) else "red"
+        told = text(_what(each)).append("\n").append(text(_WORDS[each.verdict], f"bold {style}"))
+        made.add_row(text(_when(each), "dim"), text(each.seq), told.append(text(_reason(each), "dim")))
+    console.print(made)
+
+
+def whatif_in_markdown(result: WhatIf) -> str:
+    """A heading, the settings and the counts, and a row for each rebalance."""
+    told = f"## {markdown.escaped(_answer(result))}\n\n{markdown.facts(_rows(result))}"
+    if not (result.rebalances or result.additional):
+        return told
+    rows = [
+        (
+            markdown.escaped(_when(each)),
+            markdown.escaped(each.seq),
+            f"{markdown.escaped(_what(each))}: **{_WORDS[each.verdict]}**{markdown.escaped(_reason(each))}",
+        )
+        for each in _lines(result)
+    ]
+    return f"{told}\n{markdown.table((f'Began ({_zones(result)})', *_HEAD), rows)}"
+
+
+def _lines(result: WhatIf) -> Iterator[Line]:
+    yield from result.rebalances
+    yield from result.additional
+
+
+def _answer(result: WhatIf) -> str:
+    recorded = result.would_not + result.would + result.cannot_tell
+    where = "The log" if result.window is None else "This part of the log"
+    group = printable(result.group_id)
+    if not recorded:
+        return f"{where} tells of no rebalance of {group}."
+    subject = "it" if result.would_not == 1 else "they"
+    avoided = f"; {subject} took {duration(result.avoided_ms)}" if result.avoided_ms else ""
+    return f"{result.would_not} of {plural(recorded, 'rebalance')} of {group} would not have happened{avoided}"
+
+
+def _rows(result: WhatIf) -> Iterator[tuple[str, RenderableType]]:
+    yield "With", Text("\n").join(text(f"{name}={value}") for name, value in result.settings.items())
+    if result.would:
+        yield "Would have", text(plural(result.would, "rebalance"))
+    if result.cannot_tell:
+        yield "Cannot tell", text(plural(result.cannot_tell, "rebalance"), "yellow")
+    if result.besides:
+        yield "Besides", text(f"{plural(result.besides, 'rebalance')} that the log does not have", "red")
+    if result.besides_unknown:
+        yield (
+            "Perhaps",
+            text(f"{plural(result.besides_unknown, 'rebalance')} more that the log does not have", "yellow"),
+        )
+    if result.left_out:
+        yield "Not listed", text(f"the {result.left_out} before these: see --since and --until, or --format jsonl")
+    for note in result.notes:
+        yield "Not known", text(note, "yellow")
+
+
+def _zones(result: WhatIf) -> str:
+    """The zone of the times; two, where summer time began between."""
+    times = [each.started_at for each in result.rebalances] + [each.until for each in result.additional]
+    return " ".join(dict.fromkeys(map(zone_of, times)))
+
+
+def _when(each: Line) -> str:
+    at = each.started_at if isinstance(each, Replayed) else each.until
+    return f"{day_of(at)} {clock_of(at)}"
+
+
+def _what(each: Line) -> str:
+    if isinstance(each, Replayed):
+        return each.headline
+    day = "" if day_of(each.since) == day_of(each.until) else f"{day_of(each.since)} "
+    return f"not in the log; between {day}{_moment(each.since)} and {_moment(each.until)}"
+
+
+def _moment(at: Instant) -> str:
+    return f"{clock_of(at)} {zone_of(at)}"
+
+
+def _reason(each: Replayed | Additional) -> str:
+    grade = "" if each.grade is Grade.UNKNOWN else f" ({each.grade})"
+    return f"{grade}: {each.reason}"

@@ -1,0 +1,101 @@
+"""`muster replay report`: read the log, make the page, write it."""
+
+import os
+import time
+from contextlib import aclosing
+from datetime import UTC, tzinfo
+from pathlib import Path
+
+import typer
+
+from muster.events.ids import GroupId
+from muster.replay.asked import fail_outside, fail_unknown, start_of
+from muster.replay.form import View
+from muster.replay.incidents.windows import QUIET_MS
+from muster.replay.opening import CANNOT_READ, Source, fail, opened, run
+from muster.replay.rebalances.wording import plural
+from muster.replay.render.printable import printable
+from muster.replay.report.fold import ReportFold
+from muster.replay.report.html import fitting
+from muster.replay.report.page import Page
+from muster.replay.sources import items
+from muster.replay.times import in_zone
+from muster.replay.window import WHOLE, Window
+
+
+def report(
+    source: Source, group: str, out: Path, view: View, *, window: Window = WHOLE, page_zone: tzinfo = UTC
+) -> None:
+    """The command. `view`: in whose zone errors tell times."""
+    if not out.parent.is_dir():  # before a long log is read
+        fail(f"{printable(str(out))} cannot be written: there is no folder {printable(str(out.parent))}", CANNOT_READ)
+
+    async def read() -> None:
+        async with opened(source) as reading:
+            start = await start_of(reading, GroupId(group), window, view, quiet_ms=QUIET_MS)
+            fold = ReportFold(
+                start.group_id,
+                start.checkpoint.group(start.group_id),
+                at_ms=start.checkpoint.at_ms,
+                window=window,
+                life=start.life,
+            )
+            is_known = start.last is not None
+            reads = items(reading, start)
+            async with aclosing(reads):
+                async for item in reads:
+                    is_known = True
+                    fold.feed(item)
+                    if fold.is_over:
+                        break
+            if not is_known:
+                await fail_unknown(reading, group)
+            if not fold.has_begun:
+                await fail_outside(reading, start, window, view)
+            fold.end()
+            text, page = fitting(
+                fold,
+                reading.log.location,
+                made_ms=time.time_ns() // 1_000_000,
+                zone=page_zone,
+                damage=reading.damage,
+            )
+            _write(out, text)
+            _tell(out, len(text.encode()), page, view.zone)
+
+    run(read())
+
+
+def _write(out: Path, text: str) -> None:
+    """Write the page beside the file and put it in its place; what is no file (/dev/stdout) is written to."""
+    try:
+        target = out.resolve()
+        if target.exists() and not target.is_file():
+            target.write_text(text, encoding="utf-8")
+            return
+        beside = target.with_name(f".{target.name}.{os.getpid()}")
+        try:
+            with beside.open("x", encoding="utf-8") as file:
+                file.write(text)
+            beside.replace(target)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        fail(f"{printable(str(out))} cannot be written: {error.strerror}", CANNOT_READ)
+
+
+def _tell(out: Path, size: int, page: Page, zone: tzinfo) -> None:
+    """Say what was written, and what is not on the page."""
+    is_file = out.is_file()  # else it may be the page that goes to stdout
+    told = f"{plural(page.incidents_told, 'incident')} with {plural(page.rebalances, 'rebalance')}"
+    span = f"from {in_zone(page.begin, zone)} to {in_zone(page.end, zone)}"
+    typer.echo(f"{printable(str(out))}: {told} of {page.group_id}, {span}; {_size(size)}", err=not is_file)
+    for each in page.left_out:
+        typer.echo(f"  {each}", err=not is_file)
+    if page.missing:
+        told = plural(len(page.missing), "part")
+        typer.echo(f"  {told} of the history missing or uncertain: the page says which.", err=not is_file)
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 1_000_000 else f"{max(1, size // 1_000)} KB"

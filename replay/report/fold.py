@@ -1,0 +1,248 @@
+"""A group's items -> the values of its page. Pure; what is kept is bounded by `Limits`.
+
+Of a window, what comes before it is folded and not shown. After it, only incidents go on to be followed, until they are
+over: half of one may be taken for another kind. Those that cross an edge of the window say so.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from muster.events.events import CoordinatorReady
+from muster.events.ids import GroupId
+from muster.events.state import Group
+from muster.replay.edges import Edges
+from muster.replay.history import Broken, Coordinated, Gap, Happened, Item
+from muster.replay.incidents.incident import Incident
+from muster.replay.incidents.telling import Teller
+from muster.replay.rebalances.wording import jump_text, missing_text
+from muster.replay.report.lanes import Lanes
+from muster.replay.report.lives import Latest, Lives
+from muster.replay.report.page import LIMITS, Limits, Mark, Missing, Page, Shift, shown
+from muster.replay.report.stories import Brief, Total, brief, shift, story
+from muster.replay.times import duration, instant
+from muster.replay.transitions import Step, Transition, Transitions
+from muster.replay.window import WHOLE, AtTime, Cut, Place, Window, bounds
+
+MISSING_MAX = 100
+WEIGHTIEST = 5
+"""The incidents with which a page begins."""
+
+
+def report(group_id: GroupId, log: str, items: Iterable[Item], *, made_ms: int, limits: Limits = LIMITS) -> Page:
+    """The page of a group's history. `made_ms`: the wall clock now."""
+    fold = ReportFold(group_id)
+    for item in items:
+        fold.feed(item)
+    fold.end()
+    return fold.page(log, made_ms=made_ms, limits=limits)
+
+
+class ReportFold:
+    """The fold: feed it all items, or until it `is_over`, end it, then ask for pages.
+
+    `group`: as it stood before the first item, after a time of quiet, where that is not the first of its history; its
+    last event was at `at_ms` (wall clock). `life`: the last incarnation, for a window of numbers.
+    """
+
+    def __init__(
+        self,
+        group_id: GroupId,
+        group: Group | None = None,
+        *,
+        at_ms: int = 0,
+        window: Window = WHOLE,
+        life: int = -1,
+    ) -> None:
+        self._group_id = group_id
+        self._window = window
+        self._cut = Cut(window, life)
+        self._edges = Edges(window, life)
+        self._transitions = Transitions(group_id, group)
+        self._teller = Teller(group_id, group, at_ms=at_ms)
+        self._lives = Lives(group, at_ms=at_ms)
+        self._briefs: Latest[Brief] = Latest(LIMITS.incidents)
+        self._weightiest: list[Brief] = []
+        self._total = Total()
+        self._kinds: Counter[str] = Counter()
+        self._shifts: Latest[Shift] = Latest(LIMITS.shifts)
+        self._takeovers: Latest[Mark] = Latest(LIMITS.bands)
+        self._missing: Latest[Missing] = Latest(MISSING_MAX)
+        self._events = 0
+        self.rebalances = 0
+        self.has_begun = False
+        self.is_over = False
+        """Whether anything was in the window; whether nothing that is left can be."""
+        self._has_ended = False
+        self._begin_ms: int | None = None
+        self._end_ms = 0
+        self._last_ms = at_ms
+
+    @property
+    def incidents(self) -> int:
+        """How many were told."""
+        return self._briefs.left_out(0)
+
+    def feed(self, item: Item) -> None:
+        """Take in the next item."""
+        place = self._cut.place(item)
+        step = self._transitions.feed(item)
+        if isinstance(step, Transition) and isinstance(item, Happened):
+            self._edges.pass_by(item.at_ms, step)
+        if place is Place.AFTER:
+            self._go_on(step)
+            return
+        if place is Place.WITHIN:
+            self._note(item, step)
+        if step is None:
+            return
+        for each in self._teller.feed(step):
+            self._tell(each)
+        if isinstance(step, Gap | Broken):
+            self._lives.miss()
+        elif isinstance(step, Transition):
+            back_ms = self._lives.feed(step)
+            if place is Place.WITHIN:
+                self._note_jump(step, back_ms)
+
+    def end(self) -> None:
+        """The log ends, or the window."""
+        for each in self._teller.end():
+            self._tell(each)
+        self._lives.end(self._last_ms)
+
+    def page(self, log: str, *, made_ms: int, limits: Limits = LIMITS, damage: Sequence[str] = ()) -> Page:
+        """The page, with so much detail. `damage`: what cannot be read of the log, in words."""
+        begin_ms, end_ms = self._extent()
+        lives, group = self._lives, self._lives.group
+        lanes = Lanes(lives, limits)
+        briefs = self._chosen(limits)
+        numbers = {each.incident_id: number for number, each in enumerate(briefs)}
+        return Page(
+            group_id=shown(self._group_id),
+            log=shown(log),
+            made=instant(made_ms),
+            window=bounds(self._window),
+            state=group.state if group is not None else "not known",
+            events=self._events,
+            rebalances=self.rebalances,
+            incidents_told=self.incidents,
+            cost=self._total.text,
+            kinds=tuple(self._kinds.most_common()),
+            weightiest=tuple(numbers[each.incident_id] for each in self._weightiest),
+            begin_ms=begin_ms,
+            end_ms=end_ms,
+            begin=instant(begin_ms),
+            end=instant(end_ms),
+            lanes=lanes.lanes,
+            bands=lives.bands.last(limits.bands),
+            unstable=lives.unstable.last(limits.bands),
+            takeovers=self._takeovers.last(limits.bands),
+            stories=tuple(story(each, number, numbers, lanes) for number, each in enumerate(briefs)),
+            shifts=tuple(sorted(self._shifts.last(limits.shifts), key=lambda each: each.at)),
+            missing=self._missing.last(MISSING_MAX),
+            damage=tuple(map(shown, damage)),
+            left_out=self._left_out(lanes, limits),
+        )
+
+    # ---- the window -------------------------------------------------------------------------------------------------
+
+    def _note(self, item: Item, step: Step | None) -> None:
+        """Note the next item of the window."""
+        if isinstance(item, Happened):
+            self._events += 1
+        if not self.has_begun:
+            self._begin()
+        if isinstance(step, Gap | Broken):
+            self._miss(step.position.timestamp_ms, missing_text(step))
+        elif isinstance(step, Coordinated):
+            if self._begin_ms is not None:
+                self._note_time(step.at_ms)
+                self._note_coordinator(step)
+        elif step is not None:
+            self._note_time(step.at_ms)
+
+    def _begin(self) -> None:
+        """The window begins: what was over before is not shown, and who was there is drawn from its beginning on."""
+        self.has_begun = True
+        self._lives.forget()
+        if self._lives.group is not None and isinstance(self._window.since, AtTime):
+            self._begin_ms = self._end_ms = self._last_ms = self._window.since.wall_ms
+
+    def _go_on(self, step: Step | None) -> None:
+        """Follow the incidents over the end of the window."""
+        if not self._has_ended:
+            self._has_ended = True
+            if isinstance(self._window.until, AtTime):
+                self._note_time(self._edges.until_ms)
+        if step is None or self.is_over:
+            return
+        self.is_over = self._teller.is_over_before(step)
+        if not self.is_over:
+            for each in self._teller.feed(step):
+                self._tell(each)
+
+    # ---- what is told -----------------------------------------------------------------------------------------------
+
+    def _tell(self, incident: Incident) -> None:
+        within = self._edges.within(incident) if self.has_begun else None
+        if within is None:
+            return
+        told = brief(within)
+        self._briefs.add(told)
+        self._total.add(incident.cost)
+        self._kinds[incident.kind] += 1
+        if incident.rebalances:
+            self._weightiest = sorted([*self._weightiest, told], key=_weight, reverse=True)[:WEIGHTIEST]
+        for rebalance in incident.rebalances:
+            self.rebalances += 1
+            self._shifts.add(shift(rebalance))
+
+    def _note_time(self, at_ms: int) -> None:
+        self._begin_ms = at_ms if self._begin_ms is None else min(self._begin_ms, at_ms)
+        self._end_ms = max(self._end_ms, at_ms)
+        self._last_ms = at_ms
+
+    def _note_jump(self, step: Transition, back_ms: int) -> None:
+        if step.jump_ms:
+            self._miss(step.at_ms, jump_text(step.jump_ms))
+        if back_ms:
+            text = f"the wall clock went back by {duration(back_ms)} to here: some of what is drawn later came before"
+            self._miss(step.at_ms, text)
+
+    def _miss(self, at_ms: int, text: str) -> None:
+        self._missing.add(Missing(at=instant(at_ms), at_ms=at_ms, text=shown(text)))
+
+    def _note_coordinator(self, item: Coordinated) -> None:
+        event = item.event
+        if isinstance(event, CoordinatorReady):
+            self._takeovers.add(Mark(event.ready_ms, shown(event.owner, 120)))
+
+    def _extent(self) -> tuple[int, int]:
+        times = [each.at_ms for each in self._missing.kept]
+        begin_ms = min(times, default=0) if self._begin_ms is None else self._begin_ms
+        return begin_ms, max(begin_ms + 1, self._end_ms)
+
+    def _chosen(self, limits: Limits) -> list[Brief]:
+        """The incidents that are told: the latest, and those that cost most."""
+        latest = self._briefs.last(limits.incidents)
+        ids = {each.incident_id for each in latest}
+        earlier = (each for each in self._weightiest if each.incident_id not in ids)
+        return [*sorted(earlier, key=lambda each: each.story.begin_ms), *latest]
+
+    def _left_out(self, lanes: Lanes, limits: Limits) -> tuple[str, ...]:
+        lives = self._lives
+        parts = [
+            ("incidents that cost less", self.incidents - len(self._chosen(limits))),
+            ("rebalances of the table of assignments", self._shifts.left_out(limits.shifts)),
+            ("processes", lanes.left_out),
+            ("lives of members", lives.ended.dropped),
+            ("stretches of the lanes", lives.stretches.left_out(limits.stretches)),
+            ("generations of the chart", lives.bands.left_out(limits.bands)),
+            ("takeovers", self._takeovers.left_out(limits.bands)),
+            ("gaps", self._missing.dropped),
+        ]
+        return tuple(f"The {count:,} earliest {what} are left out." for what, count in parts if count)
+
+
+def _weight(told: Brief) -> tuple[bool, int, int, int]:
+    return told.weight

@@ -1,0 +1,107 @@
+"""The page's values -> one HTML document of at most `PAGE_BYTES_MAX`, which asks no host for anything.
+
+What clients sent is data: it is escaped by the template, and in the embedded JSON for a script's context. The policy in
+the document allows the two inline texts by their hashes, and nothing else; so the document has no style attributes.
+"""
+
+import base64
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, tzinfo
+from functools import cache
+from importlib.metadata import version
+from typing import Final
+from zoneinfo import ZoneInfo
+
+import msgspec
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+
+from muster import DISTRIBUTION
+from muster.replay.report.fold import ReportFold
+from muster.replay.report.page import LIMITS, Lane, Page, Span
+from muster.replay.times import Instant, in_zone, instant, zone_of
+
+PAGE_BYTES_MAX: Final = 2_000_000
+_IN_SCRIPT: Final = {ord(each): f"\\u{ord(each):04x}" for each in "<>&'\u2028\u2029"}
+
+
+class _Drawing(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers that the script draws; it reads texts about incidents in the document."""
+
+    begin: int
+    end: int
+    lanes: tuple[Lane, ...]
+    bands: tuple[msgspec.Struct, ...]
+    unstable: tuple[Span, ...]
+    takeovers: tuple[msgspec.Struct, ...]
+    missing: tuple[int, ...]
+    incidents: tuple[tuple[int, int | None, tuple[int, ...]], ...]
+
+
+def document(page: Page, zone: tzinfo = UTC) -> str:
+    """The document, however long. `zone`: in which it tells times at first; in UTC if the zone has no name."""
+    name = zone.key if isinstance(zone, ZoneInfo) and zone.key != "local" else "UTC"
+
+    def told(at: Instant) -> str:
+        """'2026-11-21 02:00:05.800 UTC', as the script writes it, too."""
+        there = at if name == "UTC" else in_zone(at, zone)
+        return f"{there[:10]} {there[11:23]} {zone_of(there)}"
+
+    template, style, script = _parts()
+    drawing = _Drawing(
+        begin=page.begin_ms,
+        end=page.end_ms,
+        lanes=page.lanes,
+        bands=page.bands,
+        unstable=page.unstable,
+        takeovers=page.takeovers,
+        missing=tuple(each.at_ms for each in page.missing),
+        incidents=tuple((each.begin_ms, each.end_ms, each.lanes) for each in page.stories),
+    )
+    return template.render(
+        page=page,
+        told=told,
+        zone=name,
+        kinds=sorted(Counter(each.kind for each in page.stories).items()),
+        style=style,
+        script=script,
+        data=in_script(drawing),
+        policy=f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; "
+        "form-action 'none'",
+        version=version(DISTRIBUTION),
+    )
+
+
+def fitting(
+    fold: ReportFold, log: str, *, made_ms: int, zone: tzinfo = UTC, damage: Sequence[str] = ()
+) -> tuple[str, Page]:
+    """The document of what was folded, with as much detail as there is room for; and the values that are on it."""
+    limits = LIMITS
+    while True:
+        page = fold.page(log, made_ms=made_ms, limits=limits, damage=damage)
+        text = document(page, zone)
+        if len(text.encode()) <= PAGE_BYTES_MAX or limits.is_least:
+            return text, page
+        limits = limits.halved()
+
+
+def in_script(value: object) -> str:
+    """JSON that may stand in a script element: no end tag, no comment, no line separator can come of it."""
+    return msgspec.json.encode(value).decode().translate(_IN_SCRIPT)
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+@cache
+def _parts() -> tuple[Template, str, str]:
+    """The template, the style and the script."""
+    loader = PackageLoader("muster.replay", "report")
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters.update(instant=instant)
+    style, script = (loader.get_source(environment, name)[0] for name in ("report.css", "report.js"))
+    return environment.get_template("report.html.j2"), style, script

@@ -1,0 +1,103 @@
+"""The findings of `verify`. Field names are those of the JSON output."""
+
+from enum import StrEnum, unique
+from typing import Final
+
+import msgspec
+
+from muster.events.ids import GroupId
+
+
+@unique
+class Check(StrEnum):
+    """The kinds of checks."""
+
+    READABLE = "readable"
+    """Each record has a key, a schema and a value that can be read."""
+    PARTITION = "partition"
+    """A group's events are in the partition that belongs to its id."""
+    OWNER = "owner"
+    """A partition has one owner at a time, who was elected before it wrote."""
+    EPOCH = "epoch"
+    """The owner's epoch never falls."""
+    LEVEL = "level"
+    """The log's format level never falls."""
+    SEQ = "seq"
+    """The events of a group's life are numbered from 1 without a gap, but for what compaction took."""
+    TRANSITION = "transition"
+    """The events of a decision end with a legal change of the group's own record."""
+    INVARIANT = "invariant"
+    """The group that its events make has the numbered invariants."""
+    RULES = "rules"
+    """The rules, given the same requests, decide the events that were recorded."""
+
+
+_NOT_MUSTERS: Final = (
+    "something other than Muster changed this log: find who else may write to it, and keep a copy (`muster replay"
+    " export FILE`)"
+)
+
+ADVICE: Final = {
+    Check.READABLE: (
+        "a schema that is not known here is a newer Muster's: verify with that one. Else see what is lost with"
+        " `muster groups repair GROUP`, or, where no group is named, `muster log repair`; neither changes anything"
+        " without --yes"
+    ),
+    Check.PARTITION: _NOT_MUSTERS,
+    Check.OWNER: "two processes may have owned the partition at once: see which of them run, and stop all but one",
+    Check.EPOCH: "a former owner wrote after its successor: see which processes run, and stop all but one",
+    Check.LEVEL: "an older Muster wrote to the log after a newer one: run one version, the newer",
+    Check.SEQ: _NOT_MUSTERS,
+    Check.TRANSITION: _NOT_MUSTERS + "; if nobody may, it is a fault of Muster: report it, with the export",
+    Check.INVARIANT: _NOT_MUSTERS + "; if nobody may, it is a fault of Muster: report it, with the export",
+    Check.RULES: (
+        "harmless where another version of Muster wrote it, whose rules were others; else it is a fault of Muster:"
+        " report it, with `muster replay export FILE --pseudonyms KEYFILE`"
+    ),
+}
+"""The next step for somebody who has a finding of each kind."""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is not as it should be. Without a group it concerns the whole partition."""
+
+    check: Check
+    partition: int
+    offset: int
+    group_id: GroupId | None
+    seq: int | None
+    expected: str
+    found: str
+
+
+class Compacted(msgspec.Struct, frozen=True, kw_only=True):
+    """A group of whose history compaction took a part: no fault, but the rules cannot be run on what is behind it."""
+
+    group_id: GroupId
+    partition: int
+    missing: int
+    unchecked: int  # events that the rules were not run for
+
+
+class Verified(msgspec.Struct, frozen=True, kw_only=True):
+    """The result. `findings` holds the first ones, `found` is how many there are; so with `compacted`.
+
+    `decided_again` of the `events` were found by the rules as they were recorded. `passed_over` were unreadable, and
+    are repaired. `strangers`: records that no owner wrote; readers skip them. `unread`: parts that could not be read,
+    of which nothing is known.
+    """
+
+    log: str
+    partitions: int
+    records: int
+    groups: int
+    events: int
+    decided_again: int
+    compacted_groups: int
+    compacted: tuple[Compacted, ...]
+    strangers: int
+    passed_over: int
+    unread: tuple[str, ...]
+    found: int
+    findings: tuple[Finding, ...]
+    advice: dict[Check, str]

@@ -1,0 +1,185 @@
+"""One group of a log, checked event by event: its numbering, its transitions, its invariants, and the rules.
+
+What compaction took is known from missing offsets: an event that is missing where no offset is, was lost otherwise.
+From there on the group is not known for certain until it is made anew, so only its events by themselves are checked.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from muster.events.avro.evolve import is_gone
+from muster.events.events import AnyEvent
+from muster.events.ids import GroupId
+from muster.replay.history import Broken, Coordinated, Gap, Happened, LogPosition
+from muster.replay.rerun.rerun import Difference, Rerunner, comparable
+from muster.replay.transitions import Transition, Transitions
+from muster.replay.verify.finding import Check, Compacted, Finding
+from muster.replay.verify.invariants import broken_invariants, broken_move
+
+VALUE_LENGTH_MAX = 120
+
+
+class GroupCheck:
+    """The checks of one group."""
+
+    def __init__(self, group_id: GroupId, partition: int) -> None:
+        self.events = 0
+        self.decided_again = 0
+        self._group_id = group_id
+        self._partition = partition
+        self._incarnation, self._seq = -1, 0
+        self._missing = 0
+        self._unreadable = 0
+        self._is_certain = True
+        self._transitions = Transitions(group_id)
+        self._rerunner = Rerunner()
+        self._unfinished: Happened | None = None  # the last event, if it ended no transition
+        self._moment_ms: int | None = None
+        self._places: dict[int, LogPosition] = {}  # of the last moment's events, which the rules were not run for yet
+
+    @property
+    def compacted(self) -> Compacted | None:
+        """The part that compaction took; None: nothing."""
+        if not self._missing:
+            return None
+        return Compacted(
+            group_id=self._group_id,
+            partition=self._partition,
+            missing=self._missing,
+            unchecked=self._rerunner.skipped,
+        )
+
+    def feed(self, item: Happened | Coordinated | Broken, *, is_compacted: bool) -> Iterator[Finding]:
+        """Take in what concerns the group. `is_compacted`: offsets are missing since its last event."""
+        if isinstance(item, Happened):
+            yield from self._number(item, is_compacted=is_compacted)
+            self.events += 1
+            yield from self._transition(item)
+        elif isinstance(item, Broken):
+            self._is_certain = False
+            self._unreadable += 1
+        self._rerunner.feed(item)
+        yield from self._by_the_rules()
+        if isinstance(item, Happened):
+            if item.event.why.decided_ms != self._moment_ms:
+                self._moment_ms = item.event.why.decided_ms
+                self._places.clear()
+            self._places[item.event.seq] = item.position
+
+    def end(self, *, is_cut: bool = False) -> Iterator[Finding]:
+        """The log ends here. `is_cut`: what comes behind it could not be read; the last decision may be half of one."""
+        if self._unfinished is not None and not is_cut:
+            expected = "an event on the group's own key, with which a decision ends"
+            yield self._finding(Check.TRANSITION, self._unfinished, expected=expected, found="the end of the log")
+        self._rerunner.end(is_cut=is_cut)
+        yield from self._by_the_rules()
+
+    def _number(self, item: Happened, *, is_compacted: bool) -> Iterator[Finding]:
+        event = item.event
+        if event.incarnation < self._incarnation:
+            expected = f"an event of incarnation {self._incarnation} or a later one"
+            yield self._finding(Check.SEQ, item, expected=expected, found=f"incarnation {event.incarnation}")
+            return
+        if event.incarnation > self._incarnation:
+            self._incarnation, self._seq = event.incarnation, 0
+            self._is_certain = True
+        expected_seq, missing = self._seq + 1, event.seq - self._seq - 1
+        if missing:
+            self._is_certain = False
+        if missing > 0 and is_compacted:
+            self._missing += missing
+        elif missing < 0 or missing > self._unreadable:
+            yield self._finding(Check.SEQ, item, expected=f"seq {expected_seq}", found=f"seq {event.seq}")
+        if missing:
+            gap = Gap(
+                position=item.position, incarnation=event.incarnation, first_seq=expected_seq, last_seq=event.seq - 1
+            )
+            self._rerunner.feed(gap)
+        self._seq, self._unreadable = event.seq, 0
+
+    def _transition(self, item: Happened) -> Iterator[Finding]:
+        self._unfinished = item
+        step = self._transitions.feed(item)
+        if not isinstance(step, Transition):
+            return
+        self._unfinished = None
+        if not self._is_certain:
+            return
+        if not step.begins_life:
+            for broken in broken_move(step.before.image, step.event):
+                yield self._finding(Check.TRANSITION, item, expected="a legal transition", found=broken)
+        if not is_gone(step.after):
+            for broken in broken_invariants(step.after):
+                yield self._finding(Check.INVARIANT, item, expected="every invariant holds", found=broken)
+
+    def _by_the_rules(self) -> Iterator[Finding]:
+        rerunner = self._rerunner
+        if not (rerunner.inputs or rerunner.differences):
+            return
+        self.decided_again += sum(each.last_seq - each.first_seq + 1 for each in rerunner.inputs)
+        for difference in rerunner.differences:
+            yield self._difference(difference)
+        rerunner.inputs.clear()
+        rerunner.differences.clear()
+
+    def _difference(self, difference: Difference) -> Finding:
+        recorded = difference.recorded[0]
+        place = self._places[recorded.seq]
+        expected, found = first_difference(difference)
+        return Finding(
+            check=Check.RULES,
+            partition=place.partition,
+            offset=place.offset,
+            group_id=self._group_id,
+            seq=recorded.seq,
+            expected=expected,
+            found=found,
+        )
+
+    def _finding(self, check: Check, item: Happened, *, expected: str, found: str) -> Finding:
+        return Finding(
+            check=check,
+            partition=item.position.partition,
+            offset=item.position.offset,
+            group_id=self._group_id,
+            seq=item.event.seq,
+            expected=expected,
+            found=found,
+        )
+
+
+def first_difference(difference: Difference) -> tuple[str, str]:
+    """Word what the rules decide, and what was recorded, where the two differ first."""
+    recorded, decided = comparable(difference.recorded), comparable(difference.decided)
+    if difference.command is None:
+        return "a request or a deadline that leads to these events", _types(recorded)
+    for one, other in zip(decided, recorded, strict=False):
+        if one == other:
+            continue
+        if type(one) is not type(other):
+            break
+        return _fields(one, other)
+    return _types(decided), _types(recorded)
+
+
+def _types(events: Sequence[AnyEvent]) -> str:
+    names = [f"{type(event).__name__} ({event.why.cause.value})" for event in events]
+    return _short(", ".join(names)) if names else "no event"
+
+
+def _fields(decided: msgspec.Struct, recorded: msgspec.Struct, path: str = "") -> tuple[str, str]:
+    """The first field in which two events of one type differ."""
+    path = path or type(decided).__name__
+    for field in decided.__struct_fields__:
+        one, other = getattr(decided, field), getattr(recorded, field)
+        if one == other:
+            continue
+        if isinstance(one, msgspec.Struct) and type(one) is type(other):
+            return _fields(one, other, f"{path}.{field}")
+        return _short(f"{path}.{field} = {one!r}"), _short(f"{path}.{field} = {other!r}")
+    return path, path
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= VALUE_LENGTH_MAX else text[: VALUE_LENGTH_MAX - 3] + "..."

@@ -1,0 +1,138 @@
+"""One partition of a log, checked record by record: its owners, their epochs, and the groups that live in it."""
+
+from collections.abc import Iterator
+
+from muster.events.events import CoordinatorElected
+from muster.events.ids import GroupId
+from muster.events.partitioner import partition_for
+from muster.events.records import StoredRecord
+from muster.replay.history import Broken, Coordinated, Happened, PassedOver, Prelude, Read, still_broken
+from muster.replay.sources import read_record
+from muster.replay.verify.finding import Check, Finding
+from muster.replay.verify.group_check import GroupCheck
+
+
+class PartitionCheck:
+    """The checks of one partition."""
+
+    def __init__(self, partition: int, partitions: int) -> None:
+        self.partition = partition
+        self._partitions = partitions
+        self.groups: dict[GroupId, GroupCheck] = {}
+        self._seen: dict[GroupId, int] = {}  # how many offsets were missing as of each group's last event
+        self._next_offset = 0
+        self._missing_offsets = 0
+        self._epoch = -1
+        self._elected: CoordinatorElected | None = None
+        self._prelude = Prelude()
+        self._unreadable: list[Broken] = []  # records of no group, which may be repaired further on
+        self.passed_over = 0
+
+    def skip(self, record: StoredRecord) -> None:
+        """A stranger's record: its offset is taken."""
+        self._missing_offsets += max(0, record.offset - self._next_offset)
+        self._next_offset = record.offset + 1
+
+    def feed(self, record: StoredRecord) -> Iterator[Finding]:
+        """Take in the next record of an owner. Raises LogTooNew."""
+        self.skip(record)
+        read = read_record(record)
+        if read is None:
+            return
+        group_id, told = read
+        if group_id is None:
+            yield from self._of_partition(told)
+        elif isinstance(told, Happened | Broken):
+            yield from self._of_group(group_id, told)
+
+    def end(self, *, is_cut: bool = False) -> Iterator[Finding]:
+        """The partition ends here. `is_cut`: what comes behind it could not be read."""
+        for broken in self._unreadable:
+            yield _finding_of(broken, None)
+        for group in self.groups.values():
+            yield from group.end(is_cut=is_cut)
+
+    def _of_group(self, group_id: GroupId, told: Happened | Broken) -> Iterator[Finding]:
+        check = self.groups.get(group_id)
+        if check is None:
+            check = self.groups[group_id] = GroupCheck(group_id, self.partition)
+            yield from self._first_of(group_id, told)
+            for item in self._prelude.reads:
+                yield from check.feed(item, is_compacted=False)
+        if isinstance(told, Broken):
+            yield _finding_of(told, group_id)
+        else:
+            yield from self._epoch_of(told, told.event.owner_epoch, group_id)
+        is_compacted = self._seen.get(group_id, 0) < self._missing_offsets
+        self._seen[group_id] = self._missing_offsets
+        yield from check.feed(told, is_compacted=is_compacted)
+
+    def _first_of(self, group_id: GroupId, told: Happened | Broken) -> Iterator[Finding]:
+        at_home = partition_for(group_id, self._partitions)
+        if at_home != self.partition:
+            expected, found = f"its events in partition {at_home}", f"the first one here, in partition {self.partition}"
+            yield _finding(Check.PARTITION, told, group_id, expected=expected, found=found)
+
+    def _of_partition(self, told: Read) -> Iterator[Finding]:
+        self._prelude.note(told)
+        if isinstance(told, PassedOver):
+            before = len(self._unreadable)
+            self._unreadable = still_broken(self._unreadable, told)
+            self.passed_over += before - len(self._unreadable)
+        elif isinstance(told, Broken):
+            self._unreadable.append(told)
+        elif isinstance(told, Coordinated):
+            yield from self._owner(told)
+        if isinstance(told, Broken | Coordinated):
+            for group in self.groups.values():
+                yield from group.feed(told, is_compacted=False)
+
+    def _owner(self, told: Coordinated) -> Iterator[Finding]:
+        event, elected = told.event, self._elected
+        if isinstance(event, CoordinatorElected):
+            if event.owner_epoch <= self._epoch:
+                expected = f"an epoch above {self._epoch} for {event.owner}, who was elected"
+                yield _finding(Check.EPOCH, told, expected=expected, found=f"epoch {event.owner_epoch}")
+            if elected is not None and event.format_level < elected.format_level:
+                expected = f"format level {elected.format_level} or a higher one"
+                yield _finding(Check.LEVEL, told, expected=expected, found=f"format level {event.format_level}")
+            self._elected = event
+        elif elected is not None and event.owner_epoch == elected.owner_epoch and event.owner != elected.owner:
+            expected = f"{elected.owner}, who was elected with epoch {elected.owner_epoch}"
+            yield _finding(Check.OWNER, told, expected=expected, found=event.owner)
+        yield from self._epoch_of(told, event.owner_epoch, None)
+
+    def _epoch_of(self, told: Happened | Coordinated, epoch: int, group_id: GroupId | None) -> Iterator[Finding]:
+        if epoch < self._epoch:
+            expected = f"epoch {self._epoch} or a later one"
+            yield _finding(Check.EPOCH, told, group_id, expected=expected, found=f"epoch {epoch}")
+            return
+        elected = self._elected.owner_epoch if self._elected is not None else None
+        if epoch > self._epoch and elected is not None and epoch > elected and not self._missing_offsets:
+            expected = f"the election of who has epoch {epoch}; the last one elected has {elected}"
+            yield _finding(Check.OWNER, told, group_id, expected=expected, found=type(told.event).__name__)
+        self._epoch = epoch
+
+
+def _finding(
+    check: Check,
+    told: Happened | Coordinated | Broken,
+    group_id: GroupId | None = None,
+    *,
+    expected: str,
+    found: str,
+) -> Finding:
+    return Finding(
+        check=check,
+        partition=told.position.partition,
+        offset=told.position.offset,
+        group_id=group_id,
+        seq=told.event.seq if isinstance(told, Happened) else None,
+        expected=expected,
+        found=found,
+    )
+
+
+def _finding_of(told: Broken, group_id: GroupId | None) -> Finding:
+    expected, found = "a record that this version can read", f"{told.kind.value}: {told.reason}"
+    return _finding(Check.READABLE, told, group_id, expected=expected, found=found)

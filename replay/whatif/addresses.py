@@ -1,0 +1,83 @@
+"""Client ids at hosts that two live members had at once: of those processes nobody can tell which is which.
+
+A member that was dead already when its successor came has not shared anything with it, however long its session lasted.
+"""
+
+import math
+
+import msgspec
+
+from muster.events.causes import Cause
+from muster.events.events import AnyMemberEvent, GroupDeleted, MemberEvent, MemberRemoved, StaticMemberReplaced
+from muster.events.ids import MemberId
+from muster.events.state import Group, Member
+from muster.replay.history import Happened, Item
+
+Address = tuple[str, str]
+
+
+class _Life(msgspec.Struct, kw_only=True):
+    address: Address
+    successor_ms: float = math.inf  # when the next member came to this address
+
+
+class SharedAddresses:
+    """The fold over the items of a group. It keeps the live members, and the addresses that were shared.
+
+    `group`: as it stood before the first item.
+    """
+
+    def __init__(self, group: Group | None = None) -> None:
+        self._lives: dict[MemberId, _Life] = {}
+        self._shared: set[Address] = set()
+        for member in group.members.values() if group is not None else ():
+            self._begin(member)
+
+    def feed(self, item: Item) -> None:
+        """Take in the next item."""
+        if not isinstance(item, Happened):
+            return
+        event = item.event
+        if isinstance(event, MemberEvent):
+            self._of_member(event)
+        elif isinstance(event, GroupDeleted):
+            self._lives.clear()
+
+    def end(self) -> None:
+        """End the reading: a member that is alive shares with whoever came after it."""
+        for life in self._lives.values():
+            self._end(life, math.inf)
+
+    def has(self, member: Member) -> bool:
+        """Whether two members had this one's address at the same time."""
+        return _address(member) in self._shared
+
+    def _of_member(self, event: AnyMemberEvent) -> None:
+        member = event.member
+        if isinstance(event, StaticMemberReplaced):
+            self._lives.pop(event.replaced_member_id, None)
+        elif isinstance(event, MemberRemoved):
+            life = self._lives.pop(member.member_id, None)
+            if life is not None:
+                is_silent = event.why.cause is Cause.SESSION_EXPIRED
+                self._end(life, event.last_seen_ms if is_silent else event.why.decided_ms)
+            return
+        if member.member_id not in self._lives:
+            self._begin(member)
+
+    def _begin(self, member: Member) -> None:
+        if member.group_instance_id is not None:
+            return
+        address = _address(member)
+        for life in self._lives.values():
+            if life.address == address:
+                life.successor_ms = min(life.successor_ms, member.joined_ms)
+        self._lives[member.member_id] = _Life(address=address)
+
+    def _end(self, life: _Life, at_ms: float) -> None:
+        if life.successor_ms < at_ms:
+            self._shared.add(life.address)
+
+
+def _address(member: Member) -> Address:
+    return member.client_id, member.client_host

@@ -1,0 +1,73 @@
+"""The steps of a history, each held back until what it needs of those after it has been read.
+
+A play needs to know what is coming: who is silent already, and is removed only when its session ends; and how fast the
+members went along with the rebalance that begins. So a step waits until twice the longest session has passed behind it,
+and, if a rebalance begins with it, until that one has ended. No more than STEPS_MAX steps wait.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from muster.events.events import MemberEvent
+from muster.replay.history import Coordinated
+from muster.replay.whatif.departures import Departures
+from muster.replay.whatif.facts import Fact, Step
+
+STEPS_MAX: Final = 20_000
+HORIZON_MIN_MS: Final = 60_000
+HORIZON_MAX_MS: Final = 3_600_000
+
+
+class Lookahead:
+    """The steps that wait. `was_cut`: more than STEPS_MAX would have had to."""
+
+    def __init__(self) -> None:
+        self.departures = Departures()
+        self.was_cut = False
+        self.horizon_ms = HORIZON_MIN_MS
+        self._steps: deque[Step] = deque()
+        self._last_ms = 0
+        self._session_max_ms = 0
+
+    @property
+    def following(self) -> Iterator[Step]:
+        """The steps after the one that was given last."""
+        return iter(self._steps)
+
+    def add(self, step: Step) -> None:
+        """Take in the next step."""
+        self._steps.append(step)
+        self.departures.note(step)
+        if isinstance(step, Fact):
+            self._last_ms = max(self._last_ms, step.at_ms)
+            for event in step.events:
+                if isinstance(event, MemberEvent):
+                    self._session_max_ms = max(self._session_max_ms, event.member.session_timeout_ms)
+            self.horizon_ms = min(HORIZON_MIN_MS + 2 * self._session_max_ms, HORIZON_MAX_MS)
+
+    def ready(self, *, is_end: bool = False) -> Iterator[Step]:
+        """Give the steps that need not wait any longer. `is_end`: no others come."""
+        while self._steps and (is_end or self._is_ready(self._steps[0])):
+            step = self._steps.popleft()
+            if isinstance(step, Fact):
+                self.departures.forget(step.at_ms - self.horizon_ms)
+            yield step
+
+    def _is_ready(self, step: Step) -> bool:
+        if len(self._steps) > STEPS_MAX:
+            self.was_cut = True
+            return True
+        if not isinstance(step, Fact):
+            return True
+        return self._last_ms - step.at_ms >= self.horizon_ms and (step.started is None or self._has_ended())
+
+    def _has_ended(self) -> bool:
+        """Whether the end of the rebalance that begins with the first step has been read."""
+        for step in islice(self._steps, 1, None):
+            if isinstance(step, Coordinated) or not isinstance(step, Fact):
+                return True
+            if step.started is not None or step.leaves_settled:
+                return True
+        return False

@@ -1,0 +1,324 @@
+"""A group, its rules and its members, played on from a recorded state under other settings.
+
+Members are *alive*, and rejoin and sync at the recorded pace; or *silent*, and nothing is heard from them until their
+process comes back. Time is wall clock ms, and moves when it is told to: what is due on the way is decided.
+"""
+
+import math
+from collections.abc import Iterator
+
+import msgspec
+
+from muster.coordinator.group.commands import (
+    AnyCommand,
+    Caller,
+    EndHold,
+    EndRegistration,
+    EndRetirement,
+    ExpireSession,
+    JoinGroup,
+    PromoteLearners,
+    SyncGroup,
+)
+from muster.coordinator.group.decide import decide
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.group.soft_state import PHASES
+from muster.coordinator.group.takeover import restore_soft_state
+from muster.coordinator.group.timeouts import due
+from muster.coordinator.group.turn import Moment
+from muster.events.causes import Cause
+from muster.events.events import JoinPhaseCompleted, MemberJoined, MemberRemoved, RebalanceStarted, StaticMemberReplaced
+from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
+from muster.events.state import Group, GroupState, Member
+from muster.replay.rerun.situation import PHANTOM
+from muster.replay.whatif.pace import NEVER, PROMPT, Pace
+
+_JOIN_GROUP, _SYNC_GROUP = 11, 14
+_LATEST = 9
+_PLANS = (EndRegistration, EndRetirement, PromoteLearners)
+_COMES_AT = (Cause.NOT_REJOINED, Cause.SYNC_TIMED_OUT)
+DECISIONS_MAX = 100_000
+"""Decisions of one play, so that none goes on for ever."""
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True):
+    """A rebalance that began in the play."""
+
+    at_ms: int
+    cause: Cause
+    member_id: MemberId | None
+    is_late: bool  # by somebody alive, who was dropped before
+
+
+class Expired(msgspec.Struct, frozen=True, kw_only=True):
+    """A session that ended in the play."""
+
+    at_ms: int
+    member_id: MemberId
+    group_instance_id: GroupInstanceId | None
+
+
+class TooLong(Exception):
+    """The play made more than DECISIONS_MAX decisions."""
+
+
+class Play:
+    """See the module. `started`: its rebalances; `kept`: ids, old and new, of who came back and kept its place."""
+
+    def __init__(self, group: Group, settings: GroupSettings, now_ms: int) -> None:
+        self.group: Group | None = group
+        self.now_ms = now_ms
+        self.pace: Pace = PROMPT
+        self.started: list[Started] = []
+        self.expired: list[Expired] = []
+        self.kept: set[MemberId] = set()
+        self.silent: dict[MemberId, Member] = {}
+        self._silent_once_admitted: dict[MemberId, Member] = {}
+        self._settings = settings
+        self._soft = restore_soft_state(group, now_ms, settings)
+        self._rejoin_ms: dict[MemberId, float] = {}
+        self._late: list[tuple[float, Member]] = []  # alive, dropped, and when each comes back
+        self._dropped: set[MemberId] = set()
+        self._sync_ms = NEVER  # a sync phase that was running when the play began was recorded to be superseded
+        self._decisions = 0
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is awaited any more."""
+        group = self.group
+        if group is None:
+            return True
+        is_quiet = group.state in (GroupState.STABLE, GroupState.EMPTY)
+        return is_quiet and not (self.silent or self._late or self._soft.held_joins)
+
+    def closest_end_ms(self, member: Member) -> tuple[MemberId, int] | None:
+        """How far from now, before or after it, the session of a process ends that comes back, and whose it is.
+
+        None: it was not silent in this play.
+        """
+        former = self._former(member)
+        session = self._soft.sessions.get(former) if former in self.silent else None
+        if session is not None:
+            return former, int(abs(session.deadline_ms - self.now_ms))
+        for begun in reversed(self.expired):
+            if begun.member_id == member.member_id or begun.group_instance_id == (member.group_instance_id or ""):
+                return begun.member_id, self.now_ms - begun.at_ms
+        return None
+
+    def _former(self, member: Member) -> MemberId:
+        instance = member.group_instance_id
+        if self.group is None or instance is None:
+            return member.member_id
+        return self.group.instances.get(instance, member.member_id)
+
+    def silence(self, member: Member, deadline_ms: int) -> None:
+        """Nothing is heard from the member; its session ends at the deadline unless its process comes back."""
+        if member.member_id in self._soft.held_joins:
+            self._silent_once_admitted[member.member_id] = member
+        session = self._soft.sessions.get(member.member_id)
+        if session is not None:
+            last_seen_ms = min(self.now_ms, deadline_ms)
+            changed = msgspec.structs.replace(session, deadline_ms=deadline_ms, last_seen_ms=last_seen_ms)
+            self._soft.sessions[member.member_id] = changed
+            self.silent[member.member_id] = member
+
+    def arrive(self, member: Member) -> None:
+        """A process joins, and knows of no member id."""
+        self.feed(self._join(member, UNKNOWN_MEMBER_ID))
+
+    def rejoin(self, member: Member) -> None:
+        """A member joins again, as it is now."""
+        self.silent.pop(member.member_id, None)
+        self.feed(self._join(member, member.member_id))
+
+    def feed(self, command: AnyCommand) -> None:
+        """Decide a command, and let the members go along with it."""
+        self._decide(command)
+        self._go_along()
+
+    def end_plan(self, command: AnyCommand) -> None:
+        """The time of a plan is up, as it was recorded: since when it ran is not in the log."""
+        for field, deadline in PHASES.items():
+            is_over = isinstance(command, _PLANS) and isinstance(command, deadline)
+            if is_over and getattr(self._soft, field) is not None:
+                setattr(self._soft, field, self.now_ms)
+        self.advance(self.now_ms)
+
+    def let_sync(self) -> None:
+        """The leader sends its assignment now: what was recorded to come before it did not happen here."""
+        self._sync_ms = self.now_ms
+        self._go_along()
+
+    def come_to(self, at_ms: int) -> None:
+        """Let time pass until something comes in: what members do at that very moment comes before, deadlines after."""
+        self.advance(at_ms - 1)
+        self.now_ms = max(self.now_ms, at_ms)
+        self._go_along()
+
+    def advance(self, until_ms: int) -> None:
+        """Let time pass."""
+        while self.group is not None:
+            next_ms = min(self._soft.next_deadline_ms(), self._next_of_members())
+            if next_ms > until_ms:
+                break
+            self.now_ms = max(self.now_ms, math.ceil(next_ms))
+            for command in due(self.group.group_id, self._soft, self.now_ms):
+                self._pass(command)
+            self._go_along()
+        self.now_ms = max(self.now_ms, until_ms)
+
+    # ---- decisions --------------------------------------------------------------------------------------------------
+
+    def _pass(self, command: AnyCommand) -> None:
+        """A deadline has come; who is alive was heard from in time, and retries what is sent back."""
+        if isinstance(command, ExpireSession) and command.member_id not in self.silent:
+            session = self._soft.sessions.get(command.member_id)
+            if session is not None and session.deadline_ms <= self.now_ms:
+                self._count()
+                session.refresh(self.now_ms)
+            return
+        held = self._soft.held_joins.get(command.member_id) if isinstance(command, EndHold) else None
+        self._decide(command)
+        if held is not None and held.parked:
+            self._decide(held.join)
+
+    def _count(self) -> None:
+        self._decisions += 1
+        if self._decisions > DECISIONS_MAX:
+            raise TooLong
+
+    def _decide(self, command: AnyCommand) -> None:
+        self._count()
+        incarnation = self.group.incarnation if self.group is not None else 0
+        moment = Moment(now_ms=self.now_ms, wall_ms=self.now_ms, owner_epoch=0, incarnation=incarnation)
+        decision = decide(command, self.group, self._soft, moment, self._settings)
+        self.group, self._soft = decision.group, decision.soft
+        if decision.refreshed_session is not None:
+            decision.refreshed_session.refresh(self.now_ms)
+        for event in decision.events:
+            if isinstance(event, RebalanceStarted):
+                self._note_start(event)
+            elif isinstance(event, MemberJoined) and event.member.member_id in self._silent_once_admitted:
+                self.silent[event.member.member_id] = self._silent_once_admitted.pop(event.member.member_id)
+            elif isinstance(event, JoinPhaseCompleted):
+                self._sync_ms = self.now_ms + self.pace.syncs_after_ms(event.group.leader_id)
+            elif isinstance(event, MemberRemoved):
+                self._note_removal(event.member, event.why.cause)
+            elif isinstance(event, StaticMemberReplaced) and event.why.cause is Cause.STATIC_RESTART_ABSORBED:
+                self.kept |= {event.member.member_id, event.replaced_member_id}
+        members = self.group.members if self.group is not None else {}
+        self.silent = {member_id: member for member_id, member in self.silent.items() if member_id in members}
+
+    def _begun(self, event: RebalanceStarted) -> Started:
+        member_id = event.why.member_id
+        is_late = member_id in self._dropped and event.why.cause is not Cause.SYNC_TIMED_OUT
+        return Started(at_ms=self.now_ms, cause=event.why.cause, member_id=member_id, is_late=is_late)
+
+    def _note_removal(self, member: Member, cause: Cause) -> None:
+        """Somebody alive who was dropped for being late finds it out when its request comes, and joins as a new one."""
+        if cause is Cause.SESSION_EXPIRED:
+            instance = member.group_instance_id
+            self.expired.append(Expired(at_ms=self.now_ms, member_id=member.member_id, group_instance_id=instance))
+        elif cause in _COMES_AT and self._is_alive(member.member_id):
+            at_ms = self._sync_ms if cause is Cause.SYNC_TIMED_OUT else self._rejoin_ms.get(member.member_id, NEVER)
+            if self.now_ms <= at_ms < NEVER:
+                self._late.append((at_ms, member))
+                self._dropped.add(member.member_id)
+
+    def _note_start(self, event: RebalanceStarted) -> None:
+        self.started.append(self._begun(event))
+        members = self.group.members if self.group is not None else {}
+        self._rejoin_ms = {each: self.now_ms + self.pace.rejoins_after_ms(each) for each in members}
+
+    # ---- what members do --------------------------------------------------------------------------------------------
+
+    def _go_along(self) -> None:
+        """Let who is alive rejoin and sync, as far as it is time."""
+        while True:
+            command = next(self._next_commands(), None)
+            if command is None:
+                return
+            self._decide(command)
+
+    def _next_commands(self) -> Iterator[AnyCommand]:
+        group = self.group
+        if group is None:
+            return
+        for late in self._late:
+            if late[0] <= self.now_ms:
+                self._late.remove(late)
+                yield self._join(late[1], UNKNOWN_MEMBER_ID)
+                return
+        if group.state is GroupState.PREPARING_REBALANCE:
+            for member_id, member in group.members.items():
+                is_time = self._rejoin_ms.get(member_id, NEVER) <= self.now_ms
+                if is_time and self._is_alive(member_id) and member_id not in self._soft.parked_joins:
+                    yield self._join(member, member_id)
+        elif self._soft.pending_syncs:
+            for member_id in self._soft.pending_syncs:
+                is_leader = member_id == group.leader_id
+                if self._is_alive(member_id) and not (is_leader and self._sync_ms > self.now_ms):
+                    yield self._sync(member_id, group)
+
+    def _next_of_members(self) -> float:
+        return min(self._next_of_those_in_phase(), min((at_ms for at_ms, _ in self._late), default=NEVER))
+
+    def _next_of_those_in_phase(self) -> float:
+        group = self.group
+        assert group is not None
+        if group.state is GroupState.PREPARING_REBALANCE:
+            waiting = (
+                self._rejoin_ms.get(member_id, NEVER)
+                for member_id in group.members
+                if self._is_alive(member_id) and member_id not in self._soft.parked_joins
+            )
+            return min(waiting, default=NEVER)
+        if group.state is GroupState.COMPLETING_REBALANCE and group.leader_id in self._soft.pending_syncs:
+            return self._sync_ms if self._is_alive(group.leader_id) else NEVER
+        return NEVER
+
+    def _is_alive(self, member_id: MemberId | None) -> bool:
+        return member_id not in self.silent
+
+    def _caller(self, api_key: int, member: Member) -> Caller:
+        return Caller(
+            request_id=0,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            principal=member.principal,
+            api_key=api_key,
+            api_version=_LATEST,
+            arrived_ms=self.now_ms,
+            arrived_wall_ms=self.now_ms,
+        )
+
+    def _join(self, member: Member, member_id: MemberId) -> JoinGroup:
+        assert self.group is not None
+        return JoinGroup(
+            group_id=self.group.group_id,
+            caller=self._caller(_JOIN_GROUP, member),
+            member_id=member_id,
+            group_instance_id=member.group_instance_id,
+            # The same id as the member's would say that it is a request sent again, which leads to no event.
+            proposed_member_id=member.member_id if member_id == UNKNOWN_MEMBER_ID else PHANTOM,
+            protocol_type=self.group.image.protocol_type or "consumer",
+            protocols=member.protocols,
+            session_timeout_ms=member.session_timeout_ms,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            reason=None,
+            requires_known_member_id=False,
+            supports_skip_assignment=True,
+        )
+
+    def _sync(self, member_id: MemberId, group: Group) -> SyncGroup:
+        member = group.members[member_id]
+        return SyncGroup(
+            group_id=group.group_id,
+            caller=self._caller(_SYNC_GROUP, member),
+            member_id=member_id,
+            group_instance_id=member.group_instance_id,
+            generation_id=group.generation_id,
+            protocol_type=None,
+            protocol_name=None,
+            assignments=tuple((each, b"") for each in group.members),
+        )

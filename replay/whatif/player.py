@@ -1,0 +1,344 @@
+"""The recorded rebalances of a group, played with the settings of one player.
+
+A play begins with a recorded rebalance, from the recorded state. While something is awaited in it (a silent member may
+come back, joins are held, a phase runs) what was recorded next is fed to it, so that what belongs together is decided
+together. Once nothing is, the play is over: a rebalance that did not begin in it would not have happened, and the next
+one is played from what was recorded.
+"""
+
+import math
+
+import msgspec
+
+from muster.coordinator.group.commands import Deadline, JoinGroup, SyncGroup
+from muster.events.causes import PLANNED_TRIGGERS, Cause
+from muster.events.events import (
+    AnyMemberEvent,
+    CoordinatorElected,
+    CoordinatorReady,
+    GroupDeleted,
+    MemberEvent,
+    MemberJoined,
+    MemberRejoined,
+    MemberRemoved,
+    RebalanceStarted,
+    StaticMemberReplaced,
+)
+from muster.events.state import Group, GroupState, Member
+from muster.replay.history import Coordinated
+from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.windows import SECOND_ROUND_MS
+from muster.replay.rerun.rerun import PERMISSIVE, group_settings
+from muster.replay.times import instant
+from muster.replay.whatif import telling
+from muster.replay.whatif.alterations import Altered
+from muster.replay.whatif.departures import FellSilent, fell_silent
+from muster.replay.whatif.facts import MISSING, Fact, Step, is_second_round
+from muster.replay.whatif.lookahead import Lookahead
+from muster.replay.whatif.pace import pace_of
+from muster.replay.whatif.play import DECISIONS_MAX, Play, Started, TooLong
+from muster.replay.whatif.rebalances import Open, Teller
+from muster.replay.whatif.verdict import Additional
+
+_LEFT = Cause.MEMBER_LEFT
+_PLANNED = PLANNED_TRIGGERS - {Cause.EXPANSION_DELAY_ELAPSED}
+_MISSED = frozenset({Cause.SESSION_EXPIRED, Cause.SYNC_TIMED_OUT})
+
+NOT_YET = -math.inf
+
+BEYOND_MS = 3_600_000
+"""How far a play goes on behind the end of the log, for what was begun."""
+
+BEYOND_STEP_MS = 10_000
+CLOSE_MS = 6_000
+"""Two default heartbeat.interval.ms of clients: when the last one would have come is not known better, nor how long the
+others take to hear of a rebalance that is folded in with a return, or not."""
+
+DELETED = "the group was deleted before it would have been decided"
+TOO_LONG = f"playing it took more than {DECISIONS_MAX} decisions, and was given up"
+BEHIND_GAP = "parts of the history behind it are missing"
+
+
+class Player:
+    """See the module. `ahead`: the steps after the one that is taken; `group`s are as recorded before it."""
+
+    def __init__(self, altered: Altered, ahead: Lookahead, verdicts: Teller) -> None:
+        self._altered = altered
+        self._alterations = altered.alterations
+        self._ahead = ahead
+        self._verdicts = verdicts
+        self._settings = PERMISSIVE
+        self._play: Play | None = None
+        self._is_settled = True  # the group, in the log, after the last fact
+        self._is_within = False
+        self._last_ms = 0
+        self._open: list[Open] = []
+        self._besides = 0  # of the play's rebalances, those that were not recorded
+        self._told = 0  # of the play's rebalances, those that were looked at
+        self._early: list[tuple[Started, Additional]] = []  # rebalances that are not in the log, or not yet
+        self._last_avoided_ms = NOT_YET
+
+    @property
+    def is_playing(self) -> bool:
+        """Whether anything is not decided yet."""
+        return bool(self._open or self._early)
+
+    def take(self, step: Step, group: Group) -> None:
+        """Take in the next step."""
+        if isinstance(step, Fact):
+            self._last_ms = max(self._last_ms, step.at_ms)
+            self._is_within = step.is_within
+            try:
+                self._fact(step, group)
+            except TooLong:
+                self._abandon(TOO_LONG)
+        elif isinstance(step, Coordinated):
+            self._coordinated(step)
+        else:
+            self._abandon(BEHIND_GAP)
+
+    def end(self) -> None:
+        """Nothing comes any more."""
+        try:
+            self._end(self._last_ms)
+        except TooLong:
+            self._abandon(TOO_LONG)
+
+    def besides(self, before_ms: float) -> list[tuple[int, Additional]]:
+        """Give, with their times, the rebalances that there would have been besides: now surely not in the log."""
+        given: list[tuple[int, Additional]] = []
+        while self._early and self._early[0][0].at_ms < before_ms:
+            begun, told = self._early.pop(0)
+            given.append((begun.at_ms, told))
+        return given
+
+    def _end(self, last_ms: int) -> None:
+        """The log ends: phases and delays go on by themselves, but who is silent then may have come back."""
+        if (play := self._play) is None:
+            return
+        play.advance(last_ms)
+        self._attribute(None)
+        while not play.is_settled and play.now_ms < last_ms + BEYOND_MS:
+            play.advance(play.now_ms + BEYOND_STEP_MS)
+        for begun in play.started[self._told :]:
+            one = self._of(begun, None)
+            if one is not None and one.begins_ms is None and begun.cause is Cause.SESSION_EXPIRED:
+                one.doubt = one.doubt or f"the log ends at {instant(last_ms)}, before the session does"
+                one.begins_ms = begun.at_ms
+        self._attribute(None)
+        self._settle(play)
+
+    def _coordinated(self, step: Coordinated) -> None:
+        if isinstance(step.event, CoordinatorElected):
+            self._settings = group_settings(step.event.settings)
+        elif isinstance(step.event, CoordinatorReady):
+            self._abandon("another coordinator took over meanwhile, and knew nothing of who was awaited")
+
+    # ---- facts ------------------------------------------------------------------------------------------------------
+
+    def _fact(self, fact: Fact, group: Group) -> None:
+        started = fact.started
+        if any(isinstance(event, GroupDeleted) for event in fact.events):
+            self._come_to(fact, group)
+            self._abandon(DELETED)
+            return
+        if fact.command is None:
+            self._abandon(fact.unexplained)
+            if started is not None:
+                self._verdicts.cannot_tell(started, fact.unexplained or MISSING)
+            return
+        if started is not None and self._is_second_round(fact, started, group):
+            second = Open(started=started, subjects=frozenset(), grade=Grade.INFERRED)
+            if self._open:
+                self._open.append(msgspec.structs.replace(second, follows=self._open[-1]))
+            else:
+                self._verdicts.would_not(second, telling.FOLLOWED)
+            return
+        if started is not None and self._play is None and self._was_early(fact, started):
+            return
+        play = self._come_to(fact, group)
+        if play is None:
+            self._is_settled = bool(fact.leaves_settled)
+            return
+        one: Open | None = None
+        if started is not None:
+            play.pace = pace_of(fact, group.members, self._ahead.following)
+            one = self._opened(fact, started, play)
+            self._open.append(one)
+        self._apply(fact, play)
+        self._attribute(one)
+        if not self._has_begun(one):
+            play.let_sync()
+        self._is_settled = bool(fact.leaves_settled)
+
+    def _was_early(self, fact: Fact, started: RebalanceStarted) -> bool:
+        """Whether it is about a member that was missed in an earlier play already, which began this one sooner."""
+        missed = {event.member.member_id for event in fact.events if isinstance(event, MemberRemoved)}
+        for begun, told in self._early:
+            if begun.cause in _MISSED and begun.member_id in missed:
+                self._early.remove((begun, told))
+                one = Open(started=started, subjects=frozenset(missed), grade=Grade.RECORDED, begins_ms=begun.at_ms)
+                self._verdicts.would(one, telling.would_text(one))
+                return True
+        return False
+
+    @staticmethod
+    def _has_begun(one: Open | None) -> bool:
+        return one is None or one.begins_ms is not None
+
+    def _come_to(self, fact: Fact, group: Group) -> Play | None:
+        """The play as it is when this comes in; None: nothing is played, and it begins nothing."""
+        if self._play is not None:
+            self._advance(self._play, fact.at_ms)
+            self._attribute(None)
+            if self._play.is_settled and self._is_settled:
+                self._settle(self._play)
+        if self._play is None and fact.started is not None:
+            self._play, self._told, self._besides = self._begin(fact, group), 0, 0
+            self._advance(self._play, fact.at_ms)
+        return self._play
+
+    def _advance(self, play: Play, until_ms: int) -> None:
+        """Let time pass, in which members fall silent."""
+        for silent in self._ahead.departures.silent_at(until_ms):
+            play.come_to(max(play.now_ms, silent.last_seen_ms + 1))
+            self._silence(silent, play)
+        play.come_to(until_ms)
+
+    def _silence(self, silent: FellSilent, play: Play) -> None:
+        """Its session is as much longer as the other settings make it."""
+        if silent.member.member_id not in play.silent:
+            member = self._altered.member(silent.member)
+            longer_ms = member.session_timeout_ms - silent.member.session_timeout_ms
+            play.silence(member, silent.due_ms + longer_ms)
+
+    def _begin(self, fact: Fact, group: Group) -> Play:
+        settings = self._settings
+        started = fact.started
+        if started is not None and started.group.previous_state is GroupState.EMPTY:
+            settings = msgspec.structs.replace(settings, initial_rebalance_delay_ms=started.timeout_ms)
+        return Play(self._altered.group(group), self._alterations.of_settings(settings), fact.at_ms)
+
+    def _apply(self, fact: Fact, play: Play) -> None:
+        """Give to the play what came in."""
+        members = [event for event in fact.events if isinstance(event, MemberEvent)]
+        is_told = False
+        for event in members:
+            is_told = self._of_member(event, fact, play) or is_told
+        command = fact.command
+        if isinstance(command, Deadline):
+            play.end_plan(command)
+        if command is not None and not is_told and not isinstance(command, Deadline | JoinGroup | SyncGroup):
+            play.feed(self._altered.command(command, play.group))
+        if isinstance(command, JoinGroup) and not members and fact.started is not None:
+            play.feed(command)
+
+    def _of_member(self, event: AnyMemberEvent, fact: Fact, play: Play) -> bool:
+        """Whether the event tells all that came in."""
+        member = self._altered.member(event.member)
+        match event:
+            case MemberJoined() | StaticMemberReplaced():
+                self._doubt_if_close(event.member, member, play)
+                play.arrive(member)
+                return True
+            case MemberRejoined():
+                self._doubt_if_close(event.member, member, play)
+                if fact.started is not None:
+                    play.rejoin(member)
+                return True
+            case MemberRemoved():
+                return self._removed(event, member, play)
+            case _:
+                return False
+
+    def _doubt_if_close(self, recorded: Member, member: Member, play: Play) -> None:
+        """Doubt what depends on whether it came back in time, where a heartbeat earlier or later decides that."""
+        if member.session_timeout_ms == recorded.session_timeout_ms:
+            return
+        close = play.closest_end_ms(member)
+        if close is not None and close[1] < CLOSE_MS:
+            for one in self._open:
+                if one.subjects & {close[0], member.member_id}:
+                    one.doubt = one.doubt or telling.close_text(close[1])
+
+    def _removed(self, event: MemberRemoved, member: Member, play: Play) -> bool:
+        why = event.why
+        if why.cause is Cause.SESSION_EXPIRED:
+            self._silence(fell_silent(event), play)
+            return True
+        is_own = why.client_id in (None, member.client_id)  # an administrator may have removed it
+        if why.cause is _LEFT and is_own and event.member.group_instance_id is None and member.group_instance_id:
+            play.silence(member, why.arrived_ms + member.session_timeout_ms)  # a static member does not leave
+            return True
+        return False
+
+    # ---- verdicts ---------------------------------------------------------------------------------------------------
+
+    def _opened(self, fact: Fact, started: RebalanceStarted, play: Play) -> Open:
+        members = [event.member for event in fact.events if isinstance(event, MemberEvent)]
+        is_assumed = self._alterations.is_static and any(each.group_instance_id is None for each in members)
+        return Open(
+            started=started,
+            subjects=frozenset(each.member_id for each in members),
+            grade=Grade.INFERRED if is_assumed else Grade.RECORDED,
+            is_arrival=any(isinstance(event, MemberJoined) for event in fact.events),
+            doubt=telling.doubt(fact, self._altered, play, is_static=self._alterations.is_static),
+        )
+
+    def _attribute(self, fed: Open | None) -> None:
+        """Find the recorded rebalance that each of the play's new ones is."""
+        play = self._play
+        if play is None:
+            return
+        for begun in play.started[self._told :]:
+            one = self._of(begun, fed)
+            if one is not None and one.begins_ms is None:
+                one.begins_ms = begun.at_ms
+            elif self._is_within:
+                self._early.append((begun, telling.additional(begun, self._open, is_first=self._besides == 0)))
+                self._besides += 1
+        self._told = len(play.started)
+
+    def _of(self, begun: Started, fed: Open | None) -> Open | None:
+        if fed is not None:
+            return fed
+        waiting = [one for one in self._open if one.begins_ms is None and one.follows is None]
+        of_subject = [one for one in waiting if begun.member_id in one.subjects]
+        # The same member may have come, and fallen silent later.
+        first = min(of_subject, key=lambda one: one.started.why.cause is not begun.cause, default=None)
+        # Whatever starts a rebalance lets those in whose joins are held.
+        return first or next((one for one in waiting if one.is_arrival), None)
+
+    def _settle(self, play: Play) -> None:
+        for one in self._open:
+            if one.follows is not None:
+                one.begins_ms = one.follows.begins_ms
+            if one.begins_ms is not None:
+                self._verdicts.would(one, telling.would_text(one))
+            elif one.started.why.cause in _PLANNED:
+                self._verdicts.cannot_tell(one.started, telling.PLANNED)
+            elif one.started.why.cause is _LEFT and any(each.member_id in one.subjects for each in play.expired):
+                self._verdicts.cannot_tell(one.started, telling.WHEN_MISSED)
+            else:
+                self._verdicts.would_not(one, telling.would_not_text(one, self._open, play))
+                self._last_avoided_ms = one.started.why.decided_ms
+        self._close()
+
+    def _abandon(self, reason: str) -> None:
+        """End the play: what is not decided cannot be told."""
+        for one in self._open:
+            if one.begins_ms is not None:
+                self._verdicts.would(one, telling.would_text(one))
+            else:
+                self._verdicts.cannot_tell(one.started, one.doubt or reason)
+        self._close()
+
+    def _close(self) -> None:
+        self._play, self._open, self._told = None, [], 0
+
+    def _is_second_round(self, fact: Fact, started: RebalanceStarted, group: Group) -> bool:
+        """Whether a member rejoined with its new partitions, after a rebalance that would not have happened."""
+        avoided_ms = self._last_avoided_ms
+        if self._open:
+            avoided_ms = NOT_YET if self._has_begun(self._open[-1]) else self._open[-1].started.why.decided_ms
+        return fact.at_ms - avoided_ms <= SECOND_ROUND_MS and is_second_round(fact, started, group.members)

@@ -1,0 +1,176 @@
+"""The recorded rebalances that are asked about, each with its verdict as it is found, in the order of the log."""
+
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+import msgspec
+
+from muster.events.events import RebalanceStarted
+from muster.events.ids import GroupId, MemberId
+from muster.events.state import Group
+from muster.replay.history import Happened, Item
+from muster.replay.incidents.grade import Grade
+from muster.replay.rebalances.rebalance import Rebalance
+from muster.replay.rebalances.timeline import Timeline
+from muster.replay.rebalances.wording import headline
+from muster.replay.times import instant
+from muster.replay.transitions import Transitions
+from muster.replay.whatif.verdict import Replayed, Verdict
+
+SAME_MS: Final = 1_000
+"""Within this the control gives a rebalance at the recorded moment."""
+
+NOT_REPRODUCED: Final = (
+    "played with the settings that were recorded, it does not come out as it was recorded: something mattered that is"
+    " not in the log"
+)
+
+
+class Open(msgspec.Struct, kw_only=True):
+    """A recorded rebalance that is being played. `subjects`: the members that started it; `grade`: how they are known.
+
+    `doubt`: why nothing can be told, whatever the play says; empty: there is none.
+    """
+
+    started: RebalanceStarted
+    subjects: frozenset[MemberId]
+    grade: Grade
+    is_arrival: bool = False
+    doubt: str = ""
+    begins_ms: int | None = None
+    follows: "Open | None" = None
+    """The rebalance whose second round it is."""
+
+
+class Teller(Protocol):
+    """Takes the verdicts on recorded rebalances."""
+
+    def would_not(self, one: Open, reason: str) -> None: ...
+
+    def would(self, one: Open, reason: str) -> None: ...
+
+    def cannot_tell(self, started: RebalanceStarted, reason: str) -> None: ...
+
+
+class _Asked(msgspec.Struct, kw_only=True):
+    """A rebalance that is asked about, with what is known of it by now."""
+
+    started: RebalanceStarted
+    recorded: Rebalance | None = None
+    is_over: bool = False
+    verdict: Verdict | None = None
+    grade: Grade = Grade.UNKNOWN
+    reason: str = ""
+    begins_ms: int | None = None
+    control: bool | None = None
+    """Whether the control gave what was recorded; None: it is being played."""
+
+
+class Control:
+    """Takes the verdicts of the control: what was recorded happens again, or it is not known whether."""
+
+    def __init__(self, asked: dict[tuple[int, int], _Asked]) -> None:
+        self._asked = asked
+
+    def would_not(self, one: Open, _reason: str) -> None:
+        self._add(one.started, gives_it=bool(one.doubt))
+
+    def would(self, one: Open, _reason: str) -> None:
+        recorded_ms = one.started.why.decided_ms
+        self._add(one.started, gives_it=one.begins_ms is None or abs(one.begins_ms - recorded_ms) < SAME_MS)
+
+    def cannot_tell(self, started: RebalanceStarted, _reason: str) -> None:
+        self._add(started, gives_it=True)
+
+    def _add(self, started: RebalanceStarted, *, gives_it: bool) -> None:
+        asked = self._asked.get((started.incarnation, started.seq))
+        if asked is not None:
+            asked.control = gives_it
+
+
+class Verdicts:
+    """The fold: fed the items, which run ahead, and told the verdicts. `group`: as it stood before the first item."""
+
+    def __init__(self, group_id: GroupId, group: Group | None = None) -> None:
+        self._transitions = Transitions(group_id, group)
+        self._timeline = Timeline(group)
+        self._asked: dict[tuple[int, int], _Asked] = {}  # by incarnation and seq
+        self.control = Control(self._asked)
+
+    def feed(self, item: Item, *, is_within: bool) -> None:
+        """Take in the next item. `is_within`: whether a rebalance that begins with it is asked about."""
+        step = self._transitions.feed(item)
+        finished = self._timeline.feed(step) if step is not None else None
+        if finished is not None:
+            self._finished(finished)
+        if isinstance(item, Happened) and isinstance(item.event, RebalanceStarted) and is_within:
+            self._asked[item.event.incarnation, item.event.seq] = _Asked(started=item.event)
+
+    @property
+    def has_open(self) -> bool:
+        """Whether any that is asked about is not given yet."""
+        return bool(self._asked)
+
+    def end(self) -> None:
+        """The log ends here; a rebalance may be running."""
+        running = self._timeline.running()
+        if running is not None:
+            self._finished(running)
+        for each in self._asked.values():
+            each.is_over = True
+
+    def would_not(self, one: Open, reason: str) -> None:
+        self._add(one.started, Verdict.CANNOT_TELL if one.doubt else Verdict.WOULD_NOT, one.doubt or reason, one.grade)
+
+    def would(self, one: Open, reason: str) -> None:
+        if one.doubt:
+            self.cannot_tell(one.started, one.doubt)
+        else:
+            self._add(one.started, Verdict.WOULD, reason, one.grade, one.begins_ms)
+
+    def cannot_tell(self, started: RebalanceStarted, reason: str) -> None:
+        self._add(started, Verdict.CANNOT_TELL, reason, Grade.UNKNOWN)
+
+    def ready(self) -> Iterator[Replayed]:
+        """Give the next ones that have a verdict, a control, and an end."""
+        while self._asked:
+            key, asked = next(iter(self._asked.items()))
+            if asked.verdict is None or asked.control is None or not asked.is_over:
+                return
+            if not asked.control and asked.verdict is not Verdict.CANNOT_TELL:
+                asked.verdict, asked.reason = Verdict.CANNOT_TELL, NOT_REPRODUCED
+            del self._asked[key]
+            yield _replayed(asked, asked.verdict)
+
+    def _add(
+        self, started: RebalanceStarted, verdict: Verdict, reason: str, grade: Grade, begins_ms: int | None = None
+    ) -> None:
+        asked = self._asked.get((started.incarnation, started.seq))
+        if asked is not None:
+            asked.verdict, asked.reason, asked.grade, asked.begins_ms = verdict, reason, grade, begins_ms
+
+    def _finished(self, recorded: Rebalance) -> None:
+        """Note the end of a rebalance; those that began before it have ended, too."""
+        for (incarnation, seq), asked in self._asked.items():
+            if (incarnation, seq) > (recorded.incarnation, recorded.last_seq):
+                return
+            if incarnation == recorded.incarnation and seq >= recorded.first_seq:
+                asked.recorded = recorded
+            asked.is_over = True
+
+
+def _replayed(asked: _Asked, verdict: Verdict) -> Replayed:
+    recorded, started = asked.recorded, asked.started
+    begins_ms = asked.begins_ms if verdict is Verdict.WOULD else None
+    return Replayed(
+        incarnation=started.incarnation,
+        seq=started.seq,
+        generation_id=started.group.generation_id + 1,
+        started_at=instant(started.why.decided_ms),
+        duration_ms=recorded.duration_ms if recorded is not None else None,
+        headline=headline(recorded) if recorded is not None else started.why.cause.value,
+        verdict=verdict,
+        grade=Grade.UNKNOWN if verdict is Verdict.CANNOT_TELL else asked.grade,
+        reason=asked.reason,
+        would_begin_at=instant(begins_ms) if begins_ms is not None else None,
+    )

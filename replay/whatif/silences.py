@@ -1,0 +1,114 @@
+"""Shorter sessions: which of the recorded silences they would not have borne.
+
+Each event of a member has its longest silence since its event before. In it are times in which a request of the member
+was parked, or the coordinator stood still, while no session ends: so much less of it may have been silence. What was
+not written cannot be told: the silences since a member's last event, and before a takeover.
+"""
+
+from collections.abc import Iterator
+
+from muster.events.causes import Cause
+from muster.events.events import (
+    AnyMemberEvent,
+    CoordinatorPaused,
+    CoordinatorReady,
+    GroupDeleted,
+    GroupStabilized,
+    JoinPhaseCompleted,
+    MemberAssigned,
+    MemberEvent,
+    MemberRemoved,
+    StaticMemberReplaced,
+)
+from muster.events.ids import MemberId
+from muster.events.state import Group
+from muster.replay.history import Coordinated, Happened, Item
+from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.naming import process_name
+from muster.replay.rebalances.wording import plural
+from muster.replay.times import duration, instant, setting
+from muster.replay.whatif.verdict import Additional, Verdict
+
+
+class Silences:
+    """The fold over the items of a history. `group`: as it stood before the first item."""
+
+    def __init__(self, session_timeout_ms: int, group: Group | None = None) -> None:
+        self.takeovers = 0
+        self._session_timeout_ms = session_timeout_ms
+        self._since_ms: dict[MemberId, int] = {}  # each member's last event
+        self._parked_ms: dict[MemberId, int] = {}  # how long requests were parked since then
+        self._waiting: dict[MemberId, int] = {}  # since when one is parked
+        self._is_shorter = False
+        if group is not None:
+            self._since_ms = dict.fromkeys(group.members, group.image.state_since_ms)
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """The limits of what is written of silences; none unless a session would be shorter."""
+        if not self._is_shorter:
+            return
+        yield (
+            "the log has each member's longest silence up to its last event; of"
+            f" {plural(len(self._since_ms), 'member')} nobody can tell what came later"
+        )
+        if self.takeovers:
+            yield f"{plural(self.takeovers, 'takeover')} cut off what was known of silences"
+
+    def feed(self, item: Item) -> Additional | None:
+        """Take in the next item; returns the rebalance that a silence before it would have led to."""
+        if isinstance(item, Coordinated):
+            self.takeovers += isinstance(item.event, CoordinatorReady) and bool(self._since_ms)
+            self._waiting.clear()
+            if isinstance(item.event, CoordinatorPaused):
+                for member_id in self._since_ms:
+                    self._parked_ms[member_id] = self._parked_ms.get(member_id, 0) + item.event.late_ms
+        if not isinstance(item, Happened):
+            return None
+        event = item.event
+        if isinstance(event, MemberEvent):
+            return self._of_member(event)
+        if isinstance(event, JoinPhaseCompleted | GroupStabilized):
+            for member_id, since_ms in self._waiting.items():
+                parked_ms = self._parked_ms.get(member_id, 0)
+                self._parked_ms[member_id] = parked_ms + max(0, item.at_ms - since_ms)
+            self._waiting.clear()
+        elif isinstance(event, GroupDeleted):
+            self._since_ms.clear()
+        return None
+
+    def _of_member(self, event: AnyMemberEvent) -> Additional | None:
+        member, at_ms = event.member, event.why.decided_ms
+        former = event.replaced_member_id if isinstance(event, StaticMemberReplaced) else member.member_id
+        since_ms = self._since_ms.pop(former, member.joined_ms)
+        parked_ms = self._parked_ms.pop(former, 0)
+        self._waiting.pop(former, None)
+        is_shorter = self._session_timeout_ms < member.session_timeout_ms
+        self._is_shorter = self._is_shorter or is_shorter
+        if not isinstance(event, MemberRemoved):
+            self._since_ms[member.member_id] = at_ms
+            self._waiting[member.member_id] = event.last_seen_ms if isinstance(event, MemberAssigned) else at_ms
+        if is_shorter and event.why.cause is not Cause.SESSION_EXPIRED:
+            return self._silence(event, since_ms, parked_ms)
+        return None
+
+    def _silence(self, event: AnyMemberEvent, since_ms: int, parked_ms: int) -> Additional | None:
+        longest_ms = event.longest_silence_ms
+        if longest_ms < self._session_timeout_ms:
+            return None
+        is_certain = longest_ms - parked_ms >= self._session_timeout_ms
+        at_ms = event.why.decided_ms
+        shorter = setting(self._session_timeout_ms)
+        reason = f"{process_name(event.member)} was not heard from for {duration(longest_ms)}"
+        if is_certain:
+            reason += f", longer than a session of {shorter}"
+        else:
+            reason += f"; for {duration(parked_ms)} of it no session could end here"
+        return Additional(
+            since=instant(min(since_ms, at_ms)),
+            until=instant(at_ms),
+            seq=event.seq,
+            verdict=Verdict.WOULD if is_certain else Verdict.CANNOT_TELL,
+            grade=Grade.RECORDED if is_certain else Grade.UNKNOWN,
+            reason=reason,
+        )

@@ -1,0 +1,104 @@
+"""Verdicts in words, and the doubts about them."""
+
+from collections.abc import Iterator, Sequence
+
+from muster.events.events import MemberEvent, MemberJoined
+from muster.events.state import Member
+from muster.replay.incidents.grade import Grade
+from muster.replay.times import duration, instant
+from muster.replay.whatif.alterations import Altered
+from muster.replay.whatif.facts import Fact
+from muster.replay.whatif.play import Play, Started
+from muster.replay.whatif.rebalances import Open
+from muster.replay.whatif.verdict import Additional, Verdict
+
+FOLLOWED = "it followed from the one before, which would not have happened"
+
+PLANNED = "it was planned (a registration, a retirement, learners): how long that had waited is not in the log"
+WHEN_MISSED = (
+    "as a static member it would have been missed when its session ended: in one rebalance with another, or in its own,"
+    " as their last heartbeats came"
+)
+
+
+def doubt(fact: Fact, altered: Altered, play: Play, *, is_static: bool) -> str:
+    """Why it cannot be told whether the rebalance would have happened; empty: it can."""
+    return next(_doubts(fact, altered, play, is_static=is_static), "")
+
+
+def _doubts(fact: Fact, altered: Altered, play: Play, *, is_static: bool) -> Iterator[str]:
+    for event in fact.events:
+        if not isinstance(event, MemberEvent) or event.member.group_instance_id is not None:
+            continue
+        member = event.member
+        if is_static and not altered.is_known(member):
+            yield (
+                f"several processes of client id {member.client_id!r} were at {member.client_host}: which of them came"
+                " back as which is not known"
+            )
+        if isinstance(event, MemberJoined):
+            for silent in play.silent.values():
+                if silent.client_id == member.client_id:
+                    yield from _of_silent(silent, member, is_static=is_static)
+
+
+def _of_silent(silent: Member, member: Member, *, is_static: bool) -> Iterator[str]:
+    """A dynamic member came, and one of its client id is silent."""
+    if silent.client_host != member.client_host:
+        if is_static:
+            yield f"it is not known whether {member.client_id!r} moved to {member.client_host}, or is new there"
+    elif silent.group_instance_id is None:
+        yield (
+            f"the log does not tell whether {member.client_id!r} was restarted, or only silent: then it would have gone"
+            " on as the member that it was"
+        )
+
+
+def close_text(ms: int) -> str:
+    """Why it cannot be told whether a process came back in time."""
+    return (
+        f"the process came back {duration(ms)} from the end of that session: a heartbeat more or less before it fell"
+        " silent decides"
+    )
+
+
+def would_text(one: Open) -> str:
+    """When it would have begun."""
+    recorded_ms = one.started.why.decided_ms
+    assert one.begins_ms is not None
+    later_ms = one.begins_ms - recorded_ms
+    if abs(later_ms) < 1_000:
+        return "these settings make no difference to its cause"
+    return f"it would have begun {duration(abs(later_ms))} {'later' if later_ms > 0 else 'earlier'}"
+
+
+def would_not_text(one: Open, together: Sequence[Open], play: Play) -> str:
+    """Why it would not have begun; `together`: the rebalances that were played with it, itself too."""
+    if one.follows is not None:
+        return FOLLOWED
+    if one.subjects & play.kept:
+        return "the process would have come back as the same member, within its session"
+    other = next((each for each in together if each.begins_ms is not None), None)
+    if other is not None:
+        return f"it would have been a part of the one that began with seq {other.started.seq}"
+    return "nothing that was recorded would have started one with these settings"
+
+
+def additional(begun: Started, together: Sequence[Open], *, is_first: bool) -> Additional:
+    """A rebalance that began in a play of these, and is none of them. `is_first`: of those of the play."""
+    seq = together[-1].started.seq if together else 0
+    since = min((each.started.why.decided_ms for each in together), default=begun.at_ms)
+    reason = f"one more rebalance would have begun ({begun.cause.value})"
+    if begun.is_late:
+        reason = "a member that would have been dropped for being late comes back: in the same rebalance, or in another"
+    elif not is_first:
+        reason = f"there may have been another ({begun.cause.value}): how fast members would have rejoined is not known"
+    is_known = is_first and not begun.is_late
+    return Additional(
+        since=instant(min(since, begun.at_ms)),
+        until=instant(begun.at_ms),
+        seq=seq,
+        verdict=Verdict.WOULD if is_known else Verdict.CANNOT_TELL,
+        grade=Grade.INFERRED if is_known else Grade.UNKNOWN,
+        reason=reason,
+    )

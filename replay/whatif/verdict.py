@@ -1,0 +1,78 @@
+"""The answer of `whatif`. Field names are those of the JSON output.
+
+Grades (`incidents/grade.py`): *recorded*, all that the rules were given stands in the log; *inferred*, which process it
+was is known by client id and host alone; *unknown*, the log does not bear an answer, and `reason` says what is missing.
+"""
+
+from enum import StrEnum, unique
+
+import msgspec
+
+from muster.events.ids import GroupId
+from muster.replay.incidents.grade import Grade
+from muster.replay.times import Instant
+from muster.replay.window import Bounds
+
+
+@unique
+class Verdict(StrEnum):
+    WOULD_NOT = "would-not"
+    """The rebalance would not have happened."""
+    WOULD = "would"
+    """It would have happened, if at another time."""
+    CANNOT_TELL = "cannot-tell"
+
+
+class Replayed(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="recorded"):
+    """A recorded rebalance. `would_begin_at`: when it would have begun; None unless it would have happened.
+
+    `generation_id`: the generation by which `muster replay why` finds it, as far as it led to one.
+    """
+
+    incarnation: int
+    seq: int
+    generation_id: int
+    started_at: Instant
+    duration_ms: int | None  # None: it is running, or its end is not in the log
+    headline: str
+    verdict: Verdict
+    grade: Grade
+    reason: str
+    would_begin_at: Instant | None
+
+
+class Additional(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="additional"):
+    """A rebalance that is not in the log: it would have happened between two moments, or nobody can tell."""
+
+    since: Instant
+    until: Instant
+    seq: int
+    verdict: Verdict
+    grade: Grade
+    reason: str
+
+
+Line = Replayed | Additional
+
+
+class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
+    """`settings` are the other ones. `avoided_ms`: the recorded durations of what would not have happened.
+
+    The counts are of all, in the window if there is one. `besides` and `besides_unknown` are those of `additional`, by
+    verdict; `left_out`: earlier rebalances that are counted, and not listed.
+    """
+
+    group_id: GroupId
+    log: str
+    settings: dict[str, str]
+    would_not: int
+    would: int
+    cannot_tell: int
+    avoided_ms: int
+    besides: int
+    besides_unknown: int
+    left_out: int
+    rebalances: tuple[Replayed, ...]
+    additional: tuple[Additional, ...]
+    notes: tuple[str, ...]
+    window: Bounds | None = None

@@ -1,0 +1,105 @@
+"""The fold of `whatif`: items of a group -> verdicts on its rebalances.
+
+The recorded rebalances are played twice: with the other settings, and, as a control, with those that were recorded.
+Where the control does not give what was recorded, something mattered that is not in the log (ids that were handed out
+and held up a phase, requests that led to nothing), and the first one proves nothing: that is *cannot tell*.
+"""
+
+import math
+from collections.abc import Iterator
+
+from muster.events.avro.evolve import apply, is_gone
+from muster.events.ids import GroupId
+from muster.events.state import Group, new_group
+from muster.replay.history import Item
+from muster.replay.whatif.addresses import SharedAddresses
+from muster.replay.whatif.alterations import Alterations, Altered
+from muster.replay.whatif.facts import Fact, Facts
+from muster.replay.whatif.lookahead import STEPS_MAX, Lookahead
+from muster.replay.whatif.player import Player
+from muster.replay.whatif.rebalances import SAME_MS, Verdicts
+from muster.replay.whatif.silences import Silences
+from muster.replay.whatif.verdict import Line
+
+NEVER_SHORTER_MS = 2**31
+"""As a session, longer than any."""
+
+
+class WhatIfFold:
+    """The fold. `group`: as it stood, at rest, before the first item.
+
+    `shared`: from an earlier pass over the same items; needed only where the members are to be static.
+    """
+
+    def __init__(
+        self,
+        group_id: GroupId,
+        alterations: Alterations,
+        group: Group | None = None,
+        shared: SharedAddresses | None = None,
+    ) -> None:
+        self._facts = Facts(group)
+        self._ahead = Lookahead()
+        self._group = group.copy() if group is not None else new_group(group_id, incarnation=-1, wall_ms=0)
+        self._verdicts = Verdicts(group_id, group)
+        self._silences = Silences(alterations.session_timeout_ms or NEVER_SHORTER_MS, group)
+        shared = shared or SharedAddresses()
+        self._player = Player(Altered(alterations, shared), self._ahead, self._verdicts)
+        self._control = Player(Altered(Alterations(), shared), self._ahead, self._verdicts.control)
+        self._players = (self._player, self._control)
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """The limits of what was told."""
+        yield from self._silences.notes
+        if self._ahead.was_cut:
+            yield (
+                f"more than {STEPS_MAX} decisions at a time were to be looked ahead at: members that had fallen silent"
+                " may have been taken for alive there"
+            )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether everything that was asked about is decided, if no more is."""
+        return not (self._verdicts.has_open or any(player.is_playing for player in self._players))
+
+    def feed(self, item: Item, *, is_within: bool = True) -> Iterator[Line]:
+        """Take in the next item; gives what is decided by now. `is_within`: whether it is in the window."""
+        self._verdicts.feed(item, is_within=is_within)
+        found = self._silences.feed(item)
+        if found is not None and is_within:
+            yield found
+        for step in self._facts.feed(item, is_within=is_within):
+            self._ahead.add(step)
+        yield from self._go_on()
+
+    def end(self) -> Iterator[Line]:
+        """Nothing comes any more."""
+        for step in self._facts.end():
+            self._ahead.add(step)
+        self._verdicts.end()
+        yield from self._go_on(is_end=True)
+        for player in self._players:
+            player.end()
+        yield from self._verdicts.ready()
+        yield from self._besides(math.inf)
+
+    def _go_on(self, *, is_end: bool = False) -> Iterator[Line]:
+        for step in self._ahead.ready(is_end=is_end):
+            for player in self._players:
+                player.take(step, self._group)
+            if isinstance(step, Fact):
+                for event in step.events:
+                    apply(self._group, event)
+                if is_gone(self._group):  # a later life has nothing of it
+                    self._group = new_group(self._group.group_id, incarnation=self._group.incarnation, wall_ms=0)
+                yield from self._besides(step.at_ms - self._ahead.horizon_ms)
+        yield from self._verdicts.ready()
+
+    def _besides(self, before_ms: float) -> Iterator[Line]:
+        """Give the rebalances that there would have been besides, unless the control has them, too."""
+        told, in_control = self._player.besides(before_ms), self._control.besides(before_ms)
+        moments = [at_ms for at_ms, _ in in_control]
+        yield from (
+            additional for at_ms, additional in told if not any(abs(at_ms - each) < SAME_MS for each in moments)
+        )

@@ -1,0 +1,195 @@
+"""A log stays at its format level: what a newer Muster writes into it, the older one that made it can go on with.
+
+`level3.db` and `level3.batches.json` were written by a Muster that knew level 3 and no higher one (the groups of one
+story, in a file and as batches of a topic); `LEVEL_3` are the schemas that it knew.
+"""
+
+import asyncio
+import json
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from muster import schemas
+from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.offsets.sqlite import SqliteOffsetStore
+from muster.coordinator.runtime.owner import Owner
+from muster.coordinator.runtime.retention_clock import RetentionClock
+from muster.coordinator.runtime.runtime import Runtime
+from muster.events.avro.codec import HEADER_BYTES, decode, header_of
+from muster.events.events import CoordinatorElected, GroupDeleted, GroupEmptied, JoinPhaseCompleted, MemberRemoved
+from muster.events.log.kafka.decoding import decode_batches, writers_of
+from muster.events.log.kafka.marks import Marks, Origin, decode_origin
+from muster.events.log.memory import MemoryStorage
+from muster.events.log.sqlite.log import SqliteEventLog
+from muster.events.projector import Projector
+from muster.events.records import FORMAT_LEVEL, StoredRecord
+from tests.events.histories import FOLDER
+from tests.simulation.process import GROUP, SimulatedProcess
+from tests.simulation.virtual_time import VirtualClock, simulate
+
+LEVEL_3 = {header_of(schema) for level in (1, 2) for schema in schemas.event_schemas(level)}
+PARTITIONS = 2
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A copy of the file that the older one has written."""
+    copy = tmp_path / "muster.db"
+    shutil.copy(FOLDER / "level3.db", copy)
+    return copy
+
+
+async def records_in(path: Path) -> list[list[StoredRecord]]:
+    log = SqliteEventLog(path, read_only=True)
+    await log.open()
+    records = [[record async for chunk in log.read(number) for record in chunk] for number in range(log.partitions)]
+    await log.close()
+    return records
+
+
+def storage_of(path: Path) -> MemoryStorage:
+    """The same log in memory."""
+    storage = MemoryStorage(PARTITIONS, format_level=3)
+    storage.records = asyncio.run(records_in(path))
+    storage.epochs = [1] * PARTITIONS
+    storage.fences = [1] * PARTITIONS
+    return storage
+
+
+def projected_by_level_3(records: Iterable[StoredRecord]) -> Projector:
+    """The groups that the older one makes of the records, all of which it can read."""
+    projector = Projector()
+    for record in records:
+        if record.value is None:
+            projector.feed(record)
+        else:
+            assert record.value[:HEADER_BYTES] in LEVEL_3
+            event = decode(record.value)
+            assert not isinstance(event, CoordinatorElected) or event.format_level == 3
+            projector.feed_event(event)
+    return projector
+
+
+async def gone_on_with(process: SimulatedProcess) -> JoinGroupOutcome:
+    """Both members restart, one more comes; returns what that one was told."""
+    await process.start()
+    told = {instance: await process.join(instance) for instance in ("a", "b")}
+    newcomer = process.join("d", rebalance_timeout_ms=5_000)
+    joins = [process.join(instance, each.member_id) for instance, each in told.items()]
+    joined = [await newcomer, *[await join for join in joins]]
+    for sync in [process.sync(each) for each in joined]:
+        assert (await sync).error is ErrorCode.none
+    return joined[0]
+
+
+async def eventful(process: SimulatedProcess) -> None:
+    """A life in which something stands in each of the fields that are new since."""
+    newcomer = await gone_on_with(process)
+    await process.join(requires_known_member_id=True)  # and it never comes back
+    await process.leave(newcomer.member_id)
+    await asyncio.sleep(100)  # everybody is silent
+    assert (await process.delete()).error is ErrorCode.none
+    await process.runtime.stop()
+
+
+def test_an_owner_of_a_log_of_level_3_writes_nothing_that_its_former_owner_cannot_read(path: Path) -> None:
+    """Also what only newer ones know, such as an id that was never used and why the group became empty."""
+    storage = storage_of(path)
+    before = [len(records) for records in storage.records]
+
+    async def live() -> None:
+        await eventful(SimulatedProcess(storage))
+
+    simulate(live())
+
+    written = [
+        decode(record.value)
+        for records, known in zip(storage.records, before, strict=True)
+        for record in records[known:]
+        if record.value is not None
+    ]
+    assert {JoinPhaseCompleted, MemberRemoved, GroupEmptied, GroupDeleted} <= set(map(type, written))
+    for records in storage.records:
+        projected_by_level_3(records)
+
+
+def test_what_is_written_at_level_3_gives_the_older_one_the_same_groups(path: Path) -> None:
+    """Members, generation, assignments: only what explains them is left out."""
+    storage = storage_of(path)
+
+    async def live() -> None:
+        process = SimulatedProcess(storage)
+        await gone_on_with(process)
+        await process.runtime.stop()
+
+    simulate(live())
+    groups = {**projected_by_level_3(storage.records[0]).groups, **projected_by_level_3(storage.records[1]).groups}
+    ours = [Projector(), Projector()]
+    for projector, records in zip(ours, storage.records, strict=True):
+        for record in records:
+            projector.feed(record)
+    assert groups == {**ours[0].groups, **ours[1].groups}
+    assert groups[GROUP].instances.keys() == {"a", "b", "d"}
+
+
+async def test_a_file_of_level_3_is_gone_on_with_at_that_level(path: Path) -> None:
+    """Its own note says so still, and so does each fence record."""
+    clock = VirtualClock()
+    log = SqliteEventLog(path)
+    await log.open()
+    assert log.format_level == 3
+    owner = Owner(
+        name="new:1",
+        version="new",
+        event_log=log,
+        offsets=SqliteOffsetStore(log.file),
+        settings=GroupSettings(),
+        effective_settings={},
+        clock=clock,
+        retention_clock=RetentionClock(clock, kept_ms=0),
+    )
+    await owner.offsets.open()
+    runtime = Runtime(owner, give_up=lambda error: pytest.fail(str(error)))
+    await runtime.start()
+    await runtime.stop()
+    await log.close()
+
+    log = SqliteEventLog(path)
+    await log.open()
+    assert log.meta.format_level == 3
+    await log.close()
+    for records in await records_in(path):
+        projected_by_level_3(records)
+
+
+def test_batches_of_level_3_are_read_as_owners_and_gone_on_with_at_that_level() -> None:
+    """The level in their marks tells."""
+    for partition, batch in enumerate(json.loads((FOLDER / "level3.batches.json").read_text())):
+        fetched = bytes.fromhex(batch)
+        marks = Marks(since=0, native_from=0, home="here")
+        pieces = decode_batches(fetched, partition, start=0, end=100, marks=marks)
+        records = [record for piece, _ in pieces for record in piece]
+        assert records
+        assert not any(record.stranger for record in records)
+        projected_by_level_3(records)
+        ((written, _),) = writers_of(fetched, end=100, home="here")
+        assert written is not None
+        assert decode_origin(written.stamp.origin) == Origin(cluster_id="here", format_level=3)
+
+
+def test_a_new_log_has_the_highest_level() -> None:
+    """And says so in its fence records."""
+    storage = MemoryStorage(1)
+
+    async def live() -> None:
+        process = await SimulatedProcess(storage).start()
+        await process.runtime.stop()
+
+    simulate(live())
+    events = [decode(record.value) for record in storage.records[0] if record.value is not None]
+    assert [event.format_level for event in events if isinstance(event, CoordinatorElected)] == [FORMAT_LEVEL]

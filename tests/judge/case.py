@@ -1,0 +1,93 @@
+"""A case from a seed: a scenario played on a stage, the history that its log tells, and the truth.
+
+Seeds 0 to 999 are for work. Those from `HELD_OUT_FROM` on are not looked at before the thresholds are frozen.
+"""
+
+from collections.abc import Iterable, Iterator
+from random import Random
+from typing import Final
+
+import msgspec
+
+import tests.judge.scenarios  # noqa: F401 -- registers them
+from muster.events.ids import MemberId
+from muster.replay.history import Broken, Happened, History, Told, Unreadable, with_gaps
+from tests.judge.rules import GROUP_ID
+from tests.judge.scenario import SCENARIOS, Scenario, Sort
+from tests.judge.stage import QUIET_MS, Stage
+from tests.judge.truth import Knowable, Story, Truth
+
+WORK_SEEDS: Final = range(1_000)
+HELD_OUT_FROM: Final = 1_000_000
+WEIGHTS: Final = {Sort.PLAIN: 20, Sort.COMPOUND: 4, Sort.NEAR_MISS: 4, Sort.QUIET: 2}
+"""A third is not plain."""
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """A case, as the judge knows it. `names`: the process behind each member id; a restart changes no name.
+
+    `notes`: what was done, by wall clock ms. `until_ms`: when the case ends, which the history does not say.
+    """
+
+    seed: int
+    scenario: str
+    sort: Sort
+    setting: str
+    history: History
+    until_ms: int
+    truths: tuple[Truth, ...]
+    names: dict[MemberId, str]
+    notes: tuple[tuple[int, str], ...]
+
+
+def make_case(seed: int) -> Case:
+    """The case of this seed, always the same."""
+    random = Random(seed)
+    sort = random.choices(list(WEIGHTS), weights=list(WEIGHTS.values()))[0]
+    scenario = random.choice([each for each in SCENARIOS.values() if each.sort is sort])
+    return play(scenario, seed)
+
+
+def play(scenario: Scenario, seed: int) -> Case:
+    """Play a scenario with everything else drawn from the seed."""
+    stage = Stage(Random(f"{scenario.name} {seed}"), scenario.wanted)
+    if not scenario.opens:
+        stage.open()
+    scenario.play(stage)
+    stage.rest()
+    stage.run(QUIET_MS)
+    stories, world = stage.world.stories, stage.world
+    reads: Iterable[Told] = world.rules.reads
+    if scenario.keeps_second_round and len(stories[-1].must) > 1:
+        stories.append(_second_round(stories[-1]))
+    if scenario.cuts is not None:
+        reads = list(_cut(reads, stories[scenario.cuts], unreadable=seed % 2 == 1))
+    return Case(
+        seed=seed,
+        scenario=scenario.name,
+        sort=scenario.sort,
+        setting=stage.setting,
+        history=History(group_id=GROUP_ID, log=f"judge:{seed}", items=tuple(with_gaps(reads))),
+        until_ms=world.wall_ms,
+        truths=tuple(story.truth(stories) for story in stories),
+        names=world.names,
+        notes=tuple(world.notes),
+    )
+
+
+def _second_round(story: Story) -> Story:
+    """The rebalances after a story's first, as an incident of their own: the first will not be in the log."""
+    second = Story("cooperative-round", culprits=None, knowable=Knowable.INFERRED)
+    story.must, second.must = story.must[:1], story.must[1:]
+    return second
+
+
+def _cut(reads: Iterable[Told], story: Story, *, unreadable: bool) -> Iterator[Told]:
+    """Leave out all that the log has of the story but its end, or make it unreadable: nobody can know what it was."""
+    from_ms, until_ms = story.must[0].began[1], story.must[-1].ends_after(story.must[0])[0]
+    story.kinds, story.culprits, story.knowable = ("unknown",), None, Knowable.UNKNOWABLE
+    for each in reads:
+        if not isinstance(each, Happened) or not from_ms <= each.position.timestamp_ms < until_ms:
+            yield each
+        elif unreadable:
+            yield Broken(position=each.position, kind=Unreadable.BROKEN, reason="the judge has broken it")

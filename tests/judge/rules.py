@@ -1,0 +1,188 @@
+"""The coordinator of one group: the rules, a clock, and the history that its log tells.
+
+What belongs here: sending commands, deadlines, and what an owner does at its start and after a pause. What it must not
+know: processes, incidents. Unlike the harness of the rules' own tests it checks nothing, so that a case takes
+milliseconds; its clock is moved by the world.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from muster.coordinator.group.commands import AnyCommand, AnyDeadline, CheckCapacity, ExpireOffsets
+from muster.coordinator.group.decide import Decision, decide
+from muster.coordinator.group.extensions import rearm
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.group.soft_state import SoftState
+from muster.coordinator.group.takeover import restore_soft_state
+from muster.coordinator.group.timeouts import due
+from muster.coordinator.group.turn import Moment
+from muster.events.events import (
+    AnyEvent,
+    AnyPartitionEvent,
+    CoordinatorElected,
+    CoordinatorPaused,
+    CoordinatorReady,
+    CoordinatorStopped,
+    Why,
+)
+from muster.events.ids import GroupId
+from muster.events.records import FORMAT_LEVEL
+from muster.events.state import Group
+from muster.replay.history import Coordinated, Happened, LogPosition, Told
+
+GROUP_ID = GroupId("orders")
+OWNER = "10.0.9.1:9092"
+READING_MS = 40
+"""The time that an owner takes to read the partition."""
+
+
+class Rules:
+    """See the module. `group` and `soft` are what the last command left; `reads` is the log."""
+
+    def __init__(self, *, wall_ms: int, settings: GroupSettings) -> None:
+        self.now_ms = 1_000
+        self.wall_offset_ms = wall_ms - self.now_ms
+        self.settings = settings
+        self.group: Group | None = None
+        self.soft = SoftState()
+        self.reads: list[Told] = []
+        self._epoch = -1
+        self._owner_began_ms = self.now_ms
+        self._incarnation_max = 0
+        self.elect()
+
+    @property
+    def wall_ms(self) -> int:
+        return self.now_ms + self.wall_offset_ms
+
+    def send(self, command: AnyCommand) -> Decision:
+        """Decide, and make the decision effective as the runtime does."""
+        decision = decide(command, self.group, self.soft, self._moment(), self.settings)
+        if decision.refreshed_session is not None:
+            decision.refreshed_session.refresh(self.now_ms)
+        self.group, self.soft = decision.group, decision.soft
+        if self.group is not None:
+            self._incarnation_max = max(self._incarnation_max, self.group.incarnation)
+        self._store(decision.events)
+        return decision
+
+    def due(self) -> list[AnyDeadline]:
+        """The deadlines that have passed by now."""
+        return due(GROUP_ID, self.soft, self.now_ms) if self.group is not None else []
+
+    def next_deadline_ms(self) -> float:
+        return self.soft.next_deadline_ms()
+
+    def expiry(self) -> ExpireOffsets:
+        """The sweep's question, for a group without offsets."""
+        return ExpireOffsets(group_id=GROUP_ID, offsets={}, wall_ms=self.wall_ms)
+
+    # ---- owners ---------------------------------------------------------------------------------
+
+    def elect(self, *, owner_before_seen_ms: int | None = None) -> None:
+        """A new owner claims the partition; its clock is its own. The last sign of life of the one before, if known."""
+        self._epoch += 1
+        self._owner_began_ms = self.now_ms
+        elected = CoordinatorElected(
+            partition=0,
+            owner_epoch=self._epoch,
+            owner=OWNER,
+            elected_ms=self.wall_ms,
+            version="0",
+            format_level=FORMAT_LEVEL,
+            settings={
+                "group.initial.rebalance.delay.ms": str(self.settings.initial_rebalance_delay_ms),
+                "group.min.session.timeout.ms": str(self.settings.min_session_timeout_ms),
+                "group.max.session.timeout.ms": str(self.settings.max_session_timeout_ms),
+                "group.max.size": str(self.settings.max_size),
+            },
+        )
+        self._tell(elected)
+        self.now_ms += READING_MS
+        members = len(self.group.members) if self.group is not None else 0
+        self._tell(
+            CoordinatorReady(
+                partition=0,
+                owner_epoch=self._epoch,
+                owner=OWNER,
+                ready_ms=self.wall_ms,
+                took_ms=READING_MS,
+                events_read=len(self.reads),
+                groups=int(self.group is not None),
+                members=members,
+                incarnation_max=self._incarnation_max,
+                **self._of_level_4(
+                    CoordinatorReady,
+                    owner_before=OWNER if self._epoch else None,
+                    owner_before_seen_ms=owner_before_seen_ms,
+                ),
+            )
+        )
+
+    def take_over(self, *, owner_before_seen_ms: int | None) -> Decision | None:
+        """Another owner has the group as the log has it, and every session its full time. What it rebalances for."""
+        self.elect(owner_before_seen_ms=owner_before_seen_ms)
+        self.soft = SoftState() if self.group is None else restore_soft_state(self.group, self.now_ms, self.settings)
+        if self.group is not None and len(self.group.members) > self.settings.max_size:
+            return self.send(CheckCapacity(group_id=GROUP_ID))
+        return None
+
+    def stop(self) -> None:
+        """The owner ends in good order."""
+        self._tell(
+            CoordinatorStopped(
+                partition=0,
+                owner_epoch=self._epoch,
+                owner=OWNER,
+                stopped_ms=self.wall_ms,
+                **self._of_level_4(CoordinatorStopped),
+            )
+        )
+
+    def resume(self, late_ms: int) -> None:
+        """The owner stood still, has found it out, and gives everybody the full time."""
+        sessions = rearm(self.group, self.soft, self.now_ms, late_ms=late_ms)
+        self._tell(
+            CoordinatorPaused(
+                partition=0,
+                owner_epoch=self._epoch,
+                owner=OWNER,
+                paused_ms=self.wall_ms,
+                late_ms=late_ms,
+                sessions=sessions,
+                **self._of_level_4(CoordinatorPaused),
+            )
+        )
+
+    # ---- the log --------------------------------------------------------------------------------
+
+    @property
+    def last_record_ms(self) -> int:
+        """Wall clock ms of the last record."""
+        return self.reads[-1].position.timestamp_ms
+
+    def _store(self, events: Iterable[AnyEvent]) -> None:
+        for event in events:
+            why = msgspec.structs.replace(event.why, **self._of_level_4(Why))
+            self.reads.append(Happened(position=self._position(), event=msgspec.structs.replace(event, why=why)))
+
+    def _of_level_4(self, type_: type[msgspec.Struct], **fields: Any) -> dict[str, Any]:
+        """The owner's own clock, and these fields, as far as the type has them: format level 4 does."""
+        fields = {"uptime_ms": self.now_ms - self._owner_began_ms, **fields}
+        return {name: value for name, value in fields.items() if name in type_.__struct_fields__}
+
+    def _tell(self, event: AnyPartitionEvent) -> None:
+        self.reads.append(Coordinated(position=self._position(), event=event))
+
+    def _position(self) -> LogPosition:
+        return LogPosition(partition=0, offset=len(self.reads), timestamp_ms=self.wall_ms)
+
+    def _moment(self) -> Moment:
+        return Moment(
+            now_ms=self.now_ms,
+            wall_ms=self.wall_ms,
+            owner_epoch=self._epoch,
+            incarnation=max(self.wall_ms, self._incarnation_max + 1),
+        )

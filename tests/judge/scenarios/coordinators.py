@@ -1,0 +1,95 @@
+"""The coordinator is away: stopped, crashed, paused. And what it finds when it is back."""
+
+import msgspec
+
+from tests.judge.outages import bring_up, pause, resume, take_down
+from tests.judge.scenario import Sort, scenario
+from tests.judge.stage import SECOND, Stage, Wanted
+from tests.judge.truth import Story
+
+SIGN_OF_LIFE_MS = 5_000
+
+
+def away(stage: Stage, away_ms: int, *, paused: bool = False) -> Story:
+    """The coordinator is away for so long. What the processes do of themselves from then on is its doing."""
+    world = stage.world
+    story = world.story("coordinator-outage")
+    seen_ms = world.wall_ms - stage.random.randint(0, SIGN_OF_LIFE_MS) if stage.random.random() < 0.8 else None
+    began_ms = world.rules.last_record_ms if seen_ms is None else seen_ms
+    if paused:
+        began_ms = world.wall_ms
+        pause(world)
+    else:
+        take_down(world, orderly=stage.random.random() < 0.5)
+    stage.note(f"the coordinator {'is paused' if paused else 'ends'}, for {away_ms / SECOND:.1f} s")
+    stage.run(away_ms)
+    story.act(began_ms, world.wall_ms + SECOND)
+    for each in stage.processes:
+        each.story = story
+    if paused:
+        resume(world)
+    else:
+        bring_up(world, story, seen_ms=seen_ms)
+    story.act(world.wall_ms - SECOND, world.wall_ms + 2 * SECOND)
+    return story
+
+
+def conclude(stage: Stage, story: Story) -> None:
+    """Whether anything came of it, when all is at rest."""
+    stage.rest(stage.session_ms + 10 * SECOND)
+    if not story.must:
+        story.kinds = ("coordinator-change",)
+
+
+@scenario(Sort.PLAIN, Wanted(libraries=("librdkafka", "librdkafka", "java")))
+def coordinator_outage(stage: Stage) -> None:
+    """Longer than the sessions, and librdkafka's clients come back as new members."""
+    conclude(stage, away(stage, stage.session_ms + stage.random.randint(4 * SECOND, 40 * SECOND)))
+
+
+@scenario(Sort.PLAIN, Wanted(libraries=("librdkafka", "librdkafka", "java")))
+def coordinator_paused(stage: Stage) -> None:
+    """The same, but the coordinator only stood still."""
+    away_ms = stage.session_ms + stage.random.randint(4 * SECOND, 15 * SECOND)
+    conclude(stage, away(stage, away_ms, paused=True))
+
+
+@scenario(Sort.PLAIN)
+def coordinator_away(stage: Stage) -> None:
+    """Any clients, for any time."""
+    paused = stage.random.random() < 0.3
+    conclude(stage, away(stage, stage.random.randint(SECOND, 60 * SECOND), paused=paused))
+
+
+@scenario(Sort.PLAIN, Wanted(libraries=("java", "kafka-python", "aiokafka")))
+def coordinator_change(stage: Stage) -> None:
+    """Everybody keeps its place."""
+    conclude(stage, away(stage, stage.random.randint(500, 30 * SECOND)))
+
+
+@scenario(Sort.PLAIN, Wanted(size_max=12))
+def capacity(stage: Stage) -> None:
+    """The group is full, and somebody is refused."""
+    world = stage.world
+    world.rules.settings = msgspec.structs.replace(world.rules.settings, max_size=stage.size)
+    story = world.story("capacity", culprits=None)
+    stage.newcomers(story, stage.random.randint(1, 3), lambda: stage.random.randint(0, 5 * SECOND))
+    stage.rest(SECOND)
+
+
+@scenario(Sort.PLAIN, Wanted(size_min=3, size_max=12, static=0.0))
+def capacity_after_change(stage: Stage) -> None:
+    """The next coordinator has a smaller group.max.size, and the surplus is refused."""
+    world = stage.world
+    story = world.story("capacity", culprits=None)
+    fewer = msgspec.structs.replace(world.rules.settings, max_size=stage.size - 1)
+    stage.note(f"the coordinator is restarted with group.max.size={fewer.max_size}")
+    change = world.story("coordinator-change", "coordinator-outage", is_optional=True)
+    change.act(world.rules.last_record_ms, world.wall_ms + 2 * SECOND)
+    for each in stage.processes:
+        each.story = story
+    take_down(world, orderly=True)
+    stage.run(SECOND)
+    bring_up(world, story, settings=fewer)
+    change.act(world.wall_ms - SECOND, world.wall_ms + 2 * SECOND)
+    stage.rest(stage.rebalance_ms + stage.session_ms)

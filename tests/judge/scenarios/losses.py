@@ -1,0 +1,143 @@
+"""Processes that are lost: crashes, restarts, loops of them, poll time-outs, network cuts, duels."""
+
+from tests.judge.outages import cut, heal
+from tests.judge.process import Process
+from tests.judge.scenario import Sort, scenario
+from tests.judge.stage import MINUTE, SECOND, Stage, Style, Wanted
+from tests.judge.truth import Knowable
+
+
+def crash_of(stage: Stage, process: Process) -> None:
+    """Kill it, for good."""
+    story = stage.world.story("crash", culprits=[process.name], knowable=Knowable.INFERRED)
+    stage.kill(process, story)
+
+
+def silent_ms(stage: Stage) -> int:
+    """A while in which a session surely expires."""
+    return stage.session_ms + 4 * SECOND
+
+
+@scenario(Sort.PLAIN)
+def crash(stage: Stage) -> None:
+    """One process dies, and nobody comes."""
+    crash_of(stage, stage.one())
+    stage.rest(silent_ms(stage))
+
+
+@scenario(Sort.PLAIN)
+def restart(stage: Stage) -> None:
+    """One process ends, and comes back later than its session."""
+    process, is_crash = stage.one(), stage.random.random() < 0.5
+    story = stage.world.story("restart", culprits=[process.name])
+    down_ms = stage.random.randint(silent_ms(stage), 9 * MINUTE)
+    stage.restart(process, story, down_ms, crash=is_crash)
+    stage.rest(down_ms + SECOND)
+
+
+@scenario(Sort.PLAIN, Wanted(static=0.0))
+def restart_at_once(stage: Stage) -> None:
+    """A dynamic process dies and is back before its session has expired, so that its former self holds the phase."""
+    process = stage.one()
+    story = stage.world.story("restart", culprits=[process.name])
+    down_ms = stage.random.randint(300, stage.session_ms - 3_500)
+    stage.restart(process, story, down_ms, crash=True)
+    stage.rest(silent_ms(stage))
+
+
+@scenario(Sort.PLAIN)
+def crash_loop(stage: Stage) -> None:
+    """One process dies again and again."""
+    process = stage.one()
+    story = stage.world.story("crash-loop", culprits=[process.name])
+    for _ in range(stage.random.randint(3, 8)):
+        process = next(each for each in stage.processes if each.name == process.name)
+        longest_ms = 60 * SECOND + silent_ms(stage)
+        down_ms = stage.random.randint(silent_ms(stage) if process.is_static else SECOND, longest_ms)
+        stage.restart(process, story, down_ms, crash=True)
+        stage.rest(down_ms + silent_ms(stage))
+        stage.run(stage.random.randint(10 * SECOND, 5 * MINUTE))
+
+
+@scenario(Sort.PLAIN)
+def poll_timeout(stage: Stage) -> None:
+    """A process is busy for longer than its poll interval, and comes back."""
+    process = stage.one()
+    says_so = process.setup.tells_reasons and not process.is_static
+    kinds = ("poll-timeout",) if says_so else ("poll-timeout", "restart")
+    story = stage.world.story(*kinds, culprits=[process.name])
+    identity = stage.identity(process, returned=True)
+    if not says_so or identity is Knowable.UNKNOWABLE:
+        story.infer(max(identity, Knowable.INFERRED, key=list(Knowable).index))
+    away_ms = stage.random.randint(silent_ms(stage), 8 * MINUTE)
+    stage.note(f"{process.name} does not poll for {away_ms / SECOND:.1f} s more than it may")
+    process.story = story
+    story.act(stage.world.wall_ms)
+    process.stop_polling()
+    stage.world.at(away_ms, process.poll_again)
+    stage.rest(away_ms + SECOND)
+
+
+@scenario(Sort.PLAIN, Wanted(libraries=("java",), version_min=9, static=0.0))
+def poll_timeout_with_reason(stage: Stage) -> None:
+    """The same with a client that says so."""
+    poll_timeout(stage)
+
+
+@scenario(Sort.PLAIN, Wanted(size_min=4, styles=(Style.OWN_IDS, Style.BEHIND_ONE_HOST, Style.SHARED_ID, Style.PODS)))
+def network_cut(stage: Stage) -> None:
+    """Some are cut off for longer than their sessions, and come back when the network does."""
+    number = stage.random.randint(2, stage.size - 1)
+    processes = stage.some(number)
+    story = stage.world.story("network-cut", culprits=[each.name for each in processes], knowable=Knowable.INFERRED)
+    cut_ms = stage.random.randint(silent_ms(stage), 5 * MINUTE)
+    stage.note(f"{', '.join(each.name for each in processes)} are cut off for {cut_ms / SECOND:.1f} s")
+    for each in processes:
+        each.story = story
+    cut(stage.world, processes)
+    stage.world.at(cut_ms, lambda: heal(stage.world, processes))
+    stage.rest(cut_ms + 5 * SECOND)
+
+
+@scenario(Sort.PLAIN, Wanted(size_min=4))
+def network_cut_for_good(stage: Stage) -> None:
+    """Some are cut off, and never seen again."""
+    processes = stage.some(stage.random.randint(2, stage.size - 1))
+    story = stage.world.story("network-cut", culprits=[each.name for each in processes], knowable=Knowable.INFERRED)
+    for each in processes:
+        stage.kill(each, story)
+    stage.rest(silent_ms(stage))
+
+
+@scenario(Sort.PLAIN, Wanted(static=1.0, size_max=12))
+def duel(stage: Stage) -> None:
+    """Two supervised processes have one instance id, and fence each other in turn."""
+    first = stage.one()
+    story = stage.world.story("duel", culprits=[first.name])
+    begins: list[int] = []
+    ends: list[int] = []
+    over = False
+
+    def supervise(process: Process) -> None:
+        process.story = story
+        process.on_fenced = lambda: fenced(process)
+
+    def fenced(process: Process) -> None:
+        ends.append(stage.world.wall_ms)
+        if not over:
+            stage.at(stage.random.randint(SECOND, 8 * SECOND), lambda: again(process))
+
+    def again(process: Process) -> None:
+        begins.append(stage.world.wall_ms)
+        supervise(stage.start(process.setup, story))
+
+    supervise(first)
+    rival = stage.restarted(first.setup)
+    stage.note(f"another process starts as {first.name}")
+    begins.append(stage.world.wall_ms)
+    supervise(stage.world.add(rival, story))
+    stage.run(stage.random.randint(60 * SECOND, 4 * MINUTE))
+    over = True
+    stage.rest(20 * SECOND)
+    assert len(begins) >= 4
+    story.acts = [(begins[0], begins[1] + 100), (begins[-1], ends[-1] + 100)]

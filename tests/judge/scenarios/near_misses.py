@@ -1,0 +1,163 @@
+"""Incidents that are nearly another kind: on the other side of a window or a limit."""
+
+from tests.judge.scenario import Sort, scenario
+from tests.judge.scenarios.losses import crash_of, silent_ms
+from tests.judge.scenarios.slowness import newcomer
+from tests.judge.stage import MINUTE, SECOND, Stage, Style, Wanted
+from tests.judge.truth import Knowable
+
+TELLING = (Style.OWN_IDS, Style.BEHIND_ONE_HOST, Style.SHARED_ID)
+
+
+def one_restart(stage: Stage, down_ms: int, name: str | None = None) -> None:
+    """An incident of its own."""
+    process = next((each for each in stage.processes if each.name == name), None) or stage.one()
+    story = stage.world.story("restart", culprits=[process.name])
+    stage.restart(process, story, down_ms, crash=False)
+    stage.rest(down_ms + SECOND)
+
+
+@scenario(Sort.NEAR_MISS, Wanted(size_min=7, styles=TELLING))
+def too_few_for_deployment(stage: Stage) -> None:
+    """Two of many are replaced: two restarts."""
+    for process in stage.some(2):
+        one_restart(stage, silent_ms(stage), process.name)
+        stage.run(stage.random.randint(10 * SECOND, MINUTE))
+
+
+@scenario(Sort.NEAR_MISS, Wanted(size_min=2, size_max=4, styles=TELLING))
+def too_slow_for_deployment(stage: Stage) -> None:
+    """Two of few are replaced, the second more than five minutes after the first: two restarts."""
+    first, second = stage.some(2)
+    down_ms = silent_ms(stage)
+    one_restart(stage, down_ms, first.name)
+    began_ms = stage.world.now_ms - down_ms - SECOND
+    stage.run(max(0, began_ms + 5 * MINUTE + stage.random.randint(10 * SECOND, 30 * SECOND) - stage.world.now_ms))
+    one_restart(stage, down_ms, second.name)
+
+
+@scenario(Sort.NEAR_MISS)
+def newcomers_too_far_apart(stage: Stage) -> None:
+    """The second comes two minutes and a second after the first: two incidents."""
+    newcomer(stage)
+    stage.run(2 * MINUTE + stage.random.randint(SECOND, 20 * SECOND))
+    newcomer(stage)
+    stage.rest(SECOND)
+
+
+@scenario(Sort.NEAR_MISS)
+def newcomers_near_enough(stage: Stage) -> None:
+    """The second comes a second before two minutes are over: one incident."""
+    story = stage.world.story("scale-up")
+    stage.newcomers(story, 2, lambda: 2 * MINUTE - stage.random.randint(SECOND, 20 * SECOND))
+    stage.rest(SECOND)
+
+
+@scenario(Sort.NEAR_MISS)
+def not_so_slow_member(stage: Stage) -> None:
+    """Somebody takes just under five seconds to rejoin."""
+    slow = stage.one()
+    slow.slow_ms = stage.random.randint(3_500, 4_900) - 3_000  # it hears of the rebalance within 3 s
+    stage.note(f"{slow.name} will be busy for {slow.slow_ms} ms when it hears of a rebalance")
+    newcomer(stage)
+    stage.rest(10 * SECOND)
+
+
+@scenario(Sort.NEAR_MISS)
+def not_so_slow_leader(stage: Stage) -> None:
+    """The leader takes just under five seconds to assign."""
+    leader = stage.world.leader()
+    leader.assign_slow_ms = stage.random.randint(3_500, 4_900)
+    stage.note(f"the leader {leader.name} will need {leader.assign_slow_ms} ms to assign")
+    newcomer(stage)
+    stage.rest(10 * SECOND)
+
+
+@scenario(Sort.NEAR_MISS, Wanted(styles=TELLING))
+def two_restarts_of_one(stage: Stage) -> None:
+    """The same process is restarted twice: no loop yet."""
+    name = stage.one().name
+    for _ in range(2):
+        one_restart(stage, silent_ms(stage), name)
+        stage.run(stage.random.randint(MINUTE, 4 * MINUTE))
+
+
+@scenario(Sort.NEAR_MISS, Wanted(styles=TELLING))
+def too_slow_for_loop(stage: Stage) -> None:
+    """The same process is restarted thrice, more than ten minutes apart."""
+    name = stage.one().name
+    for _ in range(3):
+        one_restart(stage, silent_ms(stage), name)
+        stage.run(10 * MINUTE + stage.random.randint(10 * SECOND, MINUTE))
+
+
+@scenario(Sort.NEAR_MISS, Wanted(static=0.0, styles=TELLING))
+def too_late_for_restart(stage: Stage) -> None:
+    """A process dies, and is started again more than ten minutes later: a crash, and somebody who comes."""
+    process = stage.one()
+    crash_of(stage, process)
+    stage.run(10 * MINUTE + silent_ms(stage) + stage.random.randint(10 * SECOND, 30 * SECOND))
+    stage.start(process.setup, stage.world.story("scale-up", culprits=[process.name]))
+    stage.rest(SECOND)
+
+
+@scenario(Sort.NEAR_MISS, Wanted(size_min=4))
+def two_crashes_no_cut(stage: Stage) -> None:
+    """Two die ten seconds apart, which no cut does."""
+    first, second = stage.some(2)
+    crash_of(stage, first)
+    stage.run(stage.random.randint(8 * SECOND, 14 * SECOND))
+    crash_of(stage, second)
+    stage.rest(silent_ms(stage))
+
+
+@scenario(Sort.NEAR_MISS, Wanted(static=0.0, size_max=10))
+def too_late_for_blue_green(stage: Stage) -> None:
+    """As many come as are there; the old ones go more than ten minutes later."""
+    old = stage.processes
+    stage.newcomers(stage.world.story("scale-up"), len(old), lambda: stage.random.randint(50, 2_000), "green")
+    stage.run(10 * MINUTE + stage.random.randint(30 * SECOND, 2 * MINUTE))
+    story = stage.world.story("scale-down", culprits=[each.name for each in old])
+    for each in old:
+        stage.stop(each, story)
+        stage.run(stage.random.randint(50, 2_000))
+    stage.rest(SECOND)
+
+
+@scenario(Sort.NEAR_MISS, Wanted(static=0.0, size_min=3))
+def not_quite_shutdown(stage: Stage) -> None:
+    """All but one leave."""
+    leaving = stage.some(stage.size - 1)
+    story = stage.world.story("scale-down", culprits=[each.name for each in leaving])
+    for each in leaving:
+        stage.stop(each, story)
+        stage.run(stage.random.randint(0, 3_000))
+    stage.rest(SECOND)
+
+
+@scenario(Sort.NEAR_MISS, Wanted(static=1.0))
+def overlapping_restart(stage: Stage) -> None:
+    """The new process starts before the old one has ended, which is fenced once: no duel."""
+    old = stage.one()
+    story = stage.world.story("restart", culprits=[old.name], is_optional=True)
+    old.story = story
+    stage.note(f"another process starts as {old.name}, which is about to end")
+    stage.start(stage.restarted(old.setup), story)
+    story.act(stage.world.wall_ms, stage.world.wall_ms + 5 * SECOND)
+    stage.rest(10 * SECOND)
+
+
+@scenario(Sort.NEAR_MISS)
+def frozen(stage: Stage) -> None:
+    """A process stands still for longer than its session: the table has no word of its own for it but `restart`."""
+    process = stage.one()
+    story = stage.world.story("restart", "poll-timeout", culprits=[process.name])
+    story.infer(Knowable.INFERRED)
+    story.infer(stage.identity(process, returned=True))
+    freeze_ms = stage.session_ms + stage.random.randint(4 * SECOND, 60 * SECOND)
+    stage.note(f"{process.name} stands still for {freeze_ms} ms")
+    process.story = story
+    story.act(stage.world.wall_ms)
+    process.freeze()
+    stage.world.at(freeze_ms, process.thaw)
+    stage.rest(freeze_ms + 5 * SECOND)

@@ -1,0 +1,134 @@
+"""Many processes that come, go or are replaced: deployments, scaling, start and shutdown."""
+
+from tests.judge.scenario import Sort, scenario
+from tests.judge.scenarios.losses import silent_ms
+from tests.judge.stage import MINUTE, QUIET_MS, SECOND, Stage, Wanted
+from tests.judge.truth import Knowable, Story
+
+
+def third(size: int) -> int:
+    """The fewest that are a deployment."""
+    return max(2, -(-size // 3))
+
+
+def roll(stage: Stage, story: Story, number: int, *, gap_ms: tuple[int, int], crash: bool) -> None:
+    """Replace so many of them one after another. Returns when the last has been ended."""
+    chosen = stage.some(number)
+    # No more than the gaps bear are away at a time, so that the group is never without members.
+    down_max_ms = max(2_500, min(60 * SECOND, gap_ms[0] * (stage.size - 1) * 3 // 4))
+    for place, process in enumerate(chosen):
+        assert story.culprits is not None
+        story.blame(process.name)
+        stage.restart(process, story, stage.random.randint(2_000, down_max_ms), crash=crash)
+        if place < number - 1:
+            stage.run(stage.random.randint(*gap_ms))
+    stage.run(down_max_ms + SECOND)
+
+
+@scenario(Sort.PLAIN)
+def deployment(stage: Stage) -> None:
+    """A rolling deployment: stop, start, the next."""
+    story = stage.world.story("deployment")
+    shortest_ms = stage.random.choice((4 * SECOND, 20 * SECOND, 90 * SECOND))
+    longest_ms = stage.random.choice((shortest_ms, 2 * shortest_ms, 270 * SECOND))
+    number = stage.random.choice((stage.size, stage.random.randint(third(stage.size), stage.size)))
+    roll(stage, story, number, gap_ms=(shortest_ms, max(shortest_ms, longest_ms)), crash=False)
+    stage.rest(silent_ms(stage))
+
+
+@scenario(Sort.PLAIN)
+def deployment_by_crashes(stage: Stage) -> None:
+    """The same with processes that do not end in order."""
+    story = stage.world.story("deployment")
+    number = stage.random.randint(third(stage.size), stage.size)
+    shortest_ms = stage.random.randint(8 * SECOND, 60 * SECOND)
+    roll(stage, story, number, gap_ms=(shortest_ms, 2 * shortest_ms), crash=True)
+    stage.rest(silent_ms(stage))
+
+
+@scenario(Sort.PLAIN)
+def all_crash_and_restart(stage: Stage) -> None:
+    """All die at one moment, and come back."""
+    story = stage.world.story("deployment", culprits=[each.name for each in stage.processes])
+    for each in stage.processes:
+        stage.restart(each, story, stage.random.randint(SECOND, 60 * SECOND), crash=True)
+    stage.rest(60 * SECOND + silent_ms(stage))
+
+
+@scenario(Sort.PLAIN, Wanted(static=0.0, size_min=4))
+def deployment_at_once(stage: Stage) -> None:
+    """Some, but not all, are stopped at one moment and started again."""
+    number = stage.random.randint(third(stage.size), stage.size - 1)
+    story = stage.world.story("deployment")
+    for each in stage.some(number):
+        assert story.culprits is not None
+        story.blame(each.name)
+        stage.restart(each, story, stage.random.randint(2 * SECOND, 30 * SECOND), crash=False)
+    stage.rest(40 * SECOND)
+
+
+@scenario(Sort.PLAIN, Wanted(static=0.0, size_max=15))
+def blue_green(stage: Stage) -> None:
+    """As many new ones come as are there, then the old ones go."""
+    old = stage.processes
+    story = stage.world.story("blue-green", culprits=[each.name for each in old], knowable=Knowable.INFERRED)
+    stage.newcomers(story, len(old), lambda: stage.random.randint(50, 2_000), "green")
+    stage.run(stage.random.randint(20 * SECOND, 8 * MINUTE))
+    for each in old:
+        stage.stop(each, story)
+        stage.run(stage.random.randint(50, 2_000))
+    stage.rest(SECOND)
+
+
+@scenario(Sort.PLAIN)
+def scale_up(stage: Stage) -> None:
+    """New processes come."""
+    story = stage.world.story("scale-up")
+    longest_ms = stage.random.choice((SECOND, 20 * SECOND, 110 * SECOND))
+    stage.newcomers(story, stage.random.randint(1, 6), lambda: stage.random.randint(0, longest_ms))
+    stage.rest(SECOND)
+
+
+@scenario(Sort.PLAIN, Wanted(static=0.0))
+def scale_down(stage: Stage) -> None:
+    """Some leave, and some stay."""
+    story = stage.world.story("scale-down")
+    longest_ms = stage.random.choice((0, SECOND, 50 * SECOND))
+    for each in stage.some(stage.random.randint(1, min(8, stage.size - 1))):
+        assert story.culprits is not None
+        story.blame(each.name)
+        stage.stop(each, story)
+        stage.run(stage.random.randint(0, longest_ms))
+    stage.rest(SECOND)
+
+
+def shut_down(stage: Stage) -> None:
+    """All leave."""
+    story = stage.world.story("shutdown", culprits=[each.name for each in stage.processes])
+    for each in stage.processes:
+        stage.stop(each, story)
+        stage.run(stage.random.randint(0, 3_000))
+    stage.rest(stage.rebalance_ms + SECOND)
+
+
+@scenario(Sort.PLAIN, Wanted(static=0.0))
+def shutdown(stage: Stage) -> None:
+    """All leave, and the group is empty."""
+    shut_down(stage)
+
+
+@scenario(Sort.PLAIN, Wanted(static=0.0))
+def shutdown_and_start(stage: Stage) -> None:
+    """All leave; much later others come to the empty group."""
+    shut_down(stage)
+    stage.run(QUIET_MS)
+    story = stage.world.story("start")
+    longest_ms = stage.random.choice((500, 20 * SECOND))
+    stage.newcomers(story, stage.random.randint(1, 8), lambda: stage.random.randint(0, longest_ms))
+    stage.rest(10 * SECOND)
+
+
+@scenario(Sort.PLAIN, Wanted(size_max=10), opens=True)
+def slow_start(stage: Stage) -> None:
+    """The first processes come one after another, over minutes."""
+    stage.open(within_ms=stage.random.randint(30, 100) * SECOND)

@@ -1,0 +1,88 @@
+"""Those who make others wait: slow members, slow leaders, ids that were handed out and never used."""
+
+from tests.judge.scenario import Sort, scenario
+from tests.judge.stage import SECOND, Stage, Wanted
+from tests.judge.truth import Knowable, Story
+
+
+def newcomer(stage: Stage) -> Story:
+    """A process more, whose coming makes the rebalance."""
+    story = stage.world.story("scale-up")
+    stage.newcomers(story, 1, lambda: 0)
+    return story
+
+
+@scenario(Sort.PLAIN)
+def slow_member(stage: Stage) -> None:
+    """Somebody comes, and one of the others takes long to rejoin."""
+    slow = stage.one()
+    slow.story = stage.world.story("slow-member", culprits=[slow.name], holds_phases=True)
+    slow.slow_ms = stage.random.randint(12 * SECOND, min(50 * SECOND, stage.rebalance_ms - 5 * SECOND))
+    stage.note(f"{slow.name} will be busy for {slow.slow_ms / SECOND:.1f} s when it hears of a rebalance")
+    newcomer(stage)
+    stage.rest(60 * SECOND)
+
+
+# With a longer time-out the newcomer would be dropped first: its first join waits for five minutes at most (K3).
+@scenario(Sort.PLAIN, Wanted(static=0.0, rebalance_max_ms=60_000))
+def dropped_member(stage: Stage) -> None:
+    """The same, and it is not back before the rebalance time-out."""
+    slow = stage.one()
+    slow.story = stage.world.story("slow-member", culprits=[slow.name], holds_phases=True)
+    slow.story.infer(stage.identity(slow, returned=True))
+    slow.slow_ms = stage.rebalance_ms + stage.random.randint(4 * SECOND, 30 * SECOND)
+    stage.note(f"{slow.name} will be busy for {slow.slow_ms / SECOND:.1f} s when it hears of a rebalance")
+    newcomer(stage)
+    stage.rest(slow.setup.rebalance_ms + 40 * SECOND)
+
+
+@scenario(Sort.PLAIN)
+def slow_leader(stage: Stage) -> None:
+    """The leader's assignor takes long."""
+    leader = stage.world.leader()
+    leader.story = stage.world.story("slow-leader", culprits=[leader.name], holds_phases=True)
+    leader.assign_slow_ms = stage.random.randint(6 * SECOND, stage.rebalance_ms - 4 * SECOND)
+    stage.note(f"the leader {leader.name} will need {leader.assign_slow_ms / SECOND:.1f} s to assign")
+    newcomer(stage)
+    stage.rest(leader.setup.rebalance_ms)
+
+
+@scenario(Sort.PLAIN)
+def leader_timed_out(stage: Stage) -> None:
+    """The leader's assignor takes longer than the rebalance time-out, and it is dropped."""
+    leader = stage.world.leader()
+    leader.story = stage.world.story("slow-leader", culprits=[leader.name], holds_phases=True)
+    leader.story.infer(stage.identity(leader, returned=True))
+    leader.assign_slow_ms = stage.rebalance_ms + stage.random.randint(4 * SECOND, 30 * SECOND)
+    stage.note(f"the leader {leader.name} will need {leader.assign_slow_ms / SECOND:.1f} s to assign")
+    newcomer(stage)
+    stage.rest(2 * leader.setup.rebalance_ms + 40 * SECOND)
+
+
+@scenario(Sort.PLAIN)
+def leader_dies_in_sync_phase(stage: Stage) -> None:
+    """The leader has got its members, and dies."""
+    leader = stage.world.leader()
+    story = stage.world.story("slow-leader", culprits=[leader.name], holds_phases=True, knowable=Knowable.INFERRED)
+    leader.story = story
+    leader.assign_slow_ms = 20 * SECOND
+    newcomer(stage)
+    while not (leader.assign_slow_ms == 0 and leader.is_joining):
+        stage.run(500)
+    stage.run(stage.random.randint(0, 2 * SECOND))
+    stage.kill(leader, story)
+    stage.rest(stage.session_ms + 10 * SECOND)
+
+
+@scenario(Sort.PLAIN, Wanted(version_min=5))
+def unused_id(stage: Stage) -> None:
+    """A client gets a member id and never uses it; then somebody comes."""
+    setup = stage.setup("ghost", static=False)
+    story = stage.world.story("unused-id", culprits=[setup.name])
+    ghost = stage.world.add(setup.but(session_ms=stage.random.choice((30_000, 45_000))), story)
+    ghost.uses_its_id = False
+    stage.note(f"{ghost.name} is given a member id, and does not use it")
+    stage.run(stage.random.randint(100, 3 * SECOND))
+    ghost.die()
+    newcomer(stage)
+    stage.rest(50 * SECOND)

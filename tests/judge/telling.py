@@ -1,0 +1,48 @@
+"""The form in which the judge reads what a program tells about a history, whoever tells.
+
+A teller gets the history and the wall clock at which it ends (which a log does not say), and returns incidents. It sees
+nothing else of the case.
+"""
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Final, Literal
+
+import msgspec
+
+from muster.replay.history import History
+from tests.judge.truth import RebalanceId
+
+Grade = Literal["recorded", "inferred", "unknown"]
+UNKNOWN: Final = "unknown"
+
+
+class Telling(msgspec.Struct, frozen=True, kw_only=True):
+    """One incident as it is told. `span` in wall clock ms; its end is None if it is not known.
+
+    `culprits`: member ids (any that the process had), or instance ids. `rebalances`: by incarnation and the generation
+    to which each led. `parent`: the `key` of another one.
+    """
+
+    key: str
+    kind: str
+    culprits: tuple[str, ...] = ()
+    span: tuple[int, int | None]
+    rebalances: frozenset[RebalanceId] = frozenset()
+    parent: str | None = None
+    grade: Grade = "recorded"
+
+    @property
+    def abstains(self) -> bool:
+        """Whether it says that it does not know, which asserts nothing."""
+        return UNKNOWN in {self.kind, self.grade}
+
+
+Teller = Callable[[History, int], Sequence[Telling]]
+
+
+def teller_named(name: str) -> Teller:
+    """The function `package.module:function`."""
+    module, _, function = name.partition(":")
+    found: Teller = getattr(import_module(module), function)
+    return found

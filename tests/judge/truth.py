@@ -1,0 +1,168 @@
+"""The truth of a case: what was done to the processes, as the one who did it writes it down.
+
+A `Story` is one incident while it is being done; `Truth` is what is left of it, a plain value. Rebalances are the
+world's own view of the group's state; nothing here has seen an event.
+
+What the page of kinds leaves open is allowed for: several kinds, several moments for a start or an end, rebalances that
+may be counted to it (`may`), incidents that need not be told (`is_optional`).
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum, unique
+from typing import Final
+
+import msgspec
+
+RebalanceId = tuple[int, int]
+"""(incarnation, the generation to which it led)."""
+
+Range = tuple[int, int]
+"""From, to; wall clock ms, both included."""
+
+
+@unique
+class Knowable(StrEnum):
+    """How far the log bears it: an event says it; events bear the inference; neither: only *unknown* is right."""
+
+    RECORDED = "recorded"
+    INFERRED = "inferred"
+    UNKNOWABLE = "unknowable"
+
+
+class Truth(msgspec.Struct, frozen=True, kw_only=True):
+    """One incident that was done. `kinds`: any of them is right, the first is the page's.
+
+    `culprits`: names of processes; None: the page names none to compare. `starts`, `ends`: any of them is right.
+    `extent`: from its first act or rebalance to the last one, to find what is told of it. `must`: the
+    rebalances that are its own; `may`: those that might be told as another's. `parent`: an index.
+    """
+
+    kinds: tuple[str, ...]
+    culprits: frozenset[str] | None
+    starts: tuple[Range, ...]
+    ends: tuple[Range, ...]
+    extent: Range
+    must: frozenset[RebalanceId] = frozenset()
+    may: frozenset[RebalanceId] = frozenset()
+    parent: int | None = None
+    knowable: Knowable = Knowable.RECORDED
+    is_optional: bool = False
+
+    @property
+    def kind(self) -> str:
+        return self.kinds[0]
+
+
+class Rebalance:
+    """A rebalance as the world sees it; times are (monotonic, wall) ms. `arrivals`: who joined
+    its phase, and when. `leader`: the member id of the leader since `joined_ms`, the end of the phase."""
+
+    def __init__(self, began: tuple[int, int], incarnation: int, story: "Story", *, from_empty: bool) -> None:
+        self.began = began
+        self.ended: tuple[int, int] | None = None
+        self.incarnation = incarnation
+        self.to_generation: int | None = None
+        self.story = story
+        self.from_empty = from_empty
+        self.arrivals: list[tuple[int, str]] = []
+        self.joined_ms = 0
+        self.leader: str | None = None
+
+    @property
+    def id(self) -> RebalanceId:
+        assert self.to_generation is not None, "the case ended within a rebalance"
+        return self.incarnation, self.to_generation
+
+    def ends_after(self, first: "Rebalance") -> list[int]:
+        """Its end by the wall clock; and, in case that jumped, the begin of the first one and what passed since."""
+        assert self.ended is not None, "the case ended within a rebalance"
+        return [self.ended[1], first.began[1] + self.ended[0] - first.began[0]]
+
+
+REPLACING: Final = frozenset({"restart", "deployment", "crash-loop"})
+
+
+class Story:
+    """An incident while it is being done. `culprits` are names of processes; None: not to be compared.
+
+    `holds_phases`: a live process of it may hold a join phase, which makes the rebalance its own.
+    """
+
+    def __init__(
+        self,
+        *kinds: str,
+        culprits: Iterable[str] | None = (),
+        knowable: Knowable = Knowable.RECORDED,
+        parent: "Story | None" = None,
+        is_optional: bool = False,
+        holds_phases: bool = False,
+    ) -> None:
+        self.kinds = kinds
+        self.culprits = None if culprits is None else set(culprits)
+        self.knowable = knowable
+        self.parent = parent
+        self.is_optional = is_optional
+        self.holds_phases = holds_phases
+        self.must: list[Rebalance] = []
+        self.may: list[Rebalance] = []
+        self.acts: list[Range] = []
+
+    @property
+    def kind(self) -> str:
+        return self.kinds[0]
+
+    def blame(self, *names: str) -> None:
+        assert self.culprits is not None
+        self.culprits.update(names)
+
+    def infer(self, knowable: Knowable = Knowable.INFERRED) -> None:
+        """Less is known than was thought: what must be inferred, or cannot be known."""
+        order = list(Knowable)
+        self.knowable = max(self.knowable, knowable, key=order.index)
+
+    def act(self, from_ms: int, to_ms: int | None = None) -> None:
+        """An act of it, at a moment within the range; for the span of what made no rebalance."""
+        self.acts.append((from_ms, from_ms if to_ms is None else to_ms))
+
+    # ---- the value ------------------------------------------------------------------------------
+
+    def truth(self, stories: "list[Story]") -> Truth:
+        starts, ends = self._span()
+        return Truth(
+            kinds=self.kinds,
+            culprits=None if self.culprits is None else frozenset(self.culprits),
+            starts=starts,
+            ends=ends,
+            extent=self._extent(),
+            must=frozenset(each.id for each in self.must),
+            may=frozenset(each.id for each in self.may),
+            parent=None if self.parent is None else stories.index(self.parent),
+            knowable=self.knowable,
+            is_optional=self.is_optional or self._was_absorbed,
+        )
+
+    @property
+    def _was_absorbed(self) -> bool:
+        """Whether processes were replaced so soon that nobody noticed: that need not be told."""
+        return self.kind in REPLACING and not self.must and not self.may
+
+    def _extent(self) -> Range:
+        moments = [at_ms for act in self.acts for at_ms in act]
+        for each in (*self.must, *self.may):
+            moments.extend((each.began[1], *each.ends_after(each)))
+        return min(moments), max(moments)
+
+    def _span(self) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
+        starts: list[Range] = []
+        ends: list[Range] = []
+        for rebalances in (self.must, [*self.must, *self.may]):
+            if rebalances:
+                first = min(rebalances, key=lambda each: each.began)
+                last = max(rebalances, key=lambda each: each.began)
+                starts.append((first.began[1], first.began[1]))
+                ends.extend((at_ms, at_ms) for at_ms in last.ends_after(first))
+        if not self.must and self.acts:
+            starts.append(self.acts[0])
+            ends.append(self.acts[-1])
+        assert starts, f"nothing came of {self.kind}"
+        return tuple(dict.fromkeys(starts)), tuple(dict.fromkeys(ends))

@@ -1,0 +1,17 @@
+"""Histories as logs of other format levels have them."""
+
+import msgspec
+
+from muster.events.avro.codec import decode, encode
+from muster.replay.history import Coordinated, Happened, History, Item
+
+
+def at_level(history: History, level: int) -> History:
+    """The history as it is read where it was written at this level."""
+    return msgspec.structs.replace(history, items=tuple(_at_level(item, level) for item in history.items))
+
+
+def _at_level(item: Item, level: int) -> Item:
+    if isinstance(item, Happened | Coordinated):
+        return msgspec.structs.replace(item, event=decode(encode(item.event, level)))
+    return item

@@ -1,0 +1,35 @@
+"""The incidents of `muster.replay.incidents`, in the form that the judge reads."""
+
+from muster.events.records import FORMAT_LEVEL
+from muster.replay.history import History
+from muster.replay.incidents.incident import Incident
+from muster.replay.incidents.telling import incidents
+from muster.replay.times import wall_ms_of
+from tests.judge.telling import Telling
+from tests.replay.incidents.levels import at_level
+
+
+def tell(history: History, until_ms: int) -> list[Telling]:
+    """The incidents of a history; the judge's clock is not needed."""
+    del until_ms
+    return [_telling(incident) for incident in incidents(history)]
+
+
+def _telling(incident: Incident) -> Telling:
+    ended_at = incident.ended_at
+    return Telling(
+        key=incident.id,
+        kind=incident.kind,
+        culprits=tuple(member.member_id for member in incident.culprits),
+        span=(wall_ms_of(incident.started_at), None if ended_at is None else wall_ms_of(ended_at)),
+        rebalances=frozenset(
+            (each.incarnation, each.to_generation) for each in incident.rebalances if each.to_generation is not None
+        ),
+        parent=incident.parent,
+        grade=incident.grade.value,
+    )
+
+
+def tell_older(history: History, until_ms: int) -> list[Telling]:
+    """The same of a log of the format level before, which recorded less."""
+    return tell(at_level(history, FORMAT_LEVEL - 1), until_ms)

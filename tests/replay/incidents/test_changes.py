@@ -1,0 +1,109 @@
+"""The words for changes: partitions, subscriptions, second rounds, and rebalances that were asked for.
+
+The same story is told of a log of the format level before, which recorded less: with a weaker grade, never a guess.
+"""
+
+import re
+
+import pytest
+
+from muster.coordinator.group.commands import (
+    AlterGroupConfig,
+    Caller,
+    ConfigChange,
+    ConfigOperation,
+)
+from muster.coordinator.group.configs import REBALANCE
+from tests.judge.rules import GROUP_ID
+from tests.replay.incidents.fleet import BOTH, Fleet, expect, said
+
+S = 1_000
+ALTER_CONFIGS = 44
+
+
+@pytest.mark.parametrize(
+    ("reason", "grade"),
+    [
+        (None, "inferred"),
+        ("cached metadata has changed from (..) at the beginning of the rebalance to (..)", "recorded"),
+    ],
+)
+@BOTH
+def test_partitions_are_told_before_and_after(reason: str | None, grade: str, level: int) -> None:
+    """12 to 24; the subscription is the same."""
+    fleet = Fleet(3)
+    fleet.world.partitions["orders"] = 24
+    fleet.world.leader().rejoin_soon(reason)
+    fleet.rest(5 * S)
+    incident = fleet.only(level)
+    expect(
+        incident,
+        "partitions-changed",
+        grade,
+        "orders has 24 partitions instead of 12: the leader 'app-2' (10.0.1.2) rejoined with the same"
+        " subscription for that",
+    )
+    assert "rejoined, still subscribed to orders" in said(incident, "recorded")
+
+
+@BOTH
+def test_another_subscription_is_told_before_and_after(level: int) -> None:
+    """The leader's."""
+    fleet = Fleet(3)
+    fleet.world.partitions["payments"] = 6
+    leader = fleet.world.leader()
+    leader.setup = leader.setup.but(topics=("orders", "payments"))
+    leader.rejoin_soon()
+    fleet.rest(5 * S)
+    headline = "'app-2' (10.0.1.2) subscribed other topics: orders, payments instead of orders"
+    expect(fleet.only(level), "subscription-change", "recorded", headline, "app-2")
+
+
+@BOTH
+def test_a_second_round_begins_soon_after_the_end_of_the_first_however_long_that_was(level: int) -> None:
+    """The leader was slow; neither the partitions nor the application have to do with it."""
+    fleet = Fleet(11, library="kafka-python", rebalance_ms=300 * S, assignors=("cooperative-sticky",))
+    fleet.world.leader().assign_slow_ms = 100 * S
+    fleet.start(12)
+    fleet.rest(200 * S)
+    slow, new = fleet.told(level)
+    assert (slow.kind, len(slow.rebalances), new.kind) == ("slow-leader", 2, "scale-up")
+
+
+@BOTH
+def test_a_second_round_says_what_was_given_up(level: int) -> None:
+    """And belongs to the incident of the first."""
+    fleet = Fleet(3, assignors=("cooperative-sticky",))
+    fleet.start(4)
+    fleet.rest(10 * S)
+    incident = fleet.only(level)
+    expect(incident, "scale-up", "recorded", "a new process came: 'app-4' (10.0.1.4)", "app-4")
+    assert len(incident.rebalances) == 2
+    for number in (1, 2, 3):
+        gave_up = rf"'app-{number}' \(10.0.1.{number}\) rejoined without orders \d+, which it had given up"
+        assert re.search(gave_up, said(incident, "recorded"))
+
+
+@BOTH
+def test_a_rebalance_that_the_application_enforced_is_its(level: int) -> None:
+    """The headline names who asked, and quotes the client."""
+    fleet = Fleet(3)
+    fleet.world.leader().rejoin_soon("rebalance enforced by user")
+    fleet.rest(5 * S)
+    headline = "'app-2' (10.0.1.2) asked for a rebalance; the client says: \"rebalance enforced by user\""
+    expect(fleet.only(level), "enforced", "recorded", headline, "app-2")
+
+
+@BOTH
+def test_a_rebalance_that_an_administrator_asked_for_names_who(level: int) -> None:
+    """Client, address, principal."""
+    fleet = Fleet(3)
+    forced = ConfigChange(name=REBALANCE, operation=ConfigOperation.SET, value="force")
+
+    def alter(caller: Caller) -> AlterGroupConfig:
+        return AlterGroupConfig(group_id=GROUP_ID, caller=caller, changes=(forced,), validate_only=False)
+
+    fleet.world.administer(fleet.story, alter, api_key=ALTER_CONFIGS)
+    fleet.rest(5 * S)
+    headline = "an administrator (client admin-1 at 10.0.200.1, User:admin) asked for a rebalance"
+    expect(fleet.only(level), "enforced", "recorded", headline)

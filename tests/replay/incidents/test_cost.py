@@ -1,0 +1,33 @@
+"""The cost of incidents, by the definitions of docs/incidents.md."""
+
+from muster.events.causes import Cause
+from muster.replay.incidents.cost import cost_of
+from muster.replay.incidents.telling import incidents
+from muster.replay.rebalances.timeline import rebalances
+from tests.replay.histories import Script
+from tests.replay.stories import a_night
+
+
+def test_partitions_that_come_back_have_moved_for_nothing() -> None:
+    """A member leaves, and another process at its client id and host comes: its partitions are there again."""
+    script = Script().created()
+    a, b = (script.member(name, static=False, client_id=name) for name in ("a", "b"))
+    script.start(script.joined(a)).advanced(script.joined(b)).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
+    script.stabilize({a.member_id: {"orders": [0, 1]}, b.member_id: {"orders": [2, 3]}})
+    script.wait(60_000).start(script.removed(b, Cause.MEMBER_LEFT)).wait(500).complete(script.rejoined(a))
+    script.stabilize({a.member_id: {"orders": [0, 1, 2, 3]}})
+    again = script.member("b2", static=False, client_id="b")
+    script.wait(5_000).start(script.joined(again)).wait(500).complete(script.rejoined(script.of("a")))
+    script.stabilize({a.member_id: {"orders": [0, 1]}, again.member_id: {"orders": [2, 3]}})
+    first, *both = rebalances(script.group_id, script.history().items)
+    assert cost_of([first]).partitions_moved_back == 0
+    cost = cost_of(both)
+    assert (cost.partitions_moved, cost.partitions_moved_back, cost.rebalancing_ms) == (4, 4, 1_000)
+    assert cost.partition_ms == 4 * 500 + 4 * 500
+    assert cost_of(both[:1]).partitions_moved_back == 0
+
+
+def test_static_restarts_that_needed_no_rebalance_are_counted() -> None:
+    """They are what static membership saved."""
+    restarted = [each for each in incidents(a_night().history()) if each.cost.restarts_absorbed]
+    assert [each.cost.restarts_absorbed for each in restarted] == [2, 1]

@@ -1,0 +1,127 @@
+"""The words for what administrators do, for the life of a group, and for clocks that jump.
+
+The same story is told of a log of the format level before, which recorded less: with a weaker grade, never a guess.
+"""
+
+import pytest
+
+from muster.coordinator.group.commands import (
+    Caller,
+    DeleteGroup,
+    LeaveGroup,
+    LeavingMember,
+)
+from muster.replay.incidents.telling import incidents
+from tests.judge.rules import GROUP_ID
+from tests.replay.incidents.fleet import BOTH, BY_ADMIN, OLDER, Fleet, expect, of_kind, said
+
+S = 1_000
+DAY_MS = 86_400_000
+LEAVE, DELETE = 13, 42
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("reason", "says"),
+    [
+        ("member was removed by an admin", ""),
+        ("member was removed by an admin: too old", ': "member was removed by an admin: too old"'),
+    ],
+)
+def test_removed_members_are_told_with_who_asked(reason: str, says: str, level: int) -> None:
+    """From where and when; what Kafka's AdminClient says by itself is left out."""
+    fleet = Fleet(4)
+    leaving = tuple(
+        LeavingMember(member_id=fleet[number].member_id, group_instance_id=None, reason=reason) for number in (2, 3)
+    )
+
+    def leave(caller: Caller) -> LeaveGroup:
+        return LeaveGroup(group_id=GROUP_ID, caller=caller, members=leaving)
+
+    fleet.world.administer(fleet.story, leave, api_key=LEAVE)
+    fleet.rest(20 * S)
+    incident = fleet.only(level)
+    who = "'app-2' (10.0.1.2) and 'app-3' (10.0.1.3) were removed"
+    expect(incident, "removed-by-admin", "recorded", f"{who}, {BY_ADMIN}{says}", "app-2", "app-3")
+    assert f"'app-2' (10.0.1.2) was removed, {BY_ADMIN}" in said(incident, "recorded")
+    assert "left the group" not in said(incident)
+
+
+def closed() -> Fleet:
+    """All three are closed."""
+    fleet = Fleet(3)
+    for number in (1, 2, 3):
+        fleet[number].close()
+        fleet.run(200)
+    return fleet
+
+
+def test_a_deletion_is_told_with_who_asked() -> None:
+    """And when and why the group had been emptied (format level 4)."""
+    fleet = closed()
+    fleet.run(8 * S)
+    fleet.world.administer(fleet.story, lambda caller: DeleteGroup(group_id=GROUP_ID, caller=caller), api_key=DELETE)
+    shutdown, deleted = fleet.told()
+    assert shutdown.kind == "shutdown"
+    headline = f"the group was deleted, {BY_ADMIN}: its last member had left 8.2 s before"
+    expect(deleted, "group-deleted", "recorded", headline)
+    _, older = fleet.told(OLDER)
+    expect(older, "group-deleted", "recorded", f"the group was deleted, {BY_ADMIN}")
+    assert "since when it was empty, and why, is not recorded" in said(older, "unknown")
+
+
+def test_the_life_of_a_group_that_expired_and_was_formed_anew_is_told_whole() -> None:
+    """Emptied by whom, expired by which retention, made anew by whom."""
+    fleet = closed()
+    fleet.run(7 * DAY_MS)
+    fleet.world.send(fleet.world.rules.expiry(), fleet.story)
+    fleet.run(S)
+    fleet.start(7)
+    fleet.rest(5 * S)
+    emptied, expired, formed = fleet.told()
+    assert emptied.kind == "shutdown"
+    expect(
+        expired,
+        "group-expired",
+        "recorded",
+        "the empty group expired: its last member had left 7 d 0 h before (offsets.retention.minutes: 7 d 0 h)",
+    )
+    expect(formed, "start", "recorded", "a new process came to an empty group: 'app-7' (10.0.2.7)", "app-7")
+    assert "the former group of this name ended: the empty group expired" in said(formed, "recorded")
+    _, older, _ = fleet.told(OLDER)
+    expect(older, "group-expired", "recorded", "the empty group expired")
+
+
+def test_a_duration_is_true_although_the_wall_clock_jumped() -> None:
+    """Back by an hour while a member is slow; the jump is said. Before format level 4 how long it took is not known."""
+    fleet = Fleet(3)
+    fleet[2].slow_ms = 10 * S
+    fleet.start(4)
+    fleet.run(4 * S)
+    fleet.world.rules.wall_offset_ms -= 3_600 * S
+    fleet.rest(30 * S)
+    slow = of_kind(fleet.told(), "slow-member")
+    headline = "'app-2' (10.0.1.2) took 12.0 s to rejoin, for which 2 other members had to wait"
+    expect(slow, "slow-member", "recorded", headline, "app-2")
+    assert any("wall clock jumped back by 1 h 00 min" in note for note in slow.notes)
+    assert slow.cost.rebalancing_ms == slow.rebalances[0].duration_ms == 12_055
+    older = of_kind(incidents(fleet.history(OLDER)), "scale-up")
+    assert older.cost.rebalancing_ms is None
+    assert any("put back while it ran: how long it took is not recorded" in note for note in older.notes)
+
+
+@pytest.mark.parametrize("how", ["ends", "stands still"])
+def test_an_outage_after_a_jump_of_the_clock_has_its_own_length(how: str) -> None:
+    """The jump is not counted to it."""
+    fleet = Fleet(3, library="librdkafka", session_ms=6 * S)
+    fleet.world.rules.wall_offset_ms += 3_600 * S
+    fleet.start(4)
+    fleet.rest(30 * S)
+    if how == "ends":
+        fleet.away(14 * S)
+    else:
+        fleet.paused(14 * S)
+    fleet.rest(20 * S)
+    outage = of_kind(fleet.told(), "coordinator-outage")
+    assert "for 16.0 s since" in outage.headline or "for at least 14.0 s, from" in outage.headline
+    assert "4 members lost their places" in outage.headline

@@ -1,0 +1,225 @@
+"""The words for members that died, stood still, were cut off, or polled too late.
+
+The same story is told of a log of the format level before, which recorded less: with a weaker grade, never a guess.
+"""
+
+from functools import partial
+
+import pytest
+
+from muster.replay.history import Happened
+from tests.judge import outages
+from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, said, shown
+
+S = 1_000
+
+
+@BOTH
+def test_a_phase_that_waited_for_a_dead_member_is_its_crash(level: int) -> None:
+    """Not the doing of the newcomer that began it."""
+    fleet = Fleet(4)
+    fleet[3].die()
+    fleet.run(2 * S)
+    fleet.start(5)
+    fleet.rest(20 * S)
+    crash, scale_up = fleet.told(level)
+    expect(
+        crash,
+        "crash",
+        "recorded",
+        "'app-3' (10.0.1.3) fell silent without leaving, was removed after 10.0 s (session timeout 10 s), and"
+        " nobody has taken its place so far; a join phase waited 7.0 s for it; 'app-5' (10.0.1.5) had come meanwhile",
+        "app-3",
+    )
+    assert "it waited for 'app-3' (10.0.1.3), which was not heard from any more" in said(crash, "recorded")
+    assert scale_up.rebalances == ()
+
+
+def test_a_process_that_stood_still_had_not_died() -> None:
+    """Which format level 4 tells from a restart."""
+    fleet = Fleet(3)
+    process = fleet[2]
+    process.freeze()
+    fleet.world.at(25 * S, process.thaw)
+    fleet.rest(30 * S)
+    expect(
+        fleet.only(),
+        "restart",
+        "inferred",
+        "'app-2' (10.0.1.2) was not heard from for longer than its session timeout of 10 s, and came back 26.2"
+        " s after its last sign of life: it had not died, but stood still or was cut off",
+        "app-2",
+    )
+    assert "had not died: it was heard from again under its old member id" in said(fleet.only(), "recorded")
+    assert fleet.only(OLDER).headline.endswith("sign of life: a restart, or it stood still or was cut off")
+    assert "had not died" not in said(fleet.only(OLDER))
+
+
+@BOTH
+def test_members_that_are_cut_off_are_told_with_their_network(level: int) -> None:
+    """Five of ten; format level 4 says that they had not died."""
+    fleet = Fleet(10)
+    cut_off = [fleet[number] for number in range(1, 6)]
+    outages.cut(fleet.world, cut_off)
+    fleet.world.at(30 * S, partial(outages.heal, fleet.world, cut_off))
+    fleet.rest(45 * S)
+    incident = fleet.only(level)
+    expect(
+        incident,
+        "network-cut",
+        "inferred",
+        "5 members fell silent at the same moment, all from 10.0.1.x, and 5 others did not: ...; all came back",
+        *(f"app-{number}" for number in range(1, 6)),
+    )
+    assert said(incident, "recorded").count("had not died") == (5 if level == 4 else 0)
+
+
+@BOTH
+def test_all_that_crash_and_restart_are_one_incident(level: int) -> None:
+    """Five of five."""
+    fleet = Fleet(5)
+    for number in range(1, 6):
+        fleet.restart(number, 2 * S + number * 300, kill=True)
+    fleet.rest(20 * S)
+    headline = "5 processes of 5 went and came back at once, within ...: 'app-1' (10.0.1.1), ... and 2 others"
+    expect(fleet.only(level), "deployment", "inferred", headline, *(f"app-{number}" for number in range(1, 6)))
+
+
+@BOTH
+def test_a_crash_loop_of_eight_is_one_incident(level: int) -> None:
+    """With its sixteen rebalances, and what they cost."""
+    fleet = Fleet(3)
+    for _ in range(8):
+        fleet.restart(2, 15 * S, kill=True)
+        fleet.rest(30 * S)
+    incident = fleet.only(level)
+    expect(incident, "crash-loop", "inferred", "'app-2' (10.0.1.2) went and came back 8 times within ...", "app-2")
+    assert len(incident.rebalances) == incident.cost.rebalances == 16
+    assert incident.cost.rebalancing_ms == sum(each.duration_ms or 0 for each in incident.rebalances)
+
+
+@BOTH
+def test_a_rolling_deployment_of_ten_is_one_incident(level: int) -> None:
+    """With its twenty rebalances; the span is theirs."""
+    fleet = Fleet(10)
+    for number in range(1, 11):
+        fleet.restart(number, 5 * S)
+        fleet.run(20 * S)
+    fleet.rest(20 * S)
+    incident = fleet.only(level)
+    headline = "10 processes of 10 stopped and started one after another, within 3 min 05 s: ... and 7 others"
+    expect(incident, "deployment", "inferred", headline, *(f"app-{number}" for number in range(1, 11)))
+    assert len(incident.rebalances) == 20
+    assert incident.started_at == incident.rebalances[0].started_at
+    assert incident.ended_at == incident.rebalances[-1].ended_at
+
+
+def late_poll(library: str, *, static: int = 0) -> Fleet:
+    fleet = Fleet(3, library=library, static=static)
+    fleet[2].stop_polling()
+    fleet.world.at(40 * S, fleet[2].poll_again)
+    fleet.rest(45 * S)
+    return fleet
+
+
+@BOTH
+def test_a_client_that_says_that_it_polled_too_late_is_believed(level: int) -> None:
+    """Java does; that the same process came back is inferred."""
+    expect(
+        late_poll("java").only(level),
+        "poll-timeout",
+        "inferred",
+        "'app-2' (10.0.1.2) did not poll within max.poll.interval.ms and left, and came back 40.0 s later; the client"
+        ' says: "consumer poll timeout has expired."',
+        "app-2",
+    )
+
+
+@BOTH
+def test_a_client_that_only_leaves_may_have_been_restarted(level: int) -> None:
+    """librdkafka, kafka-python and aiokafka."""
+    headline = "'app-2' (10.0.1.2) left, then came back 40.0 s later: a restart or a poll time-out"
+    expect(late_poll("aiokafka").only(level), "restart", "inferred", headline, "app-2")
+
+
+@BOTH
+def test_a_static_member_that_polls_late_and_rejoins_is_one_incident(level: int) -> None:
+    """The member is recorded, the reason is not."""
+    incident = late_poll("java", static=3).only(level)
+    expect(
+        incident,
+        "restart",
+        "recorded",
+        "'app-2' (10.0.1.2) was not heard from for its session timeout of 10 s, and came back 41.0 s after its"
+        " last sign of life: a restart, a late poll, or it stood still or was cut off",
+        "app-2",
+    )
+    assert len(incident.rebalances) == 2
+
+
+@pytest.mark.parametrize(("kill", "how"), [(True, "was not heard from any more"), (False, "left")])
+def test_a_client_id_that_comes_again_from_another_host_may_be_the_same_process(kill: bool, how: str) -> None:
+    """A pod that was moved. It is not known, so nothing is said to be recorded or inferred."""
+    fleet = Fleet(5)
+    process, moved = fleet[2], fleet.setup(2).but(host="/10.0.9.9")
+    if kill:
+        process.die()
+    else:
+        process.close("the consumer is being closed")
+    fleet.world.at(60 * S, lambda: (fleet.start(2, moved), None)[1])
+    fleet.rest(90 * S)
+    headline = (
+        f"'app-2' (10.0.1.2) {how}, and ... later its client id came from 10.0.9.9: perhaps the same process, moved"
+    )
+    expect(fleet.only(), "restart", "unknown", headline, "app-2")
+
+
+def test_a_client_id_that_others_have_too_says_nothing_of_who_comes_from_another_host() -> None:
+    """The crash is one thing, the newcomer another."""
+    fleet = Fleet(5)
+    for number in (6, 7):
+        fleet.start(number, fleet.setup(number).but(client_id="consumer-1"))
+    fleet.rest(60 * S)
+    fleet[6].die()
+    fleet.world.at(60 * S, lambda: (fleet.start(8, fleet.setup(8).but(client_id="consumer-1")), None)[1])
+    fleet.rest(90 * S)
+    assert [incident.kind for incident in fleet.told()][-2:] == ["crash", "scale-up"]
+
+
+def test_a_client_that_says_that_it_was_closed_did_not_poll_late() -> None:
+    """Java says so."""
+    fleet = Fleet(3)
+    fleet.restart(2, 20 * S)
+    fleet.rest(30 * S)
+    assert fleet.only().headline == "'app-2' (10.0.1.2) was closed, and came back 20.0 s later"
+
+
+@pytest.mark.parametrize(
+    ("reason", "ending"),
+    [
+        (
+            "the consumer unsubscribed from all topics",
+            ' and came back 20.0 s later; the client says: "the consumer unsubscribed from all topics"',
+        ),
+        ("group is already rebalancing", ", then came back 20.0 s later: a restart or a poll time-out"),
+        (None, ", then came back 20.0 s later: a restart or a poll time-out"),
+    ],
+)
+def test_a_clients_reason_is_quoted_where_it_says_something(reason: str | None, ending: str) -> None:
+    """And left out where it is boilerplate."""
+    fleet = Fleet(3)
+    fleet.restart(2, 20 * S, reason=reason)
+    fleet.rest(30 * S)
+    assert fleet.only().headline == f"'app-2' (10.0.1.2) left{ending}"
+
+
+def test_boilerplate_is_nowhere_in_an_incident() -> None:
+    """Each join of a Java client has some: here those of the processes that rejoined."""
+    fleet = Fleet(3)
+    fleet.start(4)
+    fleet.rest(20 * S)
+    history, incident = fleet.history(), fleet.only()
+    reasons = {item.event.why.client_reason or "" for item in history.items if isinstance(item, Happened)}
+    assert any(reason.startswith("need to re-join with the given member-id") for reason in reasons)
+    assert "group is already rebalancing" in reasons
+    assert not any(reason and reason in shown(incident) for reason in reasons)

@@ -1,0 +1,139 @@
+"""The words for a coordinator that was away, or stood still, and for the members that were lost meanwhile.
+
+The same story is told of a log of the format level before, which recorded less: with a weaker grade, never a guess.
+"""
+
+import pytest
+
+from tests.judge import outages
+from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, said
+
+S = 1_000
+
+
+def outage(*, seen_before_ms: int | None = 2 * S, orderly: bool = False) -> Fleet:
+    """Five members, a static one among them; their clients forget who they are while nobody answers."""
+    fleet = Fleet(5, library="librdkafka", static=1, session_ms=6 * S)
+    fleet.away(14 * S, seen_before_ms=seen_before_ms, orderly=orderly)
+    fleet.rest(20 * S)
+    return fleet
+
+
+def test_an_outage_is_told_with_what_followed_from_it() -> None:
+    """From when to when, longer than the sessions; the joins and expiries are its consequence; who kept its place."""
+    incident = outage().only()
+    expect(
+        incident,
+        "coordinator-outage",
+        "inferred",
+        "the coordinator was away from ... 22:59:37 to 22:59:53 UTC, for 16.0 s since its last sign of life,"
+        " longer than the sessions of 6 s: 4 members lost their places by it and came back as new ones (... and"
+        " 1 other); 1 kept its place",
+    )
+    assert said(incident).count("came back under a new member id") == 4
+    assert "its last sign of life" in said(incident, "recorded")
+    assert "16.0 s later by their wall clocks" in said(incident, "inferred")
+    assert "'app-1' (10.0.1.1) kept its place" in said(incident)
+    assert len(incident.rebalances) == 1
+
+
+def test_an_orderly_stop_tells_when_the_outage_began() -> None:
+    """At every level."""
+    for level in (4, OLDER):
+        incident = outage(orderly=True).only(level)
+        assert "from 2023-11-18 22:59:39 to 22:59:53 UTC, for 14.0 s, longer than the sessions" in incident.headline
+
+
+@pytest.mark.parametrize(("seen_before_ms", "level"), [(None, 4), (2 * S, OLDER)])
+def test_without_a_sign_of_life_it_is_unknown_when_an_outage_began(seen_before_ms: int | None, level: int) -> None:
+    """After the last event; how long it was, and whether longer than the sessions, is not said."""
+    incident = outage(seen_before_ms=seen_before_ms).only(level)
+    assert (incident.kind, incident.grade) == ("coordinator-outage", "inferred")
+    assert "since when is not known, its last event before is of" in incident.headline
+    assert "longer than" not in incident.headline
+    assert "when it ended after that is not known" in said(incident, "unknown")
+
+
+@BOTH
+def test_a_coordinator_that_stood_still_is_an_outage_too(level: int) -> None:
+    """For 10 s, with sessions of 6 s."""
+    fleet = Fleet(3, library="librdkafka", session_ms=6 * S)
+    fleet.paused(10 * S)
+    fleet.rest(20 * S)
+    expect(
+        fleet.only(level),
+        "coordinator-outage",
+        "inferred",
+        "the coordinator 10.0.9.1:9092 stood still for at least 10.0 s, from ... 22:59:39 to 22:59:49 UTC,"
+        " longer than the sessions of 6 s: 3 members lost their places by it and came back as new ones (...);"
+        " none kept their places",
+    )
+
+
+def test_a_takeover_invents_no_sign_of_life() -> None:
+    """A member had died a second before the coordinator did."""
+    fleet = Fleet(3)
+    fleet[2].die()
+    fleet.run(S)
+    fleet.away(4 * S)
+    fleet.rest(20 * S)
+    for level, since in ((4, "22:59:28"), (OLDER, "22:48:32")):
+        change, crash = fleet.told(level)
+        assert "2 of 3 members kept their places, 'app-2' (10.0.1.2) was not heard from any more" in change.headline
+        expect(
+            crash,
+            "crash",
+            "inferred",
+            "'app-2' (10.0.1.2) was not heard from any more, was removed 10.0 s after the coordinator had changed"
+            " (session timeout 10 s), and nobody has taken its place so far",
+            "app-2",
+        )
+        between = f"between 2023-11-18 {since} UTC and 2023-11-18 22:59:44 UTC, when the coordinator changed"
+        assert between in said(crash, "unknown")
+        assert "last heard from, and removed" not in said(crash)
+
+
+@pytest.mark.parametrize(
+    ("second", "first_of_them"), [("paused", "were not heard from any more"), ("away", "not known")]
+)
+def test_a_second_outage_puts_off_what_follows_from_the_first(second: str, first_of_them: str) -> None:
+    """Two members die in the first; the second gives them their sessions of 45 s anew, and a takeover hides more."""
+    fleet = Fleet(4, session_ms=45 * S)
+    for number in (1, 2):
+        fleet.world.at(2 * S, fleet[number].die)
+    fleet.away(20 * S)
+    fleet.run(20 * S)
+    getattr(fleet, second)(10 * S)
+    fleet.rest(120 * S)
+    for level in (4, OLDER):
+        first, again = (each for each in fleet.told(level) if each.kind == "coordinator-change")
+        assert "; 2 of 4 members kept their places" in first.headline
+        assert first_of_them in first.headline
+        assert "2 of 4 members kept their places, 'app-2' (10.0.1.2) and 'app-1' (10.0.1.1) were not" in again.headline
+
+
+def test_members_that_died_before_a_takeover_did_not_fall_silent_at_one_moment() -> None:
+    """Their silence seems to begin with the takeover."""
+    for level in (4, OLDER):
+        fleet = Fleet(6)
+        fleet[2].die()
+        fleet.run(S)
+        fleet[4].die()
+        fleet.away(4 * S)
+        fleet.rest(20 * S)
+        assert sorted(each.kind for each in fleet.told(level)) == ["coordinator-change", "crash", "crash"]
+
+
+def test_a_poll_that_an_outage_made_late_is_its_consequence() -> None:
+    """The client says that it polled too late, as soon as there is a coordinator again."""
+    fleet = Fleet(3)
+    outages.take_down(fleet.world, orderly=True)
+    fleet.run(14 * S)
+    outages.bring_up(fleet.world, fleet.story)
+    fleet[2].stop_polling()
+    fleet.world.at(100, fleet[2].poll_again)
+    fleet.rest(20 * S)
+    incident = fleet.only()
+    assert incident.kind == "coordinator-outage"
+    assert "1 member lost its place by it and came back as a new one ('app-2' (10.0.1.2)); 2 kept" in incident.headline
+    assert "under its former one it left, since its poll had not returned in time" in said(incident)

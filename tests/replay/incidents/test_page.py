@@ -1,0 +1,23 @@
+"""The page of kinds says what the code has."""
+
+from pathlib import Path
+
+import pytest
+
+from muster.replay.incidents.kinds import FINDERS, KINDS
+from muster.replay.incidents.kinds.page import kinds_table, windows_table
+
+PAGE = Path(__file__).parents[3] / "docs" / "incidents.md"
+
+
+@pytest.mark.parametrize(("name", "table"), [("kinds", kinds_table()), ("windows", windows_table())])
+def test_the_page_has_the_table_that_the_code_makes(name: str, table: str) -> None:
+    """`python -m muster.replay.incidents.kinds.page` prints both."""
+    page = PAGE.read_text(encoding="utf-8")
+    assert f"<!-- {name} -->\n{table}\n<!-- /{name} -->" in page
+
+
+def test_no_two_kinds_have_one_name() -> None:
+    """And each finder stands in the precedence once."""
+    assert len({kind.name for kind in KINDS}) == len(KINDS)
+    assert len(set(FINDERS)) == len(FINDERS)

@@ -1,0 +1,72 @@
+"""Histories of real clients: what is told of each session is what was done in it (`tests/replay/record_clients.py`)."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from muster.events.ids import GroupId
+from muster.events.kafka.security import NOT_SECURED
+from muster.replay.archives import open_archive
+from muster.replay.history import History
+from muster.replay.incidents.incident import Incident
+from muster.replay.incidents.telling import incidents
+from muster.replay.sources import read_histories
+from muster.replay.times import wall_ms_of
+from tests.replay.incidents.fleet import shown
+from tests.replay.recorded import DATA, Done, sessions, truth_of
+
+SIGN_AT_MOST_MS = 10_000
+"""A sign of life is left every 5 s, and may take 4 s."""
+
+
+def history_in(path: Path, group: str) -> History:
+    """The group's history in an export."""
+
+    async def read() -> History:
+        log = open_archive(str(path), security=NOT_SECURED)
+        await log.open()
+        try:
+            return (await read_histories(log, group=GroupId(group)))[GroupId(group)]
+        finally:
+            await log.close()
+
+    return asyncio.run(read())
+
+
+def is_of(incident: Incident, done: Done) -> bool:
+    return incident.kind in done.kinds and {each.client_id for each in incident.culprits} == set(done.processes)
+
+
+@pytest.mark.parametrize("name", sessions())
+def test_what_is_told_is_what_was_done(name: str) -> None:
+    """One incident for each deed, in order, and none besides."""
+    truth = truth_of(name)
+    told = incidents(history_in(DATA / f"{name}.jsonl", truth.group))
+    listing = "\n".join(map(shown, told))
+    assert len(told) == len(truth.done), listing
+    for incident, done in zip(told, truth.done, strict=True):
+        assert is_of(incident, done), listing
+        assert incident.grade != "unknown", listing
+
+
+def test_an_outage_is_told_from_the_last_sign_of_life() -> None:
+    """Which its owner left shortly before it was killed."""
+    truth = truth_of("coordinator-restart")
+    _, killed = truth.done
+    _, outage = incidents(history_in(DATA / "coordinator-restart.jsonl", truth.group))
+    last_sign = outage.chain[0]
+    assert "its last sign of life" in last_sign.text
+    assert killed.at is not None
+    assert last_sign.at is not None
+    assert 0 <= wall_ms_of(killed.at) - wall_ms_of(last_sign.at) <= SIGN_AT_MOST_MS
+
+
+def test_what_happened_to_the_demos_second_process_is_told() -> None:
+    """It was started with the instance id of one that was alive."""
+    told = incidents(history_in(DATA / "demo.jsonl", "billing"))
+    statements = [each.text for incident in told for each in incident.chain]
+    assert any(
+        text.startswith("another process with the instance id 'billing-1' was alive, at 127.0.0.1")
+        for text in statements
+    )

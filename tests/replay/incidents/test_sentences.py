@@ -1,0 +1,93 @@
+"""The words for each kind of trouble, on cases of the judge, which counts kinds, culprits and spans."""
+
+import re
+from itertools import islice
+
+import pytest
+
+from muster.replay.incidents.incident import Incident
+from muster.replay.incidents.telling import incidents
+from tests.judge.case import play
+from tests.judge.scenario import SCENARIOS
+
+PROCESS = r"'[a-z0-9-]+' \([0-9.]+\)"
+
+SENTENCES = [
+    (
+        "coordinator_outage",
+        "coordinator-outage",
+        r"the coordinator was away (from|until) .*: \d+ members? lost (its place|their places)",
+    ),
+    (
+        "coordinator_paused",
+        "coordinator-outage",
+        r"the coordinator .* stood still for at least \d.* lost (its place|their places)",
+    ),
+    (
+        "coordinator_change",
+        "coordinator-change",
+        r"was away (from|until) .*; all \d+ members kept their places",
+    ),
+    (
+        "crash",
+        "crash",
+        rf"{PROCESS} fell silent without leaving, was removed .*, and nobody (took|has taken) its place( so far)?",
+    ),
+    ("restart_at_once", "restart", rf"{PROCESS} was restarted: it was last seen .* before it came back"),
+    ("crash_loop", "crash-loop", rf"{PROCESS} went and came back \d+ times within"),
+    ("deployment", "deployment", r"\d+ processes of \d+ (stopped and started|went and came back) one after another"),
+    ("deployment_at_once", "deployment", r"\d+ processes of \d+ (stopped and started|went and came back) at once"),
+    ("slow_member", "slow-member", rf"{PROCESS} took .* to rejoin, for which \d+ other members? had to wait"),
+    (
+        "dropped_member",
+        "slow-member",
+        r"did not rejoin for .*; it was dropped when the rebalance timeout of .* had passed",
+    ),
+    ("slow_leader", "slow-leader", rf"the leader {PROCESS} took .* to send the assignment"),
+    (
+        "leader_timed_out",
+        "slow-leader",
+        rf"the leader {PROCESS} did not send the assignment \(.*\) within the rebalance timeout",
+    ),
+    (
+        "leader_dies_in_sync_phase",
+        "slow-leader",
+        rf"the leader {PROCESS} (was not heard from any more|did not .*, last heard from .* before)",
+    ),
+    (
+        "poll_timeout_with_reason",
+        "poll-timeout",
+        r"did not poll within max.poll.interval.ms and left, .* says",
+    ),
+    ("partitions_changed", "partitions-changed", r"orders has \d+ partitions instead of \d+"),
+    ("subscription_change", "subscription-change", r"subscribed other topics: .* instead of "),
+    ("assignor_change", "assignor-change", r"came with other assignors: .* instead of "),
+    ("enforced_by_application", "enforced", r"asked for a rebalance; the client says"),
+    (
+        "removed_by_admin",
+        "removed-by-admin",
+        r"(was|were) removed, asked for by client admin-1 at 10.0.200.1",
+    ),
+    ("group_deleted", "group-deleted", r"the group was deleted, asked for by client admin-1 at 10.0.200.1, User:admin"),
+    ("network_cut", "network-cut", r"\d+ members fell silent at the same moment.*, and \d+ others? did not"),
+    ("scale_up", "scale-up", r"(a new process|\d+ new processes) came"),
+    ("blue_green", "blue-green", r"\d+ new processes came and the \d+ old ones left"),
+    ("duel", "duel", r"two live processes took the instance id '.*' from each other"),
+]
+
+
+@pytest.mark.parametrize(("scenario", "kind", "sentence"), SENTENCES, ids=[each[0] for each in SENTENCES])
+def test_the_sentence_says_what_was_done(scenario: str, kind: str, sentence: str) -> None:
+    """It does in some cases of the scenario, each of the kind."""
+    told = (_told(scenario, seed, kind) for seed in range(40))
+    found = list(islice((each for each in told if each is not None), 5))
+    assert found
+    for incident in found:
+        assert re.search(sentence, incident.headline), incident.headline
+
+
+def _told(scenario: str, seed: int, kind: str) -> Incident | None:
+    """The incident of the kind; None where its processes cannot be told apart."""
+    case = play(SCENARIOS[scenario.replace("_", "-")], seed)
+    of_kind = [each for each in incidents(case.history) if each.kind == kind and each.grade != "unknown"]
+    return of_kind[0] if len(of_kind) == 1 else None

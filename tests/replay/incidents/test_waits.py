@@ -1,0 +1,145 @@
+"""The words for those that made others wait: slow members, slow leaders, ids that nobody used.
+
+The same story is told of a log of the format level before, which recorded less: with a weaker grade, never a guess.
+"""
+
+import pytest
+
+from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, of_kind, said
+
+S = 1_000
+
+
+@BOTH
+def test_a_slow_member_is_named_and_not_the_newcomer(level: int) -> None:
+    """It took 50 s."""
+    fleet = Fleet(4)
+    fleet[2].slow_ms = 50 * S
+    fleet.start(5)
+    fleet.rest(80 * S)
+    slow = of_kind(fleet.told(level), "slow-member")
+    headline = "'app-2' (10.0.1.2) took 52.0 s to rejoin, for which 3 other members had to wait"
+    expect(slow, "slow-member", "recorded", headline, "app-2")
+    assert "'app-2' (10.0.1.2) rejoined, 52.0 s after the rebalance had begun" in said(slow, "recorded")
+
+
+@BOTH
+def test_a_slow_member_that_was_dropped_was_alive(level: int) -> None:
+    """At the rebalance timeout of 60 s."""
+    fleet = Fleet(4)
+    fleet[2].slow_ms = 75 * S
+    fleet.start(5)
+    fleet.rest(90 * S)
+    slow = of_kind(fleet.told(level), "slow-member")
+    expect(
+        slow,
+        "slow-member",
+        "inferred",
+        "'app-2' (10.0.1.2) did not rejoin for 1 min 00 s, for which 3 other members had to wait; it was"
+        " dropped when the rebalance timeout of 1 min had passed",
+        "app-2",
+    )
+    assert "was alive, last heard from 998 ms before it was dropped" in said(slow, "recorded")
+
+
+def test_a_member_that_was_not_heard_from_since_a_takeover_is_not_called_alive() -> None:
+    """It died before the coordinator did, in the midst of a rebalance; the time of the takeover is no sign of life."""
+    for level in (4, OLDER):
+        fleet = Fleet(4, session_ms=45 * S, rebalance_ms=30 * S)
+        fleet[2].slow_ms = 25 * S
+        fleet.start(5)
+        fleet.run(8 * S)
+        fleet[2].die()
+        fleet.away(2 * S)
+        fleet.rest(60 * S)
+        assert "slow-member" not in {each.kind for each in fleet.told(level)}
+        assert not any("was alive" in said(each) for each in fleet.told(level))
+
+
+@pytest.mark.parametrize(
+    ("slow_ms", "grade", "what"),
+    [
+        (40 * S, "recorded", "took 40.0 s to send the assignment (range, 5 members)"),
+        (
+            70 * S,
+            "inferred",
+            (
+                "did not send the assignment (range, 5 members) within the rebalance timeout of 1 min, last heard"
+                " from 3.0 s before"
+            ),
+        ),
+    ],
+)
+@BOTH
+def test_a_slow_leader_is_called_the_leader(slow_ms: int, grade: str, what: str, level: int) -> None:
+    """And what it was doing."""
+    fleet = Fleet(4)
+    leader = fleet.world.leader()
+    leader.assign_slow_ms = slow_ms
+    fleet.start(5)
+    fleet.rest(150 * S)
+    slow = of_kind(fleet.told(level), "slow-leader")
+    headline = f"the leader 'app-2' (10.0.1.2) {what}; 4 other members had to wait"
+    expect(slow, "slow-leader", grade, headline, leader.name)
+    assert "got the list of members, to compute the assignment" in said(slow, "recorded")
+
+
+@BOTH
+def test_a_leader_that_died_in_the_sync_phase_is_called_the_leader(level: int) -> None:
+    """All waited for its assignment."""
+    fleet = Fleet(4)
+    leader = fleet.world.leader()
+    leader.assign_slow_ms = 20 * S
+    fleet.start(5)
+    while leader.assign_slow_ms or not leader.is_joining:
+        fleet.run(500)
+    fleet.run(S)
+    leader.die()
+    fleet.rest(20 * S)
+    expect(
+        of_kind(fleet.told(level), "slow-leader"),
+        "slow-leader",
+        "recorded",
+        "the leader 'app-2' (10.0.1.2) was not heard from any more while all waited for the assignment (range,"
+        " 5 members); 4 other members had to wait",
+        "app-2",
+    )
+
+
+@BOTH
+def test_a_leader_that_dies_later_was_not_slow_in_rebalances_that_others_superseded(level: int) -> None:
+    """A newcomer while the assignment is computed begins the next rebalance; the crash comes a minute after that."""
+    fleet = Fleet(4)
+    leader = fleet.world.leader()
+    leader.assign_slow_ms = 4 * S
+    fleet.start(5)
+    while leader.assign_slow_ms or not leader.is_joining:
+        fleet.run(500)
+    fleet.start(6)
+    fleet.rest(60 * S)
+    leader.die()
+    fleet.rest(60 * S)
+    assert [incident.kind for incident in fleet.told(level)] == ["scale-up", "crash"]
+
+
+def test_the_holder_of_an_unused_id_is_named() -> None:
+    """Its client id, host, and the age of the id; before format level 4 it is unknown whom the phase waited for."""
+    fleet = Fleet(4, session_ms=45 * S)
+    ghost = fleet.start(9)
+    ghost.uses_its_id = False
+    fleet.run(S)
+    ghost.die()
+    fleet.start(5)
+    fleet.rest(60 * S)
+    expect(
+        of_kind(fleet.told(), "unused-id"),
+        "unused-id",
+        "recorded",
+        "all waited 42.7 s for 'app-9' (10.0.2.9), which had been given a member id 45.0 s before and never used it",
+        "app-9",
+    )
+    (older,) = fleet.told(OLDER)
+    assert older.kind == "scale-up"
+    assert "42.7 s of it after all others had joined: it waited for somebody that is not recorded" in said(
+        older, "unknown"
+    )

@@ -1,0 +1,140 @@
+"""Processes around the rules, which do what a script says and otherwise behave: one story, lived with any settings.
+
+A second is a turn: everybody who is alive heartbeats, rejoins when it is told to, and syncs.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+from kio.schema.errors import ErrorCode
+
+from muster.coordinator.group.commands import AnyCommand, ConfigOperation
+from muster.coordinator.group.configs import EXPANSION_DELAY
+from muster.coordinator.group.decide import Decision, decide
+from muster.events.events import RebalanceStarted
+from muster.events.ids import UNKNOWN_MEMBER_ID
+from tests.coordinator.group.client import Client
+from tests.coordinator.group.harness import Harness
+from tests.replay.played import share
+
+Deed = tuple[int, str, str]
+"""The second at which it is done, what, and to whom: 'start', 'crash', 'stop' (in good order)."""
+
+SETTLED_S = 20
+APART_MS = 7
+"""Between the turns of two processes, so that nothing happens at one moment."""
+
+
+class Unchecked(Harness):
+    """A harness that checks nothing: the rules' own tests do, and a story is long."""
+
+    def send(self, command: AnyCommand) -> Decision:
+        decision = decide(command, self.group, self.soft, self._moment(), self.settings)
+        if decision.refreshed_session is not None:
+            decision.refreshed_session.refresh(self.now_ms)
+        self.group, self.soft = decision.group, decision.soft
+        self.events.extend(decision.events)
+        for reply in decision.replies:
+            self.calls[reply.request_id].take(reply.outcome)
+        self._lose_superseded(command)
+        return decision
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """With which the story is lived."""
+
+    session_timeout_ms: int = 10_000
+    rebalance_timeout_ms: int = 60_000
+    initial_rebalance_delay_ms: int = 3_000
+    scale_up_delay_ms: int | None = None
+    is_static: bool = True
+
+
+class Process:
+    """One process, alive or not."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.synced = -1
+        self.is_joining = True
+
+    def act(self) -> None:
+        """One turn."""
+        client = self.client
+        if self.is_joining:
+            if client.last_join is not None and client.last_join.parked:
+                return
+            if client.last_join is None or client.last_join.lost or client.last_join.error is not ErrorCode.none:
+                self._join()
+            if client.last_join is None or client.last_join.parked or client.last_join.error is not ErrorCode.none:
+                return
+            self.is_joining = False
+        if self.synced != client.generation_id:
+            self._sync()
+            return
+        self._learn(client.heartbeat().error)
+
+    def _join(self) -> None:
+        self.client.enter()
+
+    def _sync(self) -> None:
+        client = self.client
+        assert client.joined is not None
+        call = client.sync(share([each.member_id for each in client.joined.members]) if client.is_leader else None)
+        if call.answer is None or call.error is ErrorCode.none:
+            self.synced = client.generation_id
+        else:
+            self._learn(call.error)
+
+    def _learn(self, error: ErrorCode) -> None:
+        if error is ErrorCode.none:
+            return
+        if error is ErrorCode.unknown_member_id:
+            self.client.member_id = UNKNOWN_MEMBER_ID
+        self.is_joining, self.synced = True, -1
+        self.client.enter()
+
+
+def live(script: Sequence[Deed], settings: Settings, *, until_s: int, begins: Sequence[str] = "abc") -> Harness:
+    """The harness, after the story: `begins` form the group, the script begins when it has been stable for a while."""
+    h = Unchecked(initial_rebalance_delay_ms=settings.initial_rebalance_delay_ms)
+    processes: dict[str, Process] = {name: _process(h, name, settings) for name in begins}
+    _turns(h, processes, SETTLED_S)
+    if settings.scale_up_delay_ms is not None:
+        h.alter((EXPANSION_DELAY, ConfigOperation.SET, str(settings.scale_up_delay_ms)))
+    for second in range(until_s):
+        for at_s, deed, name in script:
+            if at_s == second:
+                _do(h, processes, deed, name, settings)
+        _turns(h, processes, 1)
+    return h
+
+
+def started(h: Harness) -> int:
+    """The rebalances that there were."""
+    return sum(isinstance(event, RebalanceStarted) for event in h.events)
+
+
+def _turns(h: Harness, processes: dict[str, Process], seconds: int) -> None:
+    for _ in range(seconds):
+        for process in processes.values():
+            process.act()
+            h.sleep(APART_MS)
+        h.sleep(1_000 - len(processes) * APART_MS)
+
+
+def _do(h: Harness, processes: dict[str, Process], deed: str, name: str, settings: Settings) -> None:
+    if deed == "start":
+        processes.setdefault(name, _process(h, name, settings))
+        return
+    process = processes.pop(name, None)
+    if process is not None and deed == "stop" and not settings.is_static and process.client.member_id:
+        process.client.leave()
+
+
+def _process(h: Harness, name: str, settings: Settings) -> Process:
+    timeouts = {
+        "session_timeout_ms": settings.session_timeout_ms,
+        "rebalance_timeout_ms": settings.rebalance_timeout_ms,
+    }
+    return Process(h.static(name, **timeouts) if settings.is_static else h.dynamic(f"app-{name}", **timeouts))

@@ -1,0 +1,39 @@
+"""Histories of real clients, in `data/`: an export each, and the truth of what was done (`record_clients.py`)."""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from muster.replay.times import Instant
+
+DATA: Final = Path(__file__).with_name("data")
+TRUTH: Final = ".truth.json"
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that was done: the kinds that are right, the client ids of the processes, and when it began.
+
+    `at` in UTC; None: not written down.
+    """
+
+    what: str
+    kinds: tuple[str, ...]
+    processes: tuple[str, ...]
+    at: Instant | None = None
+
+
+class Truth(msgspec.Struct, frozen=True, kw_only=True):
+    """All that was done in a session, in order."""
+
+    group: str
+    done: tuple[Done, ...]
+
+
+def sessions() -> list[str]:
+    """The names of all that were recorded."""
+    return sorted(path.name.removesuffix(TRUTH) for path in DATA.glob(f"*{TRUTH}"))
+
+
+def truth_of(name: str) -> Truth:
+    return msgspec.json.decode((DATA / f"{name}{TRUTH}").read_bytes(), type=Truth)

@@ -1,0 +1,1 @@
+"""The report: its values, its document, and the document in a real browser."""

@@ -1,0 +1,173 @@
+"""The report in a real Chromium: it loads without errors, asks nobody, shows what the history holds; hover, filters."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.replay.report.browser import Tab, browser, found, middle, url_of
+from tests.replay.report.told import busy, document_of, hostile
+from tests.replay.stories import a_night
+
+IS_CI = os.environ.get("CI") == "true"
+IS_OPTED_OUT = os.environ.get("MUSTER_TEST_NO_BROWSER") == "1"
+WHY = "MUSTER_TEST_NO_BROWSER=1" if IS_OPTED_OUT else "no Chromium is installed"
+pytestmark = [
+    pytest.mark.skipif(IS_OPTED_OUT or not (IS_CI or found()), reason=f"{WHY}: NOT TESTED IN A BROWSER"),
+    pytest.mark.timeout(120),
+]
+
+SHOWN = "[...document.querySelectorAll('article:not([hidden])')].map(each => each.dataset.kind).sort()"
+LANES = "[...document.querySelectorAll('#body .name')].map(each => each.textContent)"
+TIP = "document.querySelector('#tip').textContent"
+RANGE = "document.querySelector('#range').textContent"
+
+
+@pytest.fixture(scope="module")
+def tab() -> Iterator[Tab]:
+    assert found() is not None, "no Chromium: apt-get install chromium"
+    with browser() as opened:
+        opened.size(1200, 900)
+        yield opened
+
+
+@pytest.fixture
+def night(tab: Tab, tmp_path: Path) -> Tab:
+    """The night of `orders`, opened."""
+    return opened(tab, document_of(a_night().history()), tmp_path)
+
+
+def put(tab: Tab, selector: str, value: str) -> None:
+    """Enter a value as a user does."""
+    tab.run(f"document.querySelector('{selector}').value = '{value}'")
+    for event in ("input", "change"):
+        tab.run(f"document.querySelector('{selector}').dispatchEvent(new Event('{event}', {{bubbles: true}}))")
+    tab.frame()
+
+
+def opened(tab: Tab, document: str, folder: Path) -> Tab:
+    path = folder / "report.html"
+    path.write_text(document, encoding="utf-8")
+    tab.open(url_of(path))
+    assert tab.requests == [url_of(path)]
+    return tab
+
+
+def test_it_loads_without_errors_and_shows_what_the_history_holds(night: Tab) -> None:
+    """A lane for each process, a mark for each incident, the numbers of partitions."""
+    assert [lane.split(" ")[0] for lane in night.run(LANES)] == ["billing-1", "billing-2", "billing-3", "aiokafka-0.14"]
+    marks, articles = (
+        night.run(f"document.querySelectorAll('{each}').length") for each in ("rect.incident", "article")
+    )
+    assert marks == articles > 5
+    assert "4" in night.run("[...document.querySelectorAll('.count')].map(each => each.textContent)")
+    assert night.errors == []
+
+
+def test_an_incident_is_told_on_hover(night: Tab) -> None:
+    """Its kind, its grade and its sentence; and gone when the mouse is."""
+    n = night.run("[...document.querySelectorAll('article')].findIndex(each => each.dataset.kind === 'crash')")
+    night.mouse("mouseMoved", *middle(night, f'[data-n="{n}"]'))
+    told = night.run(TIP)
+    assert told.startswith("crash (")
+    assert "'billing-2'" in told
+    assert "UTC" in told
+    night.mouse("mouseMoved", 5, 5)
+    assert night.run("document.querySelector('#tip').hidden")
+
+
+def test_a_lane_tells_what_its_process_had(night: Tab) -> None:
+    """Whoever points at a bar reads who, when and how many partitions."""
+    night.mouse("mouseMoved", *middle(night, "#body .count"))
+    assert "4 partitions, generation 1" in night.run(TIP)
+
+
+def test_filters_leave_what_was_asked_for(night: Tab) -> None:
+    """Some by kind, one by process, and all again."""
+    every = night.run(SHOWN)
+    night.run("document.querySelector('[value=crash]').click()")
+    assert night.run(SHOWN) == [kind for kind in every if kind != "crash"]
+    night.run("document.querySelector('form').reset()")
+    night.until(f"{SHOWN}.length === {len(every)}")
+    night.run("document.querySelector('#none').click()")
+    night.run("document.querySelector('[value=crash]').click()")
+    assert night.run(SHOWN) == ["crash"]
+    night.run("document.querySelector('form').reset()")
+    night.until(f"{SHOWN}.length === {len(every)}")
+    put(night, "#process", "BILLING-2")
+    assert [lane.split(" ")[0] for lane in night.run(LANES)] == ["billing-2"]
+    assert "crash" in night.run(SHOWN)
+    assert "coordinator-change" not in night.run(SHOWN)
+    assert night.run("document.querySelectorAll('#lanes tr:not([hidden])').length") == 1
+    assert "1 of 4 processes" in night.run("document.querySelector('#filtered').textContent")
+
+
+def test_it_is_used_by_keyboard(night: Tab) -> None:
+    """Plus zooms, arrows move, n goes to the next incident and Enter to its text, Home shows all."""
+    night.run("document.querySelector('#chart').focus()")
+    ranges = [night.run(RANGE)]
+    for key in ("+", "ArrowRight", "Home"):
+        night.key(key)
+        ranges.append(night.run(RANGE))
+    assert len(set(ranges)) == 3
+    assert ranges[0] == ranges[3]
+    night.key("n")
+    assert night.run(TIP).startswith("start (")
+    night.key("Enter")
+    assert night.run("document.activeElement.dataset.kind") == "start"
+
+
+def test_times_change_their_zone_and_name_it(night: Tab) -> None:
+    """The browser's zone is Europe/Berlin: UTC+1 in November."""
+    first = "document.querySelector('header time').textContent"
+    assert night.run(first) == "2026-11-21 02:00:05.800 UTC"
+    put(night, "#zone", "local")
+    assert night.run(first) == "2026-11-21 03:00:05.800 UTC+01:00"
+    assert "Europe/Berlin" in night.run(RANGE)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "</script><script>document.title = 'owned'</script>",
+        "<!--<script>\"'`${1}{{ 1 }}{% raw %}",
+        "\"><img src='http://203.0.113.1/x' onerror=\"document.title='owned'\">",
+        "\u202etxt.exe\u202c \u05e9\u05dc\u05d5\u05dd \x1b[31m\x00\u2028",
+        30_000 * "x",
+    ],
+    ids=["end-tag", "comment", "image", "directions", "long"],
+)
+def test_what_clients_say_is_only_text(tab: Tab, tmp_path: Path, text: str) -> None:
+    """Nothing of it runs, nothing of it is asked for, and the page is as wide as before."""
+    opened(tab, document_of(hostile(text).history()), tmp_path)
+    assert tab.run("document.title").startswith("Why ")
+    assert tab.run("document.querySelectorAll('img, script').length") == 2
+    assert tab.run("document.documentElement.scrollWidth <= innerWidth")
+    assert len(tab.run(LANES)) == 2
+    assert tab.errors == []
+
+
+def test_ten_thousand_events_are_zoomed_without_lag(tab: Tab, tmp_path: Path) -> None:
+    """The screen bounds what is drawn, not the history."""
+    opened(tab, document_of(busy(10_000).history()), tmp_path)
+    drawn = "document.querySelectorAll('#chart svg *').length"
+    most = tab.run(drawn)
+    tab.run("document.querySelector('[data-do=in]').click()")
+    tab.frame()
+    assert 0 < tab.run(drawn) <= most < 3_000
+    assert tab.errors == []
+
+
+def test_it_is_readable_on_a_phone_and_on_paper(tab: Tab, tmp_path: Path) -> None:
+    """Nothing is wider than the screen, and a print has the chart and no buttons."""
+    tab.size(400, 800)
+    try:
+        opened(tab, document_of(a_night().history()), tmp_path)
+        assert tab.run("document.documentElement.scrollWidth <= 400")
+    finally:
+        tab.size(1200, 900)
+    tab.call("Emulation.setEmulatedMedia", media="print")
+    assert tab.run("getComputedStyle(document.querySelector('.tools')).display") == "none"
+    assert tab.run("document.querySelector('#body').getBoundingClientRect().height") > 100
+    tab.call("Emulation.setEmulatedMedia", media="")

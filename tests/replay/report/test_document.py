@@ -1,0 +1,116 @@
+"""The document of a report: it needs nothing but itself, what clients sent is data in it, and it is never too long."""
+
+import base64
+import hashlib
+import re
+from html.parser import HTMLParser
+
+import msgspec
+import pytest
+
+from muster.replay.report import html
+from muster.replay.report.html import PAGE_BYTES_MAX, in_script
+from tests.replay.histories import Script
+from tests.replay.report.told import busy, document_of, hostile
+from tests.replay.stories import a_night
+
+END_TAG = "</script><script>alert(1)</script>"
+
+
+class Nesting(HTMLParser):
+    """Notes whether each tag is closed where it should be, and every id."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Open it."""
+        if tag not in {"meta", "input"}:
+            self.open.append(tag)
+        self.ids += [value for name, value in attrs if name == "id" and value is not None]
+
+    def handle_endtag(self, tag: str) -> None:
+        """It was the last that was opened."""
+        assert self.open.pop() == tag, (tag, self.getpos())
+
+
+@pytest.fixture(scope="module")
+def night() -> str:
+    return document_of(a_night().history())
+
+
+@pytest.mark.parametrize("group", ["a night", END_TAG, "\"'><b id=x>"])
+def test_its_tags_are_closed_and_its_ids_are_its_own(night: str, group: str) -> None:
+    """A label or a link names what is there."""
+    document = night if group == "a night" else document_of(hostile(group).history())
+    nesting = Nesting()
+    nesting.feed(document)
+    assert nesting.open == []
+    assert len(set(nesting.ids)) == len(nesting.ids)
+    assert set(re.findall(r'(?:aria-labelledby|href)="#?(.*?)"', document)) <= set(nesting.ids)
+
+
+def test_its_policy_allows_its_own_script_and_style_alone(night: str) -> None:
+    """It names their hashes, and no host."""
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="(.+?)"', night)
+    allowed = dict(part.split(" ", 1) for part in policy.replace("&#39;", "'").split("; "))
+    assert allowed.keys() == {"default-src", "script-src", "style-src", "base-uri", "form-action"}
+    assert {allowed[name] for name in ("default-src", "base-uri", "form-action")} == {"'none'"}
+    for name, tag in (("script-src", "script"), ("style-src", "style")):
+        (text,) = re.findall(f"<{tag}>(.*?)</{tag}>", night, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert allowed[name] == f"'sha256-{digest}'"
+
+
+def test_it_asks_for_nothing(night: str) -> None:
+    """No address but the name of SVG, no source, no style that the policy would refuse."""
+    assert set(re.findall(r"\w+://[^\"'<\s]*", night)) == {"http://www.w3.org/2000/svg"}
+    assert {each[:9] for each in re.findall(r'(?:href|src)="(.*?)"', night)} == {"#incident"}
+    assert not re.findall(r"<[^>]+ (style|on\w+)=", night)
+
+
+def test_what_clients_say_opens_no_tag() -> None:
+    """Neither in the text nor in the embedded JSON."""
+    document = document_of(hostile(END_TAG).history())
+    assert "alert(1)" in document
+    assert END_TAG not in document
+    assert document.count("<script") == 2
+    assert document.count("</script") == 2
+
+
+@pytest.mark.parametrize("text", [END_TAG, "<!--<script>", "]]>", "a\u2028b\u2029c", "&lt;", "'\"\\"])
+def test_json_in_a_script_is_the_same_and_cannot_end_it(text: str) -> None:
+    """Whatever is in it."""
+    encoded = in_script({text: text})
+    assert not set(encoded) & set("<>&'\u2028\u2029")
+    assert msgspec.json.decode(encoded) == {text: text}
+
+
+def test_ten_thousand_events_fit() -> None:
+    """Without leaving anything out."""
+    document = document_of(busy(10_000).history())
+    assert len(document.encode()) < PAGE_BYTES_MAX
+    assert "left out." not in document
+
+
+def test_a_page_that_is_too_long_tells_less_until_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And says what it left out."""
+    script = busy(3_000)
+    whole = len(document_of(script.history()).encode())
+    monkeypatch.setattr(html, "PAGE_BYTES_MAX", whole // 2)
+    document = document_of(script.history())
+    assert len(document.encode()) <= whole // 2
+    assert re.search(r"The \d+ earliest incidents that cost less are left out\.", document)
+
+
+def test_long_names_of_many_members_do_not_make_it_long() -> None:
+    """Members with a client id of 30 KB each."""
+    script = Script("long").coordinator("coordinator-a:100").created()
+    names = [f"{number}-{30_000 * '<'}" for number in range(300)]
+    members = [script.member(f"m{number}", client_id=name) for number, name in enumerate(names)]
+    script.start(*map(script.joined, members)).wait(100).complete().stabilize({})
+    document = document_of(script.history())
+    assert len(document.encode()) < PAGE_BYTES_MAX
+    assert "The 100 earliest processes are left out." in document

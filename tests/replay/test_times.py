@@ -1,0 +1,143 @@
+"""Times as they are read and told: ages, zones, the hours that are there twice or not at all."""
+
+from datetime import UTC, datetime, timedelta, tzinfo
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.replay.groups import GroupLine, Groups, Owner
+from muster.replay.incidents.telling import incidents
+from muster.replay.rebalances.rebalance import Outcome
+from muster.replay.state import StateAt, state_at
+from muster.replay.times import Instant, NoSuchTime, in_zone, instant, read_time, wall_ms_of, zone_of
+from muster.replay.window import AtSeq
+from muster.replay.zones import UnknownZone, local_zone, told_in, zone_named
+from tests.replay.stories import a_night
+
+BERLIN = ZoneInfo("Europe/Berlin")
+ZONES = st.sampled_from(
+    ["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kathmandu", "Pacific/Apia", "Australia/Lord_Howe"]
+)
+NOW_MS = 1_795_230_000_000
+"""2026-11-21T03:00:00Z."""
+
+
+def read(text: str, zone: tzinfo = UTC) -> int | None:
+    return read_time(text, now_ms=NOW_MS, zone=zone)
+
+
+def test_ages_count_back_from_now() -> None:
+    """In one unit or several; `now` may stand before them, or alone."""
+    ages = {"30m": 1_800_000, "2h": 7_200_000, "7d": 604_800_000, "1w": 604_800_000, "1h30m": 5_400_000}
+    ages |= {"now-10m": 600_000, "now": 0, "90s": 90_000, "250ms": 250}
+    assert {age: NOW_MS - (read(age) or 0) for age in ages} == ages
+    for nonsense in ("2", "h", "2 h", "-2h", "now+2h", "2y", "99999999999h", ""):
+        assert read(nonsense) is None
+
+
+def test_a_time_without_zone_is_one_of_the_zone_that_is_given() -> None:
+    """With one of its own it is not."""
+    assert read("2026-11-21T04:00:00", BERLIN) == NOW_MS
+    assert read("2026-11-21T03:00:00Z", BERLIN) == NOW_MS
+    assert read("04:00", BERLIN) == NOW_MS
+    assert read("04:00:01", BERLIN) == NOW_MS + 1_000 - 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("time", "readings"),
+    [
+        ("2026-10-25T02:30:00", ["is there twice", "2026-10-25T02:30:00+02:00", "2026-10-25T02:30:00+01:00"]),
+        ("2026-03-29T02:30:00", ["is not there", "2026-03-29T01:30:00+02:00", "2026-03-29T03:30:00+01:00"]),
+    ],
+)
+def test_an_hour_that_is_there_twice_or_not_at_all_is_refused(time: str, readings: list[str]) -> None:
+    """With both readings; with an offset it is a time as any other."""
+    with pytest.raises(NoSuchTime) as refused:
+        read(time, BERLIN)
+    assert "Europe/Berlin" in str(refused.value)
+    if "twice" in readings[0]:
+        assert all(reading in str(refused.value) for reading in readings)
+    assert read(f"{time}+01:00", BERLIN) is not None
+
+
+@given(st.integers(0, 4_102_444_800_000), ZONES)
+def test_what_is_told_in_a_zone_is_read_back(wall_ms: int, name: str) -> None:
+    """Through daylight saving, half hours and the day that Samoa left out."""
+    told = in_zone(instant(wall_ms), zone_named(name))
+    assert wall_ms_of(told) == wall_ms
+    assert read(told) == wall_ms
+    assert zone_of(told).startswith("UTC")
+
+
+@given(st.datetimes(datetime(1990, 1, 1), datetime(2030, 1, 1)), ZONES)  # noqa: DTZ001 -- without zone on purpose
+def test_every_local_time_has_one_reading_or_is_refused(moment: datetime, name: str) -> None:
+    """Never a silent choice."""
+    zone = zone_named(name)
+    moment = moment.replace(microsecond=0)
+    first, second = (moment.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
+    if first == second:
+        assert read(moment.isoformat(), zone) == (first - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    else:
+        with pytest.raises(NoSuchTime):
+            read(moment.isoformat(), zone)
+
+
+def test_the_zone_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TZ says it; what is no zone is UTC."""
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    assert str(local_zone()) == "Asia/Tokyo"
+    monkeypatch.setenv("TZ", "nonsense/zone")
+    assert local_zone() is UTC
+    monkeypatch.setenv("TZ", "local")
+    assert local_zone() is UTC
+    monkeypatch.delenv("TZ")
+    assert local_zone() is not None
+
+
+@pytest.mark.parametrize("name", ["Europe/Nowhere", "", "../etc/passwd", "Europe", "a\0b"])
+def test_what_is_no_zone_is_refused(name: str) -> None:
+    """Whatever the database makes of it."""
+    with pytest.raises(UnknownZone):
+        zone_named(name)
+
+
+def test_results_are_told_in_a_zone() -> None:
+    """Every instant, however deep, and nothing else: a client may call itself as it likes."""
+    history = a_night().history()
+    incident = next(each for each in incidents(history) if each.rebalances)
+    told = told_in(incident, BERLIN)
+    rebalance = incident.rebalances[0]
+    assert told.rebalances[0].started_at == in_zone(rebalance.started_at, BERLIN)
+    assert told.rebalances[0].trigger.at.endswith("+01:00")
+    assert told.rebalances[0].members_before == rebalance.members_before
+    assert (told.chain[0].at or "").endswith("+01:00")
+    state: StateAt | None = state_at(history, AtSeq(12))
+    assert state is not None
+    assert told_in(state, BERLIN).members[0].joined_at.endswith("+01:00")
+    assert told_in(state, UTC) is state
+    line = GroupLine(
+        group_id="2026-11-21T02:14:07.250Z",  # type: ignore[arg-type]
+        partition=0,
+        state=None,
+        generation_id=None,
+        members=0,
+        static_members=0,
+        rebalances=1,
+        last_rebalance_at=Instant("2026-11-21T02:14:07.250Z"),
+        last_cause=None,
+        last_text=None,
+        last_outcome=Outcome.STABLE,
+        last_event_at=None,
+        events=1,
+        missing_events=0,
+        unknown_events=0,
+        quarantined=(),
+        coordinator="muster",
+        owner=Owner.MUSTER,
+    )
+    (told_line,) = told_in(Groups(log="x", groups=(line,), unreadable_keys=()), BERLIN).groups
+    assert told_line.group_id == line.group_id
+    assert told_line.last_rebalance_at == "2026-11-21T03:14:07.250+01:00"
+    assert told_line.last_event_at is None

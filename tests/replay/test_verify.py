@@ -1,0 +1,202 @@
+"""`verify` finds what does not hold together, names where it stands, and finds nothing in what the rules made."""
+
+import random
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.events.avro.codec import records_of
+from muster.events.events import (
+    AnyRecordedEvent,
+    CoordinatorElected,
+    CoordinatorReady,
+    GroupEvent,
+    MemberAssigned,
+    MemberEvent,
+    PartitionEvent,
+)
+from muster.events.keys import EntityKind, RecordKey, encode_key
+from muster.events.records import FORMAT_LEVEL, Record, StoredRecord
+from muster.replay.history import Coordinated, Happened
+from muster.replay.verify.finding import Check, Verified
+from muster.replay.verify.verification import Verification
+from tests.coordinator.group.harness import Harness
+from tests.replay.play import MembershipPlay, Play
+from tests.replay.played import history_of
+from tests.replay.stories import a_night
+from tests.replay.written import BROKEN_KEY, PARTITIONS, broken_value
+
+
+def events_of(harness: Harness) -> list[AnyRecordedEvent]:
+    """The harness's events, with its coordinators', each with the epoch of what it did."""
+    items = [item for item in history_of(harness).items if isinstance(item, Happened | Coordinated)]
+    if len(items) > 1 and isinstance(items[1], Coordinated):
+        del items[0]  # an owner that wrote nothing
+    epochs: list[AnyRecordedEvent] = []
+    for position, item in enumerate(items):
+        event = item.event
+        if isinstance(event, PartitionEvent):
+            following = next((each.event for each in items[position:] if isinstance(each, Happened)), event)
+            event = msgspec.structs.replace(event, owner_epoch=following.owner_epoch)
+        epochs.append(event)
+    return epochs
+
+
+def stored(events: list[AnyRecordedEvent], level: int = FORMAT_LEVEL) -> list[StoredRecord]:
+    """As a log keeps them, at one offset each, tombstones too."""
+    records = [record for event in events for record in records_of([event], level)]
+    return [StoredRecord(0, offset, 0, record.key, record.value) for offset, record in enumerate(records)]
+
+
+def verified(records: list[StoredRecord], partitions: int = 1) -> Verified:
+    verification = Verification(partitions)
+    for record in records:
+        verification.feed(record)
+    return verification.result("memory")
+
+
+def appended(records: list[StoredRecord], *more: Record) -> list[StoredRecord]:
+    end = records[-1].offset + 1
+    return records + [StoredRecord(0, end + i, 0, record.key, record.value) for i, record in enumerate(more)]
+
+
+def checks(result: Verified) -> list[tuple[Check, int | None]]:
+    return [(finding.check, finding.seq) for finding in result.findings]
+
+
+def played() -> Harness:
+    """A group that forms, loses a member, and goes on under another owner."""
+    h = Harness()
+    a, _ = h.stable_group(h.static("a"), h.static("b"))
+    h.leave_instance("b")
+    a.join()
+    h.sync_all(a)
+    h.takeover()
+    h.static("c").join()
+    a.join()
+    return h
+
+
+def test_what_the_rules_made_is_well() -> None:
+    """Every event is decided again as it was recorded."""
+    h = played()
+    result = verified(stored(events_of(h)))
+    assert result.findings == ()
+    assert result.found == 0
+    assert result.events == result.decided_again == len(h.events)
+    assert result.compacted == ()
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(5, 40), st.booleans())
+def test_whatever_the_rules_make_is_well(seed: int, steps: int, planned: bool) -> None:
+    """Random requests, silences, takeovers, plans."""
+    play = (MembershipPlay if planned else Play)(random.Random(seed))
+    for _ in range(steps):
+        play.step()
+    result = verified(stored(events_of(play.harness)))
+    assert result.findings == ()
+    assert result.decided_again == len(play.harness.events)
+
+
+def test_an_event_that_is_lost_is_found_and_one_that_was_compacted_is_said() -> None:
+    """A missing number whose offset is missing, too, is compaction's; else an event was lost."""
+    records = stored(events_of(played()))
+    position = next(i for i, record in enumerate(records) if record.value is not None and i > 6)
+    without = records[:position] + records[position + 1 :]
+    compacted = verified(without)
+    assert compacted.findings == ()
+    assert [each.missing for each in compacted.compacted] == [1]
+    closed_up = [msgspec.structs.replace(record, offset=offset) for offset, record in enumerate(without)]
+    lost = verified(closed_up)
+    assert [finding.check for finding in lost.findings] == [Check.SEQ]
+    (finding,) = lost.findings
+    assert (finding.expected, finding.found) == (f"seq {(finding.seq or 0) - 1}", f"seq {finding.seq}")
+    assert finding.offset == position
+    assert lost.compacted == ()
+
+
+def test_a_forged_event_is_found_by_the_rules() -> None:
+    """The finding names the field, what the rules decide, and what was recorded."""
+    events = events_of(played())
+    position = next(i for i, event in enumerate(events) if isinstance(event, MemberAssigned))
+    event = events[position]
+    assert isinstance(event, MemberAssigned)
+    events[position] = msgspec.structs.replace(
+        event, member=msgspec.structs.replace(event.member, joined_ms=event.member.joined_ms + 1)
+    )
+    result = verified(stored(events))
+    assert checks(result) == [(Check.RULES, event.seq)]
+    (finding,) = result.findings
+    assert finding.expected == f"MemberAssigned.member.joined_ms = {event.member.joined_ms}"
+    assert finding.found == f"MemberAssigned.member.joined_ms = {event.member.joined_ms + 1}"
+
+
+def test_a_broken_invariant_is_found() -> None:
+    """A generation that falls, and two members of one instance id cannot come from rules."""
+    events = events_of(played())
+    position = max(i for i, event in enumerate(events) if isinstance(event, MemberEvent))
+    event = events[position + 1]
+    assert isinstance(event, GroupEvent)
+    group = msgspec.structs.replace(event.group, generation_id=0, leader_id=None)
+    events[position + 1] = msgspec.structs.replace(event, group=group)
+    found = {finding.check for finding in verified(stored(events)).findings}
+    assert {Check.INVARIANT, Check.TRANSITION} <= found
+
+
+def test_an_owner_that_writes_after_its_successor_is_found() -> None:
+    """Epochs only grow; and who is ready was elected."""
+    h = played()
+    events = events_of(h)
+    late = msgspec.structs.replace(h.events[-1], owner_epoch=0, seq=h.events[-1].seq + 1)
+    assert (Check.EPOCH, late.seq) in checks(verified(stored([*events, late])))
+    position = max(i for i, event in enumerate(events) if isinstance(event, CoordinatorReady))
+    ready = events[position]
+    assert isinstance(ready, CoordinatorReady)
+    other = [*events[:position], msgspec.structs.replace(ready, owner="other:1"), *events[position + 1 :]]
+    assert [finding.check for finding in verified(stored(other)).findings] == [Check.OWNER]
+    again = next(event for event in events if isinstance(event, CoordinatorElected))
+    assert Check.EPOCH in {finding.check for finding in verified(stored([*events, again])).findings}
+    older = msgspec.structs.replace(again, owner_epoch=2, format_level=again.format_level - 1)
+    assert [finding.check for finding in verified(stored([*events, older])).findings] == [Check.LEVEL]
+    unelected = [event for event in events if not (isinstance(event, PartitionEvent) and event.owner_epoch == 1)]
+    assert [finding.check for finding in verified(stored(unelected)).findings][:1] == [Check.OWNER]
+
+
+def test_what_cannot_be_read_is_found_until_it_is_repaired() -> None:
+    """A broken value names its group; a key that cannot be read is passed over once `muster log repair` was there."""
+    h = played()
+    records = stored(events_of(h))
+    broken = verified(appended(records, broken_value(h.group_id)))
+    assert [(each.check, each.group_id) for each in broken.findings] == [(Check.READABLE, h.group_id)]
+    unreadable = appended(records, BROKEN_KEY)
+    assert [(each.check, each.group_id) for each in verified(unreadable).findings] == [(Check.READABLE, None)]
+    repaired = verified(appended(unreadable, Record(BROKEN_KEY.key, None)))
+    assert (repaired.findings, repaired.passed_over) == ((), 1)
+
+
+def test_strangers_are_counted_and_take_their_offsets() -> None:
+    """They are no findings: readers skip them, and owners write again what they overwrote."""
+    h = played()
+    records = stored(events_of(h))
+    middle = len(records) // 2
+    stranger = StoredRecord(0, 0, 0, encode_key(RecordKey(h.group_id, EntityKind.GROUP, "")), None, stranger=True)
+    mixed = [*records[:middle], stranger, *records[middle:]]
+    result = verified([msgspec.structs.replace(record, offset=offset) for offset, record in enumerate(mixed)])
+    assert (result.findings, result.strangers, result.compacted) == ((), 1, ())
+
+
+def test_a_log_that_ends_within_a_transition() -> None:
+    """A truncated one."""
+    h = Harness()
+    h.stable_group(h.static("a"))
+    events = events_of(h)
+    cut = max(i for i, event in enumerate(events) if isinstance(event, MemberEvent)) + 1
+    assert Check.TRANSITION in {finding.check for finding in verified(stored(events[:cut])).findings}
+
+
+def test_a_night_written_by_hand_holds_together_but_for_the_rules() -> None:
+    """The script of the other tests is made without rules: what differs is theirs alone."""
+    found = {finding.check for finding in verified(a_night().stored_records(), PARTITIONS).findings}
+    assert found <= {Check.RULES, Check.INVARIANT, Check.TRANSITION}
