@@ -1,5 +1,6 @@
 """A leader that held the sync phase up."""
 
+import math
 from collections.abc import Iterator
 
 from muster.events.ids import MemberId
@@ -86,12 +87,14 @@ def _evidence(rebalance: Rebalance, leader: Member, went: Went | None, episode: 
 
 
 def _leader_lost(view: View, rebalance: Rebalance) -> Went | None:
-    """The leader's removal, if it ended the rebalance before its assignment was there."""
+    """The leader's removal, if it ended the rebalance before its assignment was there: the next one began with it."""
     if rebalance.outcome not in (Outcome.SUPERSEDED, Outcome.EMPTIED, Outcome.UNKNOWN) or rebalance.sync_phase is None:
         return None
     assert rebalance.sync_phase.leader is not None
+    later = (each.first_seq for each in view.episode.rebalances if each.first_seq > rebalance.last_seq)
+    next_seq = min(later, default=math.inf)
     for act in view.episode.of(Went):
-        if rebalance.last_seq < act.seq and act.member.member_id == rebalance.sync_phase.leader.member_id:
+        if rebalance.last_seq < act.seq <= next_seq and act.member.member_id == rebalance.sync_phase.leader.member_id:
             return act if act.how in (Departure.NOT_SYNCED, Departure.EXPIRED) else None
     return None
 
