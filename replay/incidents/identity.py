@@ -13,7 +13,6 @@ from collections.abc import Callable, Hashable, Iterable
 
 import msgspec
 
-from muster.events.ids import MemberId
 from muster.events.state import Member
 from muster.replay.incidents.grade import Grade
 
@@ -45,11 +44,6 @@ class Identities:
     def process_of(self, member: Member) -> Process:
         """The member's process."""
         return self._processes.get(member.member_id) or _process(member, frozenset())
-
-    def are_known(self, member_id: MemberId) -> bool:
-        """Whether the member can be recognized when it comes back."""
-        found = self._processes.get(member_id)
-        return found is not None and found.grade is not Grade.UNKNOWN
 
 
 def _address(member: Member) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from muster.events.causes import Cause
-from muster.replay.incidents.acts import Rejoined, topics_of
+from muster.replay.incidents.acts import Rejoined, topics_text
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
@@ -82,7 +82,10 @@ def find(view: View) -> Iterator[Claim]:
                 headline=f"{grown}: the leader {process_name(act.member)} rejoined with the same subscription for that",
                 chain=(
                     Statement(
-                        text=f"the leader {process_name(act.member)} rejoined, still subscribed to {_topics(act)}",
+                        text=(
+                            f"the leader {process_name(act.member)} rejoined, still subscribed to"
+                            f" {topics_text(act.member)}"
+                        ),
                         grade=Grade.RECORDED,
                         at=instant(act.at_ms),
                         seqs=(act.seq,),
@@ -105,11 +108,6 @@ def find(view: View) -> Iterator[Claim]:
                 f"{process_name(act.member)} asked for a new assignment with the same subscription; why is not recorded"
             ),
         )
-
-
-def _topics(act: Rejoined) -> str:
-    topics = topics_of(act.member)
-    return "topics that cannot be read" if topics is None else ", ".join(sorted(topics)) or "no topic"
 
 
 def _partitions_changed(rebalance: Rebalance) -> str | None:
@@ -146,7 +144,7 @@ def _follows_a_gap(view: View, rebalance: Rebalance) -> bool:
     """Whether a cooperative assignor's first round may be what is missing."""
     if "cooperative" not in (rebalance.protocol_name or ""):
         return False
-    ages_ms = (_ms(rebalance) - hole.to_ms for hole in view.episode.holes)
+    ages_ms = (rebalance.started_ms - hole.to_ms for hole in view.episode.holes)
     return any(0 <= age_ms <= SECOND_ROUND_MS for age_ms in ages_ms)
 
 
@@ -155,8 +153,4 @@ def _is_second_round(view: View, rebalance: Rebalance) -> bool:
     position = view.episode.rebalances.index(rebalance)
     if position == 0 or "cooperative" not in (rebalance.protocol_name or ""):
         return False
-    return _ms(rebalance) - _ms(view.episode.rebalances[position - 1]) <= SECOND_ROUND_MS
-
-
-def _ms(rebalance: Rebalance) -> int:
-    return rebalance.started_ms
+    return rebalance.started_ms - view.episode.rebalances[position - 1].started_ms <= SECOND_ROUND_MS
