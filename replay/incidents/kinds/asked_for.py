@@ -9,7 +9,7 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.naming import process_name
-from muster.replay.incidents.windows import SECOND_ROUND_MS
+from muster.replay.incidents.rounds import is_second_round, is_soon_after
 from muster.replay.rebalances.rebalance import Move, Rebalance
 from muster.replay.rebalances.wording import plural
 from muster.replay.times import instant
@@ -144,19 +144,11 @@ def _grown(topic: str, gained: set[int], lost: set[int]) -> str:
 
 def _follows_a_gap(view: View, rebalance: Rebalance) -> bool:
     """Whether a cooperative assignor's first round may be what is missing."""
-    if "cooperative" not in (rebalance.protocol_name or ""):
-        return False
-    ages_ms = (_ms(rebalance) - hole.to_ms for hole in view.episode.holes)
-    return any(0 <= age_ms <= SECOND_ROUND_MS for age_ms in ages_ms)
+    return any(
+        hole.to_ms <= rebalance.started_ms and is_soon_after(hole.to_ms, rebalance) for hole in view.episode.holes
+    )
 
 
 def _is_second_round(view: View, rebalance: Rebalance) -> bool:
-    """Whether it began right after another one, with a cooperative assignor."""
     position = view.episode.rebalances.index(rebalance)
-    if position == 0 or "cooperative" not in (rebalance.protocol_name or ""):
-        return False
-    return _ms(rebalance) - _ms(view.episode.rebalances[position - 1]) <= SECOND_ROUND_MS
-
-
-def _ms(rebalance: Rebalance) -> int:
-    return rebalance.started_ms
+    return position > 0 and is_second_round(view.episode.rebalances[position - 1], rebalance)

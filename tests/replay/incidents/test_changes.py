@@ -60,6 +60,17 @@ def test_another_subscription_is_told_before_and_after(level: int) -> None:
 
 
 @BOTH
+def test_a_second_round_begins_soon_after_the_end_of_the_first_however_long_that_was(level: int) -> None:
+    """The leader was slow; neither the partitions nor the application have to do with it."""
+    fleet = Fleet(11, library="kafka-python", rebalance_ms=300 * S, assignors=("cooperative-sticky",))
+    fleet.world.leader().assign_slow_ms = 100 * S
+    fleet.start(12)
+    fleet.rest(200 * S)
+    slow, new = fleet.told(level)
+    assert (slow.kind, len(slow.rebalances), new.kind) == ("slow-leader", 2, "scale-up")
+
+
+@BOTH
 def test_a_second_round_says_what_was_given_up(level: int) -> None:
     """And belongs to the incident of the first."""
     fleet = Fleet(3, assignors=("cooperative-sticky",))

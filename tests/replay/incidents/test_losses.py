@@ -157,6 +157,35 @@ def test_a_static_member_that_polls_late_and_rejoins_is_one_incident(level: int)
     assert len(incident.rebalances) == 2
 
 
+@pytest.mark.parametrize(("kill", "how"), [(True, "was not heard from any more"), (False, "left")])
+def test_a_client_id_that_comes_again_from_another_host_may_be_the_same_process(kill: bool, how: str) -> None:
+    """A pod that was moved. It is not known, so nothing is said to be recorded or inferred."""
+    fleet = Fleet(5)
+    process, moved = fleet[2], fleet.setup(2).but(host="/10.0.9.9")
+    if kill:
+        process.die()
+    else:
+        process.close("the consumer is being closed")
+    fleet.world.at(60 * S, lambda: (fleet.start(2, moved), None)[1])
+    fleet.rest(90 * S)
+    headline = (
+        f"'app-2' (10.0.1.2) {how}, and ... later its client id came from 10.0.9.9: perhaps the same process, moved"
+    )
+    expect(fleet.only(), "restart", "unknown", headline, "app-2")
+
+
+def test_a_client_id_that_others_have_too_says_nothing_of_who_comes_from_another_host() -> None:
+    """The crash is one thing, the newcomer another."""
+    fleet = Fleet(5)
+    for number in (6, 7):
+        fleet.start(number, fleet.setup(number).but(client_id="consumer-1"))
+    fleet.rest(60 * S)
+    fleet[6].die()
+    fleet.world.at(60 * S, lambda: (fleet.start(8, fleet.setup(8).but(client_id="consumer-1")), None)[1])
+    fleet.rest(90 * S)
+    assert [incident.kind for incident in fleet.told()][-2:] == ["crash", "scale-up"]
+
+
 def test_a_client_that_says_that_it_was_closed_did_not_poll_late() -> None:
     """Java says so."""
     fleet = Fleet(3)

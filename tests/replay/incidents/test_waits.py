@@ -106,6 +106,22 @@ def test_a_leader_that_died_in_the_sync_phase_is_called_the_leader(level: int) -
     )
 
 
+@BOTH
+def test_a_leader_that_dies_later_was_not_slow_in_rebalances_that_others_superseded(level: int) -> None:
+    """A newcomer while the assignment is computed begins the next rebalance; the crash comes a minute after that."""
+    fleet = Fleet(4)
+    leader = fleet.world.leader()
+    leader.assign_slow_ms = 4 * S
+    fleet.start(5)
+    while leader.assign_slow_ms or not leader.is_joining:
+        fleet.run(500)
+    fleet.start(6)
+    fleet.rest(60 * S)
+    leader.die()
+    fleet.rest(60 * S)
+    assert [incident.kind for incident in fleet.told(level)] == ["scale-up", "crash"]
+
+
 def test_the_holder_of_an_unused_id_is_named() -> None:
     """Its client id, host, and the age of the id; before format level 4 it is unknown whom the phase waited for."""
     fleet = Fleet(4, session_ms=45 * S)
