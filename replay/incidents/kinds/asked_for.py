@@ -139,6 +139,8 @@ def _grown(topic: str, gained: set[int], lost: set[int]) -> str:
         return f"{topic} has {plural(max(gained) + 1, 'partition')} instead of {min(gained)}"
     if lost and not gained and 0 in lost:
         return f"{topic} is gone, with {plural(len(lost), 'partition')}"
+    if lost and not gained and lost == set(range(min(lost), max(lost) + 1)):
+        return f"{topic} has {plural(min(lost), 'partition')} instead of {max(lost) + 1}"
     return f"{topic} has {len(gained)} partitions more and {len(lost)} fewer"
 
 

@@ -54,6 +54,15 @@ def test_without_a_sign_of_life_it_is_unknown_when_an_outage_began(seen_before_m
     assert "when it ended after that is not known" in said(incident, "unknown")
 
 
+def test_an_outage_that_may_have_been_shorter_than_the_sessions_is_not_called_longer() -> None:
+    """8 s since the last sign of life, after which an owner lives for up to 5 s; the sessions are of 6 s."""
+    fleet = Fleet(3, library="librdkafka", session_ms=6 * S)
+    fleet.away(7 * S, seen_before_ms=S)
+    fleet.rest(20 * S)
+    incident = fleet.only()
+    assert "for 8.0 s since its last sign of life (sessions of 6 s): 3 members lost their places" in incident.headline
+
+
 @BOTH
 def test_a_coordinator_that_stood_still_is_an_outage_too(level: int) -> None:
     """For 10 s, with sessions of 6 s."""
@@ -110,6 +119,20 @@ def test_a_second_outage_puts_off_what_follows_from_the_first(second: str, first
         assert "; 2 of 4 members kept their places" in first.headline
         assert first_of_them in first.headline
         assert "2 of 4 members kept their places, 'app-2' (10.0.1.2) and 'app-1' (10.0.1.1) were not" in again.headline
+
+
+def test_one_member_that_died_in_the_first_of_two_outages_is_named() -> None:
+    """Whether it was heard from between the takeovers is not known; after the second it was not."""
+    fleet = Fleet(4, session_ms=45 * S)
+    fleet.world.at(2 * S, fleet[1].die)
+    fleet.away(20 * S)
+    fleet.run(20 * S)
+    fleet.away(10 * S)
+    fleet.rest(120 * S)
+    first, again = (each for each in fleet.told() if each.kind == "coordinator-change")
+    kept = "3 of 4 members kept their places"
+    assert first.headline.endswith(f"; {kept}; whether 'app-1' (10.0.1.1) was heard from again is not known")
+    assert again.headline.endswith(f"; {kept}, 'app-1' (10.0.1.1) was not heard from any more")
 
 
 def test_members_that_died_before_a_takeover_did_not_fall_silent_at_one_moment() -> None:
