@@ -112,7 +112,7 @@ class Episode:
         Where it is unknown which one came back as which, who came first after one went is taken for it, among those
         with its client id and, if there is one, its host: the numbers are right, and the grade says so.
         """
-        return replacements(self.acts, self.process_of)
+        return replacements(self.acts, self.identities)
 
     @cached_property
     def paired_seqs(self) -> frozenset[int]:

@@ -9,7 +9,7 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.naming import process_name
-from muster.replay.incidents.windows import SECOND_ROUND_MS
+from muster.replay.incidents.rounds import is_second_round, is_soon_after
 from muster.replay.rebalances.rebalance import Move, Rebalance
 from muster.replay.rebalances.wording import plural
 from muster.replay.times import instant
@@ -137,20 +137,18 @@ def _grown(topic: str, gained: set[int], lost: set[int]) -> str:
         return f"{topic} has {plural(max(gained) + 1, 'partition')} instead of {min(gained)}"
     if lost and not gained and 0 in lost:
         return f"{topic} is gone, with {plural(len(lost), 'partition')}"
+    if lost and not gained and lost == set(range(min(lost), max(lost) + 1)):
+        return f"{topic} has {plural(min(lost), 'partition')} instead of {max(lost) + 1}"
     return f"{topic} has {len(gained)} partitions more and {len(lost)} fewer"
 
 
 def _follows_a_gap(view: View, rebalance: Rebalance) -> bool:
     """Whether a cooperative assignor's first round may be what is missing."""
-    if "cooperative" not in (rebalance.protocol_name or ""):
-        return False
-    ages_ms = (rebalance.started_ms - hole.to_ms for hole in view.episode.holes)
-    return any(0 <= age_ms <= SECOND_ROUND_MS for age_ms in ages_ms)
+    return any(
+        hole.to_ms <= rebalance.started_ms and is_soon_after(hole.to_ms, rebalance) for hole in view.episode.holes
+    )
 
 
 def _is_second_round(view: View, rebalance: Rebalance) -> bool:
-    """Whether it began right after another one, with a cooperative assignor."""
     position = view.episode.rebalances.index(rebalance)
-    if position == 0 or "cooperative" not in (rebalance.protocol_name or ""):
-        return False
-    return rebalance.started_ms - view.episode.rebalances[position - 1].started_ms <= SECOND_ROUND_MS
+    return position > 0 and is_second_round(view.episode.rebalances[position - 1], rebalance)
