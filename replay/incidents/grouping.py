@@ -17,12 +17,13 @@ from muster.replay.incidents.episode import Episode
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.holes import Hole, is_within_events, may_hide_other_half
 from muster.replay.incidents.incident import Incident, Statement
-from muster.replay.incidents.kinds import FINDERS, UNKNOWN
+from muster.replay.incidents.kinds import PRECEDENCE, UNKNOWN
 from muster.replay.incidents.kinds.kind import Claim, View
 from muster.replay.incidents.naming import refs
+from muster.replay.incidents.rounds import is_second_round
 from muster.replay.incidents.subscriptions import given_up as gave_up
 from muster.replay.incidents.waiting import given_up, held_ms, waits
-from muster.replay.incidents.windows import DEPLOYMENT_NEXT_MS, SECOND_ROUND_MS
+from muster.replay.incidents.windows import DEPLOYMENT_NEXT_MS
 from muster.replay.rebalances.rebalance import MemberRef, Outcome, Rebalance
 from muster.replay.rebalances.wording import missing_text
 from muster.replay.times import instant, wall_ms_of
@@ -92,7 +93,7 @@ def incidents_of(episode: Episode, group_id: GroupId) -> list[Incident]:
 def _claimed(episode: Episode) -> list[_Draft]:
     view = View(episode)
     drafts: list[_Draft] = []
-    for find in FINDERS:
+    for find, _ in PRECEDENCE:
         for claim in find(view):
             view.take(claim)
             drafts.append(_Draft(claim, len(drafts)))
@@ -135,10 +136,7 @@ def _holder(rebalance: Rebalance, episode: Episode, by_seq: dict[int, _Draft]) -
 
 def _goes_on(before: Rebalance, after: Rebalance) -> bool:
     """Whether it is the next round of the one before: superseded, or cooperative and close."""
-    if before.outcome is Outcome.SUPERSEDED:
-        return True
-    end_ms = before.started_ms + (before.duration_ms or 0)
-    return "cooperative" in (after.protocol_name or "") and after.started_ms - end_ms <= SECOND_ROUND_MS
+    return before.outcome is Outcome.SUPERSEDED or is_second_round(before, after)
 
 
 def _unexplained(rebalance: Rebalance) -> Claim:

@@ -2,7 +2,8 @@
 
 An instance id is an identity, and recorded. A client id at a host is a hypothesis: it is used where no two live members
 of the group shared it. Else it is unknown which process came back as which member: behind a sidecar every host is the
-sidecar's, Java's default client ids are the same in each process, and a pod that was moved has another address.
+sidecar's, and Java's default client ids are the same in each process. A pod that was moved has another address: it may
+be the same process where its client id is its own.
 
 A member that was dead already when its successor came has not shared anything with it, however long its session lasted.
 """
@@ -13,7 +14,6 @@ from collections.abc import Callable, Hashable, Iterable
 
 import msgspec
 
-from muster.events.ids import MemberId
 from muster.events.state import Member
 from muster.replay.incidents.grade import Grade
 
@@ -40,20 +40,33 @@ class Identities:
         lives = list(lives)
         dynamic = [life for life in lives if life.member.group_instance_id is None]
         told_apart = _told_apart(dynamic, _address)
+        self._own_client_ids = _told_apart(dynamic, _client_id)
         self._processes = {life.member.member_id: _process(life.member, told_apart) for life in lives}
 
     def process_of(self, member: Member) -> Process:
         """The member's process."""
         return self._processes.get(member.member_id) or _process(member, frozenset())
 
-    def are_known(self, member_id: MemberId) -> bool:
-        """Whether the member can be recognized when it comes back."""
-        found = self._processes.get(member_id)
-        return found is not None and found.grade is not Grade.UNKNOWN
+    def may_be_same(self, one: Member, other: Member) -> bool:
+        """Whether the second may be the first one's process, or is known to be."""
+        former, later = self.process_of(one), self.process_of(other)
+        if former.grade is not later.grade:
+            return False
+        if former.grade is Grade.UNKNOWN:
+            return one.client_id == other.client_id
+        return former.key == later.key or self._may_have_moved(one, other)
+
+    def _may_have_moved(self, one: Member, other: Member) -> bool:
+        are_dynamic = one.group_instance_id is None and other.group_instance_id is None
+        return are_dynamic and one.client_id == other.client_id and one.client_id in self._own_client_ids
 
 
 def _address(member: Member) -> tuple[str, ...]:
     return ("client", member.client_id, member.client_host)
+
+
+def _client_id(member: Member) -> str:
+    return member.client_id
 
 
 def _process(member: Member, told_apart: frozenset[Hashable]) -> Process:

@@ -1,18 +1,19 @@
 """Processes that went and came back, in either order.
 
 Whoever is known by its identity is paired with itself. Where members share a client id and a host, who came first after
-one went is taken for it; and where as many came as went under names of their own, they may have replaced them. There
-the numbers are right, and the grade says that no more is known.
+one went is taken for it, and so is who came from another host with a client id that no two live members shared; and
+where as many came as went under names of their own, they may have replaced them. There the numbers are right, and the
+grade says that no more is known.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import msgspec
 
 from muster.events.state import Member
 from muster.replay.incidents.acts import AnyAct, Came, CameBack, Departure, Went
 from muster.replay.incidents.grade import Grade
-from muster.replay.incidents.identity import Process
+from muster.replay.incidents.identity import Identities, Process
 from muster.replay.incidents.windows import DEPLOYMENT_PROCESSES_MIN, REPLACED_MS
 
 
@@ -22,6 +23,11 @@ class Replacement(msgspec.Struct, frozen=True, kw_only=True):
     process: Process
     went: Went | None
     came: Came | CameBack
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the one that came has the client id of the one that went, and another host."""
+        return self.went is not None and self.went.member.client_host != self.came.member.client_host
 
     @property
     def begin_ms(self) -> int:
@@ -52,12 +58,12 @@ class Replacement(msgspec.Struct, frozen=True, kw_only=True):
         return self.came.member if self.went is None else self.went.member
 
 
-def replacements(acts: Iterable[AnyAct], process_of: Callable[[Member], Process]) -> tuple[Replacement, ...]:
+def replacements(acts: Iterable[AnyAct], identities: Identities) -> tuple[Replacement, ...]:
     """The replacements among these acts, in order of their beginnings."""
-    pairs = _Pairs(process_of)
+    pairs = _Pairs(identities)
     for act in acts:
         if isinstance(act, CameBack):
-            pairs.found.append(Replacement(process=process_of(act.member), went=None, came=act))
+            pairs.found.append(Replacement(process=identities.process_of(act.member), went=None, came=act))
         elif isinstance(act, Came):
             pairs.come(act)
         elif isinstance(act, Went):
@@ -69,16 +75,16 @@ def replacements(acts: Iterable[AnyAct], process_of: Callable[[Member], Process]
 class _Pairs:
     """Those that went and those that came, until they are paired."""
 
-    def __init__(self, process_of: Callable[[Member], Process]) -> None:
+    def __init__(self, identities: Identities) -> None:
         self.found: list[Replacement] = []
-        self._process_of = process_of
+        self._identities = identities
         self._went: list[Went] = []
         self._came: list[Came] = []
 
     def come(self, came: Came) -> None:
         """A member joined; it may have been there before."""
         recent = [went for went in self._went if came.at_ms - went.at_ms <= REPLACED_MS]
-        alike = [went for went in recent if self._are_alike(went, came)]
+        alike = [went for went in recent if self._identities.may_be_same(went.member, came.member)]
         at_home = [went for went in alike if went.member.client_host == came.member.client_host]
         for went in (at_home or alike)[:1]:
             self._went.remove(went)
@@ -90,7 +96,7 @@ class _Pairs:
         """A member is gone; its successor may have come before it was missed."""
         for came in self._came:
             is_other = came.member.member_id != went.member.member_id
-            if is_other and came.at_ms >= went.since_ms and self._are_alike(went, came):
+            if is_other and came.at_ms >= went.since_ms and self._identities.may_be_same(went.member, came.member):
                 self._came.remove(came)
                 self._pair(went, came)
                 return
@@ -105,15 +111,10 @@ class _Pairs:
             for went, came in pairs:
                 self.found.append(Replacement(process=_somebody(went), went=went, came=came))
 
-    def _are_alike(self, went: Went, came: Came) -> bool:
-        """Whether they are, or may be, the same process."""
-        one, other = self._process_of(went.member), self._process_of(came.member)
-        if Grade.UNKNOWN not in (one.grade, other.grade):
-            return one.key == other.key
-        return one.grade is other.grade and went.member.client_id == came.member.client_id
-
     def _pair(self, went: Went, came: Came) -> None:
-        self.found.append(Replacement(process=self._process_of(went.member), went=went, came=came))
+        former, later = (self._identities.process_of(act.member) for act in (went, came))
+        process = former if former.key == later.key else _somebody(went)
+        self.found.append(Replacement(process=process, went=went, came=came))
 
 
 def _may_follow(went: Went, came: Came) -> bool:

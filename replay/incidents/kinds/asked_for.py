@@ -4,12 +4,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from muster.events.causes import Cause
-from muster.replay.incidents.acts import Rejoined, topics_of
+from muster.replay.incidents.acts import Rejoined, topics_text
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.naming import process_name
-from muster.replay.incidents.windows import SECOND_ROUND_MS
+from muster.replay.incidents.rounds import is_second_round, is_soon_after
 from muster.replay.rebalances.rebalance import Move, Rebalance
 from muster.replay.rebalances.wording import plural
 from muster.replay.times import instant
@@ -82,7 +82,10 @@ def find(view: View) -> Iterator[Claim]:
                 headline=f"{grown}: the leader {process_name(act.member)} rejoined with the same subscription for that",
                 chain=(
                     Statement(
-                        text=f"the leader {process_name(act.member)} rejoined, still subscribed to {_topics(act)}",
+                        text=(
+                            f"the leader {process_name(act.member)} rejoined, still subscribed to"
+                            f" {topics_text(act.member)}"
+                        ),
                         grade=Grade.RECORDED,
                         at=instant(act.at_ms),
                         seqs=(act.seq,),
@@ -105,11 +108,6 @@ def find(view: View) -> Iterator[Claim]:
                 f"{process_name(act.member)} asked for a new assignment with the same subscription; why is not recorded"
             ),
         )
-
-
-def _topics(act: Rejoined) -> str:
-    topics = topics_of(act.member)
-    return "topics that cannot be read" if topics is None else ", ".join(sorted(topics)) or "no topic"
 
 
 def _partitions_changed(rebalance: Rebalance) -> str | None:
@@ -139,24 +137,18 @@ def _grown(topic: str, gained: set[int], lost: set[int]) -> str:
         return f"{topic} has {plural(max(gained) + 1, 'partition')} instead of {min(gained)}"
     if lost and not gained and 0 in lost:
         return f"{topic} is gone, with {plural(len(lost), 'partition')}"
+    if lost and not gained and lost == set(range(min(lost), max(lost) + 1)):
+        return f"{topic} has {plural(min(lost), 'partition')} instead of {max(lost) + 1}"
     return f"{topic} has {len(gained)} partitions more and {len(lost)} fewer"
 
 
 def _follows_a_gap(view: View, rebalance: Rebalance) -> bool:
     """Whether a cooperative assignor's first round may be what is missing."""
-    if "cooperative" not in (rebalance.protocol_name or ""):
-        return False
-    ages_ms = (_ms(rebalance) - hole.to_ms for hole in view.episode.holes)
-    return any(0 <= age_ms <= SECOND_ROUND_MS for age_ms in ages_ms)
+    return any(
+        hole.to_ms <= rebalance.started_ms and is_soon_after(hole.to_ms, rebalance) for hole in view.episode.holes
+    )
 
 
 def _is_second_round(view: View, rebalance: Rebalance) -> bool:
-    """Whether it began right after another one, with a cooperative assignor."""
     position = view.episode.rebalances.index(rebalance)
-    if position == 0 or "cooperative" not in (rebalance.protocol_name or ""):
-        return False
-    return _ms(rebalance) - _ms(view.episode.rebalances[position - 1]) <= SECOND_ROUND_MS
-
-
-def _ms(rebalance: Rebalance) -> int:
-    return rebalance.started_ms
+    return position > 0 and is_second_round(view.episode.rebalances[position - 1], rebalance)

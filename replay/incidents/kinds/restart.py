@@ -11,7 +11,7 @@ from muster.replay.incidents.kinds.replaced import advice_on, fenced_before, mem
 from muster.replay.incidents.naming import process_name
 from muster.replay.incidents.replacements import Replacement
 from muster.replay.incidents.silence import heard_again, last_seen
-from muster.replay.rebalances.wording import is_close, says_something
+from muster.replay.rebalances.wording import host, is_close, says_something
 from muster.replay.times import duration, instant, setting
 
 KIND = Kind(
@@ -53,6 +53,13 @@ def _restart_text(each: Replacement, episode: Episode) -> str:
         kept = ", and kept its partitions" if each.came.absorbed else ""
         return f"{name} came back under a new member id{kept}"
     gap_ms = each.came.at_ms - each.gone_ms
+    if each.is_elsewhere:
+        how = "left" if each.went.how is Departure.LEFT else "was not heard from any more"
+        elsewhere = host(each.came.member.client_host)
+        return (
+            f"{name} {how}, and {duration(gap_ms)} later its client id came from {elsewhere}: perhaps the same process,"
+            " moved"
+        )
     if is_close(each.went.why.client_reason):
         return f"{name} was closed, and came back {duration(gap_ms)} later"
     if each.went.how is Departure.LEFT and says_something(each.went.why.client_reason):
