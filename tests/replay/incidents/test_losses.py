@@ -9,7 +9,7 @@ import pytest
 
 from muster.replay.history import Happened
 from tests.judge import outages
-from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, of_kind, said, shown
+from tests.replay.incidents.fleet import BOTH, OLDER, QUIET_MS, Fleet, expect, of_kind, said, shown
 
 S = 1_000
 
@@ -261,3 +261,17 @@ def test_boilerplate_is_nowhere_in_an_incident() -> None:
     assert any(reason.startswith("need to re-join with the given member-id") for reason in reasons)
     assert "group is already rebalancing" in reasons
     assert not any(reason and reason in shown(incident) for reason in reasons)
+
+
+def test_the_name_of_a_process_is_its_own() -> None:
+    """However it is spelt; counts of processes are in English all the same."""
+    fleet = Fleet(3)
+    for _ in range(2):  # the first time they come under these names, the second time they are replaced
+        for number in (1, 2):
+            fleet[number].close()
+            fleet.run(200)
+            fleet.start(number, fleet.setup(number).but(client_id=f"processs-{number}"))
+        fleet.rest(20 * S)
+        fleet.run(QUIET_MS)
+    headline = "2 processes of 3 stopped and started ...: 'processs-1' (10.0.1.1) and 'processs-2' (10.0.1.2)"
+    expect(fleet.told()[-1], "deployment", "inferred", headline, "processs-1", "processs-2")

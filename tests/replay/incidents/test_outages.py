@@ -6,7 +6,7 @@ The same story is told of a log of the format level before, which recorded less:
 import pytest
 
 from tests.judge import outages
-from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, said
+from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, of_kind, said
 
 S = 1_000
 
@@ -160,3 +160,36 @@ def test_a_poll_that_an_outage_made_late_is_its_consequence() -> None:
     assert incident.kind == "coordinator-outage"
     assert "1 member lost its place by it and came back as a new one ('app-2' (10.0.1.2)); 2 kept" in incident.headline
     assert "under its former one it left, since its poll had not returned in time" in said(incident)
+
+
+def test_places_are_kept_so_far_while_a_member_may_be_dead() -> None:
+    """It died before the outage, and its session of 45 s began anew with its end."""
+    fleet = Fleet(3, session_ms=45 * S)
+    fleet[2].die()
+    fleet.away(4 * S)
+    fleet.run(10 * S)
+    assert fleet.only().headline.endswith("; all 3 members kept their places so far")
+    assert "'app-1' (10.0.1.1) kept their places so far" in said(fleet.only())
+    fleet.rest(60 * S)
+    fleet.start(4)
+    fleet.rest(30 * S)
+    change = of_kind(fleet.told(), "coordinator-change")
+    assert change.headline.endswith(
+        "; 2 of 3 members kept their places, 'app-2' (10.0.1.2) was not heard from any more"
+    )
+    assert "so far" not in said(change)
+
+
+@pytest.mark.parametrize(("how", "level"), [("paused", 4), ("paused", OLDER), ("away", 4)])
+@pytest.mark.parametrize("static", [0, 3])
+def test_a_process_that_ended_by_itself_did_not_end_by_a_short_outage(how: str, static: int, level: int) -> None:
+    """It was killed a moment before it, and is started again after it: no client gives its id up within 3 s of 45."""
+    fleet = Fleet(3, static=static, session_ms=45 * S)
+    fleet[2].die()
+    getattr(fleet, how)(3 * S)
+    fleet.run(20 * S)
+    fleet.start(2)
+    fleet.rest(60 * S)
+    told = fleet.told(level)
+    expect(of_kind(told, "restart"), "restart", "recorded" if static else "inferred", "'app-2' (10.0.1.2) ...", "app-2")
+    assert [each.kind for each in told if each.kind != "restart"] == ["coordinator-change"]

@@ -5,7 +5,7 @@ The same story is told of a log of the format level before, which recorded less:
 
 import pytest
 
-from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, of_kind, said
+from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, of_kind, said, shown
 
 S = 1_000
 
@@ -164,6 +164,40 @@ def test_the_holder_of_an_unused_id_is_named() -> None:
     assert "42.7 s of it after all others had joined: it waited for somebody that is not recorded" in said(
         older, "unknown"
     )
+
+
+@BOTH
+def test_a_leader_that_dies_later_had_made_nobody_wait(level: int) -> None:
+    """Another rebalance had begun while it was computing the assignment; a minute later it dies."""
+    fleet = Fleet(3)
+    leader = fleet.world.leader()
+    leader.assign_slow_ms = 3 * S
+    fleet.start(4)
+    fleet.run(4_500)
+    fleet.start(5)
+    fleet.rest(60 * S)
+    leader.die()
+    fleet.rest(60 * S)
+    told = fleet.told(level)
+    assert [each.kind for each in told] == ["scale-up", "crash"], "\n".join(map(shown, told))
+    assert [each.to_generation for each in told[1].rebalances] == [4]
+
+
+@BOTH
+def test_a_leader_that_was_interrupted_sent_nothing(level: int) -> None:
+    """Somebody comes while it is computing."""
+    fleet = Fleet(3)
+    fleet.world.leader().assign_slow_ms = 20 * S
+    fleet.start(4)
+    fleet.run(14 * S)
+    fleet.start(5)
+    fleet.rest(60 * S)
+    slow = of_kind(fleet.told(level), "slow-leader")
+    headline = (
+        "the leader ... had not sent the assignment (range, 4 members) after 11.7 s, when another rebalance began;..."
+    )
+    expect(slow, "slow-leader", "recorded", headline, "app-2")
+    assert "sent it" not in said(slow)
 
 
 def test_of_several_unused_ids_each_holder_is_named() -> None:
