@@ -3,8 +3,8 @@
 import pytest
 from kio.index import load_response_schema
 
-from muster.events.kafka.codec.splicing import Pieces, change_items
-from muster.events.steps import finished
+from muster.events.kafka.codec.splicing import Pieces, change_inner_items, change_items
+from muster.events.steps import ENTRIES_PER_STEP, finished
 
 METADATA = 3
 
@@ -36,3 +36,43 @@ def test_items_are_changed_and_dropped(version: int) -> None:
     changed = change_items(load_response_schema(METADATA, version), "topics", change)
     written = finished(changed(b"in front" + before + array(b"drop", b"other", b"c") + behind, len(b"in front")))
     assert written == before + array(b"b-new", b"c") + behind
+
+
+@pytest.mark.parametrize("partitions", [0, 1, 3])
+def test_items_within_items_are_changed(partitions: int) -> None:
+    """OffsetCommit v8 has partitions in its topics: one is dropped from each, one changed, and the tags stay."""
+    tag = b"\x01\x7d\x02hi"
+
+    def partition(index: int) -> bytes:
+        return index.to_bytes(4, "big") + bytes(2) + tag
+
+    def topic_of(name: bytes, *indexes: int) -> bytes:
+        listed = bytes([len(indexes) + 1]) + b"".join(map(partition, indexes))
+        return bytes([len(name) + 1]) + name + listed + tag
+
+    def answer(*topics: bytes) -> bytes:
+        return bytes(4) + bytes([len(topics) + 1]) + b"".join(topics) + tag + b"behind"
+
+    def change(pieces: Pieces) -> Pieces | None:
+        index = int.from_bytes(pieces["partition_index"], "big")
+        return None if index == 0 else pieces | {"partition_index": (index + 7).to_bytes(4, "big")}
+
+    indexes = range(partitions)
+    changed = change_inner_items(load_response_schema(8, 8), "topics", "partitions", change)
+    before = answer(topic_of(b"orders", *indexes), topic_of(b"other", *indexes))
+    changed_indexes = [index + 7 for index in indexes if index]
+    after = answer(topic_of(b"orders", *changed_indexes), topic_of(b"other", *changed_indexes))
+    assert finished(changed(b"in front" + before, len(b"in front"))) == after
+
+
+@pytest.mark.parametrize(("brokers", "topics"), [(0, 101), (101, 0), (64, 64), (64, 3)])
+def test_many_items_are_gone_through_in_steps(brokers: int, topics: int) -> None:
+    """No step is many of them, and all count, whether they are only passed by or looked at."""
+    broker = bytes(4) + b"\x02h" + bytes(4) + b"\x00" + b"\x00"
+    listed = bytes([brokers + 1]) + broker * brokers + b"\x02c" + bytes(4) + bytes([topics + 1])
+    answer = bytes(4) + listed + topic(9, b"orders") * topics + bytes(4) + b"\x00"
+    change = change_items(load_response_schema(METADATA, 9), "topics", lambda pieces: pieces)
+    assert finished(change(answer, 0)) == answer
+    work = list(change(answer, 0))
+    assert max(work) <= ENTRIES_PER_STEP
+    assert sum(work) == brokers + topics
