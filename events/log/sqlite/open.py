@@ -54,7 +54,7 @@ def look_at(path: Path, look: Callable[[sqlite3.Connection], None]) -> None:
     The write-ahead log is left out, so a file that was just made may look empty, and one that is being written may look
     damaged: opening it will tell. Raises as `connected`.
     """
-    if path.is_file() and path.stat().st_size > 0:
+    if path.is_file():
         with suppress(LogDamaged):
             connection, _ = connected(path, _connect_for_looking, look)
             connection.close()

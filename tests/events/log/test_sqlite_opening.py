@@ -101,14 +101,16 @@ class TestOpening:
 
     @pytest.mark.parametrize("read_only", [False, True])
     async def test_a_file_that_is_no_database_is_left_as_it_is(self, path: Path, read_only: bool) -> None:
-        """Somebody's text is no log."""
+        """Somebody's text is no log, however short (SQLite takes one byte for nothing); nothing is made beside it."""
         text = b"not a database, but long enough to look like one to a hurried reader\n" * 100
-        put(path, text)
+        for length in (2, 100, len(text)):
+            put(path, text[:length])
 
-        message = await mismatch_of(SqliteEventLog(path, read_only=read_only))
+            message = await mismatch_of(SqliteEventLog(path, read_only=read_only))
 
-        assert message == f"{path} is not an event log: file is not a database"
-        assert content(path) == text
+            assert message == f"{path} is not an event log: file is not a database"
+            assert content(path) == text[:length]
+            assert list(path.parent.iterdir()) == [path]
 
     @pytest.mark.parametrize("read_only", [False, True])
     async def test_somebody_elses_database_is_left_as_it_is(self, path: Path, read_only: bool) -> None:

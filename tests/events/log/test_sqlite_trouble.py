@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.serve import _with_replay
+from muster.events.keys import prefix_of
 from muster.events.log.base import LogDamaged, LogMismatch, LogUnavailable
 from muster.events.log.sqlite.file import SqliteFile
 from muster.events.log.sqlite.log import SqliteEventLog
@@ -279,6 +280,23 @@ class TestADamagedFile:
         assert warning.startswith(f"the event log {path} is damaged")
         assert warning.endswith("What cannot be read was left out")
         await log.close()
+
+    async def test_who_looks_for_keys_in_it_is_given_all_that_can_be_read(self, path: Path) -> None:
+        """It is told of, as by any reader. An owner goes no further here either."""
+        await made(path)
+        damage(path, 0)
+        wanted = [prefix_of("orders")]
+        log = SqliteEventLog(path, read_only=True)
+        await log.open()
+        found = [record async for chunk in log.read_wanted(0, wanted, start=0, end=2_000) for record in chunk]
+        assert [record.offset for record in found] == [record.offset for record in await read_all(log, 0)]
+        assert len(log.warnings) == 1
+        await log.close()
+        owner = SqliteEventLog(path)
+        await owner.open()
+        with pytest.raises(LogDamaged):
+            _ = [chunk async for chunk in owner.read_wanted(0, wanted, start=0, end=2_000)]
+        await owner.close()
 
     async def test_of_a_file_that_was_cut_off_the_beginning_can_be_read(self, path: Path) -> None:
         """Its end is not even known."""
