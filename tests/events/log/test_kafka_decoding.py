@@ -135,15 +135,6 @@ def test_the_next_read_begins_behind_what_was_read(last: bytes) -> None:
     assert [each for _, each in writers_of(ours(ONE, 0) + last, end=9)] == [1, 2]
 
 
-def test_a_batch_that_is_cut_off_is_left_for_the_next_fetch() -> None:
-    """Wherever the size of a fetch cuts it."""
-    whole, cut = ours(ONE, 0), ours(ONE, 1)
-    for length in range(len(cut)):
-        found = list(decode_batches(whole + cut[:length], 0, start=0, end=9, marks=Marks(since=0)))
-        assert [(len(records), position) for records, position in found] == [(1, 1)]
-        assert [position for _, position in writers_of(whole + cut[:length], end=9)] == [1]
-
-
 @pytest.mark.parametrize(("start", "end"), [(0, 6), (0, 2), (1, 5), (2, 3), (3, 3), (4, 6)])
 @pytest.mark.parametrize("codec", [0, foreign.ZSTD])
 def test_of_whole_batches_the_records_between_two_offsets_are_told(start: int, end: int, codec: int) -> None:
@@ -188,6 +179,20 @@ def test_headers_that_are_packed_are_counted_when_they_are_unpacked() -> None:
     assert told_apart(decoded(many + ours(ONE, 2))) == ([2], [1])
     assert tracemalloc.get_traced_memory()[1] < 50 * MIB
     tracemalloc.stop()
+
+
+@pytest.mark.parametrize("codec", [0, foreign.ZSTD])
+def test_large_records_are_read_with_as_many_headers_as_any(codec: int) -> None:
+    """A thousand each, counted wherever they stand behind long keys and values; one more is too many."""
+    large = [Record(b"k" * 9_000, bytes(3 * MIB)), Record(b"gone", None), Record(b"b", bytes(3 * MIB))]
+    for count, is_read in ((1_000, True), (1_001, False)):
+        batch = foreign.batch(large, base_offset=1, codec=codec, headers=[("h", b"")] * count)
+        if is_read:
+            keys = [(one.offset, one.key) for one in decoded(batch, since=None)]
+            assert keys == [(1, large[0].key), (2, b"gone"), (3, b"b")]
+        else:
+            with pytest.raises(BrokenRecord, match=f"a record with {count} headers"):
+                decoded(batch, since=None)
 
 
 def varint(number: int) -> bytes:

@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
 from kio.schema.errors import ErrorCode
@@ -73,6 +74,16 @@ async def test_a_topic_is_looked_up_without_making_it() -> None:
     assert await topic_facts(link, "t", timeout_ms=5_000) == FACTS
     assert await topic_facts(Cluster(), "t", timeout_ms=5_000) is None
     assert link.created == []
+
+
+async def test_a_topic_of_brokers_that_know_no_ids_has_none() -> None:
+    """Those before Kafka 2.8."""
+
+    class WithoutIds(Cluster):
+        async def metadata(self, topics: Any) -> Any:
+            return answer(topic((1, 0), (2, 0), topic_id=None))
+
+    assert await topic_facts(WithoutIds(), "t", timeout_ms=5_000) == msgspec.structs.replace(FACTS, topic_id=None)
 
 
 async def test_a_topic_that_is_missing_is_made() -> None:
