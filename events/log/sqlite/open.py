@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from muster.events.log.base import LogDamaged, LogError, LogMismatch, LogUnavailable
-from muster.events.log.sqlite.failures import failure_of, is_damage, is_full, is_locked
+from muster.events.log.sqlite.failures import code_of, failure_of, is_damage, is_full, is_locked
 
 T = TypeVar("T")
 
@@ -120,7 +120,7 @@ def _is_readable(connection: sqlite3.Connection) -> bool:
     try:
         connection.execute("PRAGMA application_id")
     except sqlite3.DatabaseError as error:
-        return error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+        return code_of(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
     return True
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from muster.events.log.base import LogMismatch, LogUnavailable
+from muster.events.log.sqlite import open as opening
 from muster.events.log.sqlite.log import SqliteEventLog
 from muster.events.log.sqlite.schema import TABLES_VERSION
 from muster.events.records import FORMAT_LEVEL, LogTooNew, Record
@@ -74,6 +75,13 @@ class TestOpening:
             await log.close()
 
         assert ids[0] == ids[1] != ids[2]
+
+    async def test_a_new_file_tells_whose_it_is_and_which_tables_to_expect(self, path: Path) -> None:
+        """In SQLite's own header: any tool shows it, and a later Muster knows by it what it finds."""
+        await make(path)
+        header = content(path)[:100]
+        assert header[68:72] == b"MUST"
+        assert int.from_bytes(header[60:64], "big") == TABLES_VERSION
 
     async def test_a_log_that_is_closed_in_good_order_is_one_file(self, path: Path) -> None:
         """So that it can be copied as it is; the lock's file means nothing."""
@@ -309,6 +317,39 @@ asyncio.run(main())
 
         assert await self.read_as_a_stranger(path) == "7"
         await log.close()
+
+    @pytest.mark.parametrize(
+        ("code", "files_are_missing"),
+        [
+            (sqlite3.SQLITE_CANTOPEN, True),
+            (sqlite3.SQLITE_CANTOPEN_FULLPATH, True),
+            (sqlite3.SQLITE_READONLY, True),
+            (sqlite3.SQLITE_READONLY_CANTINIT, True),
+            (sqlite3.SQLITE_NOTADB, False),
+            (sqlite3.SQLITE_CORRUPT, False),
+            (sqlite3.SQLITE_BUSY_RECOVERY, False),
+        ],
+    )
+    async def test_a_log_that_cannot_be_written_is_read_without_the_files_beside_it(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch, code: int, files_are_missing: bool
+    ) -> None:
+        """Where SQLite says that they cannot be made, however it says so. Any other error is told by the next read."""
+        await make(path)
+        options: list[str] = []
+
+        class Failing(sqlite3.Connection):
+            def execute(self, *_: object) -> sqlite3.Cursor:
+                error = sqlite3.OperationalError("as it says")
+                error.sqlite_errorcode = code
+                raise error
+
+        def connect(_path: Path, option: str) -> sqlite3.Connection:
+            options.append(option)
+            return sqlite3.connect(path, factory=Failing)
+
+        monkeypatch.setattr(opening, "_connect", connect)
+        opening.connect_for_reading(path).close()
+        assert options == (["mode=ro", "mode=ro&immutable=1"] if files_are_missing else ["mode=ro"])
 
     async def test_a_log_that_was_closed_in_good_order_can_be_read(self, path: Path) -> None:
         """It is complete without its write-ahead log."""

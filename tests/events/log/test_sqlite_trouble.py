@@ -90,6 +90,19 @@ async def test_a_disk_that_is_full_at_the_start_is_waited_for(path: Path, monkey
     await log.close()
 
 
+async def test_a_lock_that_cannot_be_made_for_another_reason_is_told(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Waiting would be of no use: somebody has to look at the disk."""
+
+    def broken(*_: object) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "pwrite", broken)
+    with pytest.raises(LogMismatch, match=rf"{path} cannot be opened: {path}\.lock: Input/output error"):
+        await SqliteEventLog(path).open()
+
+
 async def test_a_database_that_has_no_room_to_be_made_is_waited_for(path: Path) -> None:
     """SQLite's own word for a full disk is told with the file."""
 
