@@ -131,6 +131,10 @@ def test_undecodable_bytes_are_none(data: bytes) -> None:
 )
 @example([encode_subscription(["a"]), encode_subscription(["a"])[:-4] + b"\xff\xff\xff\xfe"])
 @example([encode_subscription(["a"]), encode_subscription(["a"])[:-4] + b"\0\0\0\1"])
+@example([encode_subscription(["a"]), encode_subscription(["a"])[:-4]])
+@example([encode_subscription(["a"]), encode_subscription(["a"])[:-1]])
+@example([encode_subscription(["a"]), encode_subscription(["a"])[:-4] + b"\0\0\0\0"])
+@example([encode_subscription(["a"]), encode_subscription(["a"])[:-4] + b"\0\0\0\1u"])
 def test_what_any_of_many_subscribes_is_what_each_of_them_does(subscriptions: list[bytes]) -> None:
     """Though the lists that are the same are read once."""
     each = [subscribed_topics(metadata) for metadata in subscriptions]

@@ -1,5 +1,6 @@
 """Reading messages with unknown tagged fields and errors, and the limits on them."""
 
+from dataclasses import replace
 from datetime import timedelta
 from io import BytesIO
 from typing import NoReturn
@@ -209,3 +210,34 @@ def test_a_struct_that_may_be_null_is_read(has_topology: bool, subtopologies: in
     body, size = finished(read)
     assert size == len(written.getvalue())
     assert body.groups == (group, group)
+
+
+def test_whatever_is_not_negative_says_that_a_struct_is_there() -> None:
+    """Kafka writes 1, and reads any such byte (KIP-893)."""
+    empty = DescribedGroup(
+        error_code=ErrorCode.none,
+        group_id=KafkaGroupId("g"),
+        group_state="Stable",
+        group_epoch=i32(1),
+        assignment_epoch=i32(1),
+        topology=None,
+        members=(),
+    )
+    topology = Topology(epoch=i32(3), subtopologies=())
+
+    def written(group: DescribedGroup) -> bytes:
+        out = BytesIO()
+        answer = StreamsGroupDescribeResponse(throttle_time=i32Timedelta.parse(timedelta(0)), groups=(group,))
+        entity_writer(StreamsGroupDescribeResponse)(out, answer)
+        return out.getvalue()
+
+    without, whole = written(empty), bytearray(written(replace(empty, topology=topology)))
+    at = next(at for at, byte in enumerate(without) if whole[at] != byte)
+    for byte in (0, 1, 127):
+        whole[at] = byte
+        body, _ = finished(reader_in_steps(StreamsGroupDescribeResponse)(bytes(whole), 0, Allowance(9)))
+        assert body.groups[0].topology == topology
+    for byte in (255, 128):
+        left = without[:at] + bytes([byte]) + without[at + 1 :]
+        body, size = finished(reader_in_steps(StreamsGroupDescribeResponse)(left, 0, Allowance(9)))
+        assert (body.groups[0].topology, size) == (None, len(without))

@@ -15,7 +15,7 @@ from muster.events.kafka.codec.writing import CHUNK_BYTES, Output, Unwritable, w
 from muster.events.steps import ENTRIES_PER_STEP, WAIT
 from tests.coordinator.wire.smallest import item_of
 
-JOIN_GROUP, OFFSET_COMMIT, DESCRIBE_GROUPS, METADATA = 11, 8, 15, 3
+JOIN_GROUP, OFFSET_COMMIT, DESCRIBE_GROUPS, METADATA, FETCH = 11, 8, 15, 3, 1
 
 
 def entry_of(entity: Any, array: str) -> Any:
@@ -88,6 +88,19 @@ def about_topics(version: int, *names: str) -> Any:
     )
 
 
+def fetched(version: int, records: bytes | None) -> Any:
+    """An answer with a partition that has these records, which may be null, as the array before them is."""
+    response: Any = load_response_schema(FETCH, version)
+    topic: Any = entry_of(response, "responses")
+    partition: Any = entry_of(topic, "partitions")
+    of_partition = partition(
+        partition_index=1, error_code=ErrorCode.none, high_watermark=7, aborted_transactions=None, records=records
+    )
+    of_whole: dict[str, Any] = {"error_code": ErrorCode.none} if version >= 7 else {}
+    topics = (topic(topic="orders", partitions=(of_partition,)),)
+    return response(throttle_time=i32Timedelta.parse(timedelta(0)), responses=topics, **of_whole)
+
+
 def as_values(entity: Any) -> Any:
     """Values that our writers take: mappings, numbers and milliseconds."""
     match entity:
@@ -116,6 +129,7 @@ def written(entity: Any) -> tuple[list[bytes], list[int]]:
         *(joined(version, members) for version in (2, 5, 6, 7, 9) for members in (0, 1, ENTRIES_PER_STEP + 3)),
         *(described(version, groups, 2) for version in (1, 4, 5) for groups in (0, 3)),
         *(committed(version, topics, 3) for version in (6, 8) for topics in (0, 1, 2)),
+        *(fetched(version, records) for version in (4, 12) for records in (None, b"", b"records")),
         *(about_topics(version, *names) for version in (8, 9) for names in ((), ("orders",))),
     ],
     ids=lambda entity: f"{type(entity).__name__} v{entity.__version__}",
