@@ -3,7 +3,7 @@
 import pytest
 from kio.index import load_response_schema
 
-from muster.events.kafka.codec.splicing import Pieces, change_inner_items, change_items
+from muster.events.kafka.codec.splicing import Pieces, change_fields, change_inner_items, change_items
 from muster.events.steps import ENTRIES_PER_STEP, finished
 
 METADATA = 3
@@ -76,3 +76,46 @@ def test_many_items_are_gone_through_in_steps(brokers: int, topics: int) -> None
     work = list(change(answer, 0))
     assert max(work) <= ENTRIES_PER_STEP
     assert sum(work) == brokers + topics
+
+
+FETCH = 1
+
+
+@pytest.mark.parametrize("tags_before", [b"", b"\x07\x03abc"])
+def test_items_of_a_tagged_array_are_changed(tags_before: bytes) -> None:
+    """Fetch v16 names in one where leaders are: the fields around it stay, and the length is the new one."""
+
+    def node(number: int, host: bytes) -> bytes:
+        return number.to_bytes(4, "big") + bytes([len(host) + 1]) + host + bytes(4) + b"\x00" + b"\x00"
+
+    def answer(*nodes: bytes) -> bytes:
+        listed = bytes([len(nodes) + 1]) + b"".join(nodes)
+        tagged = tags_before + b"\x00" + bytes([len(listed)]) + listed + b"\x09\x02hi"
+        return bytes(10) + b"\x01" + bytes([3 if tags_before else 2]) + tagged + b"behind"
+
+    def change(pieces: Pieces) -> Pieces | None:
+        return None if b"drop" in pieces["host"] else pieces | {"host": b"\x0dmuster.local"}
+
+    changed = change_items(load_response_schema(FETCH, 16), "node_endpoints", change)
+    before, after = answer(node(1, b"drop"), node(2, b"b")), answer(node(2, b"muster.local"))
+    assert finished(changed(b"in front" + before, len(b"in front"))) == after
+
+
+def test_an_answer_without_the_tagged_array_stays_as_it_is() -> None:
+    """Whatever else is tagged in it."""
+    changed = change_items(load_response_schema(FETCH, 16), "node_endpoints", lambda _: None)
+    for tagged in (b"\x00", b"\x01\x09\x02hi"):
+        answer = bytes(10) + b"\x01" + tagged + b"behind"
+        assert finished(changed(b"in front" + answer, len(b"in front"))) == answer
+
+
+@pytest.mark.parametrize("version", [7, 9])
+def test_fields_of_the_message_itself_are_changed(version: int) -> None:
+    """Up to the last one that is named; where nothing is to be changed, all stays."""
+    start = bytes(4) + (b"\x01" if version >= 9 else bytes(4))
+    cluster_id, other = (b"\x02c", b"\x02d") if version >= 9 else (b"\x00\x01c", b"\x00\x01d")
+    answer = start + cluster_id + b"\x00\x00\x00\x07" + b"whatever"
+    entity = load_response_schema(METADATA, version)
+    changed = change_fields(entity, "cluster_id", lambda pieces: pieces | {"cluster_id": other})
+    assert finished(changed(b"in front" + answer, 8)) == answer.replace(cluster_id, other)
+    assert finished(change_fields(entity, "cluster_id", lambda _: None)(b"in front" + answer, 8)) == answer
