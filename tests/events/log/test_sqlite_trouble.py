@@ -275,6 +275,27 @@ class TestADamagedFile:
         assert [type(outcome) for outcome in outcomes] == [LogDamaged] * 3
         await log.close()
 
+    async def test_after_a_write_that_met_damage_nothing_is_written(self, path: Path) -> None:
+        """Neither for those that wait behind it nor for those that come later, though their own pages may be well."""
+
+        def meet_damage(_: sqlite3.Connection) -> None:
+            error = sqlite3.DatabaseError("database disk image is malformed")
+            error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+            raise error
+
+        file = SqliteFile(path)
+        await file.open(lambda connection: connection.execute("CREATE TABLE numbers (number)"))
+        writes = [asyncio.create_task(file.write(partial(insert, 0)))]
+        await asyncio.sleep(0)  # it is under way; the next two wait
+        writes += [asyncio.create_task(file.write(each)) for each in (meet_damage, partial(insert, 1))]
+        _, *damaged = await asyncio.gather(*writes, return_exceptions=True)
+        assert [type(outcome) for outcome in damaged] == [LogDamaged] * 2
+        for _ in range(2):
+            with pytest.raises(LogDamaged, match="is damaged"):
+                await file.write(partial(insert, 2))
+        assert await file.read(numbers) == [0]
+        await file.close()
+
     async def test_who_only_reads_is_given_what_can_be_read(self, path: Path) -> None:
         """All but what stood on the damaged page, and the other partition whole; and it is told of it."""
         await made(path)
