@@ -5,11 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.events.avro.codec import decode, encode, glance
-from muster.events.avro.glance import Glance, GroupGlance
-from muster.events.events import GroupEvent, PartitionEvent
+from muster.events.avro.codec import decode
+from muster.events.events import PartitionEvent
 from muster.events.ids import GroupId
-from muster.events.records import FORMAT_LEVEL, StoredRecord
+from muster.events.records import StoredRecord
 from muster.replay.groups import Overview, read_overview
 from muster.replay.history import History, Item
 from muster.replay.incidents.telling import incidents
@@ -21,7 +20,6 @@ from muster.replay.story import StoryLines
 from muster.replay.transitions import Transitions
 from muster.replay.why import Newest, Why
 from muster.replay.window import AtSeq, AtTime, Window
-from tests.events.strategies import group_and_member_events
 from tests.judge.case import make_case
 from tests.replay import memberships
 from tests.replay.histories import Script
@@ -63,18 +61,6 @@ async def opened(story: str) -> tuple[Reading, list[Item]]:
     log = await memory_log(STORIES[story])
     whole = (await read_histories(log, group=ORDERS))[ORDERS]
     return Reading(log=log), list(whole.items)
-
-
-@given(group_and_member_events())
-def test_a_glance_sees_what_decoding_does(event: object) -> None:
-    """Number, cause, time; of an event on the group's own key where the group stood."""
-    seen = glance(encode(event, FORMAT_LEVEL))  # type: ignore[arg-type]
-    assert isinstance(seen, GroupGlance if isinstance(event, GroupEvent) else Glance)
-    assert (seen.incarnation, seen.seq) == (event.incarnation, event.seq)  # type: ignore[attr-defined]
-    assert (seen.why.cause, seen.why.decided_ms) == (event.why.cause, event.why.decided_ms)  # type: ignore[attr-defined]
-    if isinstance(seen, GroupGlance):
-        image = event.group  # type: ignore[attr-defined]
-        assert (seen.group.state, seen.group.generation_id) == (image.state, image.generation_id)
 
 
 @pytest.mark.parametrize("story", sorted(STORIES))
