@@ -32,8 +32,8 @@ from muster.events.events import (
 )
 from muster.events.ids import MemberId
 from muster.events.state import Group, Member
+from muster.replay.history.transitions import Transition
 from muster.replay.rebalances.wording import is_of_another
-from muster.replay.transitions import Transition
 
 
 @unique

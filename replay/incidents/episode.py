@@ -14,7 +14,7 @@ import msgspec
 from muster.events.events import GroupDeleted, JoinPhaseCompleted
 from muster.events.ids import MemberId
 from muster.events.state import Group, Member
-from muster.replay.history import Broken, Gap
+from muster.replay.history.items import Broken, Gap
 from muster.replay.incidents.acts import AnyAct, Came, CameBack, Departure, Phase, Rejoined, Went
 from muster.replay.incidents.aways import Away
 from muster.replay.incidents.holes import Hole

@@ -11,7 +11,7 @@ from typing import Final
 
 from muster.events.ids import GroupId
 from muster.events.state import Member
-from muster.replay.history import Broken, Gap
+from muster.replay.history.items import Broken, Gap
 from muster.replay.incidents.cost import cost_of
 from muster.replay.incidents.episode import Episode
 from muster.replay.incidents.grade import Grade

@@ -9,18 +9,18 @@ from pathlib import Path
 import typer
 
 from muster.events.ids import GroupId
-from muster.replay.asked import fail_outside, fail_unknown, start_of
+from muster.replay.commands.asked import fail_outside, fail_unknown, start_of
+from muster.replay.commands.opening import CANNOT_READ, Source, fail, opened, run
 from muster.replay.form import View
+from muster.replay.history.window import WHOLE, Window
 from muster.replay.incidents.windows import QUIET_MS
-from muster.replay.opening import CANNOT_READ, Source, fail, opened, run
+from muster.replay.logs.sources import items
 from muster.replay.rebalances.wording import plural
 from muster.replay.render.printable import printable
 from muster.replay.report.fold import ReportFold
 from muster.replay.report.html import fitting
 from muster.replay.report.page import Page
-from muster.replay.sources import items
 from muster.replay.times import in_zone
-from muster.replay.window import WHOLE, Window
 
 
 def report(

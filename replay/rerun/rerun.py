@@ -35,7 +35,7 @@ from muster.events.events import (
     StaticMemberReplaced,
 )
 from muster.events.state import Group, GroupState, new_group
-from muster.replay.history import Coordinated, Happened, History, Item
+from muster.replay.history.items import Coordinated, Happened, History, Item
 from muster.replay.rerun.inputs import derive
 from muster.replay.rerun.situation import PHANTOM, Situation
 

@@ -25,7 +25,7 @@ from muster.events.events import (
     StaticMemberReplaced,
 )
 from muster.events.state import Group, GroupState, Member
-from muster.replay.history import Coordinated
+from muster.replay.history.items import Coordinated
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.windows import SECOND_ROUND_MS
 from muster.replay.rerun.rerun import PERMISSIVE, group_settings

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from muster.events.avro.evolve import apply, is_gone
 from muster.events.ids import GroupId
 from muster.events.state import Group, new_group
-from muster.replay.history import Item
+from muster.replay.history.items import Item
 from muster.replay.whatif.addresses import SharedAddresses
 from muster.replay.whatif.alterations import Alterations, Altered
 from muster.replay.whatif.facts import Fact, Facts

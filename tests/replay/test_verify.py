@@ -18,7 +18,7 @@ from muster.events.events import (
 )
 from muster.events.keys import EntityKind, RecordKey, encode_key
 from muster.events.records import FORMAT_LEVEL, Record, StoredRecord
-from muster.replay.history import Coordinated, Happened
+from muster.replay.history.items import Coordinated, Happened
 from muster.replay.verify.finding import Check, Verified
 from muster.replay.verify.verification import Verification
 from tests.coordinator.group.harness import Harness

@@ -11,7 +11,7 @@ import pytest
 
 from muster.coordinator.group.settings import GroupSettings
 from muster.events.records import FORMAT_LEVEL
-from muster.replay.history import History, with_gaps
+from muster.replay.history.items import History, with_gaps
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import incidents
 from muster.replay.times import instant

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from muster.replay.history import Happened
+from muster.replay.history.items import Happened
 from tests.judge import outages
 from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, said, shown
 

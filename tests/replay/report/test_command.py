@@ -11,17 +11,17 @@ import pytest
 
 from muster.events.causes import Cause
 from muster.events.ids import GroupId
-from muster.replay.history import Happened
+from muster.replay.history.items import Happened
+from muster.replay.history.window import AtTime, Edge, Window
 from muster.replay.incidents.telling import incidents
 from muster.replay.incidents.windows import QUIET_MS
+from muster.replay.logs.sources import Reading, find_start, items, read_histories
 from muster.replay.report.fold import ReportFold
 from muster.replay.report.page import Page
-from muster.replay.sources import Reading, find_start, items, read_histories
-from muster.replay.window import AtTime, Edge, Window
+from tests.replay.commands.test_cli import assert_fails, run
 from tests.replay.histories import Script
 from tests.replay.report.told import MADE_MS, page_of
 from tests.replay.stories import a_night
-from tests.replay.test_cli import assert_fails, run
 from tests.replay.written import append, broken_value, memory_log, script, sqlite_log
 
 

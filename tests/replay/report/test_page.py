@@ -5,13 +5,13 @@ from itertools import pairwise
 import pytest
 
 from muster.events.causes import Cause
-from muster.replay.history import Broken, Happened, History, LogPosition, Unreadable, with_gaps
+from muster.replay.history.items import Broken, Happened, History, LogPosition, Unreadable, with_gaps
+from muster.replay.history.window import AtSeq
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.telling import incidents
 from muster.replay.rebalances.timeline import rebalances
 from muster.replay.report.page import TEXT_MAX, Limits, Page, shown
-from muster.replay.state import state_at
-from muster.replay.window import AtSeq
+from muster.replay.results.state import state_at
 from tests.judge.case import make_case
 from tests.replay.histories import Script
 from tests.replay.report.told import busy, page_of
