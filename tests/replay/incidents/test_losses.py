@@ -9,7 +9,7 @@ import pytest
 
 from muster.replay.history.items import Happened
 from tests.judge import outages
-from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, said, shown
+from tests.replay.incidents.fleet import BOTH, OLDER, QUIET_MS, Fleet, expect, of_kind, said, shown
 
 S = 1_000
 
@@ -33,6 +33,27 @@ def test_a_phase_that_waited_for_a_dead_member_is_its_crash(level: int) -> None:
     )
     assert "it waited for 'app-3' (10.0.1.3), which was not heard from any more" in said(crash, "recorded")
     assert scale_up.rebalances == ()
+
+
+@BOTH
+def test_a_dead_member_that_the_rebalance_timeout_removes_is_a_crash(level: int) -> None:
+    """Its session is longer than that."""
+    fleet = Fleet(4, session_ms=100 * S, rebalance_ms=20 * S)
+    fleet[3].die()
+    fleet.run(2 * S)
+    fleet.start(5)
+    fleet.rest(60 * S)
+    crash = of_kind(fleet.told(level), "crash")
+    expect(
+        crash,
+        "crash",
+        "recorded",
+        "'app-3' (10.0.1.3) fell silent without leaving, was removed when the rebalance timeout of 20 s had passed"
+        " without its join, and nobody has taken its place so far; a join phase waited 20.0 s for it; 'app-5'"
+        " (10.0.1.5) had come meanwhile",
+        "app-3",
+    )
+    assert "it waited for 'app-3' (10.0.1.3), which did not join within the rebalance timeout" in said(crash)
 
 
 def test_a_process_that_stood_still_had_not_died() -> None:
@@ -72,6 +93,23 @@ def test_members_that_are_cut_off_are_told_with_their_network(level: int) -> Non
         *(f"app-{number}" for number in range(1, 6)),
     )
     assert said(incident, "recorded").count("had not died") == (5 if level == 4 else 0)
+
+
+def test_of_members_that_were_cut_off_it_is_said_how_many_came_back() -> None:
+    """One of three had died meanwhile."""
+    fleet = Fleet(6)
+    cut_off = [fleet[number] for number in (1, 2, 3)]
+    outages.cut(fleet.world, cut_off)
+    fleet[3].die()
+    fleet.world.at(30 * S, partial(outages.heal, fleet.world, cut_off))
+    fleet.rest(45 * S)
+    expect(
+        fleet.only(),
+        "network-cut",
+        "inferred",
+        "3 members fell silent at the same moment, all from 10.0.1.x, and 3 others did not: ...; 2 of them came back",
+        *(f"app-{number}" for number in (1, 2, 3)),
+    )
 
 
 @BOTH
@@ -223,3 +261,17 @@ def test_boilerplate_is_nowhere_in_an_incident() -> None:
     assert any(reason.startswith("need to re-join with the given member-id") for reason in reasons)
     assert "group is already rebalancing" in reasons
     assert not any(reason and reason in shown(incident) for reason in reasons)
+
+
+def test_the_name_of_a_process_is_its_own() -> None:
+    """However it is spelt; counts of processes are in English all the same."""
+    fleet = Fleet(3)
+    for _ in range(2):  # the first time they come under these names, the second time they are replaced
+        for number in (1, 2):
+            fleet[number].close()
+            fleet.run(200)
+            fleet.start(number, fleet.setup(number).but(client_id=f"processs-{number}"))
+        fleet.rest(20 * S)
+        fleet.run(QUIET_MS)
+    headline = "2 processes of 3 stopped and started ...: 'processs-1' (10.0.1.1) and 'processs-2' (10.0.1.2)"
+    expect(fleet.told()[-1], "deployment", "inferred", headline, "processs-1", "processs-2")
