@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from muster.events.avro.codec import decode, records_of
+from muster.events.causes import Cause
 from muster.events.events import EVENT_TYPES, AnyRecordedEvent
 from muster.events.ids import GroupId
 from muster.events.kafka.security import NOT_SECURED
@@ -18,7 +19,8 @@ from muster.events.log.base import LogMismatch
 from muster.events.records import FORMAT_LEVEL, StoredRecord
 from muster.replay.archives import open_archive
 from muster.replay.cli import app
-from muster.replay.exports import FORM, Head, Selection, export_to
+from muster.replay.exports import FORM, Head, Selection, export_to, line_of
+from muster.replay.history import Happened
 from muster.replay.pseudonyms import _KINDS, Pseudonyms
 from muster.replay.sources import read_histories
 from tests.events.strategies import events
@@ -310,3 +312,23 @@ async def _histories(path: Path):  # type: ignore[no-untyped-def]  # noqa: ANN20
     log = open_archive(str(path), security=NOT_SECURED)
     await log.open()
     return await read_histories(log)
+
+
+def test_a_part_of_a_file_that_is_cut_off_is_exported_as_far_as_it_goes(url: str, tmp_path: Path) -> None:
+    """The exit code says that it is not all; what was exported can be read."""
+    path, again = tmp_path / "night.jsonl", tmp_path / "again.jsonl"
+    run("export", str(path), "--log", url)
+    path.write_bytes(path.read_bytes()[:-100])
+    result = run("export", str(again), "--log", str(path))
+    assert result.exit_code == 3, result.output
+    assert run("groups", "--log", str(again)).exit_code == 0
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
+
+
+def test_an_event_of_which_the_cause_is_not_known_here_is_exported_byte_by_byte() -> None:
+    """A newer version has a name for it, which would be lost on the way through ours."""
+    happened = next(each for each in a_night().reads if isinstance(each, Happened))
+    why = msgspec.structs.replace(happened.event.why, cause=Cause.UNKNOWN)
+    (record,) = stored([msgspec.structs.replace(happened.event, why=why)])
+    line = line_of(record)
+    assert (line.type, line.key, line.value) == (None, record.key, record.value)

@@ -275,3 +275,14 @@ def test_the_name_of_a_process_is_its_own() -> None:
         fleet.run(QUIET_MS)
     headline = "2 processes of 3 stopped and started ...: 'processs-1' (10.0.1.1) and 'processs-2' (10.0.1.2)"
     expect(fleet.told()[-1], "deployment", "inferred", headline, "processs-1", "processs-2")
+
+
+def test_all_that_fell_silent_at_once_are_no_cut_although_static_ones_came_back_in_time() -> None:
+    """Nobody is left who did not fall silent: it was the whole group."""
+    fleet = Fleet(4, static=2, session_ms=30 * S)
+    for number in (1, 2):
+        fleet.restart(number, 10 * S, kill=True)
+    for number in (3, 4):
+        fleet[number].die()
+    fleet.rest(60 * S)
+    assert "network-cut" not in {each.kind for each in fleet.told()}

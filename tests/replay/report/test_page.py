@@ -14,6 +14,7 @@ from muster.replay.state import state_at
 from muster.replay.window import AtSeq
 from tests.judge.case import make_case
 from tests.replay.histories import Script
+from tests.replay.incidents.fleet import Fleet
 from tests.replay.report.told import busy, page_of
 from tests.replay.stories import a_night
 
@@ -203,3 +204,12 @@ def test_a_text_is_bounded_and_has_no_control_characters() -> None:
     assert shown("\x1b[31m\u202e") == "\\x1b[31m\\u202e"
     assert shown(30_000 * "x") == f"{TEXT_MAX * 'x'}… (30,000 characters)"
     assert len(shown(30_000 * "\x00")) < TEXT_MAX + 40
+
+
+def test_a_jump_of_the_clock_is_among_what_is_uncertain() -> None:
+    """With its direction and its length."""
+    fleet = Fleet(2)
+    fleet.world.rules.wall_offset_ms -= 3_600_000
+    fleet.start(3)
+    fleet.rest(20_000)
+    assert any("wall clock jumped back by 1 h 00 min" in each.text for each in page_of(fleet.history()).missing)
