@@ -21,7 +21,7 @@ HOUR_MS = 3_600_000
     ],
 )
 def test_a_clock_that_is_slewed_has_not_jumped(uptime_ms: int, ahead_ms: int, jump_ms: int) -> None:
-    """By how much it may differ depends on how long it had the time for it; a jump is taken back."""
+    """It may differ by more the longer it had the time for it; a jump is taken back."""
     event = next(each.event for each in a_night().reads if isinstance(each, Happened))
     began_ms = event.why.decided_ms
     clock = SteadyClock()

@@ -1,4 +1,4 @@
-"""Who is who: members told apart as processes."""
+"""Members told apart as processes: who is who."""
 
 import msgspec
 
