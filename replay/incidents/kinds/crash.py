@@ -7,13 +7,14 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.naming import process_name, processes
 from muster.replay.incidents.silence import heard_again, last_seen
+from muster.replay.incidents.standbys import call_for, call_text
 from muster.replay.incidents.waiting import given_up
 from muster.replay.incidents.windows import REPLACED_MS
 from muster.replay.times import duration, setting
 
 KIND = Kind(
     "crash",
-    "A process was not heard from any more, and nobody took its place within ten minutes.",
+    "A process was not heard from any more, and nobody but a standby took its place within ten minutes.",
     "the process",
 )
 
@@ -31,14 +32,17 @@ def find(view: View) -> Iterator[Claim]:
             grade=Grade.RECORDED if seen.grade is Grade.RECORDED else Grade.INFERRED,
             headline=(
                 f"{process_name(act.member)} {silent}, was removed {_why_removed(act, seen.grade)}, and"
-                f" {_nobody_came(view, act)}{_held(view, act)}"
+                f" {_its_place(view, act)}{_held(view, act)}"
             ),
             chain=(seen, *heard_again(view.episode, [act])),
         )
 
 
-def _nobody_came(view: View, act: Went) -> str:
-    """That nobody took its place, as far as the history goes."""
+def _its_place(view: View, act: Went) -> str:
+    """The standby that was called for its place, or that nobody took it, as far as the history goes."""
+    call = call_for(view.episode, act)
+    if call is not None:
+        return call_text(view.episode, call)
     known_ms = None if view.episode.known_until_ms is None else view.episode.known_until_ms - act.at_ms
     return (
         "nobody took its place" if known_ms is None or known_ms > REPLACED_MS else "nobody has taken its place so far"

@@ -7,9 +7,10 @@ from functools import partial
 
 import pytest
 
+from muster.coordinator.group.configs import TARGET_GROUP_SIZE
 from muster.replay.history import Happened
 from tests.judge import outages
-from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, of_kind, said, shown
+from tests.replay.incidents.fleet import BOTH, OLDER, QUIET_MS, Fleet, expect, of_kind, said, shown
 
 S = 1_000
 
@@ -261,3 +262,45 @@ def test_boilerplate_is_nowhere_in_an_incident() -> None:
     assert any(reason.startswith("need to re-join with the given member-id") for reason in reasons)
     assert "group is already rebalancing" in reasons
     assert not any(reason and reason in shown(incident) for reason in reasons)
+
+
+@pytest.mark.parametrize("static", [0, 4])
+def test_a_standby_that_took_over_is_told_with_the_crash(static: int) -> None:
+    """No rebalance was needed; the process that comes back is a standby itself."""
+    fleet = Fleet(3, static=static)
+    fleet.configure(TARGET_GROUP_SIZE, "3")
+    fleet.start(4)
+    fleet.rest(QUIET_MS)
+    fleet.began_ms = fleet.wall_ms
+    fleet[2].die()
+    fleet.run(20 * S)
+    fleet.start(2)
+    fleet.rest(20 * S)
+    crash, planned = fleet.told()
+    expect(
+        crash,
+        "crash",
+        "recorded",
+        "'app-2' (10.0.1.2) fell silent without leaving, was removed after 10.0 s (session timeout 10 s), and the"
+        " standby 'app-4' (10.0.1.4) took over its partitions ... later: nobody else was disturbed",
+        "app-2",
+    )
+    assert "'app-4' (10.0.1.4) took over the partitions of 'app-2' (10.0.1.2)" in said(crash, "recorded")
+    assert "(10.0.1.2, client app-2) came as a standby, and moved nothing" in planned.headline
+
+
+def test_a_standby_that_was_called_and_did_not_come_is_not_said_to_have_taken_over() -> None:
+    """It died with the member that it was to replace."""
+    fleet = Fleet(3)
+    fleet.configure(TARGET_GROUP_SIZE, "3")
+    fleet.start(4)
+    fleet.rest(QUIET_MS)
+    fleet.began_ms = fleet.wall_ms
+    fleet[2].die()
+    fleet.run(4 * S)
+    fleet[4].die()
+    fleet.run(8 * S)
+    crash = of_kind(fleet.told(), "crash")
+    assert crash.headline.endswith(
+        "'app-4' (10.0.1.4) was called for its partitions, and has not asked for them so far"
+    )
