@@ -6,7 +6,7 @@ from muster.replay.incidents.acts import Came, Departure, Went
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.naming import process_name, processes
-from muster.replay.incidents.silence import heard_again, last_seen
+from muster.replay.incidents.silence import silences
 from muster.replay.incidents.standbys import call_for, call_text
 from muster.replay.incidents.waiting import given_up
 from muster.replay.incidents.windows import REPLACED_MS
@@ -23,18 +23,18 @@ def find(view: View) -> Iterator[Claim]:
     for act in view.free(Went):
         if not act.is_silent:
             continue
-        seen = last_seen(view.episode, act)
-        silent = "fell silent without leaving" if seen.grade is Grade.RECORDED else "was not heard from any more"
+        is_known = view.episode.silence_of(act).is_known
+        silent = "fell silent without leaving" if is_known else "was not heard from any more"
         yield Claim(
             kind=KIND,
             acts=(act,),
             culprits=(act.member,),
-            grade=Grade.RECORDED if seen.grade is Grade.RECORDED else Grade.INFERRED,
+            grade=Grade.RECORDED if is_known else Grade.INFERRED,
             headline=(
-                f"{process_name(act.member)} {silent}, was removed {_why_removed(act, seen.grade)}, and"
+                f"{process_name(act.member)} {silent}, was removed {_why_removed(act, is_known=is_known)}, and"
                 f" {_its_place(view, act)}{_held(view, act)}"
             ),
-            chain=(seen, *heard_again(view.episode, [act])),
+            chain=tuple(silences(view.episode, [act])),
         )
 
 
@@ -59,10 +59,10 @@ def _held(view: View, act: Went) -> str:
     return f"; a join phase waited {duration(rebalance.join_phase.duration_ms or 0)} for it{meanwhile}"
 
 
-def _why_removed(act: Went, known: Grade) -> str:
+def _why_removed(act: Went, *, is_known: bool) -> str:
     if act.how is Departure.EXPIRED:
         timeout = f"session timeout {setting(act.member.session_timeout_ms)}"
-        if known is not Grade.RECORDED:
+        if not is_known:
             return f"{duration(act.at_ms - act.last_seen_ms)} after the coordinator had changed ({timeout})"
         return f"after {duration(act.at_ms - act.last_seen_ms)} ({timeout})"
     if act.how is Departure.NOT_REJOINED:
