@@ -201,6 +201,8 @@ class JsonLinesForm:
     def __init__(self) -> None:
         self._decoder = msgspec.json.Decoder(ExportedLine)
         self._places = msgspec.json.Decoder(_PlaceOfLine)
+        self._line_at = 0
+        """Where the line that was read last begins."""
 
     def head(self, file: IO[bytes]) -> Head:
         return msgspec.json.decode(self._line(file), type=Head)
@@ -221,12 +223,10 @@ class JsonLinesForm:
                 count += 1
         except _CANNOT_DECODE:
             if first is not None and last is not None:
-                yield _section(first, last, at, self._end_of_last)
+                yield _section(first, last, at, self._line_at)
             raise
         if first is not None and last is not None:
             yield _section(first, last, at, file.tell())
-
-    _end_of_last = 0
 
     def records(self, file: IO[bytes], section: Section) -> Iterator[StoredRecord]:
         file.seek(section.at)
@@ -235,7 +235,7 @@ class JsonLinesForm:
 
     def _line(self, file: IO[bytes]) -> bytes:
         """The next line; empty at the end. Raises ValueError for one that is cut off."""
-        self._end_of_last = file.tell()
+        self._line_at = file.tell()
         line = file.readline(self.LINE_BYTES_MAX)
         if line and not line.endswith(b"\n"):
             raise ValueError("a line is cut off, or too long")
@@ -255,9 +255,6 @@ def _section(first: _PlaceOfLine, last: _PlaceOfLine, at: int, end: int) -> Sect
 
 class ContainerForm:
     """See `exports.py`: a section is a block."""
-
-    def __init__(self) -> None:
-        self._blocks: dict[int, Any] = {}
 
     def head(self, file: IO[bytes]) -> Head:
         from fastavro import block_reader  # noqa: PLC0415 -- slow to import

@@ -21,6 +21,7 @@ from muster.events.records import StoredRecord, UndecodableKey
 from muster.replay.group_tail import TAIL_MAX, Partition
 from muster.replay.history import Coordinated, Item, PassedOver, SeqGaps
 from muster.replay.incidents.incident import Incident
+from muster.replay.incidents.runs import runs
 from muster.replay.incidents.windows import QUIET_MS, STORM_GROUPS_MIN, STORM_NEXT_MS
 from muster.replay.rebalances.wording import host
 from muster.replay.skim import BEGINNING, Skim
@@ -275,22 +276,19 @@ def _brief(incident: Incident) -> _Brief:
 def _storms(briefs: list[_Brief]) -> Iterator[tuple[Storm, list[_Brief]]]:
     """The storms, and what each consists of; an incident is in one at most."""
     outages = [brief for brief in briefs if brief.kind in _OUTAGES]
-    yield from _runs(outages, StormKind.COORDINATOR, None)
+    yield from _storms_of(outages, StormKind.COORDINATOR, None)
     by_host: defaultdict[str, list[_Brief]] = defaultdict(list)
     for brief in briefs:
         if brief.kind in _OF_PROCESSES and len(brief.hosts) == 1:
             by_host[next(iter(brief.hosts))].append(brief)
     for client_host in sorted(by_host):
-        yield from _runs(by_host[client_host], StormKind.HOST, client_host)
+        yield from _storms_of(by_host[client_host], StormKind.HOST, client_host)
 
 
-def _runs(briefs: list[_Brief], kind: StormKind, client_host: str | None) -> Iterator[tuple[Storm, list[_Brief]]]:
+def _storms_of(briefs: list[_Brief], kind: StormKind, client_host: str | None) -> Iterator[tuple[Storm, list[_Brief]]]:
     """Incidents of several groups that began soon after each other."""
-    run: list[_Brief] = []
-    for brief in [*sorted(briefs, key=lambda each: each.started_ms), None]:
-        if brief is not None and (not run or brief.started_ms - run[-1].started_ms <= STORM_NEXT_MS):
-            run.append(brief)
-            continue
+    in_order = sorted(briefs, key=lambda each: each.started_ms)
+    for run in runs(in_order, lambda run, brief: brief.started_ms - run[-1].started_ms <= STORM_NEXT_MS):
         groups = sorted({each.id[0] for each in run})
         if len(groups) >= STORM_GROUPS_MIN:
             storm = Storm(
@@ -302,4 +300,3 @@ def _runs(briefs: list[_Brief], kind: StormKind, client_host: str | None) -> Ite
                 client_host=client_host,
             )
             yield storm, run
-        run = [] if brief is None else [brief]

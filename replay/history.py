@@ -4,7 +4,7 @@ A history holds the events themselves, the events of the partition it lives in (
 markers for what is missing: a *gap* in `seq` (compacted away, or before the log begins) and a *broken* record. What
 comes before and after a marker is still told.
 
-Nothing here reads a log (`sources.py` does) or interprets (`timeline.py` does).
+Nothing here reads a log (`sources.py` does) or interprets (`rebalances/timeline.py` does).
 """
 
 from collections.abc import Iterable, Iterator

@@ -10,6 +10,7 @@ replacements.py Processes that went and came back.
 kinds/          The kinds of incidents, in order of precedence.
 grouping.py     An episode -> its incidents: each act and each rebalance belongs to one.
 rounds.py       The second rounds of cooperative assignors.
+runs.py         Things that follow each other closely.
 windows.py      Every window and threshold, in one table.
 waiting.py      Join phases that went on after all others had joined, and whom they waited for.
 silence.py      When members that fell silent were last heard from, in words.

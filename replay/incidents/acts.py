@@ -6,13 +6,13 @@ under another member id is for `identity.py`, which story it belongs to for `kin
 Instants are wall clock ms of the event's decision, durations ms; `seq` is that of the event it was read from.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum, unique
 
 import msgspec
 
 from muster.events.causes import PLANNED_TRIGGERS, Cause
-from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from muster.events.consumer_protocol import subscribed_topics
 from muster.events.events import (
     AnyGroupEvent,
     GroupConfigured,
@@ -307,11 +307,17 @@ def topics_of(member: Member) -> frozenset[str] | None:
     return subscribed_topics(member.protocols[0].metadata)
 
 
+def topics_text(member: Member) -> str:
+    """The topics of the member's first protocol, in words."""
+    topics = topics_of(member)
+    return "topics that cannot be read" if topics is None else ", ".join(sorted(topics)) or "no topic"
+
+
+def members_of(acts: Iterable[Rejoined]) -> tuple[Member, ...]:
+    """The members that rejoined, once each, as they were the last time."""
+    return tuple({act.member.member_id: act.member for act in acts}.values())
+
+
 def protocols_of(member: Member) -> tuple[str, ...]:
     """The names of the member's assignors, in its order."""
     return tuple(protocol.name for protocol in member.protocols)
-
-
-def is_consumers(group: Group) -> bool:
-    """Whether the group's members are consumers, so that their metadata can be read."""
-    return group.image.protocol_type == CONSUMER_PROTOCOL_TYPE

@@ -96,12 +96,9 @@ class Episode:
         """The members in it, told apart as processes."""
         went = {act.member.member_id: act for act in self.of(Went)}
         members: dict[MemberId, Member] = dict(self.before.members.items()) if self.before is not None else {}
-        replaced: dict[MemberId, CameBack] = {}
         for act in self.acts:
             if isinstance(act, Came | CameBack):
                 members[act.member.member_id] = msgspec.structs.replace(act.member, joined_ms=act.at_ms)
-            if isinstance(act, CameBack):
-                replaced[act.replaced_member_id] = act
         return Identities(_life(member, went.get(member_id)) for member_id, member in members.items())
 
     def process_of(self, member: Member) -> Process:

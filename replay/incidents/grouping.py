@@ -17,7 +17,7 @@ from muster.replay.incidents.episode import Episode
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.holes import Hole, is_within_events, may_hide_other_half
 from muster.replay.incidents.incident import Incident, Statement
-from muster.replay.incidents.kinds import FINDERS, UNKNOWN
+from muster.replay.incidents.kinds import PRECEDENCE, UNKNOWN
 from muster.replay.incidents.kinds.kind import Claim, View
 from muster.replay.incidents.naming import refs
 from muster.replay.incidents.rounds import is_second_round
@@ -94,7 +94,7 @@ def incidents_of(episode: Episode, group_id: GroupId) -> list[Incident]:
 def _claimed(episode: Episode) -> list[_Draft]:
     view = View(episode)
     drafts: list[_Draft] = []
-    for find in FINDERS:
+    for find, _ in PRECEDENCE:
         for claim in find(view):
             view.take(claim)
             drafts.append(_Draft(claim, len(drafts)))

@@ -79,7 +79,7 @@ def listed(words: Sequence[str]) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
 def rearmed_text(event: CoordinatorPaused) -> str:

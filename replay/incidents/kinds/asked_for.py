@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from muster.events.causes import Cause
-from muster.replay.incidents.acts import Rejoined, topics_of
+from muster.replay.incidents.acts import Rejoined, topics_text
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
@@ -82,7 +82,10 @@ def find(view: View) -> Iterator[Claim]:
                 headline=f"{grown}: the leader {process_name(act.member)} rejoined with the same subscription for that",
                 chain=(
                     Statement(
-                        text=f"the leader {process_name(act.member)} rejoined, still subscribed to {_topics(act)}",
+                        text=(
+                            f"the leader {process_name(act.member)} rejoined, still subscribed to"
+                            f" {topics_text(act.member)}"
+                        ),
                         grade=Grade.RECORDED,
                         at=instant(act.at_ms),
                         seqs=(act.seq,),
@@ -105,11 +108,6 @@ def find(view: View) -> Iterator[Claim]:
                 f"{process_name(act.member)} asked for a new assignment with the same subscription; why is not recorded"
             ),
         )
-
-
-def _topics(act: Rejoined) -> str:
-    topics = topics_of(act.member)
-    return "topics that cannot be read" if topics is None else ", ".join(sorted(topics)) or "no topic"
 
 
 def _partitions_changed(rebalance: Rebalance) -> str | None:

@@ -361,3 +361,17 @@ def test_a_member_that_is_removed_in_time_says_nothing_of_it(level: int) -> None
     fleet.away(3 * S)
     fleet.rest(20 * S)
     assert not any("later than its session timeout" in said(each) for each in fleet.told(level))
+
+
+def test_the_name_of_a_process_is_its_own() -> None:
+    """However it is spelt; counts of processes are in English all the same."""
+    fleet = Fleet(3)
+    for _ in range(2):  # the first time they come under these names, the second time they are replaced
+        for number in (1, 2):
+            fleet[number].close()
+            fleet.run(200)
+            fleet.start(number, fleet.setup(number).but(client_id=f"processs-{number}"))
+        fleet.rest(20 * S)
+        fleet.run(QUIET_MS)
+    headline = "2 processes of 3 stopped and started ...: 'processs-1' (10.0.1.1) and 'processs-2' (10.0.1.2)"
+    expect(fleet.told()[-1], "deployment", "inferred", headline, "processs-1", "processs-2")
