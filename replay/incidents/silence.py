@@ -15,7 +15,7 @@ LATE_MS: Final = 2_000
 
 
 def silences(episode: Episode, gone: Sequence[Went]) -> Iterator[Statement]:
-    """What is known of each of them."""
+    """The statements about each of them."""
     for act in gone:
         yield _last_seen(episode, act)
         yield from _late(episode, act)

@@ -17,7 +17,7 @@ def call_for(episode: Episode, went: Went) -> Called | None:
 
 
 def call_text(episode: Episode, call: Called, what: str = "its partitions") -> str:
-    """What came of it: 'the standby 'app-4' (10.0.1.4) took over its partitions 850 ms later'."""
+    """Word the outcome of a call: 'the standby 'app-4' (10.0.1.4) took over its partitions 850 ms later'."""
     standby = f"the standby {process_name(call.member)}"
     took_over = _taking_over(episode, call)
     if took_over is not None:

@@ -67,7 +67,7 @@ def _planned(view: View) -> Iterator[Claim]:
 
 
 def _by_plan(acts: Sequence[Went | Came]) -> Iterator[str]:
-    """Who came and went by a plan of earlier, a sentence for each cause."""
+    """Word the members that came and went by an earlier plan: a sentence for each cause."""
     by_cause: defaultdict[Cause, list[Went | Came]] = defaultdict(list)
     for act in sorted(acts, key=lambda act: act.seq):
         by_cause[act.why.cause].append(act)
