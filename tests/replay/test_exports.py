@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from muster.events.avro.codec import decode, records_of
 from muster.events.causes import Cause
+from muster.events.consumer_protocol import encode_subscription
 from muster.events.events import EVENT_TYPES, AnyRecordedEvent
 from muster.events.ids import GroupId
 from muster.events.kafka.security import NOT_SECURED
@@ -21,7 +22,7 @@ from muster.replay.archives import open_archive
 from muster.replay.cli import app
 from muster.replay.exports import FORM, Head, Selection, export_to, line_of
 from muster.replay.history import Happened
-from muster.replay.pseudonyms import _KINDS, Pseudonyms
+from muster.replay.pseudonyms import _KINDS, Pseudonyms, _metadata
 from muster.replay.sources import read_histories
 from tests.events.strategies import events
 from tests.replay.stories import a_night
@@ -92,12 +93,14 @@ def test_many_partitions_and_sections_are_found_again(tmp_path: Path, name: str)
     path = written(tmp_path / name, records)
     assert asyncio.run(read(path)) == records
 
-    async def middle() -> list[int]:
+    async def part(start: int, end: int | None) -> list[int]:
         log = open_archive(f"{path.suffix[1:]}:///{path}", security=NOT_SECURED)
         await log.open()
-        return [each.offset async for chunk in log.read(2, start=1_234, end=1_236) for each in chunk]
+        return [each.offset async for chunk in log.read(2, start=start, end=end) for each in chunk]
 
-    assert asyncio.run(middle()) == [1_234, 1_235]
+    assert asyncio.run(part(1_234, 1_236)) == [1_234, 1_235]
+    last = max(record.offset for record in records)
+    assert asyncio.run(part(last - 1, None)) == [last - 1, last]
 
 
 def run(*arguments: str) -> Result:
@@ -242,6 +245,13 @@ def test_pseudonyms_are_the_same_for_the_same_names(event: AnyRecordedEvent) -> 
     told = Pseudonyms(KEY).event(event)
     assert Pseudonyms(KEY).event(event) == told
     assert type(told) is type(event)
+
+
+@pytest.mark.parametrize(("cut", "left"), [(0, 18), (1, 0), (4, 0), (12, 0)])
+def test_of_a_subscription_that_is_not_whole_nothing_is_exported(cut: int, left: int) -> None:
+    """Where user data would begin in it is not known."""
+    whole = encode_subscription(["orders"])
+    assert _metadata(whole[: len(whole) - cut]) == whole[:left]
 
 
 def test_no_name_is_left_and_the_story_is_the_same(url: str, tmp_path: Path) -> None:
