@@ -292,8 +292,8 @@ def report_command(
     """
     from datetime import UTC
 
-    from muster.replay.commands.opening import source_of
     from muster.replay.commands import asked
+    from muster.replay.commands.opening import source_of
     from muster.replay.report.command import report
 
     view = asked.view_of(Format.TABLE, tz)

@@ -16,6 +16,7 @@ from muster.replay.history.window import AtTime, Edge, Window
 from muster.replay.incidents.telling import incidents
 from muster.replay.incidents.windows import QUIET_MS
 from muster.replay.logs.sources import Reading, find_start, items, read_histories
+from muster.replay.report.command import _size
 from muster.replay.report.fold import ReportFold
 from muster.replay.report.page import Page
 from tests.replay.commands.test_cli import assert_fails, run
@@ -208,3 +209,12 @@ async def test_who_was_there_before_the_window_has_a_lane_in_it() -> None:
     early = await windowed(told, Window(until=AtTime(edge - 1)))
     assert [lane.end_ms for lane in early.lanes if lane.name == "billing-2"] == [None]
     assert (early.begin_ms, early.end_ms) == (whole.begin_ms, edge - 1)
+
+
+@pytest.mark.parametrize(
+    ("size", "told"),
+    [(10, "1 KB"), (93_999, "93 KB"), (999_999, "999 KB"), (1_000_000, "1.0 MB"), (1_960_000, "2.0 MB")],
+)
+def test_the_size_of_a_report_is_told_for_people(size: int, told: str) -> None:
+    """The limit is 2 MB."""
+    assert _size(size) == told
