@@ -18,7 +18,17 @@ from muster.replay.digest import DigestFold
 from muster.replay.exports import FORM, Head, copy, export_to
 from muster.replay.form import Sort, View
 from muster.replay.groups import SORTS, Overview, read_overview
-from muster.replay.opening import CANNOT_READ, DAMAGED, NOT_FOUND, Source, fail, opened, run, source_of
+from muster.replay.opening import (
+    CANNOT_READ,
+    DAMAGED,
+    NOT_FOUND,
+    Source,
+    fail,
+    opened,
+    refuse_to_replace,
+    run,
+    source_of,
+)
 from muster.replay.pseudonyms import Pseudonyms
 from muster.replay.render import Result, render, story_stream
 from muster.replay.render.printable import printable
@@ -157,6 +167,7 @@ def export(
     async def read(file: IO[bytes]) -> None:
         async with opened(source) as reading:
             log = reading.log
+            refuse_to_replace(log, to)
             location = log.location if pseudonyms is None else "an event log"
             head = Head(form=FORM, log=location, identity=log.identity, partitions=log.partitions)
             written = await copy(reading, export_to(to, file, head), span, wanted, pseudonyms)
@@ -165,7 +176,7 @@ def export(
     beside = to.with_name(f".{to.name}.{os.getpid()}")
     try:
         with beside.open("xb") as file:
-            run(read(file))
+            run(read(file), writes=str(to))
         beside.replace(to)
     except typer.Exit as ended:
         if ended.exit_code == DAMAGED:  # what could be read is there

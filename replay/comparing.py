@@ -27,7 +27,7 @@ from muster.replay.whatif.alterations import Alterations
 from muster.replay.whatif.answer import Counted
 from muster.replay.whatif.verdict import Line
 from muster.replay.whatif.whatif import WhatIfFold
-from muster.replay.window import WHOLE, At, Cut, Place, Window, bounds
+from muster.replay.window import NUMBER_DIGITS_MAX, WHOLE, At, Cut, Place, Window, bounds
 
 FOUND: Final = 1
 """The exit code when `verify` found something."""
@@ -35,7 +35,7 @@ FOUND: Final = 1
 
 def generation(option: str, text: str, _view: View) -> AtGeneration:
     """Parse a generation that was given; ends the command if it is none."""
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > NUMBER_DIGITS_MAX:
         fail(f"{option}: {printable(text)!r} is no generation: give a number, such as 7", CANNOT_READ)
     return AtGeneration(int(text))
 
