@@ -18,9 +18,9 @@ GROUPS = ("payments", "invoices", "e-mail", "refunds")
 SINCE = ["--since", "2026-11-21T01:30:00"]
 
 
-def one_host(group_id: str, client_host: str) -> Script:
-    """Two members; then one of them crashes, at a host."""
-    told = script(group_id).created()
+def one_host(group_id: str, client_host: str, *, after_ms: int = 0) -> Script:
+    """Two members; then one of them crashes, at a host, an hour and that much later."""
+    told = script(group_id).wait(after_ms).created()
     told.start(told.joined(told.member("a", host="/10.0.0.1"))).advanced(
         told.joined(told.member("b", host=client_host))
     )
@@ -77,6 +77,15 @@ def test_it_is_for_a_chat_where_there_is_no_terminal(url: str) -> None:
     assert out == run("digest", *SINCE, "--format", "md", log=url).stdout
     assert_golden("digest.md", out)
     assert "1 was quiet" in run("digest", *SINCE, "--format", "table", log=url).stdout
+
+
+def test_the_twenty_that_cost_most_are_told_and_the_others_are_counted(tmp_path: Path) -> None:
+    """There are 23 crashes that have nothing to do with each other; each group's start is an incident, too."""
+    crashed = [one_host(f"g{number}", f"/10.0.1.{number}", after_ms=number * 600_000) for number in range(23)]
+    url = asyncio.run(sqlite_log(tmp_path / "muster.db", *crashed))
+    told = digest(url, *SINCE)
+    assert {each["kind"] for each in told["incidents"]} == {"crash"}
+    assert (len(told["incidents"]), told["more"], told["told"]) == (20, 26, 46)
 
 
 def test_groups_can_be_chosen(url: str) -> None:

@@ -107,7 +107,7 @@ def test_an_event_that_is_lost_is_found_and_one_that_was_compacted_is_said() -> 
     without = records[:position] + records[position + 1 :]
     compacted = verified(without)
     assert compacted.findings == ()
-    assert [each.missing for each in compacted.compacted] == [1]
+    assert ([each.missing for each in compacted.compacted], compacted.compacted_groups) == ([1], 1)
     closed_up = [msgspec.structs.replace(record, offset=offset) for offset, record in enumerate(without)]
     lost = verified(closed_up)
     assert [finding.check for finding in lost.findings] == [Check.SEQ]

@@ -14,6 +14,7 @@ from muster.events.ids import GroupId
 from muster.replay.history import Happened
 from muster.replay.incidents.telling import incidents
 from muster.replay.incidents.windows import QUIET_MS
+from muster.replay.report.command import _size
 from muster.replay.report.fold import ReportFold
 from muster.replay.report.page import Page
 from muster.replay.sources import Reading, find_start, items, read_histories
@@ -226,3 +227,12 @@ def test_a_groups_name_is_printable_beside_its_page(tmp_path: Path) -> None:
     result = run("report", name, "-o", str(tmp_path / "report.html"), log=log)
     assert result.exit_code == 0, result.output
     assert "\\x1b[31morders\\n\\u202e" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("size", "told"),
+    [(10, "1 KB"), (93_999, "93 KB"), (999_999, "999 KB"), (1_000_000, "1.0 MB"), (1_960_000, "2.0 MB")],
+)
+def test_the_size_of_a_report_is_told_for_people(size: int, told: str) -> None:
+    """The limit is 2 MB."""
+    assert _size(size) == told

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import msgspec
 import pytest
 
 from muster.events.causes import Cause
@@ -10,6 +11,7 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.telling import incidents
 from muster.replay.rebalances.timeline import rebalances
 from muster.replay.report.page import TEXT_MAX, Limits, Page, shown
+from muster.replay.report.stories import SEQS_MAX, brief
 from muster.replay.state import state_at
 from muster.replay.window import AtSeq
 from tests.judge.case import make_case
@@ -203,3 +205,17 @@ def test_a_text_is_bounded_and_has_no_control_characters() -> None:
     assert shown("\x1b[31m\u202e") == "\\x1b[31m\\u202e"
     assert shown(30_000 * "x") == f"{TEXT_MAX * 'x'}… (30,000 characters)"
     assert len(shown(30_000 * "\x00")) < TEXT_MAX + 40
+
+
+def test_a_sentence_that_rests_on_many_events_names_the_first_and_counts_the_rest() -> None:
+    """The numbers of all of them are in `why --format json`."""
+    (crash,) = (each for each in incidents(a_night().history()) if each.kind == "crash")
+    (statement, *_) = crash.chain
+
+    def seqs(count: int) -> str:
+        many = msgspec.structs.replace(statement, seqs=tuple(range(1, count + 1)))
+        (told,) = brief(msgspec.structs.replace(crash, chain=(many,))).story.chain
+        return told.seqs
+
+    first = ", ".join(map(str, range(1, SEQS_MAX + 1)))
+    assert [seqs(SEQS_MAX), seqs(SEQS_MAX + 3)] == [first, f"{first} and 3 more"]
