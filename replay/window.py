@@ -31,7 +31,7 @@ class AtTime(msgspec.Struct, frozen=True):
 At = AtSeq | AtTime
 
 NUMBER_DIGITS_MAX: Final = 19
-"""What has more is no event's number, and no generation; Python refuses to read numbers of thousands of digits."""
+"""The digits of an event's number, or a generation, at most; Python refuses to read numbers of thousands of digits."""
 
 
 def read_at(text: str, *, now_ms: int, zone: tzinfo = UTC) -> At | None:

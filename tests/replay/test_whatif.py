@@ -226,7 +226,7 @@ def test_what_would_have_happened_is_what_happens(script: list[Deed], other: dic
 
 
 def test_events_out_of_order_are_played_as_far_as_they_can_be() -> None:
-    """What stands before the beginning of a group's life has no part in it."""
+    """An event before the beginning of a group's life has no part in it."""
     history = history_of(live(A_RESTART, STATIC, until_s=90))
     of_members = [item for item in history.items if isinstance(item, Happened) and isinstance(item.event, MemberEvent)]
     for moved in of_members:
