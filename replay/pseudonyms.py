@@ -20,7 +20,6 @@ from muster.events.avro.codec import decode, encode, level_of
 from muster.events.consumer_protocol import (
     assigned_partitions,
     encode_assignment,
-    encode_subscription,
     subscribed_topics,
 )
 from muster.events.events import AnyRecordedEvent
@@ -164,13 +163,10 @@ def _assignment(assignment: bytes) -> bytes:
 
 def _metadata(metadata: bytes) -> bytes:
     """A subscription without its user data; what comes after it (owned partitions, generation) stays."""
-    topics = subscribed_topics(metadata)
-    if topics is None:
+    if subscribed_topics(metadata) is None:
         return b""
     at = 6
     for _ in range(_COUNT.unpack_from(metadata, 2)[0]):
         at += 2 + int.from_bytes(metadata[at : at + 2])
-    if len(metadata) < at + 4:
-        return encode_subscription(sorted(topics))
     size = max(0, _COUNT.unpack_from(metadata, at)[0])
     return metadata[:at] + _COUNT.pack(-1) + metadata[at + 4 + size :]

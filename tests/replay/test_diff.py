@@ -3,13 +3,16 @@
 import msgspec
 
 from muster.coordinator.group.commands import ConfigOperation
+from muster.events.causes import Cause
 from muster.replay.diff import Diff, DiffFold
-from muster.replay.history import History
+from muster.replay.history import Happened, History
 from muster.replay.state import AtGeneration
-from muster.replay.window import At, AtSeq
+from muster.replay.window import At, AtSeq, AtTime
 from tests.coordinator.group.client import protocols, subscription
 from tests.coordinator.group.harness import Harness
+from tests.replay.histories import Script
 from tests.replay.played import alive, history_of, rejoin, stable
+from tests.replay.stories import a_night
 
 
 def diff(history: History, before: At | AtGeneration, after: At | AtGeneration) -> Diff | None:
@@ -108,3 +111,35 @@ def test_another_life_and_assignments_of_others() -> None:
     other = diff(renamed, AtSeq(1), AtSeq(1))
     assert other is not None
     assert other.log == "elsewhere"
+
+
+def test_who_was_made_anew_with_the_group_is_compared_across_its_lives() -> None:
+    """Another principal of the same instance is told; so is that numbers are those of the last life."""
+    script = Script().created()
+    script.start(script.joined(script.member("a"))).complete().stabilize({"a": {"orders": [0]}})
+    here = AtTime(script.now_ms)
+    script.wait(1_000).emptied(script.removed(script.of("a"), Cause.MEMBER_LEFT)).wait(1_000).deleted()
+    script.wait(1_000).made_anew().created()
+    again = msgspec.structs.replace(script.member("a"), principal="User:other")
+    script.start(script.joined(again)).complete().stabilize({"a": {"orders": [0]}})
+    history = script.history()
+    found = diff(history, here, AtTime(script.now_ms))
+    assert found is not None
+    assert not found.same_life
+    (changed,) = found.changed
+    fields = {field.name: (field.before, field.after) for field in changed.fields}
+    assert fields["principal"] == ("User:billing", "User:other")
+    fold = DiffFold(history.group_id, history.log, AtGeneration(1), AtGeneration(9))
+    for item in history.items:
+        fold.feed(item)
+    assert (fold.lives, fold.generations) == (" of its last life", (1, 1))
+
+
+def test_what_is_missing_before_either_moment_is_said_once() -> None:
+    """Whatever was in the gap, both sides are told without it."""
+    script = a_night()
+    reads = [read for read in script.reads if not (isinstance(read, Happened) and read.event.seq == 3)]
+    found = diff(script.history(reads=reads), AtSeq(12), AtSeq(20))
+    assert found is not None
+    (note,) = found.notes
+    assert note.startswith("event 3 is not in the log")

@@ -108,3 +108,11 @@ def test_a_coordinator_that_was_away_is_one_storm_over_its_groups(tmp_path: Path
     (storm,) = digest(url, *SINCE)["storms"]
     assert (storm["kind"], storm["groups"], storm["rebalances"]) == ("coordinator", ["g0", "g1", "g2", "g3"], 0)
     assert "the coordinator was away: 4 groups" in run("digest", *SINCE, log=url).stdout
+
+
+def test_the_host_of_a_sidecar_makes_no_storm(tmp_path: Path) -> None:
+    """All its clients are there, whatever machine they run on."""
+    scripts = [one_host(group_id, "/127.0.0.1") for group_id in GROUPS]
+    url = asyncio.run(sqlite_log(tmp_path / "muster.db", *scripts))
+    told = digest(url, *SINCE)
+    assert (told["storms"], told["kinds"]["crash"]) == ([], len(GROUPS))

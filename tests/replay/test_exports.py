@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from muster.events.avro.codec import decode, records_of
+from muster.events.causes import Cause
+from muster.events.consumer_protocol import encode_subscription
 from muster.events.events import EVENT_TYPES, AnyRecordedEvent
 from muster.events.ids import GroupId
 from muster.events.kafka.security import NOT_SECURED
@@ -18,8 +20,9 @@ from muster.events.log.base import LogMismatch
 from muster.events.records import FORMAT_LEVEL, StoredRecord
 from muster.replay.archives import open_archive
 from muster.replay.cli import app
-from muster.replay.exports import FORM, Head, Selection, export_to
-from muster.replay.pseudonyms import _KINDS, Pseudonyms
+from muster.replay.exports import FORM, Head, Selection, export_to, line_of
+from muster.replay.history import Happened
+from muster.replay.pseudonyms import _KINDS, Pseudonyms, _metadata
 from muster.replay.sources import read_histories
 from tests.events.strategies import events
 from tests.replay.stories import a_night
@@ -90,12 +93,14 @@ def test_many_partitions_and_sections_are_found_again(tmp_path: Path, name: str)
     path = written(tmp_path / name, records)
     assert asyncio.run(read(path)) == records
 
-    async def middle() -> list[int]:
+    async def part(start: int, end: int | None) -> list[int]:
         log = open_archive(f"{path.suffix[1:]}:///{path}", security=NOT_SECURED)
         await log.open()
-        return [each.offset async for chunk in log.read(2, start=1_234, end=1_236) for each in chunk]
+        return [each.offset async for chunk in log.read(2, start=start, end=end) for each in chunk]
 
-    assert asyncio.run(middle()) == [1_234, 1_235]
+    assert asyncio.run(part(1_234, 1_236)) == [1_234, 1_235]
+    last = max(record.offset for record in records)
+    assert asyncio.run(part(last - 1, None)) == [last - 1, last]
 
 
 def run(*arguments: str) -> Result:
@@ -242,6 +247,13 @@ def test_pseudonyms_are_the_same_for_the_same_names(event: AnyRecordedEvent) -> 
     assert type(told) is type(event)
 
 
+@pytest.mark.parametrize(("cut", "left"), [(0, 18), (1, 0), (4, 0), (12, 0)])
+def test_of_a_subscription_that_is_not_whole_nothing_is_exported(cut: int, left: int) -> None:
+    """Where user data would begin in it is not known."""
+    whole = encode_subscription(["orders"])
+    assert _metadata(whole[: len(whole) - cut]) == whole[:left]
+
+
 def test_no_name_is_left_and_the_story_is_the_same(url: str, tmp_path: Path) -> None:
     """Kinds, rebalances, generations and partitions; identities meet over both forms."""
     key = tmp_path / "key"
@@ -342,3 +354,23 @@ def test_an_export_does_not_replace_the_log_that_it_reads(url: str, tmp_path: Pa
         assert "is the log that is read" in result.stderr
     assert path.read_bytes() == before
     assert not [each for each in tmp_path.iterdir() if each.name.startswith(".")]
+
+
+def test_a_part_of_a_file_that_is_cut_off_is_exported_as_far_as_it_goes(url: str, tmp_path: Path) -> None:
+    """The exit code says that it is not all; what was exported can be read."""
+    path, again = tmp_path / "night.jsonl", tmp_path / "again.jsonl"
+    run("export", str(path), "--log", url)
+    path.write_bytes(path.read_bytes()[:-100])
+    result = run("export", str(again), "--log", str(path))
+    assert result.exit_code == 3, result.output
+    assert run("groups", "--log", str(again)).exit_code == 0
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
+
+
+def test_an_event_of_which_the_cause_is_not_known_here_is_exported_byte_by_byte() -> None:
+    """A newer version has a name for it, which would be lost on the way through ours."""
+    happened = next(each for each in a_night().reads if isinstance(each, Happened))
+    why = msgspec.structs.replace(happened.event.why, cause=Cause.UNKNOWN)
+    (record,) = stored([msgspec.structs.replace(happened.event, why=why)])
+    line = line_of(record)
+    assert (line.type, line.key, line.value) == (None, record.key, record.value)

@@ -40,7 +40,7 @@ def test_of_a_history_that_has_lost_its_beginning_there_were_so_many_rebalances_
     """In the table and in Markdown; the others are counted as they are."""
     records = a_night().stored_records()
     whole, cut = overview(records), overview(records[12:])
-    assert "| 4 |" in printed(whole, Format.MD)
+    assert "+ |" not in printed(whole, Format.MD)
     (line,) = cut.groups
     assert line.missing_events
     assert f"| {line.rebalances}+ |" in printed(cut, Format.MD)

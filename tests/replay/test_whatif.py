@@ -5,13 +5,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.events.events import CoordinatorElected, MemberEvent
+from muster.events.events import CoordinatorElected, MemberEvent, RebalanceStarted
 from muster.replay.history import Coordinated, Gap, Happened
 from muster.replay.incidents.grade import Grade
 from muster.replay.whatif.alterations import Alterations
 from muster.replay.whatif.answer import what_if
+from muster.replay.whatif.rebalances import NOT_REPRODUCED, Open, Verdicts
+from muster.replay.whatif.silences import Silences
 from muster.replay.whatif.verdict import Verdict, WhatIf
 from tests.judge.case import make_case
+from tests.replay.histories import Script
 from tests.replay.lived import Deed, Settings, live, started
 from tests.replay.played import history_of
 
@@ -245,3 +248,39 @@ def test_settings_that_are_no_numbers_are_not_known() -> None:
     )
     odd = msgspec.structs.replace(history, items=(msgspec.structs.replace(elected, event=event), *history.items[1:]))
     assert len(what_if(odd, Alterations(session_timeout_ms=45_000)).rebalances) == 3
+
+
+def test_time_in_which_the_coordinator_stood_still_is_no_silence() -> None:
+    """No session ended in it: of 20 s without a word, 12 s may have been the coordinator's."""
+    script = Script().created()
+    script.start(script.joined(script.member("a"))).complete().stabilize({"a": {"orders": [0]}})
+    script.wait(60_000).paused(12_000).wait(1_000)
+    rejoined = msgspec.structs.replace(script.rejoined(script.of("a")), longest_silence_ms=20_000)
+    script.advanced(rejoined)
+    for session_ms, verdict in ((15_000, CANNOT_TELL), (7_000, WOULD)):
+        silences = Silences(session_ms)
+        told = [found for item in script.history().items if (found := silences.feed(item)) is not None]
+        assert [each.verdict for each in told] == [verdict]
+
+
+def test_what_the_control_does_not_reproduce_cannot_be_told() -> None:
+    """Something mattered that is not in the log."""
+    for begins_later_ms, verdict in ((None, CANNOT_TELL), (60_000, CANNOT_TELL), (0, WOULD_NOT)):
+        script = Script().created()
+        script.start(script.joined(script.member("a"))).complete().stabilize({"a": {"orders": [0]}})
+        items = script.history().items
+        begun = [each.event for each in items if isinstance(each, Happened)]
+        (started,) = (event for event in begun if isinstance(event, RebalanceStarted))
+        one = Open(started=started, subjects=frozenset(), grade=Grade.RECORDED)
+        verdicts = Verdicts(script.group_id)
+        for item in items:
+            verdicts.feed(item, is_within=True)
+        verdicts.end()
+        verdicts.would_not(one, "")
+        if begins_later_ms is None:
+            verdicts.control.would_not(one, "")
+        else:
+            began_ms = started.why.decided_ms + begins_later_ms
+            verdicts.control.would(msgspec.structs.replace(one, begins_ms=began_ms), "")
+        (told,) = verdicts.ready()
+        assert (told.verdict, NOT_REPRODUCED in told.reason) == (verdict, verdict is CANNOT_TELL)

@@ -1,6 +1,7 @@
 """`why`: the incidents of one night in each form, and which of them are shown."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -8,8 +9,12 @@ import pytest
 
 from muster.events.causes import Cause
 from muster.replay.form import Format
+from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import incidents
-from muster.replay.why import NEWEST
+from muster.replay.rebalances.rebalance import Rebalance
+from muster.replay.render import Detail, IncidentStream
+from muster.replay.why import NEWEST, Every, Newest
+from muster.replay.why_command import Asked, _Shown
 from tests.replay.golden import assert_golden
 from tests.replay.histories import Script
 from tests.replay.stories import a_night
@@ -167,3 +172,27 @@ def test_a_client_can_write_neither_to_the_terminal_nor_markdown() -> None:
 def test_the_page_of_kinds_is_named() -> None:
     """In the help of the command."""
     assert "docs/incidents.md" in " ".join(run("why", "--help").stdout.split())
+
+
+def test_of_a_list_the_newest_is_told_whole_and_the_others_in_brief() -> None:
+    """All at the length of the first would hide how many there are."""
+
+    class Stream(IncidentStream):
+        def __init__(self) -> None:
+            self.details: list[Detail] = []
+
+        def feed(self, incident: Incident, detail: Detail, rebalances: Sequence[Rebalance] = ()) -> None:
+            assert incident.headline
+            assert not rebalances
+            self.details.append(detail)
+
+        def note(self, sentence: str) -> None:
+            raise AssertionError(sentence)
+
+        def end(self) -> None:
+            pass
+
+    for choice, others in ((Newest(NEWEST), Detail.BRIEF), (Every(), Detail.WHOLE)):
+        stream = Stream()
+        _Shown(stream, Asked(), choice).feed(NIGHT[:3])
+        assert stream.details == [Detail.WHOLE, others, others]
