@@ -1,7 +1,8 @@
 """`muster replay ...`: parse, call one pure function, render, choose the exit code.
 
 Exit codes: 0 answered; 1 the log is well, but what was asked for is not in it, or `verify` found something; 2 a wrong
-option, or a log that cannot be read; 3 answered, from a log of which a part cannot be read.
+option, a log that cannot be read, or an answer that cannot be written; 3 answered, from a log of which a part cannot be
+read.
 """
 
 import sys

@@ -15,7 +15,7 @@ from muster.events.ids import GroupId
 from muster.replay.commands.asked import fail_outside, fail_unknown, start_of
 from muster.replay.commands.opening import CANNOT_READ, NOT_FOUND, Source, fail, opened, run, say
 from muster.replay.form import Format, View
-from muster.replay.history.window import WHOLE, At, Cut, Place, Window, bounds
+from muster.replay.history.window import NUMBER_DIGITS_MAX, WHOLE, At, Cut, Place, Window, bounds
 from muster.replay.logs.sources import Reading, Start, from_the_beginning, items
 from muster.replay.render import Result, render
 from muster.replay.render.as_json import write_line
@@ -35,7 +35,7 @@ FOUND: Final = 1
 
 def generation(option: str, text: str, _view: View) -> AtGeneration:
     """Parse a generation that was given; ends the command if it is none."""
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > NUMBER_DIGITS_MAX:
         fail(f"{option}: {printable(text)!r} is no generation: give a number, such as 7", CANNOT_READ)
     return AtGeneration(int(text))
 

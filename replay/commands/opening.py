@@ -2,19 +2,22 @@
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
 import msgspec
 import typer
 
 from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
-from muster.events.log.base import LogError
+from muster.events.log.base import EventLog, LogError
 from muster.events.records import EventsError
 from muster.replay.logs.archives import open_archive
 from muster.replay.logs.sources import Reading
 from muster.replay.progress import watched
+from muster.replay.render.printable import printable
 
 T = TypeVar("T")
 
@@ -59,17 +62,33 @@ async def opened(source: Source) -> AsyncIterator[Reading]:
         raise typer.Exit(DAMAGED)
 
 
-def run(reading: Coroutine[None, None, T]) -> T:
-    """Read; whatever is wrong with the log is one line."""
+def run(reading: Coroutine[None, None, T], writes: str = "the answer") -> T:
+    """Read; whatever is wrong with the log, or with what is written (`writes`: where to), is one line."""
     try:
-        return asyncio.run(reading)
+        result = asyncio.run(reading)
+        sys.stdout.flush()
     except (LogError, EventsError) as error:
         fail(str(error), CANNOT_READ)
+    except BrokenPipeError:  # whoever read the answer has enough
+        raise
+    except OSError as error:
+        fail(f"{writes} cannot be written: {error.strerror}", CANNOT_READ)
+    return result
+
+
+def refuse_to_replace(log: EventLog, to: Path) -> None:
+    """End the command if a file that is to be written is the log that is read."""
+    try:
+        is_log = to.samefile(log.location)
+    except OSError:  # one of them is no file, or not there yet
+        return
+    if is_log:
+        fail(f"{to} is the log that is read: write to another file", CANNOT_READ)
 
 
 def say(message: str) -> None:
-    """Print one line on stderr."""
-    typer.echo(f"muster replay: {message}", err=True)
+    """Print one line on stderr; what is quoted in it may be a client's, or a stranger's file's."""
+    typer.echo(f"muster replay: {printable(message)}", err=True)
 
 
 def fail(message: str, code: int) -> NoReturn:

@@ -14,7 +14,17 @@ import typer
 from muster import terminal
 from muster.events.ids import GroupId
 from muster.replay.commands.asked import fail_outside, fail_unknown, moment, start_of, view_of, window_of
-from muster.replay.commands.opening import CANNOT_READ, DAMAGED, NOT_FOUND, Source, fail, opened, run, source_of
+from muster.replay.commands.opening import (
+    CANNOT_READ,
+    DAMAGED,
+    NOT_FOUND,
+    Source,
+    fail,
+    opened,
+    refuse_to_replace,
+    run,
+    source_of,
+)
 from muster.replay.commands.why import Asked, why
 from muster.replay.form import Sort, View
 from muster.replay.history.window import WHOLE, At, AtTime, Cut, Place, Window, bounds
@@ -157,6 +167,7 @@ def export(
     async def read(file: IO[bytes]) -> None:
         async with opened(source) as reading:
             log = reading.log
+            refuse_to_replace(log, to)
             location = log.location if pseudonyms is None else "an event log"
             head = Head(form=FORM, log=location, identity=log.identity, partitions=log.partitions)
             written = await copy(reading, export_to(to, file, head), span, wanted, pseudonyms)
@@ -165,7 +176,7 @@ def export(
     beside = to.with_name(f".{to.name}.{os.getpid()}")
     try:
         with beside.open("xb") as file:
-            run(read(file))
+            run(read(file), writes=str(to))
         beside.replace(to)
     except typer.Exit as ended:
         if ended.exit_code == DAMAGED:  # what could be read is there

@@ -7,6 +7,7 @@ decided after its end, and of what stands before that, what was decided before i
 
 from datetime import UTC, tzinfo
 from enum import Enum, StrEnum, unique
+from typing import Final
 
 import msgspec
 
@@ -29,10 +30,13 @@ class AtTime(msgspec.Struct, frozen=True):
 
 At = AtSeq | AtTime
 
+NUMBER_DIGITS_MAX: Final = 19
+"""The digits of an event's number, or a generation, at most; Python refuses to read numbers of thousands of digits."""
+
 
 def read_at(text: str, *, now_ms: int, zone: tzinfo = UTC) -> At | None:
     """Parse a moment; None if it has none of the FORMS_OF_AT. Raises NoSuchTime."""
-    if text.isdecimal():
+    if text.isdecimal() and len(text) <= NUMBER_DIGITS_MAX:
         return AtSeq(int(text))
     wall_ms = read_time(text, now_ms=now_ms, zone=zone)
     return AtTime(wall_ms) if wall_ms is not None else None

@@ -19,7 +19,7 @@ from muster.events.avro.codec import decode, encode, level_of
 from muster.events.causes import Cause
 from muster.events.events import EVENT_TYPES, AnyRecordedEvent, PartitionEvent
 from muster.events.keys import EntityKind, decode_key, encode_key, key_of
-from muster.events.records import BrokenRecord, StoredRecord, UndecodableKey
+from muster.events.records import FORMAT_LEVEL, BrokenRecord, StoredRecord, UndecodableKey
 from muster.replay.history.items import Coordinated, Happened
 from muster.replay.logs.pseudonyms import Pseudonyms
 from muster.replay.logs.sources import Reading, read_record
@@ -77,8 +77,13 @@ class ExportedLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             return StoredRecord(*place, self.key, self.value)
         if self.type not in TYPES:
             raise BrokenRecord(f"the line has an event of a type that is not known here: {self.type!r}")
+        if not 1 <= self.level <= FORMAT_LEVEL:
+            raise BrokenRecord(f"the line has an event of format level {self.level}")
         event: AnyRecordedEvent = msgspec.json.decode(self.event, type=TYPES[self.type])
-        return StoredRecord(*place, encode_key(key_of(event)), encode(event, self.level))
+        try:
+            return StoredRecord(*place, encode_key(key_of(event)), encode(event, self.level))
+        except OverflowError as error:
+            raise BrokenRecord(f"the line has an event with a number that is too large: {error}") from error
 
 
 def line_of(record: StoredRecord) -> ExportedLine:

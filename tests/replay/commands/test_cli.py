@@ -264,3 +264,27 @@ def test_diff_of_generations_and_of_moments(url: str) -> None:
     assert_fails(run("diff", "orders", "1", "two", "--generations", log=url), 2, "'two'")
     assert_fails(run("diff", "orders", "1", "noon", log=url), 2, "'noon'")
     assert_fails(run("diff", "orders", "1", "9999", log=url), 1, "it tells of seq 1")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("form", ["table", "json", "jsonl", "md"])
+def test_an_answer_that_cannot_be_written_is_one_line(url: str, form: str) -> None:
+    """The disk is full: exit code 2, whether the answer is long or waits in a buffer until the end."""
+    line = [sys.executable, "-m", "muster", "replay", "history", "orders", "--format", form, "--log", url]
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    assert (ran.returncode, ran.stderr) == (2, "muster replay: the answer cannot be written: No space left on device\n")
+
+
+def test_a_number_of_thousands_of_digits_is_no_moment(url: str) -> None:
+    """Nor a generation."""
+    assert_fails(run("why", "orders", "--at", "9" * 5_000, log=url), 2, "is none of these")
+    assert_fails(run("diff", "orders", "1", "9" * 5_000, "--generations", log=url), 2, "is no generation")
+
+
+def test_what_an_error_quotes_is_printable(tmp_path: Path) -> None:
+    """A file is anybody's: what is in it does not reach the terminal as it is."""
+    path = tmp_path / "night.jsonl"
+    head = {"form": "\x1b[31m\nform", "log": "x", "identity": "y", "partitions": 1}
+    path.write_bytes(msgspec.json.encode(head) + b"\n")
+    assert_fails(run("groups", log=str(path)), 2, "\\x1b[31m")

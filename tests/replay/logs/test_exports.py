@@ -324,6 +324,38 @@ async def _histories(path: Path):  # type: ignore[no-untyped-def]  # noqa: ANN20
     return await read_histories(log)
 
 
+@pytest.mark.parametrize("changed", [{"level": 0}, {"level": 99}, {"offset": 1}])
+def test_a_line_that_cannot_be_an_event_is_damage(url: str, tmp_path: Path, changed: dict[str, int]) -> None:
+    """A level that nobody writes, or a number that no event can have: in one line, with what came before."""
+    path = tmp_path / "night.jsonl"
+    run("export", str(path), "--log", url)
+    *lines, last = path.read_bytes().splitlines()
+    line = msgspec.json.decode(last) | changed
+    if "level" not in changed:
+        line["event"]["owner_epoch" if "owner_epoch" in line["event"] else "seq"] = 2**63
+        line["event"]["partition"] = 2**40
+    path.write_bytes(b"\n".join([*lines, msgspec.json.encode(line)]) + b"\n")
+    result = run("groups", "--log", str(path))
+    assert (result.exit_code, result.stderr.count("\n")) == (3, 1), result.output
+    assert "is broken or cut off at byte " in result.stderr
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_an_export_does_not_replace_the_log_that_it_reads(url: str, tmp_path: Path, name: str) -> None:
+    """Not even under another name: what it leaves out would be lost."""
+    path = tmp_path / name
+    run("export", str(path), "--log", url)
+    before = path.read_bytes()
+    other = tmp_path / f"other-{name}"
+    other.symlink_to(path)
+    for to in (path, other):
+        result = run("export", str(to), "--group", "payments", "--log", str(path))
+        assert (result.exit_code, result.stderr.count("\n")) == (2, 1), result.output
+        assert "is the log that is read" in result.stderr
+    assert path.read_bytes() == before
+    assert not [each for each in tmp_path.iterdir() if each.name.startswith(".")]
+
+
 def test_a_part_of_a_file_that_is_cut_off_is_exported_as_far_as_it_goes(url: str, tmp_path: Path) -> None:
     """The exit code says that it is not all; what was exported can be read."""
     path, again = tmp_path / "night.jsonl", tmp_path / "again.jsonl"

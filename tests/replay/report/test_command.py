@@ -211,6 +211,24 @@ async def test_who_was_there_before_the_window_has_a_lane_in_it() -> None:
     assert (early.begin_ms, early.end_ms) == (whole.begin_ms, edge - 1)
 
 
+def test_a_report_does_not_replace_the_log_that_it_reads(tmp_path: Path) -> None:
+    """The file stays as it was."""
+    path = tmp_path / "muster.db"
+    log = asyncio.run(sqlite_log(path, a_night()))
+    before = path.read_bytes()
+    assert_fails(run("report", "orders", "-o", str(path), log=log), 2, f"{path} is the log that is read")
+    assert path.read_bytes() == before
+
+
+def test_a_groups_name_is_printable_beside_its_page(tmp_path: Path) -> None:
+    """Control sequences of a group's id do not reach the terminal."""
+    name = "\x1b[31morders\n\u202e"
+    log = asyncio.run(sqlite_log(tmp_path / "muster.db", script(name).created()))
+    result = run("report", name, "-o", str(tmp_path / "report.html"), log=log)
+    assert result.exit_code == 0, result.output
+    assert "\\x1b[31morders\\n\\u202e" in result.stdout
+
+
 @pytest.mark.parametrize(
     ("size", "told"),
     [(10, "1 KB"), (93_999, "93 KB"), (999_999, "999 KB"), (1_000_000, "1.0 MB"), (1_960_000, "2.0 MB")],

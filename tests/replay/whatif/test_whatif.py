@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.events.events import RebalanceStarted
-from muster.replay.history.items import Gap, Happened
+from muster.events.events import CoordinatorElected, MemberEvent, RebalanceStarted
+from muster.replay.history.items import Coordinated, Gap, Happened
 from muster.replay.incidents.grade import Grade
 from muster.replay.whatif.alterations import Alterations
 from muster.replay.whatif.answer import what_if
@@ -226,6 +226,28 @@ def test_what_would_have_happened_is_what_happens(script: list[Deed], other: dic
     result, really = told(sorted(script), STATIC, with_settings(STATIC, **other), until_s=100)
     if not (result.cannot_tell or result.besides_unknown):
         assert result.would + len(result.additional) == really
+
+
+def test_events_out_of_order_are_played_as_far_as_they_can_be() -> None:
+    """An event before the beginning of a group's life has no part in it."""
+    history = history_of(live(A_RESTART, STATIC, until_s=90))
+    of_members = [item for item in history.items if isinstance(item, Happened) and isinstance(item.event, MemberEvent)]
+    for moved in of_members:
+        mixed = msgspec.structs.replace(history, items=(moved, *history.items))
+        assert len(what_if(mixed, Alterations(session_timeout_ms=45_000)).rebalances) == 3
+
+
+def test_settings_that_are_no_numbers_are_not_known() -> None:
+    """A coordinator writes none; somebody else may have."""
+    history = history_of(live(A_RESTART, STATIC, until_s=90))
+    elected = history.items[0]
+    assert isinstance(elected, Coordinated)
+    assert isinstance(elected.event, CoordinatorElected)
+    event = msgspec.structs.replace(
+        elected.event, settings={"group.max.size": "many", "group.min.session.timeout.ms": ""}
+    )
+    odd = msgspec.structs.replace(history, items=(msgspec.structs.replace(elected, event=event), *history.items[1:]))
+    assert len(what_if(odd, Alterations(session_timeout_ms=45_000)).rebalances) == 3
 
 
 def test_time_in_which_the_coordinator_stood_still_is_no_silence() -> None:
