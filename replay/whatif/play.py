@@ -105,6 +105,12 @@ class Play:
                 return begun.member_id, self.now_ms - begun.at_ms
         return None
 
+    def rejoins_at_ms(self, member_id: MemberId) -> float:
+        """When a member that the join phase waits for comes, if it is alive then; NEVER if none waits for it."""
+        is_awaited = self.group is not None and self.group.state is GroupState.PREPARING_REBALANCE
+        is_there = member_id in self._soft.parked_joins
+        return self._rejoin_ms.get(member_id, NEVER) if is_awaited and not is_there else NEVER
+
     def _former(self, member: Member) -> MemberId:
         instance = member.group_instance_id
         if self.group is None or instance is None:

@@ -1,6 +1,7 @@
 """Verdicts in words, and the doubts about them."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from muster.events.events import MemberEvent, MemberJoined
 from muster.events.state import Member
@@ -52,6 +53,11 @@ def _of_silent(silent: Member, member: Member, *, is_static: bool) -> Iterator[s
             f"the log does not tell whether {member.client_id!r} was restarted, or only silent: then it would have gone"
             " on as the member that it was"
         )
+
+
+BARELY_SILENT: Final = (
+    "the member was last heard from so shortly before it would have rejoined that nobody knows whether it would have"
+)
 
 
 def close_text(ms: int) -> str:

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muster.events.events import CoordinatorElected, MemberEvent, RebalanceStarted
@@ -221,6 +221,7 @@ OTHERS = st.sampled_from(
 
 @settings(max_examples=40, deadline=None)
 @given(DEEDS, OTHERS)
+@example([(1, "start", "d"), (5, "crash", "a"), (15, "crash", "b")], {"scale_up_delay_ms": 12_000})
 def test_what_would_have_happened_is_what_happens(script: list[Deed], other: dict[str, int]) -> None:
     """Any story, told under other settings, has as many rebalances as the story really lived with them."""
     result, really = told(sorted(script), STATIC, with_settings(STATIC, **other), until_s=100)
