@@ -97,9 +97,13 @@ def additional(begun: Started, together: Sequence[Open], *, is_first: bool) -> A
     reason = f"one more rebalance would have begun ({begun.cause.value})"
     if begun.is_late:
         reason = "a member that would have been dropped for being late comes back: in the same rebalance, or in another"
+    elif begun.is_dead:
+        reason = (
+            "a member that died in a rebalance would have been missed: as it did not sync, or when its session ended"
+        )
     elif not is_first:
         reason = f"there may have been another ({begun.cause.value}): how fast members would have rejoined is not known"
-    is_known = is_first and not begun.is_late
+    is_known = is_first and not begun.is_late and not begun.is_dead
     return Additional(
         since=instant(min(since, begun.at_ms)),
         until=instant(begun.at_ms),
