@@ -93,18 +93,19 @@ def test_a_second_round_is_one_that_members_began_by_themselves(cause: Cause, re
 
 
 @pytest.mark.parametrize(
-    ("is_first", "is_late", "verdict", "grade"),
+    ("is_first", "is_late", "is_dead", "verdict", "grade"),
     [
-        (True, False, Verdict.WOULD, Grade.INFERRED),
-        (True, True, Verdict.CANNOT_TELL, Grade.UNKNOWN),
-        (False, False, Verdict.CANNOT_TELL, Grade.UNKNOWN),
+        (True, False, False, Verdict.WOULD, Grade.INFERRED),
+        (True, True, False, Verdict.CANNOT_TELL, Grade.UNKNOWN),
+        (True, False, True, Verdict.CANNOT_TELL, Grade.UNKNOWN),
+        (False, False, False, Verdict.CANNOT_TELL, Grade.UNKNOWN),
     ],
 )
 def test_only_the_first_of_those_that_were_not_recorded_is_known(
-    is_first: bool, is_late: bool, verdict: Verdict, grade: Grade
+    is_first: bool, is_late: bool, is_dead: bool, verdict: Verdict, grade: Grade
 ) -> None:
-    """When members come after that is a guess."""
-    begun = Started(at_ms=5 * S, cause=Cause.NEW_DYNAMIC_MEMBER, member_id=None, is_late=is_late)
+    """When members come after that is a guess, and so is whether who is dead is missed by its sync or its session."""
+    begun = Started(at_ms=5 * S, cause=Cause.NEW_DYNAMIC_MEMBER, member_id=None, is_late=is_late, is_dead=is_dead)
     told = additional(begun, [], is_first=is_first)
     assert (told.verdict, told.grade) == (verdict, grade)
 
