@@ -15,7 +15,7 @@ from muster.events.ids import GroupId
 from muster.events.records import StoredRecord
 from muster.replay.fleet.fold import Row, fold
 from muster.replay.fleet.stage import Staged
-from muster.replay.history import Read
+from muster.replay.history.items import Read
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,12 +14,12 @@ import msgspec
 
 from muster.events.ids import GroupId
 from muster.events.records import StoredRecord
-from muster.replay.history import History, PassedOver, Prelude, Read, Told, with_gaps
+from muster.replay.history.items import History, PassedOver, Prelude, Read, Told, with_gaps
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import incidents
+from muster.replay.logs.sources import read_record
 from muster.replay.rebalances.rebalance import HappeningKind, Rebalance
 from muster.replay.rebalances.wording import headline
-from muster.replay.sources import read_record
 
 Row = dict[str, Any]
 

@@ -14,7 +14,7 @@ from muster.events.log.base import EventLog
 from muster.events.records import StoredRecord, UndecodableKey
 from muster.events.strangers import Strangers
 from muster.replay.fleet.fold import partition_reads
-from muster.replay.history import Read
+from muster.replay.history.items import Read
 
 ROWS_PER_FILE = 250_000
 

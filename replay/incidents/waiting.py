@@ -14,9 +14,9 @@ from muster.replay.incidents.acts import Departure, Phase, Went
 from muster.replay.incidents.episode import Episode
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
-from muster.replay.incidents.naming import moment, process_name
+from muster.replay.incidents.naming import moment, process_name, processes
 from muster.replay.incidents.windows import HELD_MS, HELD_SHARE
-from muster.replay.rebalances.rebalance import Rebalance
+from muster.replay.rebalances.rebalance import Outcome, Rebalance
 from muster.replay.rebalances.wording import host, listed, short_member_id
 from muster.replay.times import duration, instant
 
@@ -59,6 +59,8 @@ def unused_ids(end: Phase) -> list[HandedOutId]:
 
 def waits(rebalance: Rebalance, episode: Episode) -> Iterator[Statement]:
     """The members that its join phase waited for, and the static ones that it did without."""
+    if rebalance.outcome is Outcome.RUNNING:
+        yield from _running(rebalance, episode)
     end = end_of_join_phase(rebalance, episode)
     if end is None:
         return
@@ -68,11 +70,24 @@ def waits(rebalance: Rebalance, episode: Episode) -> Iterator[Statement]:
     yield from _absent(end, episode)
 
 
+def _running(rebalance: Rebalance, episode: Episode) -> Iterator[Statement]:
+    """The members for whom a rebalance waits that has not ended."""
+    sync = rebalance.sync_phase
+    if sync is None:
+        awaited = [member for each in rebalance.join_phase.awaited if (member := episode.member(each.member_id))]
+        if awaited:
+            have = "has" if len(awaited) == 1 else "have"
+            text = f"the join phase goes on: {processes(awaited)} {have} not joined so far"
+            yield Statement(text=text, grade=Grade.RECORDED, at=rebalance.started_at, seqs=(rebalance.last_seq,))
+    elif sync.leader is not None and (leader := episode.member(sync.leader.member_id)) is not None:
+        text = f"the sync phase goes on: the leader {process_name(leader)} has not sent the assignment so far"
+        yield Statement(text=text, grade=Grade.RECORDED, at=sync.started_at, seqs=(rebalance.last_seq,))
+
+
 def _waited(rebalance: Rebalance, episode: Episode, end: Phase, waited_ms: int) -> Statement:
     phase_ms = rebalance.join_phase.duration_ms or 0
     gone = given_up(rebalance, episode)
-    missing = [f"{process_name(act.member)}, which {_fate(act)}" for act in gone]
-    missing += [f"{_name(member_id, episode)}, which {_LATE}" for member_id in _absent_ids(end)]
+    missing = _missing(gone, end, episode)
     ids = unused_ids(end)
     took = f"the join phase took {duration(phase_ms)}, {duration(waited_ms)} of it after all others had joined"
     others = f"{took}: it waited for"
@@ -93,10 +108,18 @@ def _waited(rebalance: Rebalance, episode: Episode, end: Phase, waited_ms: int) 
     )
 
 
-def _fate(act: Went) -> str:
-    if act.how is Departure.EXPIRED:
-        return "was not heard from any more"
-    return _LATE
+def _missing(gone: Sequence[Went], end: Phase, episode: Episode) -> list[str]:
+    """Those that did not come, with what became of them: a few by name, as a group may lose all of its members."""
+    silent = [act.member for act in gone if act.how is Departure.EXPIRED]
+    late = [act.member for act in gone if act.how is not Departure.EXPIRED]
+    absent = [(member_id, episode.member(member_id)) for member_id in _absent_ids(end)]
+    late += [member for _, member in absent if member is not None]
+    words = [f"'{short_member_id(member_id)}', which {_LATE}" for member_id, member in absent if member is None]
+    if late:
+        words.insert(0, f"{processes(late)}, which {_LATE}")
+    if silent:
+        words.insert(0, f"{processes(silent)}, which {'was' if len(silent) == 1 else 'were'} not heard from any more")
+    return words
 
 
 def _absent_ids(end: Phase) -> Sequence[MemberId]:

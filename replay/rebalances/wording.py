@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from muster.events.causes import TEXTS, Cause
 from muster.events.events import CoordinatorPaused, Why
 from muster.events.state import Member
-from muster.replay.history import Broken, Gap, Unreadable
+from muster.replay.history.items import Broken, Gap, Unreadable
 from muster.replay.rebalances.rebalance import Actor, MemberRef, Move, Outcome, Rebalance, TopicPartitions
 from muster.replay.times import duration, setting
 

@@ -9,7 +9,7 @@ from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.naming import common_network, processes
 from muster.replay.incidents.replacements import Replacement
 from muster.replay.incidents.runs import runs
-from muster.replay.incidents.silence import heard_again, last_seen
+from muster.replay.incidents.silence import silences
 from muster.replay.incidents.windows import SAME_MOMENT_MS
 from muster.replay.rebalances.wording import plural
 
@@ -46,10 +46,7 @@ def find(view: View) -> Iterator[Claim]:
                 f"{len(together)} members fell silent at the same moment{where}, and {plural(len(others), 'other')} did"
                 f" not: {processes(members)}{again}"
             ),
-            chain=(
-                *(last_seen(view.episode, act) for act in together),
-                *heard_again(view.episode, together),
-            ),
+            chain=tuple(silences(view.episode, together)),
             advice=("look at the network and at the machines that these have in common",),
         )
 

@@ -11,7 +11,7 @@ from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.kinds.replaced import grade_of
 from muster.replay.incidents.naming import process_name
-from muster.replay.incidents.silence import heard_again, last_seen
+from muster.replay.incidents.silence import silences
 from muster.replay.incidents.windows import HELD_MS
 from muster.replay.rebalances.rebalance import Outcome, Rebalance
 from muster.replay.rebalances.wording import plural
@@ -80,7 +80,7 @@ def _evidence(rebalance: Rebalance, leader: Member, went: Went | None, episode: 
         seqs=(rebalance.last_seq,),
     )
     if went is not None:
-        return (got, last_seen(episode, went), *heard_again(episode, [went]))
+        return (got, *silences(episode, [went]))
     if phase.ended_at is None or rebalance.outcome is not Outcome.STABLE:
         return (got,)
     sent = f"the leader {name} sent it, {duration(phase.duration_ms or 0)} later"

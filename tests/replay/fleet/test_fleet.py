@@ -21,7 +21,7 @@ from muster.events.records import Record, StoredRecord
 from muster.replay.fleet.fold import Row, fold, partition_reads
 from muster.replay.fleet.java import NoJava, java_version
 from muster.replay.fleet.stage import stage
-from muster.replay.sources import read_histories
+from muster.replay.logs.sources import read_histories
 from tests.replay import memberships
 from tests.replay.told import rebalances_of
 from tests.simulation.process import SimulatedProcess

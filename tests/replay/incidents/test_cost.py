@@ -1,6 +1,9 @@
 """The cost of incidents, by the definitions of docs/incidents.md."""
 
+import msgspec
+
 from muster.events.causes import Cause
+from muster.events.ids import GroupId
 from muster.replay.incidents.cost import cost_of
 from muster.replay.incidents.telling import incidents
 from muster.replay.rebalances.timeline import rebalances
@@ -47,3 +50,14 @@ def test_static_restarts_that_needed_no_rebalance_are_counted() -> None:
     """They are what static membership saved."""
     restarted = [each for each in incidents(a_night().history()) if each.cost.restarts_absorbed]
     assert [each.cost.restarts_absorbed for each in restarted] == [2, 1]
+
+
+def test_a_cooperative_assignor_stops_only_what_moves_or_is_lost() -> None:
+    """An eager one stops all partitions."""
+    told = next(each for each in rebalances(GroupId("orders"), a_night().history().items) if each.movement is not None)
+    assert told.movement is not None
+    movement = msgspec.structs.replace(told.movement, moved=1, lost=2, stayed=9)
+    eager = msgspec.structs.replace(told, movement=movement, duration_ms=1_000, protocol_name="range")
+    cooperative = msgspec.structs.replace(eager, protocol_name="cooperative-sticky")
+    assert cost_of([eager]).partition_ms == 12 * 1_000
+    assert cost_of([cooperative]).partition_ms == 3 * 1_000

@@ -258,4 +258,64 @@ def test_a_phase_that_waited_for_a_dynamic_member_and_for_a_static_one_names_bot
     fleet.rest(30 * S)
     crash = of_kind(fleet.told(), "crash")
     late = "which did not join within the rebalance timeout"
-    assert f"it waited for 'app-3' (10.0.1.3), {late} and 'app-2' (10.0.1.2), {late}" in said(crash, "recorded")
+    assert f"it waited for 'app-3' (10.0.1.3) and 'app-2' (10.0.1.2), {late}" in said(crash, "recorded")
+
+
+@BOTH
+def test_a_rebalance_that_runs_says_for_whom_it_waits(level: int) -> None:
+    """For the members that have not joined, then for the leader's assignment."""
+    fleet = Fleet(4)
+    fleet[2].slow_ms = fleet[3].slow_ms = 30 * S
+    fleet.world.leader().assign_slow_ms = 20 * S
+    fleet.start(5)
+    fleet.run(15 * S)
+    waiting = "the join phase goes on: 'app-2' (10.0.1.2) and 'app-3' (10.0.1.3) have not joined so far"
+    assert waiting in said(fleet.only(level), "recorded")
+    fleet.run(25 * S)
+    leader = "the sync phase goes on: the leader 'app-2' (10.0.1.2) has not sent the assignment so far"
+    assert leader in "\n".join(said(each, "recorded") for each in fleet.told(level))
+    fleet.rest(30 * S)
+    assert not any("goes on" in said(each) for each in fleet.told(level))
+
+
+def test_of_many_that_a_phase_waited_for_a_few_are_named() -> None:
+    """Ten die, and a takeover gives all of them their sessions anew."""
+    fleet = Fleet(12)
+    for number in range(1, 11):
+        fleet[number].die()
+    fleet.away(S)
+    fleet.start(13)
+    fleet.rest(30 * S)
+    text = "\n".join(map(said, fleet.told()))
+    assert "and 7 others, which were not heard from any more" in text
+
+
+def test_a_static_member_that_a_phase_did_without_was_last_heard_from_at_a_moment_or_before_a_takeover() -> None:
+    """It kept its place; a takeover is no sign of life."""
+    for away in (False, True):
+        fleet = Fleet(4, static=4, session_ms=45 * S, rebalance_ms=20 * S)
+        fleet[2].die()
+        fleet.run(S)
+        if away:
+            fleet.away(2 * S)
+            fleet.run(5 * S)
+        fleet.start(5)
+        fleet.rest(30 * S)
+        told = "\n".join(said(each, "recorded") for each in fleet.told())
+        seen = "it had not been heard from since the coordinator changed" if away else "it was last heard from at 2023-"
+        assert f"'app-2' (10.0.1.2) did not rejoin and kept its place, as a static member; {seen}" in told
+
+
+def test_of_very_many_unused_ids_16_are_named_and_the_others_counted() -> None:
+    """The phase waited for all of them."""
+    fleet = Fleet(3, session_ms=45 * S)
+    for number in range(9, 26):
+        fleet.start(number).uses_its_id = False
+    fleet.run(S)
+    for number in range(9, 26):
+        fleet[number].die()
+    fleet.start(5)
+    fleet.rest(60 * S)
+    headline = of_kind(fleet.told(), "unused-id").headline
+    assert headline.count("which had been given a member id") == 16
+    assert headline.endswith(", and 1 more")

@@ -6,16 +6,17 @@ import msgspec
 import pytest
 
 from muster.events.causes import Cause
-from muster.replay.history import Broken, Happened, History, LogPosition, Unreadable, with_gaps
+from muster.replay.history.items import Broken, Happened, History, LogPosition, Unreadable, with_gaps
+from muster.replay.history.window import AtSeq
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.telling import incidents
 from muster.replay.rebalances.timeline import rebalances
 from muster.replay.report.page import TEXT_MAX, Limits, Page, shown
 from muster.replay.report.stories import SEQS_MAX, brief
-from muster.replay.state import state_at
-from muster.replay.window import AtSeq
+from muster.replay.results.state import state_at
 from tests.judge.case import make_case
 from tests.replay.histories import Script
+from tests.replay.incidents.fleet import Fleet
 from tests.replay.report.told import busy, page_of
 from tests.replay.stories import a_night
 
@@ -219,3 +220,12 @@ def test_a_sentence_that_rests_on_many_events_names_the_first_and_counts_the_res
 
     first = ", ".join(map(str, range(1, SEQS_MAX + 1)))
     assert [seqs(SEQS_MAX), seqs(SEQS_MAX + 3)] == [first, f"{first} and 3 more"]
+
+
+def test_a_jump_of_the_clock_is_among_what_is_uncertain() -> None:
+    """With its direction and its length."""
+    fleet = Fleet(2)
+    fleet.world.rules.wall_offset_ms -= 3_600_000
+    fleet.start(3)
+    fleet.rest(20_000)
+    assert any("wall clock jumped back by 1 h 00 min" in each.text for each in page_of(fleet.history()).missing)
