@@ -2,13 +2,16 @@
 
 import sys
 import time
+from contextlib import aclosing
 from difflib import get_close_matches
+from typing import Protocol
 
 from muster.events.ids import GroupId
 from muster.replay.commands.opening import CANNOT_READ, NOT_FOUND, fail
 from muster.replay.form import Format, View
+from muster.replay.history.items import Item
 from muster.replay.history.window import At, AtSeq, AtTime, Window, read_at
-from muster.replay.logs.sources import Reading, Start, find_start, from_the_beginning
+from muster.replay.logs.sources import Reading, Start, find_start, from_the_beginning, items
 from muster.replay.render.printable import printable
 from muster.replay.results.groups import Overview, read_overview
 from muster.replay.times import FORMS_OF_AT, FORMS_OF_TIME, NoSuchTime, in_zone, instant
@@ -54,6 +57,26 @@ def window_of(since: str | None, until: str | None, view: View, *, may_be_seq: b
     if is_empty:
         fail(f"--since {since} is after --until {until}", CANNOT_READ)
     return window
+
+
+class Fold(Protocol):
+    """A fold over a group's items."""
+
+    def feed(self, item: Item, /) -> bool:
+        """Take in the next item; returns whether more is wanted."""
+
+
+async def feed(fold: Fold, reading: Reading, start: Start) -> None:
+    """Feed a group's items to the fold, as far as it wants; ends the command if there is no such group."""
+    is_known = False
+    reads = items(reading, start)
+    async with aclosing(reads):
+        async for item in reads:
+            is_known = True
+            if not fold.feed(item):
+                break
+    if not is_known:
+        await fail_unknown(reading, start.group_id)
 
 
 # ---- what is not there --------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import typer
 
 from muster import terminal
 from muster.events.ids import GroupId
-from muster.replay.commands.asked import fail_outside, fail_unknown, start_of
+from muster.replay.commands.asked import fail_outside, fail_unknown, feed, start_of
 from muster.replay.commands.opening import CANNOT_READ, NOT_FOUND, Source, fail, opened, run, say
 from muster.replay.form import Format, View
 from muster.replay.history.window import NUMBER_DIGITS_MAX, WHOLE, At, Cut, Place, Window, bounds
@@ -50,15 +50,7 @@ def diff(source: Source, group: str, view: View, *, before: At | AtGeneration, a
         async with opened(source) as reading:
             start = from_the_beginning(GroupId(group))
             fold = DiffFold(start.group_id, reading.log.location, before, after)
-            is_known = False
-            reads = items(reading, start)
-            async with aclosing(reads):
-                async for item in reads:
-                    is_known = True
-                    if not fold.feed(item):
-                        break
-            if not is_known:
-                await fail_unknown(reading, group)
+            await feed(fold, reading, start)
             result = fold.result()
             if isinstance(result, Diff):
                 _print(result, view)

@@ -13,7 +13,7 @@ import typer
 
 from muster import terminal
 from muster.events.ids import GroupId
-from muster.replay.commands.asked import fail_outside, fail_unknown, moment, start_of, view_of, window_of
+from muster.replay.commands.asked import fail_outside, fail_unknown, feed, moment, start_of, view_of, window_of
 from muster.replay.commands.opening import (
     CANNOT_READ,
     DAMAGED,
@@ -139,15 +139,7 @@ def state(source: Source, group: str | None, view: View, *, at: At, wanted: str 
                 return
             start = from_the_beginning(GroupId(group))
             fold = StateFold(start.group_id, reading.log.location, at)
-            is_known = False
-            reads = items(reading, start)
-            async with aclosing(reads):
-                async for item in reads:
-                    is_known = True
-                    if not fold.feed(item):
-                        break
-            if not is_known:
-                await fail_unknown(reading, group)
+            await feed(fold, reading, start)
             result = fold.result()
             if result is None:
                 await fail_outside(reading, start, Window(since=at, until=at), view)

@@ -37,7 +37,7 @@ from muster.replay.whatif.departures import FellSilent, fell_silent
 from muster.replay.whatif.facts import MISSING, Fact, Step, is_second_round
 from muster.replay.whatif.lookahead import Lookahead
 from muster.replay.whatif.pace import pace_of
-from muster.replay.whatif.play import DECISIONS_MAX, Play, Started, TooLong
+from muster.replay.whatif.play import Play, Started, TooLong
 from muster.replay.whatif.rebalances import Open, Teller
 from muster.replay.whatif.verdict import Additional
 
@@ -54,10 +54,6 @@ BEYOND_STEP_MS = 10_000
 CLOSE_MS = 6_000
 """Two default heartbeat.interval.ms of clients: when the last one would have come is not known better, nor how long the
 others take to hear of a rebalance that is folded in with a return, or not."""
-
-DELETED = "the group was deleted before it would have been decided"
-TOO_LONG = f"playing it took more than {DECISIONS_MAX} decisions, and was given up"
-BEHIND_GAP = "parts of the history behind it are missing"
 
 
 class Player:
@@ -93,18 +89,18 @@ class Player:
             try:
                 self._fact(step, group)
             except TooLong:
-                self._abandon(TOO_LONG)
+                self._abandon(telling.TOO_LONG)
         elif isinstance(step, Coordinated):
             self._coordinated(step)
         else:
-            self._abandon(BEHIND_GAP)
+            self._abandon(telling.BEHIND_GAP)
 
     def end(self) -> None:
         """Nothing comes any more."""
         try:
             self._end(self._last_ms)
         except TooLong:
-            self._abandon(TOO_LONG)
+            self._abandon(telling.TOO_LONG)
 
     def besides(self, before_ms: float) -> list[tuple[int, Additional]]:
         """Give, with their times, the rebalances that there would have been besides: now surely not in the log."""
@@ -142,7 +138,7 @@ class Player:
         started = fact.started
         if any(isinstance(event, GroupDeleted) for event in fact.events):
             self._come_to(fact, group)
-            self._abandon(DELETED)
+            self._abandon(telling.DELETED)
             return
         if fact.command is None:
             self._abandon(fact.unexplained)

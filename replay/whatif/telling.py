@@ -9,7 +9,7 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.times import duration, instant
 from muster.replay.whatif.alterations import Altered
 from muster.replay.whatif.facts import Fact
-from muster.replay.whatif.play import Play, Started
+from muster.replay.whatif.play import DECISIONS_MAX, Play, Started
 from muster.replay.whatif.rebalances import Open
 from muster.replay.whatif.verdict import Additional, Verdict
 
@@ -55,6 +55,9 @@ def _of_silent(silent: Member, member: Member, *, is_static: bool) -> Iterator[s
         )
 
 
+DELETED: Final = "the group was deleted before it would have been decided"
+TOO_LONG: Final = f"playing it took more than {DECISIONS_MAX} decisions, and was given up"
+BEHIND_GAP: Final = "parts of the history behind it are missing"
 BARELY_SILENT: Final = (
     "the member was last heard from so shortly before it would have rejoined that nobody knows whether it would have"
 )
