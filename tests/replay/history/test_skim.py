@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from muster.events.avro.codec import decode
 from muster.events.events import PartitionEvent
 from muster.events.ids import GroupId
-from muster.events.records import FORMAT_LEVEL, StoredRecord
+from muster.events.records import StoredRecord
 from muster.replay.history.items import History, Item
 from muster.replay.history.transitions import Transitions
 from muster.replay.history.window import AtSeq, AtTime, Window
@@ -20,7 +20,6 @@ from muster.replay.results.groups import Overview, read_overview
 from muster.replay.results.state import state_at
 from muster.replay.results.story import StoryLines
 from muster.replay.results.why import Newest, Why
-from tests.events.strategies import group_and_member_events
 from tests.judge.case import make_case
 from tests.replay import memberships
 from tests.replay.histories import Script
