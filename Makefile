@@ -50,7 +50,7 @@ coverage: $(VENV)/.all ## All tests, and the lines and branches that they run: 9
 rules: $(VENV)/.all ## Every rule of Kafka's coordinator, and the tests that show it
 	@$(BIN)/python -m tests.conformance.rules
 
-mutants: $(VENV)/.all ## 390 small mistakes in events, the coordinator and the sidecar: do the tests notice?
+mutants: $(VENV)/.all ## 490 small mistakes in events, the coordinator, the sidecar and replay: do the tests notice?
 	@$(BIN)/python -m tests.mutants
 
 judge: $(VENV)/.all ## 1,000 incidents done to simulated groups: does replay tell what was done?

@@ -123,7 +123,23 @@ def _read(reader: Reader[_Message], data: bytes) -> _Message | None:
         message, _ = reader(data, len(_VERSION_0))
     except (SerialError, ValueError):  # a ValueError is kio's answer to a negative count
         return None
-    return message
+    return None if _has_null_array(message) else message
+
+
+def _has_null_array(message: object) -> bool:
+    """Whether an array has the count -1, which is None to kio; Kafka's own reader refuses it, as none may be null."""
+    match message:
+        case ConsumerProtocolSubscription(topics=topics):
+            return _is_null(topics)
+        case ConsumerProtocolSubscriptionV1(topics=topics, owned_partitions=owned):
+            return _is_null(topics) or _is_null(owned) or any(_is_null(of.partitions) for of in owned)
+        case ConsumerProtocolAssignment(assigned_partitions=assigned):
+            return _is_null(assigned) or any(_is_null(of.partitions) for of in assigned)
+    return False
+
+
+def _is_null(array: tuple[object, ...] | None) -> bool:
+    return array is None
 
 
 def encode_subscription(topics: Iterable[str]) -> bytes:

@@ -33,7 +33,7 @@ def java_string_hash(text: str) -> int:
     """Java's `text.hashCode()`, a signed number of 32 bits. A lone surrogate counts as itself, as in Java."""
     encoded = text.encode("utf-16-be", "surrogatepass")
     units = len(encoded) // 2
-    lanes = 1 << max(0, units - 1).bit_length()
+    lanes = 1 << units.bit_length()
     laid_out = bytearray(_LANE_BYTES * lanes)
     first = _LANE_BYTES * (lanes - units)  # zeros before it change nothing
     laid_out[first + 6 :: _LANE_BYTES] = encoded[::2]

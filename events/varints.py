@@ -68,10 +68,7 @@ def read_block_count(data: bytes, pos: int, first: int) -> tuple[int, int]:
     """
     n, pos = read_long(data, pos, first) if first > 127 else ((first >> 1) ^ -(first & 1), pos)
     if n < 0:
-        size = data[pos]
-        pos += 1
-        if size & 129:
-            _, pos = read_length(data, pos, size)
+        _, pos = read_length(data, pos + 1, data[pos])
         n = -n
     return n << 1, pos
 

@@ -1,7 +1,8 @@
 """`muster replay ...`: parse, call one pure function, render, choose the exit code.
 
 Exit codes: 0 answered; 1 the log is well, but what was asked for is not in it, or `verify` found something; 2 a wrong
-option, or a log that cannot be read; 3 answered, from a log of which a part cannot be read.
+option, a log that cannot be read, or an answer that cannot be written; 3 answered, from a log of which a part cannot be
+read.
 """
 
 import sys
@@ -12,8 +13,8 @@ import typer
 
 from muster.events.log.options import DEFAULT_LOG, KafkaConfigOption, LogOption
 from muster.replay import comparing_cli
+from muster.replay.commands.options import FormatOption, GroupArgument, GroupsOption, SinceOption, TzOption, UntilOption
 from muster.replay.form import Format, Sort
-from muster.replay.options import FormatOption, GroupArgument, GroupsOption, SinceOption, TzOption, UntilOption
 from muster.replay.times import FORMS_OF_AT
 
 app = typer.Typer(
@@ -65,7 +66,7 @@ def groups_command(
         muster replay groups --log sqlite:///muster.db
         muster replay groups --since 24h --sort rebalances
     """
-    from muster.replay import commands
+    from muster.replay.commands import reading as commands
 
     view = commands.view_of(form, tz)
     window = commands.window_of(since, until, view, may_be_seq=False)
@@ -93,7 +94,7 @@ def digest_command(
         muster replay digest --since 24h
         muster replay digest --group 'orders-*' --since 7d --format md
     """
-    from muster.replay import commands
+    from muster.replay.commands import reading as commands
 
     view = commands.view_of(form or (Format.TABLE if sys.stdout.isatty() else Format.MD), tz)
     window = commands.window_of(since, until, view, may_be_seq=False)
@@ -122,7 +123,7 @@ def history_command(
         muster replay history orders --since 10m --follow
         muster replay history orders --format jsonl | jq -r 'select(.cause == "session-expired") | .member_id'
     """
-    from muster.replay import commands
+    from muster.replay.commands import reading as commands
 
     view = commands.view_of(form, tz)
     if follow and form is Format.JSON:
@@ -179,7 +180,7 @@ def why_command(
         muster replay why orders --since 2h
         muster replay why orders --all --format jsonl | jq -r .headline
     """
-    from muster.replay import commands
+    from muster.replay.commands import reading as commands
 
     if (generation is not None) + (at is not None) + last + everything > 1:
         commands.fail("only one of --generation, --at, --last and --all can be given", commands.CANNOT_READ)
@@ -216,7 +217,7 @@ def state_command(
         muster replay state orders --at 17
         muster replay state --group 'orders-*' --at now-10m
     """
-    from muster.replay import commands
+    from muster.replay.commands import reading as commands
 
     if group is not None and pattern is not None:
         commands.fail("give a group or --group, not both", commands.CANNOT_READ)
@@ -256,7 +257,7 @@ def export_command(
         muster replay export night.avro --pseudonyms keyfile
         muster replay why orders --log night.jsonl
     """
-    from muster.replay import commands
+    from muster.replay.commands import reading as commands
 
     view = commands.view_of(Format.TABLE, tz)
     if to.suffix not in (".jsonl", ".avro"):
@@ -292,8 +293,8 @@ def report_command(
     """
     from datetime import UTC
 
-    from muster.replay import asked
-    from muster.replay.opening import source_of
+    from muster.replay.commands import asked
+    from muster.replay.commands.opening import source_of
     from muster.replay.report.command import report
 
     view = asked.view_of(Format.TABLE, tz)

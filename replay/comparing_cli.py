@@ -5,8 +5,8 @@ from typing import Annotated, Final
 import typer
 
 from muster.events.log.options import DEFAULT_LOG, KafkaConfigOption, LogOption
+from muster.replay.commands.options import FormatOption, GroupArgument, SinceOption, TzOption, UntilOption
 from muster.replay.form import Format
-from muster.replay.options import FormatOption, GroupArgument, SinceOption, TzOption, UntilOption
 from muster.replay.times import FORMS_OF_AT
 
 INT32_MAX: Final = 2**31 - 1
@@ -41,8 +41,8 @@ def diff_command(
         muster replay diff orders 1d now
         muster replay diff orders 7 8 --generations
     """
-    from muster.replay import asked, comparing
-    from muster.replay.opening import source_of
+    from muster.replay.commands import asked, comparing
+    from muster.replay.commands.opening import source_of
 
     view = asked.view_of(form, tz)
     read = comparing.generation if generations else asked.moment
@@ -88,8 +88,8 @@ def whatif_command(
         muster replay whatif orders --static --scale-up-delay-ms 30000
         muster replay whatif orders --session-timeout-ms 45000 --since 24h --format jsonl | jq -r .verdict
     """
-    from muster.replay import asked, comparing
-    from muster.replay.opening import CANNOT_READ, fail, source_of
+    from muster.replay.commands import asked, comparing
+    from muster.replay.commands.opening import CANNOT_READ, fail, source_of
     from muster.replay.whatif.alterations import Alterations
 
     alterations = Alterations(
@@ -125,7 +125,7 @@ def verify_command(
         muster replay verify --log night.jsonl
         muster replay verify --format jsonl | jq -r .check | sort | uniq -c
     """
-    from muster.replay import asked, comparing
-    from muster.replay.opening import source_of
+    from muster.replay.commands import asked, comparing
+    from muster.replay.commands.opening import source_of
 
     comparing.verify(source_of(log, kafka_config or []), asked.view_of(form, tz))

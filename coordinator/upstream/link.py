@@ -19,7 +19,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
 from kio.static.primitive import i8
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
+from tenacity import AsyncRetrying, retry_if_exception, wait_random_exponential
 
 from muster.coordinator.clock import SystemClock
 from muster.coordinator.log_throttle import LogThrottle
@@ -120,16 +120,16 @@ class UpstreamLink(ClusterLink):
         await self._look_around()
         self.api_versions = self.api_versions or await self.versions()
         for name, (key, version) in REQUIRED_VERSIONS.items():
-            first, last = self.api_versions.get(key, (0, -1))
-            if not first <= version <= last:
-                offered = f"offers {name} v{first} to v{last}" if key in self.api_versions else f"lacks {name}"
+            if not self.offers(key, version):
+                between = self.api_versions.get(key)
+                offered = f"lacks {name}" if between is None else f"offers {name} v{between[0]} to v{between[1]}"
                 raise UpstreamRefused(f"the upstream broker {offered}, v{version} is needed: Kafka 3.2 or newer")
         self._keep_fresh().add_done_callback(on_failure(self._give_up))
 
     def offers(self, api_key: int, version: int) -> bool:
         """Whether the cluster offers this API in this version."""
-        first, last = self.api_versions.get(api_key, (0, -1))
-        return first <= version <= last
+        between = self.api_versions.get(api_key)
+        return between is not None and between[0] <= version <= between[1]
 
     # ---- the brokers ---------------------------------------------------------------------------------
 
@@ -254,10 +254,11 @@ class UpstreamLink(ClusterLink):
                 raise TryAgain(f"broker {node_id} says {error.name.upper()} for group {group_id}")
             return answer
 
+        began_ms = self._monotonic_ms()
         return await AsyncRetrying(
             retry=retry_if_exception(_had_no_effect),
             wait=wait_random_exponential(multiplier=0.02, max=1.0),
-            stop=stop_after_delay(retry_ms / 1000),
+            stop=lambda _: self._monotonic_ms() - began_ms >= retry_ms,
             reraise=True,
         )(attempt)
 

@@ -88,8 +88,8 @@ class ShadowHandle:
         self.is_join_sent = False
         self.withdrawals = 0
         """How many callers keep it withdrawn."""
-        self.waiting_takes = 0
-        """How many callers of `take` wait for its join; they learn of a refusal themselves."""
+        self.is_being_taken = False
+        """The callers of `take`, who share one attempt, wait for its join; they learn of a refusal themselves."""
         self.last_error = ""
         """The last error, for people."""
         self.refusal: str | None = None

@@ -167,7 +167,7 @@ class Shadows:
         handle = self._handles[group_id]
         if handle.shadow.wanted is None:  # new, or just leaving
             self._change(handle, want(handle.shadow, UNKNOWN_GENERATION))
-        handle.waiting_takes += 1
+        handle.is_being_taken = True
         try:
             await self._until(handle, lambda: handle.is_join_sent)
         except ShadowUnavailable:
@@ -177,7 +177,7 @@ class Shadows:
                 self._change(handle, want(handle.shadow, None))
             raise
         finally:
-            handle.waiting_takes -= 1
+            handle.is_being_taken = False
         return None
 
     # ---- our generations -----------------------------------------------------------------------------
@@ -308,7 +308,7 @@ class Shadows:
     def _refuse(self, handle: ShadowHandle, refused: ShadowRefused) -> None:
         handle.refusal = refused.reason
         self._end(handle, refused.reason)
-        take_reports_it = handle.waiting_takes > 0 and handle.shadow.wanted == UNKNOWN_GENERATION
+        take_reports_it = handle.is_being_taken and handle.shadow.wanted == UNKNOWN_GENERATION
         if handle.shadow.wanted is not None and not take_reports_it:
             self._refused.add(handle.group_id)
             self._lost(handle.group_id, refused.reason)

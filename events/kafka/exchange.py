@@ -64,8 +64,8 @@ class Exchange(Generic[R]):
 
     def prepare(self, versions: dict[int, tuple[int, int]]) -> "Exchange[R]":
         """Choose the version; called by the connection with the versions that the broker offers."""
-        first, last = versions.get(self.API_KEY, (0, -1))
-        if not first <= self.API_VERSION <= last:
+        between = versions.get(self.API_KEY)
+        if between is None or not between[0] <= self.API_VERSION <= between[1]:
             raise NotOffered(self.name)
         return self
 

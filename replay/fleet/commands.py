@@ -65,10 +65,10 @@ def build_tables(
 
 
 async def _build(to: Path, url: str, security: KafkaSecurity, asked: EngineName, master: str, *, rebuild: bool) -> bool:
-    from muster.replay.archives import open_archive  # noqa: PLC0415
     from muster.replay.fleet.build import Built, make_build  # noqa: PLC0415
     from muster.replay.fleet.engines.choice import choose  # noqa: PLC0415
     from muster.replay.fleet.engines.engine import Engine  # noqa: PLC0415
+    from muster.replay.logs.archives import open_archive  # noqa: PLC0415
     from muster.replay.progress import watched  # noqa: PLC0415
 
     reason = ""

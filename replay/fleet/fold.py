@@ -25,11 +25,11 @@ from muster.replay.fleet.tables.memberships import Stays
 from muster.replay.fleet.tables.quarantine import quarantine_row
 from muster.replay.fleet.tables.rebalances import rebalance_row
 from muster.replay.fleet.tables.values import Row
-from muster.replay.history import Broken, Happened, Item, PassedOver, Prelude, Read, SeqGaps, Told
+from muster.replay.history.items import Broken, Happened, Item, PassedOver, Prelude, Read, SeqGaps, Told
+from muster.replay.history.transitions import Step, Transition, Transitions
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import Teller
-from muster.replay.sources import read_record
-from muster.replay.transitions import Step, Transition, Transitions
+from muster.replay.logs.sources import read_record
 
 RowOf: TypeAlias = tuple[str, Row]
 """A row, and the name of its table."""

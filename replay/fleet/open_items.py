@@ -11,7 +11,7 @@ import pickle
 from typing import Any, Final
 
 from muster.replay.fleet.fold import GroupFold
-from muster.replay.history import Prelude
+from muster.replay.history.items import Prelude
 
 _CONTAINERS: Final = frozenset(
     {("collections", "deque"), ("collections", "defaultdict"), ("builtins", "list"), ("builtins", "int")}

@@ -16,8 +16,8 @@ from muster.events.keys import EntityKind, decode_key
 from muster.events.log.base import EventLog
 from muster.events.records import StoredRecord, UndecodableKey
 from muster.events.strangers import Strangers
-from muster.replay.history import Read
-from muster.replay.sources import Reading, Watch, read_record
+from muster.replay.history.items import Read
+from muster.replay.logs.sources import Reading, Watch, read_record
 
 ROWS_MAX: Final = 16_000
 BYTES_MAX: Final = 16 * 1024 * 1024

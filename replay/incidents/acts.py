@@ -6,13 +6,13 @@ under another member id is for `identity.py`, which story it belongs to for `kin
 Instants are wall clock ms of the event's decision, durations ms; `seq` is that of the event it was read from.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum, unique
 
 import msgspec
 
 from muster.events.causes import PLANNED_TRIGGERS, Cause
-from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from muster.events.consumer_protocol import subscribed_topics
 from muster.events.events import (
     AnyGroupEvent,
     GroupConfigured,
@@ -22,18 +22,20 @@ from muster.events.events import (
     GroupStabilized,
     JoinPhaseCompleted,
     JoinRefused,
+    MemberAssigned,
     MemberFenced,
     MemberJoined,
     MemberRejoined,
     MemberRemoved,
+    MemberRoleChanged,
     RebalanceStarted,
     StaticMemberReplaced,
     Why,
 )
 from muster.events.ids import MemberId
 from muster.events.state import Group, Member
+from muster.replay.history.transitions import Transition
 from muster.replay.rebalances.wording import is_of_another
-from muster.replay.transitions import Transition
 
 
 @unique
@@ -166,6 +168,19 @@ class AskedFor(Act, frozen=True, kw_only=True):
     cause: Cause
 
 
+class Called(Act, frozen=True, kw_only=True):
+    """A standby was given the partitions of a member that is gone. `lost`: who; None: its removal is not in the log."""
+
+    member: Member
+    lost: MemberId | None
+
+
+class TookOver(Act, frozen=True, kw_only=True):
+    """A standby that was called has the partitions now."""
+
+    member: Member
+
+
 class Phase(Act, frozen=True, kw_only=True):
     """The group entered another phase. `members` are those that it has then."""
 
@@ -173,7 +188,7 @@ class Phase(Act, frozen=True, kw_only=True):
     members: tuple[MemberId, ...]
 
 
-AnyAct = Came | CameBack | Went | Rejoined | Duelled | Refused | AskedFor | Phase
+AnyAct = Came | CameBack | Went | Rejoined | Duelled | Refused | AskedFor | Called | TookOver | Phase
 
 _PLANNED_JOINS = frozenset({Cause.LEARNER_ADMITTED, Cause.STANDBY_ADMITTED, Cause.REGISTRATION_COMPLETE})
 _PHASES = (GroupCreated, RebalanceStarted, JoinPhaseCompleted, GroupStabilized, GroupEmptied, GroupDeleted)
@@ -193,6 +208,10 @@ def acts_of(step: Transition) -> Iterator[AnyAct]:
             yield _came_back(part, step.before)
         elif isinstance(part, GroupConfigured):
             yield AskedFor(seq=part.seq, at_ms=part.why.decided_ms, why=part.why, cause=part.why.cause)
+        elif isinstance(part, MemberAssigned) and part.why.cause is Cause.STANDBY_CALLED:
+            yield _called(part, step)
+        elif isinstance(part, MemberRoleChanged) and part.why.cause is Cause.STANDBY_TOOK_OVER:
+            yield TookOver(seq=part.seq, at_ms=part.why.decided_ms, why=part.why, member=part.member)
     yield from _of_group(step)
 
 
@@ -222,6 +241,13 @@ def _went(part: MemberRemoved, before: Group, removed: int) -> Went:
         requested_with=removed if part.why.api_key is not None else 1,
         was_leader=before.leader_id == part.member.member_id,
     )
+
+
+def _called(part: MemberAssigned, step: Transition) -> Called:
+    """The member that it replaces went in the same transition, and had the very assignment."""
+    gone = (each.member for each in step.parts if isinstance(each, MemberRemoved))
+    lost = next((each.member_id for each in gone if each.assignment == part.member.assignment), None)
+    return Called(seq=part.seq, at_ms=part.why.decided_ms, why=part.why, member=part.member, lost=lost)
 
 
 def departure(part: MemberRemoved) -> Departure:
@@ -281,11 +307,17 @@ def topics_of(member: Member) -> frozenset[str] | None:
     return subscribed_topics(member.protocols[0].metadata)
 
 
+def topics_text(member: Member) -> str:
+    """The topics of the member's first protocol, in words."""
+    topics = topics_of(member)
+    return "topics that cannot be read" if topics is None else ", ".join(sorted(topics)) or "no topic"
+
+
+def members_of(acts: Iterable[Rejoined]) -> tuple[Member, ...]:
+    """The members that rejoined, once each, as they were the last time."""
+    return tuple({act.member.member_id: act.member for act in acts}.values())
+
+
 def protocols_of(member: Member) -> tuple[str, ...]:
     """The names of the member's assignors, in its order."""
     return tuple(protocol.name for protocol in member.protocols)
-
-
-def is_consumers(group: Group) -> bool:
-    """Whether the group's members are consumers, so that their metadata can be read."""
-    return group.image.protocol_type == CONSUMER_PROTOCOL_TYPE

@@ -12,7 +12,7 @@ import msgspec
 
 from muster.events.events import CoordinatorElected, CoordinatorPaused, CoordinatorReady, CoordinatorStopped
 from muster.events.state import Member
-from muster.replay.history import Coordinated
+from muster.replay.history.items import Coordinated
 
 SIGN_OF_LIFE_MS: Final = 5_000
 """An owner ends within this time after its last sign of life."""
@@ -61,9 +61,9 @@ class Away(msgspec.Struct, frozen=True, kw_only=True):
 class Coordinators:
     """The fold over the partition's events.
 
-    Times of one owner's life are steadied (`replay/clock.py`), those of a takeover are compared by the wall clock: it
-    is all that two owners have in common. `begin_ms`: the wall clock of the group's last event before what is read; the
-    owner was there.
+    Times of one owner's life are steadied (`history/clock.py`), those of a takeover are compared by the wall clock:
+    it is all that two owners have in common. `begin_ms`: the wall clock of the group's last event before what is read;
+    the owner was there.
     """
 
     def __init__(self, begin_ms: int = 0) -> None:

@@ -1,7 +1,7 @@
 """Episodes: stretches of a group's history between two times of quiet, and what kinds of incidents ask of one.
 
 An incident lies within one episode. So an episode is all that is kept while a history is read: its length is bounded
-by `ACTS_MAX`, after which it is ended whether it is quiet or not, and says so (`is_cut`).
+by `ACTS_MAX`, after which it is ended whether it is quiet or not.
 """
 
 from bisect import bisect_left, bisect_right
@@ -14,7 +14,7 @@ import msgspec
 from muster.events.events import GroupDeleted, JoinPhaseCompleted
 from muster.events.ids import MemberId
 from muster.events.state import Group, Member
-from muster.replay.history import Broken, Gap
+from muster.replay.history.items import Broken, Gap
 from muster.replay.incidents.acts import AnyAct, Came, CameBack, Departure, Phase, Rejoined, Went
 from muster.replay.incidents.aways import Away
 from muster.replay.incidents.holes import Hole
@@ -52,7 +52,6 @@ class Episode:
         self.rebalances: list[Rebalance] = []
         self.aways: list[Away] = []
         self.holes: list[Hole] = []
-        self.is_cut = False
         self.known_until_ms: int | None = None
         """When the history tells the next thing, or ends; wall clock ms."""
         self._last_ms: int | None = None
@@ -104,12 +103,9 @@ class Episode:
         """The members in it, told apart as processes."""
         went = {act.member.member_id: act for act in self.of(Went)}
         members: dict[MemberId, Member] = dict(self.before.members.items()) if self.before is not None else {}
-        replaced: dict[MemberId, CameBack] = {}
         for act in self.acts:
             if isinstance(act, Came | CameBack):
                 members[act.member.member_id] = msgspec.structs.replace(act.member, joined_ms=act.at_ms)
-            if isinstance(act, CameBack):
-                replaced[act.replaced_member_id] = act
         return Identities(_life(member, went.get(member_id)) for member_id, member in members.items())
 
     def process_of(self, member: Member) -> Process:

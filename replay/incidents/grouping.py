@@ -11,16 +11,17 @@ from typing import Final
 
 from muster.events.ids import GroupId
 from muster.events.state import Member
-from muster.replay.history import Broken, Gap
+from muster.replay.history.items import Broken, Gap
 from muster.replay.incidents.cost import cost_of
 from muster.replay.incidents.episode import Episode
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.holes import Hole, is_within_events, may_hide_other_half
 from muster.replay.incidents.incident import Incident, Statement
-from muster.replay.incidents.kinds import FINDERS, UNKNOWN
+from muster.replay.incidents.kinds import PRECEDENCE, UNKNOWN
 from muster.replay.incidents.kinds.kind import Claim, View
 from muster.replay.incidents.naming import refs
 from muster.replay.incidents.rounds import is_second_round
+from muster.replay.incidents.standbys import calls
 from muster.replay.incidents.subscriptions import given_up as gave_up
 from muster.replay.incidents.waiting import given_up, held_ms, waits
 from muster.replay.incidents.windows import DEPLOYMENT_NEXT_MS
@@ -93,7 +94,7 @@ def incidents_of(episode: Episode, group_id: GroupId) -> list[Incident]:
 def _claimed(episode: Episode) -> list[_Draft]:
     view = View(episode)
     drafts: list[_Draft] = []
-    for find in FINDERS:
+    for find, _ in PRECEDENCE:
         for claim in find(view):
             view.take(claim)
             drafts.append(_Draft(claim, len(drafts)))
@@ -179,7 +180,11 @@ def _incident(
         ended_at=None if end_ms is None else instant(end_ms),
         rebalances=tuple(rebalances),
         parent=None if parent is None else ids[id(parent)],
-        chain=tuple(sorted((*claim.chain, *_told(rebalances, episode)), key=lambda each: each.at or "")),
+        chain=tuple(
+            sorted(
+                (*claim.chain, *calls(episode, claim.acts), *_told(rebalances, episode)), key=lambda each: each.at or ""
+            )
+        ),
         cost=cost_of(rebalances, claim.acts),
         advice=claim.advice,
         notes=_notes(draft, episode),

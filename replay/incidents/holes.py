@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from muster.replay.history import Broken, Gap
+from muster.replay.history.items import Broken, Gap
 from muster.replay.incidents.acts import AnyAct, Came, Went
 from muster.replay.incidents.windows import REPLACED_MS
 from muster.replay.rebalances.rebalance import Outcome, Rebalance

@@ -14,7 +14,6 @@ from collections.abc import Callable, Hashable, Iterable
 
 import msgspec
 
-from muster.events.ids import MemberId
 from muster.events.state import Member
 from muster.replay.incidents.grade import Grade
 
@@ -60,11 +59,6 @@ class Identities:
     def _may_have_moved(self, one: Member, other: Member) -> bool:
         are_dynamic = one.group_instance_id is None and other.group_instance_id is None
         return are_dynamic and one.client_id == other.client_id and one.client_id in self._own_client_ids
-
-    def are_known(self, member_id: MemberId) -> bool:
-        """Whether the member can be recognized when it comes back."""
-        found = self._processes.get(member_id)
-        return found is not None and found.grade is not Grade.UNKNOWN
 
 
 def _address(member: Member) -> tuple[str, ...]:

@@ -6,10 +6,10 @@ All fields are plain values, and their names are those of the JSON output. Insta
 import msgspec
 
 from muster.events.ids import GroupId
+from muster.replay.history.window import Edge
 from muster.replay.incidents.grade import Grade
 from muster.replay.rebalances.rebalance import MemberRef, Rebalance
 from muster.replay.times import Instant
-from muster.replay.window import Edge
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):

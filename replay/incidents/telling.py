@@ -5,14 +5,14 @@ from collections.abc import Iterable, Iterator
 from muster.events.events import GroupDeleted
 from muster.events.ids import GroupId
 from muster.events.state import Group
-from muster.replay.history import Broken, Coordinated, Gap, History, Item
+from muster.replay.history.items import Broken, Coordinated, Gap, History, Item
+from muster.replay.history.transitions import Step, Transition, Transitions
 from muster.replay.incidents.acts import acts_of
 from muster.replay.incidents.aways import Away, Coordinators
 from muster.replay.incidents.episode import Episode
 from muster.replay.incidents.grouping import incidents_of
 from muster.replay.incidents.incident import Incident
 from muster.replay.rebalances.timeline import Timeline
-from muster.replay.transitions import Step, Transition, Transitions
 
 
 def incidents(history: History) -> list[Incident]:

@@ -1,11 +1,11 @@
 """Join phases that went on after all others had joined: for how long, and whom they waited for.
 
 A phase ends when the last expected member has joined, was given up, or the rebalance timeout has passed. Who was given
-up at its end is whom it waited for; so are ids that had been handed out and were not used (format level 4). Where the
-log names neither, whom it waited for is unknown.
+up at its end is whom it waited for; so are ids that had been handed out and were not used (format level 4), and static
+members that it went on without. Where the log names none of these, whom it waited for is unknown.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from muster.events.events import GroupEmptied, JoinPhaseCompleted
 from muster.events.ids import MemberId
@@ -14,11 +14,13 @@ from muster.replay.incidents.acts import Departure, Phase, Went
 from muster.replay.incidents.episode import Episode
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
-from muster.replay.incidents.naming import moment, process_name
+from muster.replay.incidents.naming import moment, process_name, processes
 from muster.replay.incidents.windows import HELD_MS, HELD_SHARE
-from muster.replay.rebalances.rebalance import Rebalance
+from muster.replay.rebalances.rebalance import Outcome, Rebalance
 from muster.replay.rebalances.wording import host, listed, short_member_id
 from muster.replay.times import duration, instant
+
+_LATE = "did not join within the rebalance timeout"
 
 
 def held_ms(rebalance: Rebalance) -> int | None:
@@ -57,6 +59,8 @@ def unused_ids(end: Phase) -> list[HandedOutId]:
 
 def waits(rebalance: Rebalance, episode: Episode) -> Iterator[Statement]:
     """The members that its join phase waited for, and the static ones that it did without."""
+    if rebalance.outcome is Outcome.RUNNING:
+        yield from _running(rebalance, episode)
     end = end_of_join_phase(rebalance, episode)
     if end is None:
         return
@@ -66,16 +70,30 @@ def waits(rebalance: Rebalance, episode: Episode) -> Iterator[Statement]:
     yield from _absent(end, episode)
 
 
+def _running(rebalance: Rebalance, episode: Episode) -> Iterator[Statement]:
+    """The members for whom a rebalance waits that has not ended."""
+    sync = rebalance.sync_phase
+    if sync is None:
+        awaited = [member for each in rebalance.join_phase.awaited if (member := episode.member(each.member_id))]
+        if awaited:
+            have = "has" if len(awaited) == 1 else "have"
+            text = f"the join phase goes on: {processes(awaited)} {have} not joined so far"
+            yield Statement(text=text, grade=Grade.RECORDED, at=rebalance.started_at, seqs=(rebalance.last_seq,))
+    elif sync.leader is not None and (leader := episode.member(sync.leader.member_id)) is not None:
+        text = f"the sync phase goes on: the leader {process_name(leader)} has not sent the assignment so far"
+        yield Statement(text=text, grade=Grade.RECORDED, at=sync.started_at, seqs=(rebalance.last_seq,))
+
+
 def _waited(rebalance: Rebalance, episode: Episode, end: Phase, waited_ms: int) -> Statement:
     phase_ms = rebalance.join_phase.duration_ms or 0
     gone = given_up(rebalance, episode)
+    missing = _missing(gone, end, episode)
     ids = unused_ids(end)
     took = f"the join phase took {duration(phase_ms)}, {duration(waited_ms)} of it after all others had joined"
     others = f"{took}: it waited for"
-    if gone:
-        whom = listed([f"{process_name(act.member)}, which {_fate(act)}" for act in gone])
+    if missing:
         return Statement(
-            text=f"{others} {whom}",
+            text=f"{others} {listed(missing)}",
             grade=Grade.RECORDED,
             at=instant(end.at_ms),
             seqs=(*(act.seq for act in gone), end.seq),
@@ -90,10 +108,28 @@ def _waited(rebalance: Rebalance, episode: Episode, end: Phase, waited_ms: int) 
     )
 
 
-def _fate(act: Went) -> str:
-    if act.how is Departure.EXPIRED:
-        return "was not heard from any more"
-    return "did not join within the rebalance timeout"
+def _missing(gone: Sequence[Went], end: Phase, episode: Episode) -> list[str]:
+    """Those that did not come, with what became of them: a few by name, as a group may lose all of its members."""
+    silent = [act.member for act in gone if act.how is Departure.EXPIRED]
+    late = [act.member for act in gone if act.how is not Departure.EXPIRED]
+    absent = [(member_id, episode.member(member_id)) for member_id in _absent_ids(end)]
+    late += [member for _, member in absent if member is not None]
+    words = [f"'{short_member_id(member_id)}', which {_LATE}" for member_id, member in absent if member is None]
+    if late:
+        words.insert(0, f"{processes(late)}, which {_LATE}")
+    if silent:
+        words.insert(0, f"{processes(silent)}, which {'was' if len(silent) == 1 else 'were'} not heard from any more")
+    return words
+
+
+def _absent_ids(end: Phase) -> Sequence[MemberId]:
+    """The static members that were kept although they did not rejoin: they keep a phase open until its timeout."""
+    return end.event.absent if isinstance(end.event, JoinPhaseCompleted) else ()
+
+
+def _name(member_id: MemberId, episode: Episode) -> str:
+    member = episode.member(member_id)
+    return process_name(member) if member is not None else f"'{short_member_id(member_id)}'"
 
 
 def _absent(end: Phase, episode: Episode) -> Iterator[Statement]:
@@ -103,8 +139,6 @@ def _absent(end: Phase, episode: Episode) -> Iterator[Statement]:
         return
     seen: dict[MemberId, int | None] = dict(zip(event.absent, event.absent_seen_ms, strict=False))
     for member_id in event.absent:
-        member = episode.member(member_id)
-        name = process_name(member) if member is not None else f"'{short_member_id(member_id)}'"
         if member_id not in seen:
             text, grade = "when it was last heard from is not recorded", Grade.UNKNOWN
         elif (seen_ms := seen[member_id]) is None:
@@ -112,7 +146,7 @@ def _absent(end: Phase, episode: Episode) -> Iterator[Statement]:
         else:
             text, grade = f"it was last heard from at {moment(seen_ms)}", Grade.RECORDED
         yield Statement(
-            text=f"{name} did not rejoin and kept its place, as a static member; {text}",
+            text=f"{_name(member_id, episode)} did not rejoin and kept its place, as a static member; {text}",
             grade=grade,
             at=instant(end.at_ms),
             seqs=(end.seq,),

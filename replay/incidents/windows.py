@@ -22,6 +22,7 @@ CRASH_LOOP_TIMES_MIN: Final = 3
 """A process that went and came back so often is in a loop."""
 
 CRASH_LOOP_NEXT_MS: Final = 600_000
+"""A process is in one loop as long as it goes again within this time after it went, or came back, before."""
 
 SCALING_NEXT_MS: Final = 120_000
 """New processes that come, or processes that leave, within this time after another one are one change of size."""

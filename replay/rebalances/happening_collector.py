@@ -27,7 +27,7 @@ from muster.events.events import (
 )
 from muster.events.ids import MemberId
 from muster.events.state import Group
-from muster.replay.history import Part
+from muster.replay.history.items import Part
 from muster.replay.rebalances.happenings import announced, inactive_came, inactive_went, restart, retired_went
 from muster.replay.rebalances.moves import Ownership
 from muster.replay.rebalances.planned import announcements

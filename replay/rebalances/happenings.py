@@ -23,7 +23,7 @@ from muster.events.events import (
     Why,
 )
 from muster.events.state import Group
-from muster.replay.history import Coordinated
+from muster.replay.history.items import Coordinated
 from muster.replay.rebalances.moves import partitions_of
 from muster.replay.rebalances.rebalance import Happening, HappeningKind, MemberRef, actor, ref
 from muster.replay.rebalances.wording import (

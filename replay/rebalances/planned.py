@@ -22,7 +22,7 @@ from muster.events.events import (
     Why,
 )
 from muster.events.state import GroupConfig
-from muster.replay.history import Part
+from muster.replay.history.items import Part
 from muster.replay.rebalances.rebalance import MemberRef, Planned, SettingChange, ref
 from muster.replay.rebalances.wording import asked_by, listed, name, named, plural
 

@@ -24,7 +24,7 @@ from muster.events.events import (
 )
 from muster.events.ids import MemberId
 from muster.events.state import Group, GroupImage, GroupState
-from muster.replay.history import Part
+from muster.replay.history.items import Part
 from muster.replay.rebalances.happening_collector import HappeningCollector, starts_nothing
 from muster.replay.rebalances.happenings import gathered
 from muster.replay.rebalances.planned import planned, planned_text

@@ -1,6 +1,6 @@
 """History -> rebalances: what started each, what was folded in, how long it took, what moved, what started none.
 
-The fold goes over the steps (`replay/transitions.py`) once and keeps no more than the group as it stands, so that it
+The fold goes over the steps (`history/transitions.py`) once and keeps no more than the group as it stands, so that it
 may be used on histories of any length, and on those of all groups at once (`replay/fleet`, `groups`). The meaning of a
 transition depends on where the group is:
 
@@ -28,14 +28,14 @@ from muster.events.events import (
 )
 from muster.events.ids import GroupId
 from muster.events.state import Group, GroupState
-from muster.replay.history import Broken, Coordinated, Gap, Item, Part
+from muster.replay.history.items import Broken, Coordinated, Gap, Item, Part
+from muster.replay.history.transitions import Step, Transition, Transitions
 from muster.replay.rebalances.happening_collector import HappeningCollector
 from muster.replay.rebalances.happenings import Coordinators, unserved
 from muster.replay.rebalances.moves import NOBODY, Ownership, movement, ownership
 from muster.replay.rebalances.rebalance import Happening, Outcome, Rebalance
 from muster.replay.rebalances.running_rebalance import RunningRebalance
 from muster.replay.rebalances.wording import jump_text, missing_text
-from muster.replay.transitions import Step, Transition, Transitions
 
 
 def rebalances(group_id: GroupId, items: Iterable[Item]) -> list[Rebalance]:

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from muster.events.causes import TEXTS, Cause
 from muster.events.events import CoordinatorPaused, Why
 from muster.events.state import Member
-from muster.replay.history import Broken, Gap, Unreadable
+from muster.replay.history.items import Broken, Gap, Unreadable
 from muster.replay.rebalances.rebalance import Actor, MemberRef, Move, Outcome, Rebalance, TopicPartitions
 from muster.replay.times import duration, setting
 
@@ -79,7 +79,7 @@ def listed(words: Sequence[str]) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
 def rearmed_text(event: CoordinatorPaused) -> str:

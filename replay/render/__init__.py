@@ -18,10 +18,7 @@ from datetime import UTC, tzinfo
 
 from rich.console import Console
 
-from muster.replay.diff import Diff
-from muster.replay.digest import Digest
 from muster.replay.form import Format, View
-from muster.replay.groups import Groups
 from muster.replay.render.as_json import Result, write_json, write_json_lines
 from muster.replay.render.diff_table import diff_in_markdown, print_diff
 from muster.replay.render.digest_table import digest_in_markdown, print_digest
@@ -32,8 +29,11 @@ from muster.replay.render.streams import StoryStream, story_stream
 from muster.replay.render.tables import print_groups, print_state, print_states
 from muster.replay.render.verify_table import print_verified, verified_in_markdown
 from muster.replay.render.whatif_table import print_whatif, whatif_in_markdown
-from muster.replay.state import StateAt, States
-from muster.replay.story import Story
+from muster.replay.results.diff import Diff
+from muster.replay.results.digest import Digest
+from muster.replay.results.groups import Groups
+from muster.replay.results.state import StateAt, States
+from muster.replay.results.story import Story
 from muster.replay.verify.finding import Verified
 from muster.replay.whatif.verdict import WhatIf
 from muster.replay.zones import told_in

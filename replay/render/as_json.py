@@ -9,11 +9,11 @@ from typing import IO, Final
 
 import msgspec
 
-from muster.replay.diff import Diff
-from muster.replay.digest import Digest
-from muster.replay.groups import Groups
-from muster.replay.state import StateAt, States
-from muster.replay.story import Story
+from muster.replay.results.diff import Diff
+from muster.replay.results.digest import Digest
+from muster.replay.results.groups import Groups
+from muster.replay.results.state import StateAt, States
+from muster.replay.results.story import Story
 from muster.replay.verify.finding import Verified
 from muster.replay.whatif.verdict import WhatIf
 

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from muster.replay.diff import Diff, MemberChange, Moment
 from muster.replay.rebalances.rebalance import MemberRef, SettingChange
 from muster.replay.rebalances.wording import host, name, plural
 from muster.replay.render import markdown
 from muster.replay.render.printable import text
 from muster.replay.render.tables import grid
 from muster.replay.render.why_table import movement_text
+from muster.replay.results.diff import Diff, MemberChange, Moment
 from muster.replay.times import clock_of, day_of, zone_of
 
 

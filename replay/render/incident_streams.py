@@ -8,6 +8,7 @@ from rich.console import Console
 from muster import terminal
 from muster.events.ids import GroupId
 from muster.replay.form import Format, View
+from muster.replay.history.window import Bounds
 from muster.replay.incidents.incident import Incident
 from muster.replay.rebalances.rebalance import Rebalance
 from muster.replay.rebalances.wording import headline
@@ -16,7 +17,6 @@ from muster.replay.render.incident_table import Detail, print_incident, rows_of,
 from muster.replay.render.markdown import escaped, facts
 from muster.replay.render.printable import text
 from muster.replay.render.why_table import print_rebalance, rows_of_rebalance
-from muster.replay.window import Bounds
 from muster.replay.zones import told_in
 
 

@@ -7,6 +7,7 @@ from sys import maxsize
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from muster.replay.history.window import Edge
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Cost, Incident, Statement
 from muster.replay.rebalances.rebalance import Outcome, Rebalance
@@ -14,7 +15,6 @@ from muster.replay.rebalances.wording import plural
 from muster.replay.render.printable import text
 from muster.replay.render.tables import grid
 from muster.replay.times import Instant, clock_of, day_of, duration, wall_ms_of, zone_of
-from muster.replay.window import Edge
 
 GRADE_STYLES = {Grade.RECORDED: "green", Grade.INFERRED: "yellow", Grade.UNKNOWN: "red"}
 _CROSSINGS = {Edge.SINCE: "it began before --since", Edge.UNTIL: "it was not over at --until"}

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from muster.replay.groups import GroupLine, Groups
 from muster.replay.rebalances.wording import host, name, partitions
 from muster.replay.render.printable import printable
-from muster.replay.state import MemberState, StateAt, States
+from muster.replay.results.groups import GroupLine, Groups
+from muster.replay.results.state import MemberState, StateAt, States
 from muster.replay.times import Instant, clock_of, day_of, setting, zone_of
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$@]|^[-+#]|^\d+(?=[.)]))")

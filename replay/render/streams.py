@@ -7,13 +7,13 @@ from rich.console import Console
 from muster import terminal
 from muster.events.ids import GroupId
 from muster.replay.form import Format, View
+from muster.replay.history.window import Bounds
 from muster.replay.render.as_json import JsonDocument, JsonLines
 from muster.replay.render.markdown import escaped, moment
 from muster.replay.render.printable import printable
 from muster.replay.render.tables import StoryTable
-from muster.replay.story import Line
+from muster.replay.results.story import Line
 from muster.replay.times import in_zone
-from muster.replay.window import Bounds
 
 
 class StoryStream(Protocol):

@@ -14,12 +14,12 @@ from muster.coordinator.group.configs import UPSTREAM
 from muster.events.events import GroupAdvanced
 from muster.events.ids import GroupId
 from muster.events.state import GroupState, MemberRole
-from muster.replay.groups import GroupLine, Groups, Owner
 from muster.replay.rebalances.rebalance import Outcome
 from muster.replay.rebalances.wording import host, name, partitions
 from muster.replay.render.printable import text
-from muster.replay.state import MemberState, RegistrationState, StateAt, States
-from muster.replay.story import Line, LineKind
+from muster.replay.results.groups import GroupLine, Groups, Owner
+from muster.replay.results.state import MemberState, RegistrationState, StateAt, States
+from muster.replay.results.story import Line, LineKind
 from muster.replay.times import Instant, clock_of, day_of, in_zone, setting, zone_of
 
 _STATE_STYLES = {

@@ -9,18 +9,18 @@ from pathlib import Path
 import typer
 
 from muster.events.ids import GroupId
-from muster.replay.asked import fail_outside, fail_unknown, start_of
+from muster.replay.commands.asked import fail_outside, fail_unknown, start_of
+from muster.replay.commands.opening import CANNOT_READ, Source, fail, opened, refuse_to_replace, run
 from muster.replay.form import View
+from muster.replay.history.window import WHOLE, Window
 from muster.replay.incidents.windows import QUIET_MS
-from muster.replay.opening import CANNOT_READ, Source, fail, opened, run
+from muster.replay.logs.sources import items
 from muster.replay.rebalances.wording import plural
 from muster.replay.render.printable import printable
 from muster.replay.report.fold import ReportFold
 from muster.replay.report.html import fitting
 from muster.replay.report.page import Page
-from muster.replay.sources import items
 from muster.replay.times import in_zone
-from muster.replay.window import WHOLE, Window
 
 
 def report(
@@ -32,6 +32,7 @@ def report(
 
     async def read() -> None:
         async with opened(source) as reading:
+            refuse_to_replace(reading.log, out)
             start = await start_of(reading, GroupId(group), window, view, quiet_ms=QUIET_MS)
             fold = ReportFold(
                 start.group_id,
@@ -89,7 +90,7 @@ def _tell(out: Path, size: int, page: Page, zone: tzinfo) -> None:
     is_file = out.is_file()  # else it may be the page that goes to stdout
     told = f"{plural(page.incidents_told, 'incident')} with {plural(page.rebalances, 'rebalance')}"
     span = f"from {in_zone(page.begin, zone)} to {in_zone(page.end, zone)}"
-    typer.echo(f"{printable(str(out))}: {told} of {page.group_id}, {span}; {_size(size)}", err=not is_file)
+    typer.echo(f"{printable(str(out))}: {told} of {printable(page.group_id)}, {span}; {_size(size)}", err=not is_file)
     for each in page.left_out:
         typer.echo(f"  {each}", err=not is_file)
     if page.missing:

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Sequence
 from muster.events.events import CoordinatorReady
 from muster.events.ids import GroupId
 from muster.events.state import Group
-from muster.replay.edges import Edges
-from muster.replay.history import Broken, Coordinated, Gap, Happened, Item
+from muster.replay.history.items import Broken, Coordinated, Gap, Happened, Item
+from muster.replay.history.transitions import Step, Transition, Transitions
+from muster.replay.history.window import WHOLE, AtTime, Cut, Place, Window, bounds
+from muster.replay.incidents.edges import Edges
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import Teller
 from muster.replay.rebalances.wording import jump_text, missing_text
@@ -20,8 +22,6 @@ from muster.replay.report.lives import Latest, Lives
 from muster.replay.report.page import LIMITS, Limits, Mark, Missing, Page, Shift, shown
 from muster.replay.report.stories import Brief, Total, brief, shift, story
 from muster.replay.times import duration, instant
-from muster.replay.transitions import Step, Transition, Transitions
-from muster.replay.window import WHOLE, AtTime, Cut, Place, Window, bounds
 
 MISSING_MAX = 100
 WEIGHTIEST = 5

@@ -7,10 +7,10 @@ from typing import Final
 
 import msgspec
 
+from muster.replay.history.window import Bounds, Edge
 from muster.replay.incidents.grade import Grade
 from muster.replay.render.printable import printable
 from muster.replay.times import Instant
-from muster.replay.window import Bounds, Edge
 
 TEXT_MAX = 400
 """Characters of any text that a client has a say in; a client id may have 32 KiB."""

@@ -8,6 +8,7 @@ Compared is everything but what depends on requests that leave no trace: signs o
 how many refusals were not written.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -35,12 +36,14 @@ from muster.events.events import (
     StaticMemberReplaced,
 )
 from muster.events.state import Group, GroupState, new_group
-from muster.replay.history import Coordinated, Happened, History, Item
+from muster.replay.history.items import Coordinated, Happened, History, Item
 from muster.replay.rerun.inputs import derive
 from muster.replay.rerun.situation import PHANTOM, Situation
 
 PERMISSIVE = GroupSettings(min_session_timeout_ms=0, max_session_timeout_ms=INT32_MAX)
 """The settings when no CoordinatorElected has them."""
+
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
 
 _SETTINGS = {
     "group.initial.rebalance.delay.ms": "initial_rebalance_delay_ms",
@@ -223,7 +226,8 @@ class Rerunner:
 
 def group_settings(recorded: Mapping[str, str]) -> GroupSettings:
     """The settings that a CoordinatorElected carries, by Kafka's names; others are not the rules'."""
-    given = {field: int(recorded[name]) for name, field in _SETTINGS.items() if name in recorded}
+    told = {field: recorded.get(name, "") for name, field in _SETTINGS.items()}
+    given = {field: int(value) for field, value in told.items() if _NUMBER.fullmatch(value)}
     return msgspec.structs.replace(PERMISSIVE, **given)
 
 

@@ -11,9 +11,9 @@ import msgspec
 from muster.events.avro.evolve import is_gone
 from muster.events.events import AnyEvent
 from muster.events.ids import GroupId
-from muster.replay.history import Broken, Coordinated, Gap, Happened, LogPosition
+from muster.replay.history.items import Broken, Coordinated, Gap, Happened, LogPosition
+from muster.replay.history.transitions import Transition, Transitions
 from muster.replay.rerun.rerun import Difference, Rerunner, comparable
-from muster.replay.transitions import Transition, Transitions
 from muster.replay.verify.finding import Check, Compacted, Finding
 from muster.replay.verify.invariants import broken_invariants, broken_move
 

@@ -6,8 +6,8 @@ from muster.events.events import CoordinatorElected
 from muster.events.ids import GroupId
 from muster.events.partitioner import partition_for
 from muster.events.records import StoredRecord
-from muster.replay.history import Broken, Coordinated, Happened, PassedOver, Prelude, Read, still_broken
-from muster.replay.sources import read_record
+from muster.replay.history.items import Broken, Coordinated, Happened, PassedOver, Prelude, Read, still_broken
+from muster.replay.logs.sources import read_record
 from muster.replay.verify.finding import Check, Finding
 from muster.replay.verify.group_check import GroupCheck
 

@@ -11,7 +11,7 @@ from muster.events.causes import Cause
 from muster.events.events import AnyMemberEvent, GroupDeleted, MemberEvent, MemberRemoved, StaticMemberReplaced
 from muster.events.ids import MemberId
 from muster.events.state import Group, Member
-from muster.replay.history import Happened, Item
+from muster.replay.history.items import Happened, Item
 
 Address = tuple[str, str]
 

@@ -5,12 +5,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from muster.events.ids import GroupId
-from muster.replay.history import History
+from muster.replay.history.items import History
+from muster.replay.history.window import Bounds
 from muster.replay.whatif.addresses import SharedAddresses
 from muster.replay.whatif.alterations import Alterations
 from muster.replay.whatif.verdict import Additional, Line, Replayed, Verdict, WhatIf
 from muster.replay.whatif.whatif import WhatIfFold
-from muster.replay.window import Bounds
 
 LISTED_MAX: Final = 1_000
 """The rebalances that a table or a document lists; JSON lines have all."""

@@ -14,7 +14,7 @@ from muster.events.causes import Cause
 from muster.events.events import AnyEvent, GroupEvent, MemberRejoined, RebalanceStarted
 from muster.events.ids import MemberId
 from muster.events.state import Group, GroupState, Member
-from muster.replay.history import Broken, Coordinated, Gap, Happened, Item
+from muster.replay.history.items import Broken, Coordinated, Gap, Happened, Item
 from muster.replay.incidents.acts import topics_of
 from muster.replay.rerun.rerun import Rerunner
 

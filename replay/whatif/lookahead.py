@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Final
 
 from muster.events.events import MemberEvent
-from muster.replay.history import Coordinated
+from muster.replay.history.items import Coordinated
 from muster.replay.whatif.departures import Departures
 from muster.replay.whatif.facts import Fact, Step
 

@@ -48,6 +48,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
     cause: Cause
     member_id: MemberId | None
     is_late: bool  # by somebody alive, who was dropped before
+    is_dead: bool  # for somebody dead, whose sync did not come
 
 
 class Expired(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +105,12 @@ class Play:
             if begun.member_id == member.member_id or begun.group_instance_id == (member.group_instance_id or ""):
                 return begun.member_id, self.now_ms - begun.at_ms
         return None
+
+    def rejoins_at_ms(self, member_id: MemberId) -> float:
+        """When a member that the join phase waits for comes, if it is alive then; NEVER if none waits for it."""
+        is_awaited = self.group is not None and self.group.state is GroupState.PREPARING_REBALANCE
+        is_there = member_id in self._soft.parked_joins
+        return self._rejoin_ms.get(member_id, NEVER) if is_awaited and not is_there else NEVER
 
     def _former(self, member: Member) -> MemberId:
         instance = member.group_instance_id
@@ -212,7 +219,8 @@ class Play:
     def _begun(self, event: RebalanceStarted) -> Started:
         member_id = event.why.member_id
         is_late = member_id in self._dropped and event.why.cause is not Cause.SYNC_TIMED_OUT
-        return Started(at_ms=self.now_ms, cause=event.why.cause, member_id=member_id, is_late=is_late)
+        is_dead = member_id in self.silent and event.why.cause is Cause.SYNC_TIMED_OUT
+        return Started(at_ms=self.now_ms, cause=event.why.cause, member_id=member_id, is_late=is_late, is_dead=is_dead)
 
     def _note_removal(self, member: Member, cause: Cause) -> None:
         """Somebody alive who was dropped for being late finds it out when its request comes, and joins as a new one."""

@@ -24,8 +24,9 @@ from muster.events.events import (
     RebalanceStarted,
     StaticMemberReplaced,
 )
+from muster.events.ids import MemberId
 from muster.events.state import Group, GroupState, Member
-from muster.replay.history import Coordinated
+from muster.replay.history.items import Coordinated
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.windows import SECOND_ROUND_MS
 from muster.replay.rerun.rerun import PERMISSIVE, group_settings
@@ -36,7 +37,7 @@ from muster.replay.whatif.departures import FellSilent, fell_silent
 from muster.replay.whatif.facts import MISSING, Fact, Step, is_second_round
 from muster.replay.whatif.lookahead import Lookahead
 from muster.replay.whatif.pace import pace_of
-from muster.replay.whatif.play import DECISIONS_MAX, Play, Started, TooLong
+from muster.replay.whatif.play import Play, Started, TooLong
 from muster.replay.whatif.rebalances import Open, Teller
 from muster.replay.whatif.verdict import Additional
 
@@ -53,10 +54,6 @@ BEYOND_STEP_MS = 10_000
 CLOSE_MS = 6_000
 """Two default heartbeat.interval.ms of clients: when the last one would have come is not known better, nor how long the
 others take to hear of a rebalance that is folded in with a return, or not."""
-
-DELETED = "the group was deleted before it would have been decided"
-TOO_LONG = f"playing it took more than {DECISIONS_MAX} decisions, and was given up"
-BEHIND_GAP = "parts of the history behind it are missing"
 
 
 class Player:
@@ -77,6 +74,7 @@ class Player:
         self._told = 0  # of the play's rebalances, those that were looked at
         self._early: list[tuple[Started, Additional]] = []  # rebalances that are not in the log, or not yet
         self._last_avoided_ms = NOT_YET
+        self._barely_silent: set[MemberId] = set()  # who would have rejoined so soon that it may have done so
 
     @property
     def is_playing(self) -> bool:
@@ -91,18 +89,18 @@ class Player:
             try:
                 self._fact(step, group)
             except TooLong:
-                self._abandon(TOO_LONG)
+                self._abandon(telling.TOO_LONG)
         elif isinstance(step, Coordinated):
             self._coordinated(step)
         else:
-            self._abandon(BEHIND_GAP)
+            self._abandon(telling.BEHIND_GAP)
 
     def end(self) -> None:
         """Nothing comes any more."""
         try:
             self._end(self._last_ms)
         except TooLong:
-            self._abandon(TOO_LONG)
+            self._abandon(telling.TOO_LONG)
 
     def besides(self, before_ms: float) -> list[tuple[int, Additional]]:
         """Give, with their times, the rebalances that there would have been besides: now surely not in the log."""
@@ -140,7 +138,7 @@ class Player:
         started = fact.started
         if any(isinstance(event, GroupDeleted) for event in fact.events):
             self._come_to(fact, group)
-            self._abandon(DELETED)
+            self._abandon(telling.DELETED)
             return
         if fact.command is None:
             self._abandon(fact.unexplained)
@@ -207,7 +205,10 @@ class Player:
 
     def _silence(self, silent: FellSilent, play: Play) -> None:
         """Its session is as much longer as the other settings make it."""
-        if silent.member.member_id not in play.silent:
+        member_id = silent.member.member_id
+        if member_id not in play.silent:
+            if play.rejoins_at_ms(member_id) - silent.last_seen_ms < CLOSE_MS:
+                self._barely_silent.add(member_id)
             member = self._altered.member(silent.member)
             longer_ms = member.session_timeout_ms - silent.member.session_timeout_ms
             play.silence(member, silent.due_ms + longer_ms)
@@ -276,13 +277,15 @@ class Player:
 
     def _opened(self, fact: Fact, started: RebalanceStarted, play: Play) -> Open:
         members = [event.member for event in fact.events if isinstance(event, MemberEvent)]
+        subjects = frozenset(each.member_id for each in members)
         is_assumed = self._alterations.is_static and any(each.group_instance_id is None for each in members)
+        doubt = telling.doubt(fact, self._altered, play, is_static=self._alterations.is_static)
         return Open(
             started=started,
-            subjects=frozenset(each.member_id for each in members),
+            subjects=subjects,
             grade=Grade.INFERRED if is_assumed else Grade.RECORDED,
             is_arrival=any(isinstance(event, MemberJoined) for event in fact.events),
-            doubt=telling.doubt(fact, self._altered, play, is_static=self._alterations.is_static),
+            doubt=doubt or (telling.BARELY_SILENT if subjects & self._barely_silent else ""),
         )
 
     def _attribute(self, fed: Open | None) -> None:
@@ -335,6 +338,7 @@ class Player:
 
     def _close(self) -> None:
         self._play, self._open, self._told = None, [], 0
+        self._barely_silent.clear()
 
     def _is_second_round(self, fact: Fact, started: RebalanceStarted, group: Group) -> bool:
         """Whether a member rejoined with its new partitions, after a rebalance that would not have happened."""

@@ -8,13 +8,13 @@ import msgspec
 from muster.events.events import RebalanceStarted
 from muster.events.ids import GroupId, MemberId
 from muster.events.state import Group
-from muster.replay.history import Happened, Item
+from muster.replay.history.items import Happened, Item
+from muster.replay.history.transitions import Transitions
 from muster.replay.incidents.grade import Grade
 from muster.replay.rebalances.rebalance import Rebalance
 from muster.replay.rebalances.timeline import Timeline
 from muster.replay.rebalances.wording import headline
 from muster.replay.times import instant
-from muster.replay.transitions import Transitions
 from muster.replay.whatif.verdict import Replayed, Verdict
 
 SAME_MS: Final = 1_000

@@ -1,6 +1,7 @@
 """Verdicts in words, and the doubts about them."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from muster.events.events import MemberEvent, MemberJoined
 from muster.events.state import Member
@@ -8,7 +9,7 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.times import duration, instant
 from muster.replay.whatif.alterations import Altered
 from muster.replay.whatif.facts import Fact
-from muster.replay.whatif.play import Play, Started
+from muster.replay.whatif.play import DECISIONS_MAX, Play, Started
 from muster.replay.whatif.rebalances import Open
 from muster.replay.whatif.verdict import Additional, Verdict
 
@@ -54,6 +55,14 @@ def _of_silent(silent: Member, member: Member, *, is_static: bool) -> Iterator[s
         )
 
 
+DELETED: Final = "the group was deleted before it would have been decided"
+TOO_LONG: Final = f"playing it took more than {DECISIONS_MAX} decisions, and was given up"
+BEHIND_GAP: Final = "parts of the history behind it are missing"
+BARELY_SILENT: Final = (
+    "the member was last heard from so shortly before it would have rejoined that nobody knows whether it would have"
+)
+
+
 def close_text(ms: int) -> str:
     """Why it cannot be told whether a process came back in time."""
     return (
@@ -91,9 +100,13 @@ def additional(begun: Started, together: Sequence[Open], *, is_first: bool) -> A
     reason = f"one more rebalance would have begun ({begun.cause.value})"
     if begun.is_late:
         reason = "a member that would have been dropped for being late comes back: in the same rebalance, or in another"
+    elif begun.is_dead:
+        reason = (
+            "a member that died in a rebalance would have been missed: as it did not sync, or when its session ended"
+        )
     elif not is_first:
         reason = f"there may have been another ({begun.cause.value}): how fast members would have rejoined is not known"
-    is_known = is_first and not begun.is_late
+    is_known = is_first and not begun.is_late and not begun.is_dead
     return Additional(
         since=instant(min(since, begun.at_ms)),
         until=instant(begun.at_ms),

@@ -9,9 +9,9 @@ from enum import StrEnum, unique
 import msgspec
 
 from muster.events.ids import GroupId
+from muster.replay.history.window import Bounds
 from muster.replay.incidents.grade import Grade
 from muster.replay.times import Instant
-from muster.replay.window import Bounds
 
 
 @unique

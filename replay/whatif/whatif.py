@@ -9,9 +9,10 @@ import math
 from collections.abc import Iterator
 
 from muster.events.avro.evolve import apply, is_gone
+from muster.events.events import GroupCreated
 from muster.events.ids import GroupId
 from muster.events.state import Group, new_group
-from muster.replay.history import Item
+from muster.replay.history.items import Item
 from muster.replay.whatif.addresses import SharedAddresses
 from muster.replay.whatif.alterations import Alterations, Altered
 from muster.replay.whatif.facts import Fact, Facts
@@ -86,15 +87,20 @@ class WhatIfFold:
 
     def _go_on(self, *, is_end: bool = False) -> Iterator[Line]:
         for step in self._ahead.ready(is_end=is_end):
+            if isinstance(step, Fact) and isinstance(step.events[0], GroupCreated):
+                self._group = self._nothing()  # as the re-run, which gave the step, begins anew with it
             for player in self._players:
                 player.take(step, self._group)
             if isinstance(step, Fact):
                 for event in step.events:
                     apply(self._group, event)
                 if is_gone(self._group):  # a later life has nothing of it
-                    self._group = new_group(self._group.group_id, incarnation=self._group.incarnation, wall_ms=0)
+                    self._group = self._nothing()
                 yield from self._besides(step.at_ms - self._ahead.horizon_ms)
         yield from self._verdicts.ready()
+
+    def _nothing(self) -> Group:
+        return new_group(self._group.group_id, incarnation=self._group.incarnation, wall_ms=0)
 
     def _besides(self, before_ms: float) -> Iterator[Line]:
         """Give the rebalances that there would have been besides, unless the control has them, too."""

@@ -13,8 +13,8 @@ from muster.events.causes import Cause
 from muster.events.events import RebalanceStarted
 from muster.events.ids import GroupId
 from muster.events.log.url import open_log
-from muster.replay.history import Happened, History
-from muster.replay.sources import read_histories
+from muster.replay.history.items import Happened, History
+from muster.replay.logs.sources import read_histories
 from tests.clients.conftest import PARTITIONS, TOPIC
 from tests.clients.consumers import RunningConsumer
 from tests.clients.probe import described, generation_of, until_stable

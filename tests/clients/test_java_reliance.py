@@ -12,8 +12,8 @@ import pytest
 from muster.events.events import GroupEvent, MemberEvent, MemberJoined, MemberRemoved
 from muster.events.ids import GroupId
 from muster.events.log.url import open_log
-from muster.replay.history import Happened
-from muster.replay.sources import read_histories
+from muster.replay.history.items import Happened
+from muster.replay.logs.sources import read_histories
 from tests.brokers.java_tools import JavaTool, RunningTool, ToolLine, run_tool, running_tool
 from tests.clients.conftest import PARTITIONS, TOPIC
 from tests.clients.probe import described, generation_of, until_stable

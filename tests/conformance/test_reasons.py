@@ -18,8 +18,8 @@ from muster.events.causes import Cause
 from muster.events.events import RebalanceStarted
 from muster.events.ids import GroupId
 from muster.events.log.url import open_log
-from muster.replay.history import Happened
-from muster.replay.sources import read_histories
+from muster.replay.history.items import Happened
+from muster.replay.logs.sources import read_histories
 from tests.brokers.restartable import RestartableBroker
 from tests.conformance.eras import NEWEST
 from tests.conformance.member import ORDERS, OTHER, RANGE_FIRST, ROUNDROBIN_FIRST, SHORT_MS, TOPICS, Member

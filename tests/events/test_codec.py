@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from muster import schemas
 from muster.events.avro import codec
-from muster.events.avro.codec import Registry, decode, encode, event_type_of, fingerprint_of, records_of
+from muster.events.avro.codec import Registry, decode, encode, event_type_of, fingerprint_of, glance, records_of
+from muster.events.avro.glance import Glance, GroupGlance
 from muster.events.causes import Cause
 from muster.events.events import (
     EVENT_TYPES,
@@ -18,14 +19,16 @@ from muster.events.events import (
     CoordinatorElected,
     GroupAdvanced,
     GroupDeleted,
+    GroupEvent,
     MemberAssigned,
     MemberJoined,
     MemberRemoved,
+    PartitionEvent,
 )
 from muster.events.keys import encode_key, key_of
 from muster.events.records import FORMAT_LEVEL, BrokenRecord, Record, UnknownEventType
 from tests.events.samples import full_event
-from tests.events.strategies import events, events_of
+from tests.events.strategies import events, events_of, group_and_member_events
 
 EVERY_TYPE = pytest.mark.parametrize("event_type", EVENT_TYPES, ids=lambda event_type: event_type.__name__)
 FEW = settings(max_examples=25)
@@ -253,3 +256,27 @@ def test_each_event_is_one_record_under_its_own_key(many: list[AnyRecordedEvent]
     records = [record for record in records_of(many, FORMAT_LEVEL) if record.value is not None]
     assert [record.key for record in records] == [encode_key(key_of(event)) for event in many]
     assert [decode(record.value or b"") for record in records] == many
+
+
+@given(group_and_member_events())
+def test_a_glance_sees_what_decoding_does(event: object) -> None:
+    """Number, cause, time; of an event on the group's own key where the group stood."""
+    seen = glance(encode(event, FORMAT_LEVEL))  # type: ignore[arg-type]
+    assert isinstance(seen, GroupGlance if isinstance(event, GroupEvent) else Glance)
+    assert (seen.incarnation, seen.seq) == (event.incarnation, event.seq)  # type: ignore[attr-defined]
+    assert (seen.why.cause, seen.why.decided_ms) == (event.why.cause, event.why.decided_ms)  # type: ignore[attr-defined]
+    if isinstance(seen, GroupGlance):
+        image = event.group  # type: ignore[attr-defined]
+        assert (seen.group.state, seen.group.generation_id) == (image.state, image.generation_id)
+        assert seen.group.previous_state is image.previous_state
+
+
+@EVERY_TYPE
+def test_an_event_of_a_partition_has_no_glance(event_type: type[AnyRecordedEvent]) -> None:
+    """It is of no group, and has no number."""
+    value = encode(full_event(event_type), FORMAT_LEVEL)
+    if issubclass(event_type, PartitionEvent):
+        with pytest.raises(BrokenRecord, match=f"{event_type.__name__} is no event of a group"):
+            glance(value)
+    else:
+        assert isinstance(glance(value), GroupGlance if issubclass(event_type, GroupEvent) else Glance)

@@ -20,6 +20,8 @@ from muster.events.consumer_protocol import (
 )
 
 VERSIONS = (0, 1, 2, 3)
+NULL = b"\xff\xff\xff\xff"
+"""The count of an array that is null, and the length of bytes that are."""
 TOPICS = st.text(st.characters(codec="ascii"), min_size=1, max_size=20)
 PARTITIONS = st.dictionaries(TOPICS, st.lists(st.integers(0, 2**31 - 1), unique=True, max_size=5), max_size=5)
 
@@ -83,15 +85,29 @@ def test_no_bytes_are_no_partitions_but_no_subscription() -> None:
 @example(b"\0\0\x7f\xff\xff\xff")
 @example(b"\0\0\0\0\0\1\0\1\xff")
 @example(b"\0\0\0\0\0\1\xff\xff")
+@example(b"\0\1" + NULL + NULL + NULL)
+@example(b"\0\1\0\0\0\0" + NULL + NULL)
+@example(b"\0\1\0\0\0\0" + NULL + b"\0\0\0\1\0\1a" + NULL)
+@example(b"\0\0\0\0\0\1\0\1a" + NULL + NULL)
 def test_no_bytes_raise(data: bytes) -> None:
     """Undecodable metadata is None and harms no one (known bug R16)."""
-    topics, partitions = subscribed_topics(data), assigned_partitions(data)
+    topics, owned, partitions = subscribed_topics(data), owned_partitions(data), assigned_partitions(data)
     assert topics is None or isinstance(topics, frozenset)
+    assert owned is None or isinstance(owned, frozenset)
     assert partitions is None or isinstance(partitions, tuple)
+    assert subscribed_by_any([data]) == topics
 
 
 @pytest.mark.parametrize(
-    "data", [b"x" * 60, b"\0", b"\0\0\xff\xff\xff\xfe", b"\0\0\0\0\0\1\0\1\xff", encode_subscription({"abc"})[:-1]]
+    "data",
+    [
+        b"x" * 60,
+        b"\0",
+        b"\0\0\xff\xff\xff\xfe",
+        b"\0\0\0\0\0\1\0\1\xff",
+        b"\0\0" + NULL + NULL,
+        encode_subscription({"abc"})[:-1],
+    ],
 )
 def test_undecodable_bytes_are_none(data: bytes) -> None:
     """Garbage is told apart from no topics."""
@@ -115,6 +131,10 @@ def test_undecodable_bytes_are_none(data: bytes) -> None:
 )
 @example([encode_subscription(["a"]), encode_subscription(["a"])[:-4] + b"\xff\xff\xff\xfe"])
 @example([encode_subscription(["a"]), encode_subscription(["a"])[:-4] + b"\0\0\0\1"])
+@example([encode_subscription(["a"]), encode_subscription(["a"])[:-4]])
+@example([encode_subscription(["a"]), encode_subscription(["a"])[:-1]])
+@example([encode_subscription(["a"]), encode_subscription(["a"])[:-4] + b"\0\0\0\0"])
+@example([encode_subscription(["a"]), encode_subscription(["a"])[:-4] + b"\0\0\0\1u"])
 def test_what_any_of_many_subscribes_is_what_each_of_them_does(subscriptions: list[bytes]) -> None:
     """Though the lists that are the same are read once."""
     each = [subscribed_topics(metadata) for metadata in subscriptions]

@@ -64,6 +64,7 @@ def test_bytes_behind_a_key_make_it_undecodable() -> None:
         pytest.param("0c6f72646572730c00", id="a kind that is none"),
         pytest.param("02ff0000", id="not UTF-8"),
         pytest.param("010000", id="a negative length"),
+        pytest.param("000001", id="a negative length of the entity's"),
         pytest.param("808080808080808080808080010000", id="an endless number"),
         pytest.param("ffffffffffffffffff7f", id="a number over 64 bits"),
     ],

@@ -90,6 +90,31 @@ def test_the_partitions_last_event_is_the_last_one() -> None:
     assert facts(loaded(records)) == facts(fed(records))
 
 
+def test_a_record_that_was_repaired_no_longer_stops_the_load() -> None:
+    """A tombstone is under the key that cannot be read, `muster log repair`'s. What is broken after it does."""
+    broken, repaired = (StoredRecord(3, offset, 0, b"no key", value) for offset, value in ((17, b"x"), (18, None)))
+    assert loaded([broken, repaired], chunk=1).next_offset == 19
+    with pytest.raises(UndecodableKey) as raised:
+        loaded([broken, repaired, StoredRecord(3, 19, 0, b"no key", b"y")])
+    assert raised.value.offset == 19
+
+
+@pytest.mark.parametrize("what_is_broken", ["its type", "its body"])
+def test_a_member_that_could_not_be_read_and_has_left_is_told(what_is_broken: str) -> None:
+    """Its group is not served: which incarnation it had is not known."""
+    h = history("orders", [])
+    h.stable_group(h.static("a"), h.static("b"))
+    h.leave_instance("b")
+    gone = next(number for number, record in enumerate(h.records) if record.value is None)
+    joined = max(n for n, record in enumerate(h.records[:gone]) if record.key == h.records[gone].key)
+    value = h.records[joined].value
+    assert value is not None
+    broken = value[:-1] if what_is_broken == "its body" else b"\xc3\x01 of the future"
+    records = list(h.records)
+    records[joined] = msgspec.structs.replace(records[joined], value=broken)
+    assert set(loaded(records).quarantined) == set(fed(records).quarantined) == {"orders"}
+
+
 def test_a_key_that_cannot_be_read_is_named() -> None:
     """The error has partition and offset: not even the group is known."""
     with pytest.raises(UndecodableKey) as raised:

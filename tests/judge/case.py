@@ -11,7 +11,7 @@ import msgspec
 
 import tests.judge.scenarios  # noqa: F401 -- registers them
 from muster.events.ids import MemberId
-from muster.replay.history import Broken, Happened, History, Told, Unreadable, with_gaps
+from muster.replay.history.items import Broken, Happened, History, Told, Unreadable, with_gaps
 from tests.judge.rules import GROUP_ID
 from tests.judge.scenario import SCENARIOS, Scenario, Sort
 from tests.judge.stage import QUIET_MS, Stage

@@ -30,7 +30,7 @@ from muster.events.events import (
 from muster.events.ids import GroupId
 from muster.events.records import FORMAT_LEVEL
 from muster.events.state import Group
-from muster.replay.history import Coordinated, Happened, LogPosition, Told
+from muster.replay.history.items import Coordinated, Happened, LogPosition, Told
 
 GROUP_ID = GroupId("orders")
 OWNER = "10.0.9.1:9092"

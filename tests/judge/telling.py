@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from muster.replay.history import History
+from muster.replay.history.items import History
 from tests.judge.truth import RebalanceId
 
 Grade = Literal["recorded", "inferred", "unknown"]

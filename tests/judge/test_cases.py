@@ -3,7 +3,7 @@
 import pytest
 
 from muster.events.events import GroupEmptied, GroupStabilized, JoinPhaseCompleted, RebalanceStarted
-from muster.replay.history import Broken, Gap, Happened
+from muster.replay.history.items import Broken, Gap, Happened
 from tests.judge.case import WEIGHTS, Case, make_case, play
 from tests.judge.scenario import SCENARIOS, Scenario, Sort
 from tests.judge.showing import shown

@@ -26,8 +26,8 @@ from muster.events.log.memory import MemoryStorage
 from muster.events.projector import Projector
 from muster.events.records import BrokenRecord, Record, StoredRecord
 from muster.events.state import GroupState
-from muster.replay.history import Broken, Unreadable
-from muster.replay.sources import read_histories
+from muster.replay.history.items import Broken, Unreadable
+from muster.replay.logs.sources import read_histories
 from tests.coordinator.group.harness import Harness
 from tests.known_bugs.odd_logs import CutShort, process_on
 from tests.simulation.process import GROUP, SimulatedProcess

@@ -51,4 +51,5 @@ AREAS: Final = (
         mutants=10,
     ),
     Area(name="commands", code=("coordinator/commands",), tests=("tests/coordinator/commands",), goal=0.85, mutants=10),
+    Area(name="replay", code=("replay",), tests=("tests/replay",), goal=0.85, mutants=100),
 )

@@ -24,7 +24,8 @@ class Covering:
         self._directory = directory
         self._data = CoverageData(str(recorded))
         self._data.read()
-        files = [Path(file) for file in self._data.measured_files()]
+        measured = map(Path, self._data.measured_files())
+        files = [file for file in measured if file.suffix == ".py"]  # a page's template runs, too, under its own name
         self._statements = {file: list(_statements(ast.parse(file.read_text(encoding="utf-8")))) for file in files}
 
     def tests_for(self, mutant: Mutant) -> Sequence[str]:

@@ -129,6 +129,14 @@ def test_c(): pass
 """
 
 
+PAGE = """\
+from pathlib import Path
+def test_it():
+    page = Path("events/template.html").absolute()
+    exec(compile("n = 1", page, "exec"))
+"""
+
+
 def test_what_takes_too_long_is_ended(tree: Path, tmp_path: Path) -> None:
     """As with a mutant that hangs, which is noticed if the tests end in time without it."""
     stops = "    if mutated: __import__('signal').pause()"
@@ -142,6 +150,8 @@ def test_only_tests_that_come_by_a_mutant_are_run(tree: Path, tmp_path: Path) ->
     (tree / "events" / "code.py").write_text(CALLED, encoding="utf-8")
     (tree / "events" / "constants.py").write_text("M = 1\n", encoding="utf-8")
     (tree / "tests" / "few" / "test_it.py").write_text(f"import events.constants\n{CALLING}", encoding="utf-8")
+    (tree / "events" / "template.html").write_text("{{ N }} − 1\n", encoding="utf-8")
+    (tree / "tests" / "few" / "test_page.py").write_text(PAGE, encoding="utf-8")
     (tree / "tests" / "few" / "test_nothing.py").write_text("def test_it(): pass\n", encoding="utf-8")
     with closing(Trial(tree, tmp_path / "copy", limit_s=60)) as trial:
         covering = trial.covering(AREA)
@@ -153,6 +163,7 @@ def test_only_tests_that_come_by_a_mutant_are_run(tree: Path, tmp_path: Path) ->
 
     assert [names(line) for line in (1, 4, 7)] == [["test_a", "test_b"], ["test_a", "test_b"], ["test_b"]]
     assert names(1, "constants") == ["tests/few"]
+    assert names(1, "template") == []
 
 
 def test_code_and_tests_of_each_area_are_there() -> None:

@@ -56,7 +56,11 @@ class Trial:
                 shutil.copytree(root / name, directory / name, symlinks=True)
             else:
                 shutil.copy2(root / name, directory / name)
-        variables = {"PYTHONPATH": f"{directory / 'src'}{os.pathsep}{directory}", "HYPOTHESIS_PROFILE": "quick"}
+        variables = {
+            "PYTHONPATH": f"{directory / 'src'}{os.pathsep}{directory}",
+            "HYPOTHESIS_PROFILE": "quick",
+            "MUSTER_TEST_NO_BROWSER": "1",  # a script in a page has no mutants
+        }
         self._running = subprocess.Popen(
             [sys.executable, "-P", RUNNING],
             cwd=directory,

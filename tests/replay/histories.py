@@ -37,7 +37,7 @@ from muster.events.events import (
 from muster.events.ids import MemberId
 from muster.events.records import FORMAT_LEVEL, Record, StoredRecord, Transition
 from muster.events.state import NO_GENERATION, GroupState, Member, new_group
-from muster.replay.history import Coordinated, Happened, History, LogPosition, Told, with_gaps
+from muster.replay.history.items import Coordinated, Happened, History, LogPosition, Told, with_gaps
 from tests.replay.member_events import MemberEvents
 
 BEGIN_MS = 1_795_226_400_000

@@ -8,10 +8,10 @@ import pytest
 from muster.coordinator.group.configs import REGISTERED, RETIRED
 from muster.events.causes import Cause
 from muster.replay.form import Format
-from muster.replay.history import Happened, with_gaps
+from muster.replay.history.items import Happened, with_gaps
 from muster.replay.rebalances.rebalance import HappeningKind
 from muster.replay.rerun.rerun import rerun
-from muster.replay.story import LineKind, story
+from muster.replay.results.story import LineKind, story
 from tests.coordinator.group.harness import Harness
 from tests.replay import memberships
 from tests.replay.golden import assert_golden

@@ -22,7 +22,7 @@ from muster.events.causes import Cause
 from muster.events.events import MemberAssigned, MemberRemoved, RebalanceStarted
 from muster.events.ids import UNKNOWN_MEMBER_ID
 from muster.events.state import GroupState
-from muster.replay.history import Happened, with_gaps
+from muster.replay.history.items import Happened, with_gaps
 from muster.replay.rerun.rerun import Rerun, comparable, rerun
 from tests.coordinator.group.client import protocols
 from tests.coordinator.group.harness import DELAY_MS, Harness

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.replay.groups import GroupLine, Groups, Owner
+from muster.replay.history.window import AtSeq
 from muster.replay.incidents.telling import incidents
 from muster.replay.rebalances.rebalance import Outcome
-from muster.replay.state import StateAt, state_at
+from muster.replay.results.groups import GroupLine, Groups, Owner
+from muster.replay.results.state import StateAt, state_at
 from muster.replay.times import Instant, NoSuchTime, in_zone, instant, read_time, wall_ms_of, zone_of
-from muster.replay.window import AtSeq
 from muster.replay.zones import UnknownZone, local_zone, told_in, zone_named
 from tests.replay.stories import a_night
 

@@ -1,12 +1,16 @@
 """`verify` finds what does not hold together, names where it stands, and finds nothing in what the rules made."""
 
 import random
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.events.avro.codec import records_of
+from muster.events.causes import Cause
 from muster.events.events import (
     AnyRecordedEvent,
     CoordinatorElected,
@@ -16,10 +20,13 @@ from muster.events.events import (
     MemberEvent,
     PartitionEvent,
 )
+from muster.events.ids import GroupInstanceId
 from muster.events.keys import EntityKind, RecordKey, encode_key
 from muster.events.records import FORMAT_LEVEL, Record, StoredRecord
-from muster.replay.history import Coordinated, Happened
+from muster.events.state import Group, Registration
+from muster.replay.history.items import Coordinated, Happened
 from muster.replay.verify.finding import Check, Verified
+from muster.replay.verify.invariants import broken_invariants
 from muster.replay.verify.verification import Verification
 from tests.coordinator.group.harness import Harness
 from tests.replay.play import MembershipPlay, Play
@@ -107,7 +114,7 @@ def test_an_event_that_is_lost_is_found_and_one_that_was_compacted_is_said() -> 
     without = records[:position] + records[position + 1 :]
     compacted = verified(without)
     assert compacted.findings == ()
-    assert [each.missing for each in compacted.compacted] == [1]
+    assert ([each.missing for each in compacted.compacted], compacted.compacted_groups) == ([1], 1)
     closed_up = [msgspec.structs.replace(record, offset=offset) for offset, record in enumerate(without)]
     lost = verified(closed_up)
     assert [finding.check for finding in lost.findings] == [Check.SEQ]
@@ -200,3 +207,53 @@ def test_a_night_written_by_hand_holds_together_but_for_the_rules() -> None:
     """The script of the other tests is made without rules: what differs is theirs alone."""
     found = {finding.check for finding in verified(a_night().stored_records(), PARTITIONS).findings}
     assert found <= {Check.RULES, Check.INVARIANT, Check.TRANSITION}
+
+
+def test_a_decision_of_which_half_could_not_be_read_is_no_finding() -> None:
+    """It is said what was not read; where the log really ends there, it is one."""
+    h = Harness()
+    h.stable_group(h.static("a"))
+    events = events_of(h)
+    cut = stored(events[: max(i for i, event in enumerate(events) if isinstance(event, MemberEvent)) + 1])
+    damage: list[str] = []
+    verification = Verification(1, lambda: damage)
+    for record in cut:
+        verification.feed(record)
+    damage.append("the file is cut off")
+    result = verification.result("memory")
+    assert (result.findings, result.unread) == ((), ("the file is cut off",))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "broken"),
+    [
+        (lambda _: {"departures_gathered": True}, "8: departures are gathered, and"),
+        (lambda _: {"emptied_by": Cause.MEMBER_LEFT}, "10: members, and a cause"),
+        (lambda _: {"leader_id": "nobody"}, "3: the leader nobody is no member"),
+        (lambda group: {"generation_id": group.generation_id - 1}, "6: an assignment for a later generation"),
+    ],
+)
+def test_each_invariant_that_does_not_hold_is_named_by_its_number(
+    wrong: Callable[[Group], dict[str, Any]], broken: str
+) -> None:
+    """In a group that is Stable otherwise."""
+    h = Harness()
+    h.stable_group(h.static("a"), h.static("b"))
+    group = h.group
+    assert group is not None
+    assert list(broken_invariants(group)) == []
+    changed = group.copy()
+    changed.image = msgspec.structs.replace(group.image, **wrong(group))
+    assert any(each.startswith(broken) for each in broken_invariants(changed)), list(broken_invariants(changed))
+
+
+def test_an_instance_is_a_member_or_registered() -> None:
+    """Not both."""
+    h = Harness()
+    h.stable_group(h.static("a"))
+    group = h.group
+    assert group is not None
+    changed = group.copy()
+    instance = GroupInstanceId("a")
+    changed.registrations[instance] = Registration(group_instance_id=instance, registered_ms=0)
+    assert list(broken_invariants(changed)) == ["7: a member's instance id is registered still"]

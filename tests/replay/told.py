@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from rich.console import Console
 
 from muster.replay.form import Format, View
-from muster.replay.history import History
+from muster.replay.history.items import History
+from muster.replay.history.transitions import Transitions
+from muster.replay.history.window import AtSeq
 from muster.replay.incidents.incident import Incident
 from muster.replay.rebalances.rebalance import Happening, HappeningKind, MemberRef, Rebalance
 from muster.replay.rebalances.timeline import Timeline, rebalances
 from muster.replay.render import Detail, Result, incident_stream, render
 from muster.replay.render.why_table import print_rebalance
-from muster.replay.state import StateAt, state_at
-from muster.replay.transitions import Transitions
-from muster.replay.window import AtSeq
+from muster.replay.results.state import StateAt, state_at
 from tests.coordinator.group.harness import Harness
 from tests.replay.played import history_of
 

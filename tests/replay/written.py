@@ -10,7 +10,7 @@ from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from muster.events.log.url import open_log
 from muster.events.partitioner import partition_for
 from muster.events.records import FORMAT_LEVEL, Record, StoredRecord
-from muster.replay.history import Broken, Gap, Item
+from muster.replay.history.items import Broken, Gap, Item
 from tests.replay.histories import Script
 
 PARTITIONS = 8

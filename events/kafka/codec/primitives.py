@@ -32,7 +32,7 @@ TAGGED_FIELDS_MAX: Final = 100
 """The limit of tagged fields in one struct; Kafka's own have five at most."""
 NO_TAGGED_FIELDS: Final = b"\x00"
 
-_VARINT_BITS_MAX: Final = 28
+_VARINT_BYTES_MAX: Final = 5
 
 
 def write_uvarint(out: bytearray, value: int) -> None:
@@ -55,14 +55,14 @@ def uvarint(value: int) -> bytes:
 def varint_at(data: bytes, at: int) -> tuple[int, int]:
     """An unsigned varint, and the offset behind it. Raises IndexError."""
     byte = data[at]
-    value, shift = byte & 0x7F, 7
+    value, length = byte & 0x7F, 1
     while byte & 0x80:
-        if shift > _VARINT_BITS_MAX:
-            raise IndexError("a length has more than 5 bytes")
+        if length == _VARINT_BYTES_MAX:
+            raise IndexError(f"a length has more than {_VARINT_BYTES_MAX} bytes")
         at += 1
         byte = data[at]
-        value |= (byte & 0x7F) << shift
-        shift += 7
+        value |= (byte & 0x7F) << 7 * length
+        length += 1
     return value, at + 1
 
 

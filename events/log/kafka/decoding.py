@@ -78,8 +78,9 @@ class _Batch:
 
     @property
     def producer(self) -> tuple[int, int]:
-        """Kafka's id and epoch."""
-        return (-1, -1) if self._head is None else (self._head.producer_id, self._head.producer_epoch)
+        """Kafka's id and epoch, of a batch whose records can be read."""
+        assert self._head is not None
+        return self._head.producer_id, self._head.producer_epoch
 
     def records(self) -> Iterator[DefaultRecord]:
         """Iterate over the records. Raises one of _CANNOT_BE_READ, perhaps after some of them."""

@@ -11,17 +11,23 @@ _LOCKED = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
 def is_damage(error: sqlite3.Error) -> bool:
     """Whether the file's content is wrong, so that the same would fail again."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED  # errors of the module itself have no code
+    return code_of(error) in _DAMAGED
 
 
 def is_locked(error: sqlite3.Error) -> bool:
     """Whether another process holds one of SQLite's own locks, so that the disk is well."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _LOCKED
+    return code_of(error) in _LOCKED
 
 
 def is_full(error: sqlite3.Error) -> bool:
     """Whether the disk is full, which somebody may change."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
+    return code_of(error) == sqlite3.SQLITE_FULL
+
+
+def code_of(error: sqlite3.Error) -> int:
+    """Return the primary code, without what an extended one says beyond it. Errors of the module itself have none."""
+    code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
+    return code & 0xFF
 
 
 def damaged(error: object, path: Path) -> LogDamaged:

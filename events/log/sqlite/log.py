@@ -13,6 +13,7 @@ lock, with one clear message, instead of the two deposing each other.
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -204,15 +205,13 @@ class SqliteEventLog:
         self, partition: int, wanted: Sequence[bytes], *, start: int, end: int
     ) -> AsyncIterator[Sequence[StoredRecord]]:
         """See SearchableLog. Of a damaged file, or of its end, everything is read."""
-        try:
+        with suppress(LogDamaged):  # who reads everything meets it again, and notes it
             while start < end < UNKNOWN_END:
                 until = min(end, start + _SEARCHED_OFFSETS)
                 chunk = await self._read_range(partition, wanted, start, until)
                 if chunk:
                     yield chunk
                 start = chunk[-1].offset + 1 if chunk else until
-        except LogDamaged as damage:
-            self._note(damage)
         async for chunk in self.read(partition, start=start, end=end):
             yield chunk
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from muster.events.log.base import LogDamaged, LogError, LogMismatch, LogUnavailable
-from muster.events.log.sqlite.failures import failure_of, is_damage, is_full, is_locked
+from muster.events.log.sqlite.failures import code_of, failure_of, is_damage, is_full, is_locked
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ def look_at(path: Path, look: Callable[[sqlite3.Connection], None]) -> None:
     The write-ahead log is left out, so a file that was just made may look empty, and one that is being written may look
     damaged: opening it will tell. Raises as `connected`.
     """
-    if path.is_file() and path.stat().st_size > 0:
+    if path.is_file():
         with suppress(LogDamaged):
             connection, _ = connected(path, _connect_for_looking, look)
             connection.close()
@@ -120,7 +120,7 @@ def _is_readable(connection: sqlite3.Connection) -> bool:
     try:
         connection.execute("PRAGMA application_id")
     except sqlite3.DatabaseError as error:
-        return error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+        return code_of(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
     return True
 
 

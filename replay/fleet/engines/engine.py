@@ -19,7 +19,7 @@ from muster.replay.fleet import open_items
 from muster.replay.fleet.fold import GroupFold, OutOfOrder, fold_group
 from muster.replay.fleet.stage import STATE_OFFSET
 from muster.replay.fleet.tables.parts import Part, PartWriter, Role
-from muster.replay.history import Prelude, Read
+from muster.replay.history.items import Prelude, Read
 
 BATCH_ROWS: Final = 5_000
 """The records that come at a time."""

@@ -2,7 +2,7 @@
 
 from muster.events.ids import GroupId
 from muster.replay.fleet.tables.values import Row, micros
-from muster.replay.history import Broken
+from muster.replay.history.items import Broken
 
 
 def quarantine_row(topic: str, broken: Broken, group_id: GroupId | None) -> Row:

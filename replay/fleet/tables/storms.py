@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from muster.replay.digest import NOWHERE, OF_PROCESSES, OUTAGES
 from muster.replay.incidents.windows import STORM_GROUPS_MIN, STORM_NEXT_MS
+from muster.replay.results.digest import NOWHERE, OF_PROCESSES, OUTAGES
 
 
 def _listed(words: tuple[str, ...] | frozenset[str]) -> str:

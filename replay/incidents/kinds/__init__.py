@@ -1,10 +1,11 @@
-"""The kinds of incidents, a file each, or one for a kind and its like. `FINDERS` is their precedence.
+"""The kinds of incidents, a file each, or one for a kind and its like. `PRECEDENCE` is the one table of them.
 
-What an earlier one has claimed no later one tells again. A new kind is a file and a line in each of the two tables.
+What an earlier one has claimed no later one tells again. A new kind is a file, and a line in the table.
 
 kind.py                 What a kind is, the view of an episode that it searches, and the claim that it makes.
 coordinator_outage.py   The coordinator was away or stood still: what followed from it, or that nothing did.
 removed_by_admin.py     Members that somebody else had removed.
+planned.py              What administrators asked for and planned.
 duel.py                 Two live processes with one instance id.
 slow_member.py          A live member that held the join phase up.
 unused_id.py            A member id that was handed out and not used, for which a join phase waited.
@@ -21,11 +22,10 @@ subscription_change.py  Members that stayed, and subscribed other topics.
 asked_for.py            A member that asked for a new assignment with the subscription that it had.
 scale_up.py             Processes that came, and replaced nobody.
 scale_down.py           Processes that left, and nobody came for them.
-planned.py              What administrators asked for and planned.
 group_end.py            The end of a group.
 replaced.py             What the kinds that are about replaced processes share.
 page.py                 The tables of docs/incidents.md.
-runs.py                 Acts that follow each other closely: what the kinds about a group's size share.
+scaling.py              What the kinds about a group's size share.
 """
 
 from typing import Final
@@ -56,56 +56,28 @@ from muster.replay.incidents.kinds.kind import Find, Kind
 
 UNKNOWN: Final = Kind("unknown", "What the log bears is none of these: parts may be missing, or it is new.", "nobody")
 
-FINDERS: Final[tuple[Find, ...]] = (
-    coordinator_outage.find,
-    removed_by_admin.find,
-    planned.find,
-    duel.find,
-    slow_member.find,
-    unused_id.find,
-    slow_leader.find,
-    poll_timeout.find,
-    crash_loop.find,
-    network_cut.find,
-    deployment.find,
-    blue_green.find,
-    restart.find,
-    crash.find,
-    assignor_change.find,
-    subscription_change.find,
-    asked_for.find,
-    scale_up.find,
-    scale_down.find,
-    group_end.find,
+PRECEDENCE: Final[tuple[tuple[Find, tuple[Kind, ...]], ...]] = (
+    (coordinator_outage.find, (coordinator_outage.OUTAGE, coordinator_outage.CHANGE)),
+    (removed_by_admin.find, (removed_by_admin.KIND,)),
+    (planned.find, (planned.PLANNED, planned.CAPACITY)),
+    (duel.find, (duel.KIND,)),
+    (slow_member.find, (slow_member.KIND,)),
+    (unused_id.find, (unused_id.KIND,)),
+    (slow_leader.find, (slow_leader.KIND,)),
+    (poll_timeout.find, (poll_timeout.KIND,)),
+    (crash_loop.find, (crash_loop.KIND,)),
+    (network_cut.find, (network_cut.KIND,)),
+    (deployment.find, (deployment.KIND,)),
+    (blue_green.find, (blue_green.KIND,)),
+    (restart.find, (restart.KIND,)),
+    (crash.find, (crash.KIND,)),
+    (assignor_change.find, (assignor_change.KIND,)),
+    (subscription_change.find, (subscription_change.KIND,)),
+    (asked_for.find, (asked_for.ENFORCED, asked_for.PARTITIONS, asked_for.ROUND)),
+    (scale_up.find, (scale_up.UP, scale_up.START)),
+    (scale_down.find, (scale_down.DOWN, scale_down.SHUTDOWN)),
+    (group_end.find, (group_end.DELETED, group_end.EXPIRED)),
 )
+"""The functions that find incidents, each with the kinds that it tells."""
 
-KINDS: Final[tuple[Kind, ...]] = (
-    coordinator_outage.OUTAGE,
-    coordinator_outage.CHANGE,
-    removed_by_admin.KIND,
-    duel.KIND,
-    slow_member.KIND,
-    unused_id.KIND,
-    slow_leader.KIND,
-    poll_timeout.KIND,
-    crash_loop.KIND,
-    network_cut.KIND,
-    deployment.KIND,
-    blue_green.KIND,
-    restart.KIND,
-    crash.KIND,
-    assignor_change.KIND,
-    subscription_change.KIND,
-    asked_for.ENFORCED,
-    asked_for.PARTITIONS,
-    asked_for.ROUND,
-    scale_up.UP,
-    scale_up.START,
-    scale_down.DOWN,
-    scale_down.SHUTDOWN,
-    planned.PLANNED,
-    planned.CAPACITY,
-    group_end.DELETED,
-    group_end.EXPIRED,
-    UNKNOWN,
-)
+KINDS: Final = (*(kind for _, kinds in PRECEDENCE for kind in kinds), UNKNOWN)

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from muster.events.causes import Cause
-from muster.replay.incidents.acts import Rejoined, topics_of
+from muster.replay.incidents.acts import Rejoined, topics_text
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
@@ -39,77 +39,60 @@ _ASKED = frozenset({Cause.METADATA_CHANGED, Cause.LEADER_REJOINED})
 def find(view: View) -> Iterator[Claim]:
     """A member asked for a new assignment with the same subscription."""
     for act in view.free(Rejoined):
-        if act.why.cause not in _ASKED:
-            continue
         rebalance = view.episode.rebalance_of(act)
-        if rebalance is None or rebalance.first_seq > act.seq:
-            continue
-        if act.why.client_reason and "enforce" in act.why.client_reason.lower():
-            yield Claim(
-                kind=ENFORCED,
-                acts=(act,),
-                culprits=(act.member,),
-                grade=Grade.RECORDED,
-                headline=(
-                    f'{process_name(act.member)} asked for a rebalance; the client says: "{act.why.client_reason}"'
-                ),
-            )
-            continue
-        if _is_second_round(view, rebalance):
-            continue
-        if _follows_a_gap(view, rebalance):
-            yield Claim(
-                kind=ROUND,
-                acts=(act,),
-                culprits=(),
-                grade=Grade.INFERRED,
-                headline=(
-                    f"{process_name(act.member)} rejoined to hand on what it had given up, as cooperative assignors do;"
-                    " the round before is not in the log"
-                ),
-            )
-            continue
-        grown = _partitions_changed(rebalance)
-        says_so = (act.why.client_reason or "").startswith(_METADATA_CHANGED)
-        if grown is None and says_so:
-            grown = "the partitions of its topics changed, as the client says"
-        if grown is not None:
-            yield Claim(
-                kind=PARTITIONS,
-                acts=(act,),
-                culprits=(),
-                grade=Grade.RECORDED if says_so else Grade.INFERRED,
-                headline=f"{grown}: the leader {process_name(act.member)} rejoined with the same subscription for that",
-                chain=(
-                    Statement(
-                        text=f"the leader {process_name(act.member)} rejoined, still subscribed to {_topics(act)}",
-                        grade=Grade.RECORDED,
-                        at=instant(act.at_ms),
-                        seqs=(act.seq,),
-                    ),
-                    Statement(
-                        text=f"before and after this rebalance: {grown}",
-                        grade=Grade.RECORDED,
-                        at=rebalance.ended_at,
-                        seqs=(rebalance.first_seq, rebalance.last_seq),
-                    ),
-                ),
-            )
-            continue
-        yield Claim(
-            kind=ENFORCED,
-            acts=(act,),
-            culprits=(act.member,),
-            grade=Grade.INFERRED,
-            headline=(
-                f"{process_name(act.member)} asked for a new assignment with the same subscription; why is not recorded"
-            ),
+        if act.why.cause in _ASKED and rebalance is not None and rebalance.first_seq <= act.seq:
+            yield from _claims(view, act, rebalance)
+
+
+def _claims(view: View, act: Rejoined, rebalance: Rebalance) -> Iterator[Claim]:
+    """At most one."""
+    if act.why.client_reason and "enforce" in act.why.client_reason.lower():
+        text = f'{process_name(act.member)} asked for a rebalance; the client says: "{act.why.client_reason}"'
+        yield Claim(kind=ENFORCED, acts=(act,), culprits=(act.member,), grade=Grade.RECORDED, headline=text)
+        return
+    if _is_second_round(view, rebalance):
+        return
+    if _follows_a_gap(view, rebalance):
+        text = (
+            f"{process_name(act.member)} rejoined to hand on what it had given up, as cooperative assignors do;"
+            " the round before is not in the log"
         )
+        yield Claim(kind=ROUND, acts=(act,), culprits=(), grade=Grade.INFERRED, headline=text)
+        return
+    grown = _partitions_changed(rebalance)
+    says_so = (act.why.client_reason or "").startswith(_METADATA_CHANGED)
+    if grown is None and says_so:
+        grown = "the partitions of its topics changed, as the client says"
+    if grown is not None:
+        yield _grown_claim(act, rebalance, grown, Grade.RECORDED if says_so else Grade.INFERRED)
+        return
+    text = f"{process_name(act.member)} asked for a new assignment with the same subscription; why is not recorded"
+    yield Claim(kind=ENFORCED, acts=(act,), culprits=(act.member,), grade=Grade.INFERRED, headline=text)
 
 
-def _topics(act: Rejoined) -> str:
-    topics = topics_of(act.member)
-    return "topics that cannot be read" if topics is None else ", ".join(sorted(topics)) or "no topic"
+def _grown_claim(act: Rejoined, rebalance: Rebalance, grown: str, grade: Grade) -> Claim:
+    leader = f"the leader {process_name(act.member)}"
+    return Claim(
+        kind=PARTITIONS,
+        acts=(act,),
+        culprits=(),
+        grade=grade,
+        headline=f"{grown}: {leader} rejoined with the same subscription for that",
+        chain=(
+            Statement(
+                text=f"{leader} rejoined, still subscribed to {topics_text(act.member)}",
+                grade=Grade.RECORDED,
+                at=instant(act.at_ms),
+                seqs=(act.seq,),
+            ),
+            Statement(
+                text=f"before and after this rebalance: {grown}",
+                grade=Grade.RECORDED,
+                at=rebalance.ended_at,
+                seqs=(rebalance.first_seq, rebalance.last_seq),
+            ),
+        ),
+    )
 
 
 def _partitions_changed(rebalance: Rebalance) -> str | None:
@@ -139,6 +122,8 @@ def _grown(topic: str, gained: set[int], lost: set[int]) -> str:
         return f"{topic} has {plural(max(gained) + 1, 'partition')} instead of {min(gained)}"
     if lost and not gained and 0 in lost:
         return f"{topic} is gone, with {plural(len(lost), 'partition')}"
+    if lost and not gained and lost == set(range(min(lost), max(lost) + 1)):
+        return f"{topic} has {plural(min(lost), 'partition')} instead of {max(lost) + 1}"
     return f"{topic} has {len(gained)} partitions more and {len(lost)} fewer"
 
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from muster.events.state import Member
-from muster.replay.incidents.acts import Rejoined, protocols_of
+from muster.replay.incidents.acts import Rejoined, members_of, protocols_of
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.naming import processes
@@ -15,7 +14,7 @@ def find(view: View) -> Iterator[Claim]:
     changed = [act for act in view.free(Rejoined) if act.changed_protocols]
     if not changed:
         return
-    members = _members(changed)
+    members = members_of(changed)
     first = changed[0]
     assert first.before is not None
     yield Claim(
@@ -28,7 +27,3 @@ def find(view: View) -> Iterator[Claim]:
             f" {', '.join(protocols_of(first.before))}"
         ),
     )
-
-
-def _members(acts: list[Rejoined]) -> tuple[Member, ...]:
-    return tuple({act.member.member_id: act.member for act in acts}.values())

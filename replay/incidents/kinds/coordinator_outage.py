@@ -38,7 +38,10 @@ def find(view: View) -> Iterator[Claim]:
 
 
 def _lost(view: View, away: Away) -> list[tuple[Went, Came]]:
-    """Members that were not heard from since before it and expired, each with itself as it came back as a new one."""
+    """Members that were not heard from since before it and expired, each with itself as it came back as a new one.
+
+    Where it was too short for a client to give its member id up, one that came back as a new one had ended by itself.
+    """
     returns, there = view.returns(), _ids(away)
     lost: list[tuple[Went, Came]] = []
     for went in view.free(Went):
@@ -47,7 +50,7 @@ def _lost(view: View, away: Away) -> list[tuple[Went, Came]]:
             continue
         if went.member.member_id not in there or not _is_due_to(went, away, view):
             continue
-        if returned.came.at_ms >= away.until_ms:
+        if returned.came.at_ms >= away.until_ms and _may_cost_its_id(away, went.member):
             lost.append((went, returned.came))
     return lost
 
@@ -62,8 +65,16 @@ def _back(view: View, away: Away) -> Iterator[CameBack]:
     for act in view.free(CameBack):
         limit_ms = act.member.session_timeout_ms + OUTAGE_AFTERMATH_MS
         was_there = act.replaced_member_id in there and act.last_seen_ms <= away.until_ms
-        if was_there and away.until_ms <= act.at_ms <= away.until_ms + limit_ms:
+        if was_there and _may_cost_its_id(away, act.member) and away.until_ms <= act.at_ms <= away.until_ms + limit_ms:
             yield act
+
+
+def _may_cost_its_id(away: Away, member: Member) -> bool:
+    """Whether a client may have had no answer for its session timeout: some then come back as new members.
+
+    The last answer may be one heartbeat interval older than the outage, which is a third of the timeout at most.
+    """
+    return away.longest_ms * 3 > member.session_timeout_ms * 2
 
 
 def _is_due_to(went: Went, away: Away, view: View) -> bool:
@@ -173,10 +184,18 @@ def _fate(went: Went) -> str:
     return "was not heard from any more, and was removed"
 
 
-def _kept_text(away: Away, kept: tuple[Member, ...]) -> Iterator[Statement]:
+def _kept_places(view: View, away: Away, kept: tuple[Member, ...]) -> str:
+    """'kept their places', so far while one of them may be dead: each has its session timeout anew from its end on."""
+    known_ms, timeouts_ms = view.episode.known_until_ms, [member.session_timeout_ms for member in kept]
+    may_be_dead = known_ms is not None and known_ms <= away.until_ms + max(timeouts_ms, default=0)
+    places = "its place" if len(kept) == 1 else "their places"
+    return f"kept {places} so far" if kept and may_be_dead else f"kept {places}"
+
+
+def _kept_text(view: View, away: Away, kept: tuple[Member, ...]) -> Iterator[Statement]:
     if kept:
         yield Statement(
-            text=f"{processes(kept)} kept {'its place' if len(kept) == 1 else 'their places'}",
+            text=f"{processes(kept)} {_kept_places(view, away, kept)}",
             grade=Grade.RECORDED,
             at=instant(away.until_ms),
         )
@@ -188,7 +207,7 @@ def _outage(view: View, away: Away, lost: list[tuple[Went, Came]], back: tuple[C
     text = (
         f"{_times(away)}{_sessions(away, lost)}: {plural(len(lost), 'member')} lost {places} by it and came back as"
         f" {'a new one' if len(lost) == 1 else 'new ones'} ({processes([went.member for went, _ in lost])});"
-        f" {len(kept) or 'none'} kept {'its place' if len(kept) == 1 else 'their places'}"
+        f" {len(kept) or 'none'} {_kept_places(view, away, kept)}"
     )
     acts: list[AnyAct] = [act for pair in lost for act in pair]
     return Claim(
@@ -199,7 +218,7 @@ def _outage(view: View, away: Away, lost: list[tuple[Went, Came]], back: tuple[C
         headline=text,
         chain=(
             *_evidence(away),
-            *_kept_text(away, kept),
+            *_kept_text(view, away, kept),
             *(
                 Statement(
                     text=(
@@ -225,7 +244,7 @@ def _change(view: View, away: Away, back: tuple[CameBack, ...]) -> Claim:
         if len(kept) == len(away.members)
         else f"{len(kept)} of {len(away.members)} members"
     )
-    text = f"{_times(away)}; {count} kept {'its place' if len(kept) == 1 else 'their places'}"
+    text = f"{_times(away)}; {count} {_kept_places(view, away, kept)}"
     if fates.missed:
         text += f", {processes(fates.missed)} {'was' if len(fates.missed) == 1 else 'were'} not heard from any more"
     if fates.unknown:
@@ -240,7 +259,7 @@ def _change(view: View, away: Away, back: tuple[CameBack, ...]) -> Claim:
         culprits=(),
         grade=Grade.RECORDED,
         headline=text,
-        chain=(*_evidence(away), *_kept_text(away, kept)),
+        chain=(*_evidence(away), *_kept_text(view, away, kept)),
         at_ms=away.since_ms if is_known else away.until_ms,
         until_ms=away.until_ms,
     )

@@ -6,14 +6,15 @@ from muster.replay.incidents.acts import Came, Departure, Went
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.naming import process_name, processes
-from muster.replay.incidents.silence import heard_again, last_seen
+from muster.replay.incidents.silence import silences
+from muster.replay.incidents.standbys import call_for, call_text
 from muster.replay.incidents.waiting import given_up
 from muster.replay.incidents.windows import REPLACED_MS
 from muster.replay.times import duration, setting
 
 KIND = Kind(
     "crash",
-    "A process was not heard from any more, and nobody took its place within ten minutes.",
+    "A process was not heard from any more, and nobody but a standby took its place within ten minutes.",
     "the process",
 )
 
@@ -22,23 +23,26 @@ def find(view: View) -> Iterator[Claim]:
     for act in view.free(Went):
         if not act.is_silent:
             continue
-        seen = last_seen(view.episode, act)
-        silent = "fell silent without leaving" if seen.grade is Grade.RECORDED else "was not heard from any more"
+        is_known = view.episode.silence_of(act).is_known
+        silent = "fell silent without leaving" if is_known else "was not heard from any more"
         yield Claim(
             kind=KIND,
             acts=(act,),
             culprits=(act.member,),
-            grade=Grade.RECORDED if seen.grade is Grade.RECORDED else Grade.INFERRED,
+            grade=Grade.RECORDED if is_known else Grade.INFERRED,
             headline=(
-                f"{process_name(act.member)} {silent}, was removed {_why_removed(act, seen.grade)}, and"
-                f" {_nobody_came(view, act)}{_held(view, act)}"
+                f"{process_name(act.member)} {silent}, was removed {_why_removed(act, is_known=is_known)}, and"
+                f" {_its_place(view, act)}{_held(view, act)}"
             ),
-            chain=(seen, *heard_again(view.episode, [act])),
+            chain=tuple(silences(view.episode, [act])),
         )
 
 
-def _nobody_came(view: View, act: Went) -> str:
-    """That nobody took its place, as far as the history goes."""
+def _its_place(view: View, act: Went) -> str:
+    """The standby that was called for its place, or that nobody took it, as far as the history goes."""
+    call = call_for(view.episode, act)
+    if call is not None:
+        return call_text(view.episode, call)
     known_ms = None if view.episode.known_until_ms is None else view.episode.known_until_ms - act.at_ms
     return (
         "nobody took its place" if known_ms is None or known_ms > REPLACED_MS else "nobody has taken its place so far"
@@ -55,10 +59,10 @@ def _held(view: View, act: Went) -> str:
     return f"; a join phase waited {duration(rebalance.join_phase.duration_ms or 0)} for it{meanwhile}"
 
 
-def _why_removed(act: Went, known: Grade) -> str:
+def _why_removed(act: Went, *, is_known: bool) -> str:
     if act.how is Departure.EXPIRED:
         timeout = f"session timeout {setting(act.member.session_timeout_ms)}"
-        if known is not Grade.RECORDED:
+        if not is_known:
             return f"{duration(act.at_ms - act.last_seen_ms)} after the coordinator had changed ({timeout})"
         return f"after {duration(act.at_ms - act.last_seen_ms)} ({timeout})"
     if act.how is Departure.NOT_REJOINED:

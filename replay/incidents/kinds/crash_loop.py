@@ -7,6 +7,7 @@ from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.kinds.replaced import acts_of, grade_of, members_of
 from muster.replay.incidents.naming import process_name
 from muster.replay.incidents.replacements import Replacement
+from muster.replay.incidents.runs import runs
 from muster.replay.incidents.windows import (
     CRASH_LOOP_NEXT_MS,
     CRASH_LOOP_TIMES_MIN,
@@ -25,7 +26,7 @@ def find(view: View) -> Iterator[Claim]:
     for each in view.free_replacements():
         by_process[each.process.key].append(each)
     for times in by_process.values():
-        for run in _runs(times, CRASH_LOOP_NEXT_MS):
+        for run in runs(times, _goes_on):
             if len(run) < CRASH_LOOP_TIMES_MIN:
                 continue
             span_ms = run[-1].end_ms - run[0].begin_ms
@@ -41,12 +42,5 @@ def find(view: View) -> Iterator[Claim]:
             )
 
 
-def _runs(replacements: Sequence[Replacement], next_ms: int) -> Iterator[list[Replacement]]:
-    run: list[Replacement] = []
-    for each in sorted(replacements, key=lambda each: each.begin_ms):
-        if run and each.begin_ms - run[-1].end_ms > next_ms and each.begin_ms - run[-1].begin_ms > next_ms:
-            yield run
-            run = []
-        run.append(each)
-    if run:
-        yield run
+def _goes_on(run: Sequence[Replacement], each: Replacement) -> bool:
+    return min(each.begin_ms - run[-1].end_ms, each.begin_ms - run[-1].begin_ms) <= CRASH_LOOP_NEXT_MS

@@ -10,6 +10,7 @@ from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.kinds.replaced import acts_of, advice_on, fenced_before, grade_of, how_it_went, members_of
 from muster.replay.incidents.naming import process_name, processes
 from muster.replay.incidents.replacements import Replacement
+from muster.replay.incidents.runs import runs
 from muster.replay.incidents.windows import (
     DEPLOYMENT_NEXT_MS,
     DEPLOYMENT_PROCESSES_MIN,
@@ -26,7 +27,7 @@ KIND = Kind(
 
 
 def find(view: View) -> Iterator[Claim]:
-    for run in _runs_by_begin(view.free_replacements(), DEPLOYMENT_NEXT_MS):
+    for run in runs(view.free_replacements(), _goes_on):
         processes_replaced = {each.process.key for each in run}
         size = max(len(view.episode.members_at(run[0].begin_ms)), len(processes_replaced))
         if len(processes_replaced) < DEPLOYMENT_PROCESSES_MIN:
@@ -46,9 +47,7 @@ def find(view: View) -> Iterator[Claim]:
             grade=grade_of(run),
             headline=(
                 f"{changed}{plural(len(named), 'process')} of {size} {how} {order}, within"
-                f" {duration(max(each.end_ms for each in run) - run[0].begin_ms)}: {processes(named)}".replace(
-                    "processs", "processes"
-                )
+                f" {duration(max(each.end_ms for each in run) - run[0].begin_ms)}: {processes(named)}"
             ),
             chain=(
                 *(
@@ -66,15 +65,8 @@ def find(view: View) -> Iterator[Claim]:
         )
 
 
-def _runs_by_begin(replacements: Sequence[Replacement], next_ms: int) -> Iterator[list[Replacement]]:
-    run: list[Replacement] = []
-    for each in replacements:
-        if run and each.begin_ms - run[-1].begin_ms > next_ms:
-            yield run
-            run = []
-        run.append(each)
-    if run:
-        yield run
+def _goes_on(run: Sequence[Replacement], each: Replacement) -> bool:
+    return each.begin_ms - run[-1].begin_ms <= DEPLOYMENT_NEXT_MS
 
 
 def _changed_assignors(run: Sequence[Replacement]) -> str:

@@ -8,7 +8,8 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.naming import common_network, processes
 from muster.replay.incidents.replacements import Replacement
-from muster.replay.incidents.silence import heard_again, last_seen
+from muster.replay.incidents.runs import runs
+from muster.replay.incidents.silence import silences
 from muster.replay.incidents.windows import SAME_MOMENT_MS
 from muster.replay.rebalances.wording import plural
 
@@ -24,7 +25,7 @@ def find(view: View) -> Iterator[Claim]:
     expired = (act for act in view.free(Went) if act.how is Departure.EXPIRED)
     seen = (act for act in expired if view.episode.silence_of(act).is_known)
     silent = sorted(seen, key=lambda act: act.last_seen_ms)
-    for together in _same_moment(silent):
+    for together in runs(silent, _is_same_moment):
         members = [act.member for act in together]
         others = view.episode.members_at(together[0].at_ms) - {member.member_id for member in members}
         others -= _came_back_from(view, together)
@@ -45,10 +46,7 @@ def find(view: View) -> Iterator[Claim]:
                 f"{len(together)} members fell silent at the same moment{where}, and {plural(len(others), 'other')} did"
                 f" not: {processes(members)}{again}"
             ),
-            chain=(
-                *(last_seen(view.episode, act) for act in together),
-                *heard_again(view.episode, together),
-            ),
+            chain=tuple(silences(view.episode, together)),
             advice=("look at the network and at the machines that these have in common",),
         )
 
@@ -74,12 +72,5 @@ class _Return:
         self.went_ms = replacement.went.at_ms
 
 
-def _same_moment(silent: list[Went]) -> Iterator[list[Went]]:
-    together: list[Went] = []
-    for act in silent:
-        if together and act.last_seen_ms - together[0].last_seen_ms > SAME_MOMENT_MS:
-            yield together
-            together = []
-        together.append(act)
-    if together:
-        yield together
+def _is_same_moment(together: list[Went], act: Went) -> bool:
+    return act.last_seen_ms - together[0].last_seen_ms <= SAME_MOMENT_MS

@@ -1,5 +1,9 @@
 """The tables of docs/incidents.md, made from the kinds and the windows (`python -m` this module prints them)."""
 
+import ast
+import inspect
+from collections.abc import Iterator
+
 from muster.replay.incidents import windows
 from muster.replay.incidents.kinds import KINDS
 
@@ -11,13 +15,27 @@ def kinds_table() -> str:
 
 
 def windows_table() -> str:
-    """A row for each window and threshold."""
-    rows = []
-    for name, value in vars(windows).items():
-        if name.isupper():
-            shown = f"{value / 1_000:g} s" if name.endswith("_MS") else f"{value:.3g}"
-            rows.append(f"| `{name}` | {shown} |")
-    return "\n".join(["| window | value |", "|---|---|", *rows])
+    """A row for each window and threshold, with the sentence that stands behind it in the module."""
+    return "\n".join(
+        ["| window | value | meaning |", "|---|---|---|", *_rows(ast.parse(inspect.getsource(windows)).body)]
+    )
+
+
+def _rows(statements: list[ast.stmt]) -> Iterator[str]:
+    """Several values may share one sentence, behind the last of them."""
+    names: list[str] = []
+    for each in statements:
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
+            names.append(each.target.id)
+        elif isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant) and names:
+            yield from (f"| `{name}` | {_shown(name)} | {each.value.value!s} |" for name in names)
+            names = []
+    yield from (f"| `{name}` | {_shown(name)} | |" for name in names)
+
+
+def _shown(name: str) -> str:
+    value: float = getattr(windows, name)
+    return f"{value / 1_000:g} s" if name.endswith("_MS") else f"{value:,}" if value >= 1 else f"{value:.3g}"
 
 
 if __name__ == "__main__":

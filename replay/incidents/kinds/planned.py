@@ -1,12 +1,15 @@
 """Rebalances that administrators asked for, plans of theirs, and groups that are full."""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 from muster.events.causes import Cause
+from muster.events.state import Member
 from muster.replay.incidents.acts import AnyAct, AskedFor, Came, Departure, Phase, Refused, Went
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.asked_for import ENFORCED
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.rebalances.rebalance import Actor
 from muster.replay.rebalances.wording import cause_text, plural
 
 PLANNED = Kind(
@@ -59,5 +62,24 @@ def _planned(view: View) -> Iterator[Claim]:
     acts: list[AnyAct] = sorted([*asked, *went, *came], key=lambda act: act.seq)
     if not acts:
         return
-    told = dict.fromkeys(cause_text(act.why, []) for act in asked or acts)
+    told = dict.fromkeys(cause_text(act.why, []) for act in asked) or _by_plan([*went, *came])
     yield Claim(kind=PLANNED, acts=tuple(acts), culprits=(), grade=Grade.RECORDED, headline="; then ".join(told))
+
+
+def _by_plan(acts: Sequence[Went | Came]) -> Iterator[str]:
+    """Word the members that came and went by an earlier plan: a sentence for each cause."""
+    by_cause: defaultdict[Cause, list[Went | Came]] = defaultdict(list)
+    for act in sorted(acts, key=lambda act: act.seq):
+        by_cause[act.why.cause].append(act)
+    for same in by_cause.values():
+        yield cause_text(same[0].why, [_actor(act.member) for act in same])
+
+
+def _actor(member: Member) -> Actor:
+    return Actor(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        principal=member.principal,
+    )

@@ -10,7 +10,7 @@ from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.kinds.replaced import advice_on, fenced_before, members_of
 from muster.replay.incidents.naming import process_name
 from muster.replay.incidents.replacements import Replacement
-from muster.replay.incidents.silence import heard_again, last_seen
+from muster.replay.incidents.silence import silences
 from muster.replay.rebalances.wording import host, is_close, says_something
 from muster.replay.times import duration, instant, setting
 
@@ -43,7 +43,7 @@ def _evidence(each: Replacement, episode: Episode) -> tuple[Statement, ...]:
     )
     if each.went is None or not each.went.is_silent:
         return (came, *fenced_before(episode, [each]))
-    return (last_seen(episode, each.went), *heard_again(episode, [each.went]), came)
+    return (*silences(episode, [each.went]), came)
 
 
 def _restart_text(each: Replacement, episode: Episode) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from muster.replay.incidents.acts import Departure, Went
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
-from muster.replay.incidents.kinds.runs import runs_of, span_text
+from muster.replay.incidents.kinds.scaling import changes_of_size, span_text
 from muster.replay.incidents.naming import processes
 from muster.replay.rebalances.wording import is_close, says_something
 
@@ -14,7 +14,7 @@ SHUTDOWN = Kind("shutdown", "All processes left in good order, and the group was
 
 
 def find(view: View) -> Iterator[Claim]:
-    for run in runs_of([act for act in view.free(Went) if act.how is Departure.LEFT]):
+    for run in changes_of_size([act for act in view.free(Went) if act.how is Departure.LEFT]):
         members = tuple(act.member for act in run)
         gone = {member.member_id for member in members}
         emptied = view.episode.members_at(run[-1].at_ms + 1) <= gone

@@ -9,7 +9,7 @@ from muster.replay.incidents.episode import Episode
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
-from muster.replay.incidents.kinds.runs import runs_of, span_text
+from muster.replay.incidents.kinds.scaling import changes_of_size, span_text
 from muster.replay.incidents.naming import processes
 from muster.replay.rebalances.wording import asked_by, cause_text
 from muster.replay.times import instant
@@ -47,7 +47,7 @@ def _is_start(view: View, run: Sequence[Came]) -> bool:
 
 def _runs(view: View) -> Iterator[list[Came]]:
     """Those that came one after another. A start is over when a member went, or was replaced, for the first time."""
-    for run in runs_of(list(view.free(Came))):
+    for run in changes_of_size(list(view.free(Came))):
         if not _is_start(view, run):
             yield run
             continue

@@ -1,6 +1,5 @@
 """A leader that held the sync phase up."""
 
-import math
 from collections.abc import Iterator
 
 from muster.events.ids import MemberId
@@ -12,7 +11,7 @@ from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.kinds.replaced import grade_of
 from muster.replay.incidents.naming import process_name
-from muster.replay.incidents.silence import heard_again, last_seen
+from muster.replay.incidents.silence import silences
 from muster.replay.incidents.windows import HELD_MS
 from muster.replay.rebalances.rebalance import Outcome, Rebalance
 from muster.replay.rebalances.wording import plural
@@ -48,8 +47,10 @@ def find(view: View) -> Iterator[Claim]:
             what = f"did not send {assigning} within the rebalance timeout of {timeout}"
             if view.episode.silence_of(went).is_known:
                 what += f", last heard from {duration(went.at_ms - went.last_seen_ms)} before"
-        else:
+        elif rebalance.outcome is Outcome.STABLE:
             what = f"took {duration(phase.duration_ms or 0)} to send {assigning}"
+        else:
+            what = f"had not sent {assigning} after {duration(phase.duration_ms or 0)}, when another rebalance began"
         own: tuple[AnyAct, ...] = ()
         grade = Grade.RECORDED
         if went is not None and view.is_free(went):
@@ -79,8 +80,8 @@ def _evidence(rebalance: Rebalance, leader: Member, went: Went | None, episode: 
         seqs=(rebalance.last_seq,),
     )
     if went is not None:
-        return (got, last_seen(episode, went), *heard_again(episode, [went]))
-    if phase.ended_at is None:
+        return (got, *silences(episode, [went]))
+    if phase.ended_at is None or rebalance.outcome is not Outcome.STABLE:
         return (got,)
     sent = f"the leader {name} sent it, {duration(phase.duration_ms or 0)} later"
     return (got, Statement(text=sent, grade=Grade.RECORDED, at=phase.ended_at, seqs=(rebalance.last_seq,)))
@@ -88,15 +89,15 @@ def _evidence(rebalance: Rebalance, leader: Member, went: Went | None, episode: 
 
 def _leader_lost(view: View, rebalance: Rebalance) -> Went | None:
     """The leader's removal, if it ended the rebalance before its assignment was there: the next one began with it."""
-    if rebalance.outcome not in (Outcome.SUPERSEDED, Outcome.EMPTIED, Outcome.UNKNOWN) or rebalance.sync_phase is None:
+    sync = rebalance.sync_phase
+    if rebalance.outcome is not Outcome.SUPERSEDED or sync is None or sync.leader is None:
         return None
-    assert rebalance.sync_phase.leader is not None
-    later = (each.first_seq for each in view.episode.rebalances if each.first_seq > rebalance.last_seq)
-    next_seq = min(later, default=math.inf)
-    for act in view.episode.of(Went):
-        if rebalance.last_seq < act.seq <= next_seq and act.member.member_id == rebalance.sync_phase.leader.member_id:
-            return act if act.how in (Departure.NOT_SYNCED, Departure.EXPIRED) else None
-    return None
+    after = next((each for each in view.episode.rebalances if each.first_seq > rebalance.last_seq), None)
+    if after is None or sync.leader.member_id not in {each.member_id for each in after.trigger.who}:
+        return None
+    gone = (act for act in view.episode.within(after) if isinstance(act, Went))
+    found = next((act for act in gone if act.member.member_id == sync.leader.member_id), None)
+    return found if found is not None and found.how in (Departure.NOT_SYNCED, Departure.EXPIRED) else None
 
 
 def _member(view: View, member_id: MemberId, went: Went | None) -> Member | None:

@@ -35,21 +35,20 @@ def find(view: View) -> Iterator[Claim]:
         dropped = [act for act in slow.values() if isinstance(act, Went)]
         back = view.returns()
         own: list[AnyAct] = []
-        grade = Grade.RECORDED
         for act in dropped:
             own += back[act.seq].acts if act.seq in back else [act] * view.is_free(act)
-            if act.seq in back:
-                grade = grade_of([back[act.seq]])
-        ended = f"; {len(dropped)} of them dropped" if dropped and len(dropped) < len(slow) else ""
-        if len(dropped) == len(slow) == 1:
+        returned = [back[act.seq] for act in dropped if act.seq in back]
+        ended = f"; {len(dropped)} of them dropped" if dropped else ""
+        if len(dropped) == len(slow):
             timeout = setting(rebalance.join_phase.timeout_ms)
-            ended = f"; it was dropped when the rebalance timeout of {timeout} had passed"
+            were = "it was" if len(dropped) == 1 else "they were"
+            ended = f"; {were} dropped when the rebalance timeout of {timeout} had passed"
         others = len(rebalance.members_before) - len(members)
         yield Claim(
             kind=KIND,
             acts=tuple(own),
             culprits=members,
-            grade=grade,
+            grade=grade_of(returned) if returned else Grade.RECORDED,
             headline=(
                 f"{processes(members)} {_took(len(slow), len(dropped), duration_ms)}, for which"
                 f" {plural(max(others, 0), 'other member')} had to wait{ended}"

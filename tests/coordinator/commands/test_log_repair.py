@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from muster import cli
+from muster.coordinator.commands import log_repair_command
 from muster.coordinator.commands.log_repair import UNKNOWN_OWNER, bury, survey
 from muster.coordinator.group.outcomes import JoinGroupOutcome
 from muster.coordinator.not_served import way_out
@@ -288,6 +289,18 @@ async def test_a_file_that_is_in_use_is_not_touched(url: str, tmp_path: Path) ->
     assert "is in use by process" in result.stderr
     assert "stop that one first (for a `muster serve` beside it give another --log)" in result.stderr
     await log.close()
+
+
+def test_a_committed_offset_is_buried_in_the_topic_of_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one beside the topic of events, in which nothing is broken."""
+    events, offsets = MemoryStorage(partitions=1), MemoryStorage(partitions=1)
+    offsets.records[0].append(StoredRecord(0, 0, 0, BAD_KEY, b"no offset"))
+    of_url = {"kafka://broker/events": events, "kafka://broker/events_offsets": offsets}
+    monkeypatch.setattr(log_repair_command, "open_log", lambda url, **_: MemoryEventLog(of_url[url]))
+    done = run("kafka://broker/events", "--yes")
+    assert done.exit_code == 0, done.output
+    assert (offsets.records[0][-1].key, offsets.records[0][-1].value) == (BAD_KEY, None)
+    assert BAD_KEY not in {record.key for record in events.records[0]}
 
 
 @pytest.mark.broker

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from muster import cli
 from muster.coordinator.commands.log_upgrade import look_at, upgrade
-from muster.events.avro.codec import decode
+from muster.events.avro.codec import decode, records_of
 from muster.events.events import CoordinatorElected, CoordinatorReady
 from muster.events.log.base import LogMismatch
 from muster.events.log.memory import MemoryStorage
@@ -145,3 +145,26 @@ async def test_a_topic_is_upgraded_by_the_marks_of_its_records(kafka_broker: Bro
     await before.close()
     result = await asyncio.to_thread(run, url, "--yes")
     assert f"has format level {FORMAT_LEVEL}: there is nothing to upgrade" in result.stderr
+
+
+async def elect(path: Path) -> None:
+    """An owner that was elected, and is heard of no more."""
+    log = SqliteEventLog(path)
+    await log.open()
+    writer = await log.claim(0)
+    elected = CoordinatorElected(
+        partition=0, owner_epoch=writer.epoch, owner="a:1", elected_ms=1, version="9", format_level=3, settings={}
+    )
+    await writer.append([records_of([elected], 3)])
+    await log.close()
+
+
+def test_a_log_whose_owner_may_be_serving_is_upgraded_only_if_it_has_ended(path: Path) -> None:
+    """It would be deposed; the one who asks has to say that it crashed."""
+    asyncio.run(elect(path))
+    refused = run(f"sqlite:///{path}", "--yes")
+    assert refused.exit_code == 1
+    assert "somebody may be serving this: partition 0 by a:1. An upgrade would depose that owner" in refused.stderr
+    assert "--owner-has-ended" in refused.stderr
+    assert "has format level 3" in run(f"sqlite:///{path}", "--owner-has-ended").stdout
+    assert run(f"sqlite:///{path}", "--yes", "--owner-has-ended").exit_code == 0

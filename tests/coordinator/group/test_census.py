@@ -59,6 +59,18 @@ def test_who_is_let_in_comes_before_those_who_joined_later() -> None:
     assert census.oldest(members) == "m3"
 
 
+def test_a_member_that_is_replaced_keeps_its_place_under_its_new_id() -> None:
+    """A static member's restart: all that counts is as before, and it is found no less."""
+    members = {each.member_id: each for each in (member(1, 10), member(2, 20))}
+    census = count(members.values())
+    assert census.oldest(members) == "m1"
+    before = members.pop(MemberId("m1"))
+    members[MemberId("m9")] = after = msgspec.structs.replace(before, member_id=MemberId("m9"))
+    census.change(before, after)
+    assert census.oldest(members) == "m9"
+    assert census == count(members.values())
+
+
 changes = st.lists(st.tuples(st.integers(0, 5), st.none() | st.tuples(st.integers(0, 3), st.sampled_from(ROLES))))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -99,6 +100,28 @@ def test_who_is_due_again_comes_behind_who_is_still_due() -> None:
     soft.sessions[first].refresh(400)
     assert list(soft.sessions.due(401)) == [(1, second), (401, first)]
     assert soft.next_deadline_ms() == 1
+
+
+class Counting(MemberSyncDeadlines):
+    """Counts how often all entries are looked at."""
+
+    looks = 0
+
+    def _look_at_all(self, now_ms: int) -> None:
+        Counting.looks += 1
+        super()._look_at_all(now_ms)
+
+
+@pytest.mark.parametrize("later_ms", [LOOK_AHEAD_MS - 1, LOOK_AHEAD_MS, LOOK_AHEAD_MS + 1])
+def test_those_that_end_within_a_second_are_found_with_one_look_at_all(later_ms: int) -> None:
+    """The last moment of it included; members that expire one after another would cost a look each."""
+    Counting.looks, table = 0, Counting({MemberId("first"): 5, MemberId("second"): 5 + later_ms})
+    for name, now_ms in (("first", 5), ("second", 5 + later_ms)):
+        assert table.next_ms() == now_ms
+        assert [key for _, key in table.due(now_ms)] == [name]
+        del table[MemberId(name)]
+        assert not list(table.due(now_ms))
+    assert Counting.looks == (1 if later_ms <= LOOK_AHEAD_MS else 2)
 
 
 def test_a_group_whose_members_heartbeat_is_looked_at_once_in_a_session() -> None:

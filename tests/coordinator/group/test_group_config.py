@@ -145,6 +145,24 @@ def test_limits_are_values_that_may_be_set() -> None:
                 assert number(definition, f" {limit} ") == limit
 
 
+@pytest.mark.parametrize("name", [REGISTRATION_TIMEOUT, RETIREMENT_TIMEOUT, LEARNER_TIMEOUT])
+def test_any_time_is_a_timeout_and_none_is_not(name: str) -> None:
+    """From a moment to a day. Without any, what is waited for would have timed out before it was asked for."""
+    h = Harness()
+    h.stable_group(h.static("a"))
+    for value, error in (("1", ErrorCode.none), (str(DAY_MS), ErrorCode.none), ("0", ErrorCode.invalid_config)):
+        assert h.alter((name, SET, value)).error is error
+    assert h.describe_config().values == {name: str(DAY_MS)}
+
+
+@pytest.mark.parametrize("name", [EXPANSION_DELAY, TARGET_GROUP_SIZE])
+def test_a_delay_may_be_none_and_a_group_is_somebody(name: str) -> None:
+    h = Harness()
+    h.stable_group(h.static("a"))
+    assert h.alter((name, SET, "0")).error is (ErrorCode.none if name == EXPANSION_DELAY else ErrorCode.invalid_config)
+    assert h.alter((name, SET, "1")).error is ErrorCode.none
+
+
 def test_a_refused_value_is_shown_whole_up_to_a_length() -> None:
     """It may be a mistake of any length."""
     for value, shown in (("m" * DIGITS_MAX, "m" * DIGITS_MAX), ("m" * (DIGITS_MAX + 1), "m" * DIGITS_MAX + "...")):

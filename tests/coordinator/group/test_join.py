@@ -224,10 +224,11 @@ def test_followers_get_no_members_and_the_leader_gets_all() -> None:
     assert (a.joined.protocol_type, b.joined.protocol_type) == ("consumer", "consumer")
 
 
-def test_undecodable_metadata_stops_nobody() -> None:
+@pytest.mark.parametrize("metadata", [b"x" * 60, b"\0\0" + b"\xff" * 8], ids=["garbage", "null arrays"])
+def test_undecodable_metadata_stops_nobody(metadata: bytes) -> None:
     """R16: metadata is opaque; the group forms, and others join it later."""
     h = Harness()
-    garbage = h.static("a", protocols=protocols(metadata=b"x" * 60))
+    garbage = h.static("a", protocols=protocols(metadata=metadata))
     a, b = h.stable_group(garbage, h.static("b"))
     waiting = h.static("c").join()
     a.join()

@@ -94,6 +94,18 @@ def test_who_is_late_is_named_with_what_follows() -> None:
         f"dropped by the cluster (its session ended): a at 10.0.0.1; {DROPPED_MAY}",
         "of its 2 members 1 has let go, 1 has been dropped by the cluster",
     )
+    both = msgspec.structs.replace(
+        move(members=2), late=tuple(msgspec.structs.replace(m, was_dropped=True) for m in (A, B))
+    )
+    assert (late(both), done(both)) == (
+        f"dropped by the cluster (their sessions ended): a at 10.0.0.1, b at 10.0.0.1; {DROPPED_MAY}",
+        "all its 2 members have been dropped by the cluster",
+    )
+    one_of_each = msgspec.structs.replace(both, late=(A, both.late[1]))
+    assert late(one_of_each) == (
+        f"not let go in time: a at 10.0.0.1; {LATE_MAY}; "
+        f"dropped by the cluster (its session ended): b at 10.0.0.1; {DROPPED_MAY}"
+    )
 
 
 def test_some_of_many_are_named() -> None:

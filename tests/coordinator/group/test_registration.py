@@ -9,7 +9,7 @@ from muster.coordinator.group.outcomes import Standing
 from muster.events.causes import Cause
 from muster.events.events import MemberJoined, RebalanceStarted, RegistrationEnded
 from muster.events.ids import UNKNOWN_MEMBER_ID
-from muster.events.state import GroupState
+from muster.events.state import GroupState, MemberRole
 from tests.coordinator.group.client import Client, protocols
 from tests.coordinator.group.harness import Harness
 
@@ -77,6 +77,23 @@ def test_members_that_are_not_registered_are_not_held() -> None:
     h.rejoin_all(a, b)
     assert waiting.error is stranger.error is ErrorCode.none
     assert list(h.live.registrations) == ["d"]
+
+
+def test_a_learner_that_is_not_registered_is_admitted_while_registered_ones_wait() -> None:
+    """It needs no rebalance. The last registered one does not become a learner: it is waited for."""
+    h = Harness()
+    a, b = h.stable_group(h.static("a"), h.static("b"))
+    register(h, "c,d")
+    c = h.static("c").join()
+    h.set(members_learner_timeout_ms="60000")
+    x = h.static("x")
+    assert x.join().error is ErrorCode.none
+    assert h.live.members[x.member_id].role is MemberRole.LEARNER
+    assert (h.state, c.parked) == (GroupState.STABLE, True)
+    d = h.static("d").join()
+    assert starts(h)[1:] == [Cause.REGISTRATION_COMPLETE]
+    h.rejoin_all(a, b, x)
+    assert c.error is d.error is ErrorCode.none
 
 
 def test_a_registered_member_that_comes_into_a_join_phase_is_not_held() -> None:

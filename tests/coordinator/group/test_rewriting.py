@@ -10,7 +10,7 @@ from muster.coordinator.group.decide import Decision
 from muster.events.causes import TEXTS, Cause
 from muster.events.events import GroupAdvanced, GroupConfigured, InstanceRegistered, MemberRoleChanged
 from muster.events.keys import EntityKind, RecordKey, decode_key
-from muster.replay.event_texts import event_text
+from muster.replay.results.event_texts import event_text
 from tests.coordinator.group.harness import Harness, story
 from tests.events.test_compaction_law import HISTORIES, Step, history, project
 from tests.replay.played import history_of

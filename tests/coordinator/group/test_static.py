@@ -154,6 +154,19 @@ def test_restart_that_changes_the_protocol_rebalances() -> None:
     assert call.parked
 
 
+@pytest.mark.parametrize(("others_vote", "is_parked"), [("range", False), ("sticky", True)])
+def test_a_restart_has_one_vote_among_those_of_the_others(others_vote: str, is_parked: bool) -> None:
+    """ST12, ST19: the old process votes no more, whatever it was for; the new one is for the other protocol now."""
+    votes = {"range": protocols("range", "sticky"), "sticky": protocols("sticky", "range")}
+    h = Harness()
+    a, b, c = (
+        h.static(name, protocols=votes[vote]) for name, vote in (("a", others_vote), ("b", "range"), ("c", "range"))
+    )
+    h.stable_group(a, b, c)
+    assert h.live.image.protocol_name == "range"
+    assert b.restarted().join(protocols=votes["sticky"]).parked == is_parked
+
+
 def test_restart_does_not_tip_a_tied_vote() -> None:
     """ST11: members that joined in the same millisecond are told apart by what a restart does not change."""
     h = Harness()

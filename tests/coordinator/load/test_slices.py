@@ -143,6 +143,16 @@ async def test_cancelled_work_is_not_gone_on_with() -> None:
     assert (len(log), done, slices.waiting) == (ENTRIES_AT_ONCE, [], 0)
 
 
+async def test_cancelled_work_takes_nobodys_turn() -> None:
+    """However much of it is in front, in one turn of the loop the first that is not cancelled goes on."""
+    slices, log = Slices(), list[str]()
+    for cancel in [slices.later(counting(1, log, "gone"), fails, fails) for _ in range(3)]:
+        cancel()
+    slices.later(counting(1, log, "next"), log.append, fails)
+    await asyncio.sleep(0)
+    assert (log, slices.waiting) == (["next", "next"], 0)
+
+
 async def test_what_fails_later_is_told_and_what_fails_at_once_is_raised() -> None:
     def failing(after: int) -> Steps[None]:
         yield after

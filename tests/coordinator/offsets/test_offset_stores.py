@@ -306,6 +306,17 @@ class TestTopicOffsetStore(OffsetStoreContract):
         await claimed(again)
         assert again.committed(ORDERS) == {("t", 0): kept(4), ("t", 1): kept(2)}
 
+    async def test_a_renewal_behind_which_another_owner_wrote_is_none(self, storage: MemoryStorage) -> None:
+        """The other one's commits were never read here: the partition has to be read again."""
+        store = TopicOffsetStore(lambda: MemoryEventLog(storage))
+        await claimed(store)
+        await store.write([OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 1),))])
+        another = TopicOffsetStore(lambda: MemoryEventLog(storage))
+        await claimed(another)
+        await another.write([OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 2),))])
+        with pytest.raises(LogUnavailable, match="another muster serve wrote at offset 2 while this one"):
+            await store.renew(PARTITION, lambda step: step())
+
     async def test_a_partition_is_written_again_after_it_was_claimed_again(self, storage: MemoryStorage) -> None:
         """An append whose outcome is unknown ends its writer, not the store; what was stored is read back."""
         log = MemoryEventLog(storage)

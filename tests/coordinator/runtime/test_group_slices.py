@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -14,7 +15,7 @@ from muster.coordinator.runtime.waiting import WaitingRequests
 from muster.events.ids import GroupId
 from muster.events.keys import EntityKind, RecordKey
 from muster.events.log.memory import MemoryStorage
-from muster.events.state import GroupState
+from muster.events.state import Group, GroupState
 from tests.coordinator.group.crowd import formed
 from tests.coordinator.hostile import HELD_S_MAX
 from tests.coordinator.longest_callback import longest_callback
@@ -113,6 +114,51 @@ def test_commands_of_many_events_are_stored_in_several_batches(monkeypatch: pyte
         for leave in leaves:
             assert {each.error for each in (await leave).members} == {ErrorCode.none}
         assert batches == [3, 3 + 2 * 10_000 + 1, 3], "the last leave waits"
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_what_has_run_out_together_is_stored_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sessions of a group that was just loaded, too."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
+        (ownership,) = process.runtime._owned.values()
+        group = formed(3).group
+        await ownership.partition.add_loaded_groups([group])
+        batches = stored_together(monkeypatch)
+        await asyncio.sleep(60)
+        (ended,) = batches
+        assert ended > 3, "an event for each member, and the group's own"
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_after_a_slow_load_members_have_their_full_time_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody could be heard before; their sessions are counted as work, as the groups are."""
+    counted, worked = list[int](), slices.Pace.worked
+
+    async def count(pace: slices.Pace, entries: int = 1) -> None:
+        counted.append(entries)
+        await worked(pace, entries)
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
+        (ownership,) = process.runtime._owned.values()
+        group = formed(3).group
+
+        def read_slowly() -> Iterator[Group]:
+            yield group
+            asyncio.get_running_loop().advance(10)  # type: ignore[attr-defined]
+
+        monkeypatch.setattr(slices.Pace, "worked", count)
+        await ownership.partition.add_loaded_groups(read_slowly())
+        sessions = ownership.partition._contexts[group.group_id].soft.sessions.values()
+        now_ms = process.clock.monotonic_ms()
+        assert [session.deadline_ms - now_ms for session in sessions] == [session.timeout_ms for session in sessions]
+        assert counted == [1 + 3, 1 + 3]
         await process.runtime.stop()
 
     simulate(story())

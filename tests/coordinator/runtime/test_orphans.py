@@ -14,7 +14,7 @@ from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from muster.events.partitioner import partition_for
 from muster.events.projector import Projector, Quarantined
 from muster.events.state import GroupState
-from muster.replay.event_texts import event_text
+from muster.replay.results.event_texts import event_text
 from tests.coordinator.longest_callback import longest_callback
 from tests.simulation.process import GROUP, SimulatedProcess
 from tests.simulation.virtual_time import simulate

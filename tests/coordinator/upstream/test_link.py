@@ -2,7 +2,8 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+import ssl
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -12,14 +13,18 @@ from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from kio.schema.types import GroupId as KafkaGroupId
 from kio.static.primitive import i32
 
-from muster.coordinator.upstream.link import Brokers, UpstreamLink, UpstreamRefused
+from muster.coordinator.upstream.link import Brokers, UpstreamLink, UpstreamRefused, connection_error
 from muster.events.kafka.addresses import BrokerAddress, read_servers
-from muster.events.kafka.errors import AnswerLost, TryAgain
+from muster.events.kafka.errors import COORDINATOR_MOVED, AnswerLost, TryAgain
+from muster.events.kafka.security import KafkaSecurity
 from tests.brokers import Broker
 from tests.brokers.cluster import Cluster
 from tests.coordinator.upstream.fake_broker import KAFKA_3_2, fake_broker
+from tests.coordinator.upstream.simulated import SimulatedBroker
 from tests.coordinator.upstream.stage import Process, new_group, unexpected
 from tests.events.log.kafka_proxy import BrokerProxy
+from tests.faults.process import story
+from tests.simulation.virtual_time import VirtualClock
 from tests.waiting import until
 
 FIND_COORDINATOR, HEARTBEAT = 10, 12
@@ -136,6 +141,116 @@ async def test_an_answer_that_does_not_come_is_lost() -> None:
             await link.ask(1, heartbeat("unanswered"), HeartbeatResponse, timeout_ms=100)
         await link.ask(1, heartbeat("g"), HeartbeatResponse, timeout_ms=100)
         assert fake.connections == before + 1
+
+
+async def test_a_broker_was_heard_when_what_it_answers_was_asked() -> None:
+    """No later: what has come since may have been sent before it hung. One that does not answer was not heard."""
+    now_ms = 5_000
+    async with fake_broker() as fake:
+        link = UpstreamLink(fake.address, give_up=unexpected, monotonic_ms=lambda: now_ms)
+        await link.open()
+        assert link.heard[1].until_ms == 0
+        now_ms = 7_000
+        asked = asyncio.create_task(link.ask(1, heartbeat("g"), HeartbeatResponse))
+        await until(lambda: HEARTBEAT in fake.asked)
+        now_ms = 9_000
+        await asked
+        assert link.heard[1].until_ms == 7_000
+        with pytest.raises(AnswerLost):
+            await link.ask(1, heartbeat("unanswered"), HeartbeatResponse, timeout_ms=100)
+        assert link.heard[1].until_ms == 7_000
+        await link.close()
+
+
+def saying(error: ErrorCode, times: int) -> Callable[[bytes], bytes]:
+    """The first answers to heartbeats, changed: they have this error."""
+    left = iter(range(times))
+    error_at = 4 + 1 + 4  # behind the correlation id, the header's tags, and the throttle time
+    return lambda answer: (
+        answer
+        if next(left, None) is None
+        else answer[:error_at] + error.value.to_bytes(2, "big") + answer[error_at + 2 :]
+    )
+
+
+@asynccontextmanager
+async def simulated_link(broker: SimulatedBroker) -> AsyncIterator[UpstreamLink]:
+    """An open link in virtual time, until the block ends."""
+    link = UpstreamLink(broker.address, give_up=unexpected, monotonic_ms=VirtualClock().monotonic_ms)
+    await link.open()
+    yield link
+    await link.close()
+
+
+@pytest.mark.parametrize("error", sorted(COORDINATOR_MOVED), ids=lambda error: error.name)
+@story
+async def test_a_coordinator_that_has_moved_is_asked_for_and_asked_again(error: ErrorCode) -> None:
+    """Until it answers; who has no time is told at once."""
+    fake = SimulatedBroker(1)
+    async with simulated_link(fake) as link:
+        fake.changed_answers[HEARTBEAT] = saying(error, times=4)
+        with pytest.raises(TryAgain, match=f"broker 1 says {error.name.upper()} for group g"):
+            await link.ask_coordinator("g", heartbeat("g"), HeartbeatResponse, error_of=error_of, retry_ms=0)
+        assert [fake.asked.count(key) for key in (FIND_COORDINATOR, HEARTBEAT)] == [1, 1]
+        answer = await link.ask_coordinator("g", heartbeat("g"), HeartbeatResponse, error_of=error_of)
+        assert answer.error_code is ErrorCode.none
+        assert [fake.asked.count(key) for key in (FIND_COORDINATOR, HEARTBEAT)] == [5, 5]
+
+
+@story
+async def test_a_coordinator_that_moves_on_and_on_is_asked_for_as_long_as_the_caller_has() -> None:
+    """More than once a second, and with pauses."""
+    fake, clock = SimulatedBroker(1), VirtualClock()
+    async with simulated_link(fake) as link:
+        fake.changed_answers[HEARTBEAT] = saying(ErrorCode.not_coordinator, times=10_000)
+        began_ms = clock.monotonic_ms()
+        with pytest.raises(TryAgain, match="broker 1 says NOT_COORDINATOR"):
+            await link.ask_coordinator("g", heartbeat("g"), HeartbeatResponse, error_of=error_of, retry_ms=5_000)
+        assert 5_000 <= clock.monotonic_ms() - began_ms <= 6_000
+        assert 5 <= fake.asked.count(HEARTBEAT) <= 100
+
+
+async def test_a_question_that_may_have_had_an_effect_is_not_asked_twice() -> None:
+    async with fake_broker() as fake, link_to(fake.address) as link:
+        with pytest.raises(AnswerLost):
+            await link.ask_coordinator(
+                "unanswered", heartbeat("unanswered"), HeartbeatResponse, error_of=error_of, timeout_ms=100
+            )
+        assert fake.asked.count(HEARTBEAT) == 1
+
+
+async def test_a_question_that_is_refused_is_not_asked_twice() -> None:
+    """It would be refused again, for as long as the caller has."""
+    async with fake_broker({**KAFKA_3_2, HEARTBEAT: 3}) as fake:
+        link = UpstreamLink(fake.address, give_up=unexpected)
+        with pytest.raises(UpstreamRefused, match="Heartbeat v0 to v3"):
+            await link.open()
+        with pytest.raises(UpstreamRefused, match="does not offer Heartbeat v4"):
+            await link.ask_coordinator("g", heartbeat("g"), HeartbeatResponse, error_of=error_of)
+        assert fake.asked.count(FIND_COORDINATOR) == 1
+        await link.close()
+
+
+async def test_an_api_is_offered_in_the_versions_that_the_broker_names() -> None:
+    """From the first to the last, and no other API in any."""
+    async with fake_broker() as fake, link_to(fake.address) as link:
+        assert [link.offers(HEARTBEAT, version) for version in (-1, 0, 4, 5)] == [False, True, True, False]
+        assert not any(link.offers(999, version) for version in (-2, -1, 0, 1))
+
+
+@pytest.mark.parametrize("presents_certificate", [True, False])
+@pytest.mark.parametrize("reason", ["TLSV13_ALERT_CERTIFICATE_REQUIRED", "WRONG_VERSION_NUMBER"])
+def test_a_broker_that_may_want_a_certificate_is_told_with_where_it_is_given(
+    reason: str, presents_certificate: bool
+) -> None:
+    """Unless one is given already, or its trouble is another one."""
+    error = ssl.SSLError(1, reason)
+    error.reason = reason
+    security = KafkaSecurity(security_protocol="SSL", presents_certificate=presents_certificate)
+    told = str(connection_error(BrokerAddress("kafka", 9093), error, security))
+    assert told.startswith(f"TLS fails with the broker at kafka:9093: {reason.lower().replace('_', ' ')}")
+    may_help = "CERTIFICATE" in reason and not presents_certificate
+    assert ("none is given (ssl.certificate.location)" in told) == may_help
 
 
 async def test_lanes_do_not_wait_for_each_other() -> None:

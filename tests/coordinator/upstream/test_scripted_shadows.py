@@ -304,6 +304,26 @@ async def test_a_shadow_steps_out_for_as_long_as_somebody_wants_it(subject: Subj
 
 
 @story
+async def test_a_join_that_is_under_way_is_waited_for_before_a_shadow_steps_out(subject: Subject) -> None:
+    """A broker goes on with the rebalance of a member that has gone while it was to wait, and calls the group taken."""
+    subject.upstream.held = {"JoinGroup"}
+    subject.wants(1)
+    await settled()
+
+    async def step_out() -> None:
+        async with subject.shadows.withdrawn(GROUP):
+            assert subject.asked[-1] == "LeaveGroup"
+
+    stepping_out = asyncio.create_task(step_out())
+    await settled()
+    assert (subject.asked, stepping_out.done()) == (["JoinGroup"], False)
+    subject.upstream.held = set()
+    subject.upstream.goes_on.set()
+    await stepping_out
+    assert subject.asked[:3] == ["JoinGroup", "SyncGroup", "LeaveGroup"]
+
+
+@story
 async def test_a_shadow_that_is_not_wanted_while_it_is_out_does_not_come_back(subject: Subject) -> None:
     await subject.own()
     async with subject.shadows.withdrawn(GROUP):

@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from kio.index import load_request_schema
+from kio.index import KioIndexError, load_request_schema
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import AnyRequest
@@ -13,6 +14,8 @@ from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.group.outcomes import DescribeGroupOutcome, Outcome
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.observability.metrics import ServerMetrics
+from muster.coordinator.sidecar.relay.sasl import MESSAGE_BYTES_MAX
+from muster.coordinator.wire import bounds
 from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.coordinator.wire.bounds import ANSWER_BYTES_MAX, bound_of
 from muster.coordinator.wire.dispatch import dispatch
@@ -75,6 +78,40 @@ def test_every_api_has_a_bound_and_a_reason_for_it() -> None:
     for api in APIS.values():
         assert bound_of(api.key).entries_max > 0
         assert bound_of(api.key).reason.startswith(f"{api.name}: ")
+
+
+STRING_BYTES_MAX = 32_767
+
+
+@pytest.mark.parametrize("api_key", bounds._BOUNDS)
+def test_each_bound_is_of_the_api_that_its_reason_names_and_takes_its_longest_ids(api_key: int) -> None:
+    """Those that are decoded in a sidecar alone, too: the longest id of a client, of a group and of a transaction."""
+    bound, request = bound_of(api_key), newest_request(api_key)
+    assert bound.reason.startswith(f"{request.__name__.removesuffix('Request')}: ")
+    assert bound.bytes_max >= 3 * STRING_BYTES_MAX
+    assert bound.entries_max >= 10
+    if {"SaslHandshake", "SaslAuthenticate"} & {bound.reason.partition(":")[0]}:
+        assert bound.bytes_max == MESSAGE_BYTES_MAX, "as where they are relayed"
+
+
+def newest_request(api_key: int) -> Any:
+    known = None
+    for version in range(40):
+        with suppress(KioIndexError):
+            known = load_request_schema(api_key, version)
+    assert known is not None
+    return known
+
+
+def test_a_request_may_have_as_many_bytes_as_its_bound() -> None:
+    """A heartbeat with something behind it, which is left alone; one byte more is too much."""
+    bytes_max = bound_of(12).bytes_max
+    content = request_of(12, 4, (), 0).ljust(bytes_max, b"\x00")
+    client_id, body = read(content)
+    assert (client_id, body.group_id) == ("c", "g")
+    with pytest.raises(ProtocolError, match=f"{bytes_max + 1} bytes, {bytes_max} are allowed") as raised:
+        read(content + b"\x00")
+    assert raised.value.fault is Fault.OVERSIZED_FRAME
 
 
 def test_faults_of_bounds_are_counted() -> None:

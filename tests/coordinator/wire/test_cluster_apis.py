@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from kafka.admin import ACLOperation
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
@@ -12,6 +13,7 @@ from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.coordinator.wire.authorized_operations import (
     AUTHORIZED_OPERATIONS_OMITTED,
     CLUSTER_OPERATIONS,
+    GROUP_OPERATIONS,
     TOPIC_OPERATIONS,
 )
 from muster.coordinator.wire.registry import APIS
@@ -102,6 +104,24 @@ def test_operations_are_told_when_asked_for(version: int, operations: bool) -> N
         assert response.cluster_authorized_operations == (
             CLUSTER_OPERATIONS if operations else AUTHORIZED_OPERATIONS_OMITTED
         )
+
+
+@pytest.mark.parametrize(
+    ("operations", "names"),
+    [
+        (TOPIC_OPERATIONS, "READ WRITE CREATE DELETE ALTER DESCRIBE DESCRIBE_CONFIGS ALTER_CONFIGS"),
+        (GROUP_OPERATIONS, "READ DELETE DESCRIBE DESCRIBE_CONFIGS ALTER_CONFIGS"),
+        (
+            CLUSTER_OPERATIONS,
+            "CREATE ALTER DESCRIBE CLUSTER_ACTION DESCRIBE_CONFIGS ALTER_CONFIGS IDEMPOTENT_WRITE",
+        ),
+    ],
+    ids=["topic", "group", "cluster"],
+)
+def test_all_operations_that_a_resource_has_are_told(operations: int, names: str) -> None:
+    """Those that Kafka's AclEntry names for it, by the codes that a client has for them: each is a bit."""
+    told = {operation.name for operation in ACLOperation if operations >> operation.value & 1}
+    assert told == set(names.split())
 
 
 def coordinators(version: int, key_type: int) -> list[tuple[Any, ...]]:

@@ -217,3 +217,40 @@ async def test_a_connection_that_cannot_be_flushed_holds_up_no_end() -> None:
     flushed, close = asyncio.get_running_loop().create_future(), connection.close
     connection.close = lambda: close() and flushed
     await asyncio.wait_for(connections.close(), 10)
+
+
+@story
+async def test_what_is_being_sent_is_waited_for_at_the_end() -> None:
+    """It may be the word that we leave; for as long as a broker that reads may take."""
+    broker = SimulatedBroker(1)
+    (place,) = read_servers(broker.address)
+    connections = Connections(NOT_SECURED, connect_timeout_ms=1_000, explain=unexplained)
+    for lane in range(2):
+        await connections.ask(place, question("g"), lane=lane, timeout_ms=1_000)
+    loop = asyncio.get_running_loop()
+    flushed: list[asyncio.Future[None]] = []
+    for number, connection in enumerate(connections._known[place].lanes.values(), 1):
+        flushed.append(loop.create_future())
+        connection.close = lambda close=connection.close, last=flushed[-1]: close() and last
+        loop.call_later(0.3 * number, flushed[-1].set_result, None)
+    await connections.close()
+    assert all(each.done() for each in flushed)
+
+
+@story
+async def test_a_connection_that_takes_no_more_is_given_up() -> None:
+    """The request has not left, and may be sent on another one, which the next question finds."""
+    broker = SimulatedBroker(1)
+    (place,) = read_servers(broker.address)
+    connections = Connections(NOT_SECURED, connect_timeout_ms=1_000, explain=unexplained)
+    await connections.ask(place, question("g"), lane=0, timeout_ms=1_000)
+    asked = broker.asked.count(HEARTBEAT)
+    broker.open[0].is_refusing_writes = True
+    with pytest.raises(TryAgain) as raised:
+        await connections.ask(place, question("g"), lane=0, timeout_ms=1_000)
+    assert not isinstance(raised.value, AnswerLost)
+    assert broker.asked.count(HEARTBEAT) == asked
+    await asyncio.sleep(1)
+    await connections.ask(place, question("g"), lane=0, timeout_ms=1_000)
+    assert (broker.asked.count(HEARTBEAT), broker.connections) == (asked + 1, 2)
+    await connections.close()

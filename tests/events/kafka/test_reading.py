@@ -1,5 +1,6 @@
 """Reading messages with unknown tagged fields and errors, and the limits on them."""
 
+from dataclasses import replace
 from datetime import timedelta
 from io import BytesIO
 from typing import NoReturn
@@ -147,6 +148,34 @@ def test_long_bytes_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(body.assignments[0].assignment) == STRING_BYTES_MAX + 1
 
 
+UNKNOWN_FIELD = b"\x01\x2a\x02hi"
+
+
+def test_a_long_field_beside_one_that_is_not_known_is_read() -> None:
+    """Then it is read field by field: a request's bytes have no limit of their own, nor has an answer's string."""
+    long = STRING_BYTES_MAX + 1
+    request, _ = sync_group(assignments=1, assignment_bytes=long)
+    assert request.endswith(bytes(2))
+    body, size = finished(
+        reader_in_steps(load_request_schema(14, 5))(request[:-2] + UNKNOWN_FIELD + b"\x00", 0, Allowance(1))
+    )
+    assert (len(body.assignments[0].assignment), size) == (long, len(request) + len(UNKNOWN_FIELD) - 1)
+    answer = bytes(4) + b"\x02" + b"\x02g" + bytes(4) + b"\x02h" + bytes(4) + bytes(2) + _compact("m" * long)
+    body, _ = finished(reader_in_steps(load_response_schema(10, 6))(answer + UNKNOWN_FIELD + b"\x00", 0, Allowance(1)))
+    assert body.coordinators[0].error_message == "m" * long
+
+
+def test_short_entries_are_read_many_at_a_time_and_long_ones_to_a_megabyte() -> None:
+    """A step for each would cost more than the reading."""
+
+    def steps(assignments: int, assignment_bytes: int) -> list[int]:
+        request, _ = sync_group(assignments, assignment_bytes)
+        return list(reader_in_steps(load_request_schema(14, 5))(request, 0, Allowance(assignments)))
+
+    assert steps(2 * ENTRIES_PER_STEP + 3, 100) == [ENTRIES_PER_STEP, ENTRIES_PER_STEP, 3]
+    assert steps(25, 50_000) == [ENTRIES_PER_STEP, 4], "21 of them are over a megabyte, which is as many"
+
+
 @pytest.mark.parametrize("assignment_bytes", [100, 50_000, 3_000_000])
 def test_no_step_reads_more_than_some_entries_or_a_megabyte(assignment_bytes: int) -> None:
     """An entry is read whole, however long it is; a step of long ones counts as many, so that others have turns."""
@@ -181,3 +210,34 @@ def test_a_struct_that_may_be_null_is_read(has_topology: bool, subtopologies: in
     body, size = finished(read)
     assert size == len(written.getvalue())
     assert body.groups == (group, group)
+
+
+def test_whatever_is_not_negative_says_that_a_struct_is_there() -> None:
+    """Kafka writes 1, and reads any such byte (KIP-893)."""
+    empty = DescribedGroup(
+        error_code=ErrorCode.none,
+        group_id=KafkaGroupId("g"),
+        group_state="Stable",
+        group_epoch=i32(1),
+        assignment_epoch=i32(1),
+        topology=None,
+        members=(),
+    )
+    topology = Topology(epoch=i32(3), subtopologies=())
+
+    def written(group: DescribedGroup) -> bytes:
+        out = BytesIO()
+        answer = StreamsGroupDescribeResponse(throttle_time=i32Timedelta.parse(timedelta(0)), groups=(group,))
+        entity_writer(StreamsGroupDescribeResponse)(out, answer)
+        return out.getvalue()
+
+    without, whole = written(empty), bytearray(written(replace(empty, topology=topology)))
+    at = next(at for at, byte in enumerate(without) if whole[at] != byte)
+    for byte in (0, 1, 127):
+        whole[at] = byte
+        body, _ = finished(reader_in_steps(StreamsGroupDescribeResponse)(bytes(whole), 0, Allowance(9)))
+        assert body.groups[0].topology == topology
+    for byte in (255, 128):
+        left = without[:at] + bytes([byte]) + without[at + 1 :]
+        body, size = finished(reader_in_steps(StreamsGroupDescribeResponse)(left, 0, Allowance(9)))
+        assert (body.groups[0].topology, size) == (None, len(without))

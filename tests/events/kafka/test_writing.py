@@ -12,10 +12,10 @@ from kio.serial import entity_writer
 from kio.static.primitive import i32Timedelta
 
 from muster.events.kafka.codec.writing import CHUNK_BYTES, Output, Unwritable, writer_in_steps
-from muster.events.steps import ENTRIES_PER_STEP
+from muster.events.steps import ENTRIES_PER_STEP, WAIT
 from tests.coordinator.wire.smallest import item_of
 
-JOIN_GROUP, OFFSET_COMMIT, DESCRIBE_GROUPS = 11, 8, 15
+JOIN_GROUP, OFFSET_COMMIT, DESCRIBE_GROUPS, METADATA, FETCH = 11, 8, 15, 3, 1
 
 
 def entry_of(entity: Any, array: str) -> Any:
@@ -77,6 +77,30 @@ def committed(version: int, topics: int, partitions: int) -> Any:
     )
 
 
+def about_topics(version: int, *names: str) -> Any:
+    """A request for these topics' metadata; for all topics without names, which is a null array."""
+    request: Any = load_request_schema(METADATA, version)
+    topic: Any = entry_of(request, "topics")
+    return request(
+        topics=tuple(topic(name=name) for name in names) if names else None,
+        include_cluster_authorized_operations=True,
+        include_topic_authorized_operations=False,
+    )
+
+
+def fetched(version: int, records: bytes | None) -> Any:
+    """An answer with a partition that has these records, which may be null, as the array before them is."""
+    response: Any = load_response_schema(FETCH, version)
+    topic: Any = entry_of(response, "responses")
+    partition: Any = entry_of(topic, "partitions")
+    of_partition = partition(
+        partition_index=1, error_code=ErrorCode.none, high_watermark=7, aborted_transactions=None, records=records
+    )
+    of_whole: dict[str, Any] = {"error_code": ErrorCode.none} if version >= 7 else {}
+    topics = (topic(topic="orders", partitions=(of_partition,)),)
+    return response(throttle_time=i32Timedelta.parse(timedelta(0)), responses=topics, **of_whole)
+
+
 def as_values(entity: Any) -> Any:
     """Values that our writers take: mappings, numbers and milliseconds."""
     match entity:
@@ -105,6 +129,8 @@ def written(entity: Any) -> tuple[list[bytes], list[int]]:
         *(joined(version, members) for version in (2, 5, 6, 7, 9) for members in (0, 1, ENTRIES_PER_STEP + 3)),
         *(described(version, groups, 2) for version in (1, 4, 5) for groups in (0, 3)),
         *(committed(version, topics, 3) for version in (6, 8) for topics in (0, 1, 2)),
+        *(fetched(version, records) for version in (4, 12) for records in (None, b"", b"records")),
+        *(about_topics(version, *names) for version in (8, 9) for names in ((), ("orders",))),
     ],
     ids=lambda entity: f"{type(entity).__name__} v{entity.__version__}",
 )
@@ -127,6 +153,46 @@ def test_a_long_answer_comes_in_chunks() -> None:
     assert max(map(len, chunks)) < 2 * CHUNK_BYTES
     assert len(chunks) > 3
     assert len(steps) >= len(chunks) - 1
+
+
+class FullRoom:
+    """Memory of which there is none at first: `asked` is how much an answer has, each time it asks for room."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self.taken = 0
+
+    def take(self, size: int) -> None:
+        self.taken += size
+
+    def may_grow(self, answer: object) -> bool:
+        assert isinstance(answer, Output)
+        self.asked.append(self.taken + len(answer.chunk))
+        return len(self.asked) > 2
+
+    def give_back(self, answer: object, size: int) -> None:
+        self.taken -= size
+
+
+@pytest.mark.parametrize(
+    ("metadata", "assignment", "is_long"),
+    [(0, CHUNK_BYTES, True), (CHUNK_BYTES, 0, True), (CHUNK_BYTES // 2, CHUNK_BYTES // 2, True), (100, 100, False)],
+)
+def test_room_is_waited_for_before_a_long_entry_is_in_memory(metadata: int, assignment: int, is_long: bool) -> None:
+    """All that is long in it counts together. Who is over the limit waits with what it had before, for as long."""
+    response: Any = load_response_schema(DESCRIBE_GROUPS, 5)
+    values = as_values(described(5, 1, 1))
+    values["groups"][0]["members"][0] |= {"member_metadata": bytes(metadata), "member_assignment": bytes(assignment)}
+    room = FullRoom()
+    output = Output(answer_bytes_max=2**30, room=room)
+    steps = list(writer_in_steps(response)(output, values))
+    assert steps.count(WAIT) == (2 if is_long else 0)
+    assert [size < 100 for size in room.asked[:3]] == ([True] * 3 if is_long else [])
+    written_bytes = sum(map(len, output.chunks()))
+    assert written_bytes > metadata + assignment
+    assert (room.taken > metadata + assignment) == is_long
+    output.close()
+    assert room.taken == 0
 
 
 def test_what_a_version_cannot_hold_is_not_written() -> None:

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from muster.events.log.kafka.batches import (
@@ -76,15 +76,27 @@ def test_neighbours_share_batches_that_fit(each: list[Transition], limit_bytes: 
         assert sum(uncompressed_bytes(each[n]) for n in [*before, after.start]) + BATCH_OVERHEAD_BYTES > limit_bytes
 
 
+def test_what_fits_to_the_last_byte_shares_a_batch() -> None:
+    """One byte less, and it is two."""
+    each = [(Record(b"a", b"1" * size),) for size in (10, 20, 30)]
+    exactly = BATCH_OVERHEAD_BYTES + sum(map(uncompressed_bytes, each))
+    assert list(packed(each, limit_bytes=exactly)) == [range(3)]
+    assert list(packed(each, limit_bytes=exactly - 1)) == [range(2), range(2, 3)]
+    assert list(packed([], limit_bytes=exactly)) == []
+
+
 @given(transitions)
+@example([(Record(b"a", None),)])
 def test_the_estimate_is_an_upper_bound(each: list[Transition]) -> None:
-    """Also with the headers of an epoch base and an origin; so what was packed is never over the limit."""
+    """Also with all headers that there are, each at its longest; so what was packed is never over the limit."""
     stamp = Stamp(
-        producer_id=2**40,
+        producer_id=2**63 - 1,
         producer_epoch=32_767,
         epoch_base=2**31,
         origin=b"3 5L6g3nShT-eMCtK--X86sw",
         marked_from=2**63 - 1,
+        native_from=2**63 - 1,
+        partitions=2**31 - 1,
     )
 
     assert len(encoded(*each, stamp=stamp)) <= BATCH_OVERHEAD_BYTES + sum(map(uncompressed_bytes, each))
@@ -97,6 +109,7 @@ def test_a_batch_that_was_cut_off_is_left_for_the_next_fetch() -> None:
     for cut in range(len(second)):
         found, position = decoded(first + second[:cut], 0, start=0, end=10)
         assert ([one.key for one in found], position) == ([b"a", b"b"], 2)
+        assert [position for _, position in writers_of(first + second[:cut], end=10)] == [2]
 
 
 @pytest.mark.parametrize("value", [b"1", b"1" * 10_000], ids=["plain", "compressed"])

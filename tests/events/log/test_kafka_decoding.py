@@ -83,6 +83,12 @@ def test_before_owners_marked_their_records_all_are_taken_for_owners() -> None:
     assert decoded(before, since=None)[0].value == b"1"
 
 
+def test_from_the_offset_on_at_which_owners_began_to_mark_what_has_no_mark_is_a_strangers() -> None:
+    """That very offset included, in one batch with what is before it."""
+    unmarked = foreign.batch([Record(b"a", b"1")] * 4, base_offset=3)
+    assert told_apart(decoded(unmarked, since=5)) == ([3, 4], [5, 6])
+
+
 def test_a_mark_before_the_noted_one_counts() -> None:
     """Owners began to mark no later than at any marked record, whatever was noted or met first."""
     marked, unmarked = ours(ONE, 3), foreign.batch(ONE, base_offset=4)
@@ -108,6 +114,37 @@ def test_a_batch_that_cannot_be_read_is_skipped_where_a_stranger_wrote_it(unread
     assert told_apart(decoded(unreadable + ours(ONE, 2))) == ([2], [1])
     with pytest.raises(BrokenRecord, match="partition 4, offset 1: the batch cannot be read: "):
         decoded(unreadable, since=None)
+    assert list(writers_of(unreadable, end=9)) == [(None, 2)]
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        foreign.with_records(foreign.batch(ONE, base_offset=1), b"\xff" * 40, 0),
+        foreign.of_an_old_format(1),
+        foreign.control_batch(1),
+        foreign.batch(ONE, base_offset=1),
+        ours(ONE, 1),
+    ],
+    ids=["garbage", "old format", "control", "a stranger's", "ours"],
+)
+def test_the_next_read_begins_behind_what_was_read(last: bytes) -> None:
+    """Whatever it was: else the same bytes would be fetched again for ever."""
+    found = list(decode_batches(ours(ONE, 0) + last, 0, start=0, end=9, marks=Marks(since=0)))
+    assert [position for _, position in found] == [1, 2]
+    assert [each for _, each in writers_of(ours(ONE, 0) + last, end=9)] == [1, 2]
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 6), (0, 2), (1, 5), (2, 3), (3, 3), (4, 6)])
+@pytest.mark.parametrize("codec", [0, foreign.ZSTD])
+def test_of_whole_batches_the_records_between_two_offsets_are_told(start: int, end: int, codec: int) -> None:
+    """A broker sends batches, and someone who goes on reads from the middle of one; whoever wrote them."""
+    three = [Record(bytes([each]), b"1") for each in range(3)]
+    strangers = foreign.batch(three, base_offset=3, codec=codec)
+    pieces = decode_batches(ours(three, 0) + strangers, 0, start=start, end=end, marks=Marks(since=0))
+    found = [record for records, _ in pieces for record in records]
+    assert [record.offset for record in found] == list(range(start, end))
+    assert [record.stranger for record in found] == [offset >= 3 for offset in range(start, end)]
 
 
 def test_a_bomb_is_not_unpacked() -> None:
@@ -142,6 +179,20 @@ def test_headers_that_are_packed_are_counted_when_they_are_unpacked() -> None:
     assert told_apart(decoded(many + ours(ONE, 2))) == ([2], [1])
     assert tracemalloc.get_traced_memory()[1] < 50 * MIB
     tracemalloc.stop()
+
+
+@pytest.mark.parametrize("codec", [0, foreign.ZSTD])
+def test_large_records_are_read_with_as_many_headers_as_any(codec: int) -> None:
+    """A thousand each, counted wherever they stand behind long keys and values; one more is too many."""
+    large = [Record(b"k" * 9_000, bytes(3 * MIB)), Record(b"gone", None), Record(b"b", bytes(3 * MIB))]
+    for count, is_read in ((1_000, True), (1_001, False)):
+        batch = foreign.batch(large, base_offset=1, codec=codec, headers=[("h", b"")] * count)
+        if is_read:
+            keys = [(one.offset, one.key) for one in decoded(batch, since=None)]
+            assert keys == [(1, large[0].key), (2, b"gone"), (3, b"b")]
+        else:
+            with pytest.raises(BrokenRecord, match=f"a record with {count} headers"):
+                decoded(batch, since=None)
 
 
 def varint(number: int) -> bytes:

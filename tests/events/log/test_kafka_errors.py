@@ -35,6 +35,13 @@ def test_a_missing_right_is_named_as_it_has_to_be_given(error: ErrorCode, of: st
     )
 
 
+def test_what_no_right_would_help_against_is_not_denied() -> None:
+    """Nobody is to look for an ACL that is missing; the error has Kafka's name."""
+    refusal = refused("this", ErrorCode.invalid_required_acks, "WRITE", "ev", who="user alice (sasl.username)")
+    assert not isinstance(refusal, LogDenied)
+    assert str(refusal) == "this: INVALID_REQUIRED_ACKS"
+
+
 def test_pauses_are_short_at_first_and_never_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new leader is there within tens of milliseconds, or not for long. These are the longest: they are random."""
     monkeypatch.setattr(random, "uniform", lambda _low, high: high)

@@ -3,12 +3,13 @@
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
 from kio.schema.errors import ErrorCode
 
 from muster.events.kafka.security import NOT_SECURED
-from muster.events.log.base import LogMismatch
+from muster.events.log.base import LogMismatch, LogUnavailable
 from muster.events.log.kafka.client.link import KafkaLink, Timeouts
 from muster.events.log.kafka.client.settings import BROKER_CONFIGS, TopicFacts, TopicPlan
 from muster.events.log.kafka.topic import check_topic, create_topic, created_topic_facts, topic_facts
@@ -73,6 +74,32 @@ async def test_a_topic_is_looked_up_without_making_it() -> None:
     assert await topic_facts(link, "t", timeout_ms=5_000) == FACTS
     assert await topic_facts(Cluster(), "t", timeout_ms=5_000) is None
     assert link.created == []
+
+
+@pytest.mark.parametrize(("leader", "is_one"), [(0, True), (1, True), (-1, False)])
+async def test_a_partition_without_a_leader_is_waited_for(leader: int, is_one: bool) -> None:
+    """Brokers are numbered from 0, and nobody is -1."""
+
+    class Led(Cluster):
+        async def metadata(self, topics: Any) -> Any:
+            return answer(topic((leader, 0), (1, 0)), nodes=(0, 1))
+
+    asked = topic_facts(Led(), "t", timeout_ms=0)
+    if is_one:
+        assert await asked == FACTS
+    else:
+        with pytest.raises(LogUnavailable, match="a partition of topic t has no leader"):
+            await asked
+
+
+async def test_a_topic_of_brokers_that_know_no_ids_has_none() -> None:
+    """Those before Kafka 2.8."""
+
+    class WithoutIds(Cluster):
+        async def metadata(self, topics: Any) -> Any:
+            return answer(topic((1, 0), (2, 0), topic_id=None))
+
+    assert await topic_facts(WithoutIds(), "t", timeout_ms=5_000) == msgspec.structs.replace(FACTS, topic_id=None)
 
 
 async def test_a_topic_that_is_missing_is_made() -> None:

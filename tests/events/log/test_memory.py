@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from muster.events.log.base import AppendRefused, Deposed, EventLog, LogUnavailable
+from muster.events.log.base import AppendRefused, Deposed, EventLog, LogUnavailable, SignOfLife
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from tests.events.log.contract import EventLogContract
 from tests.events.log.storage import BATCH_BYTES_MAX
@@ -119,6 +119,18 @@ async def test_a_writer_deposed_while_its_acknowledgement_is_withheld_was_stored
     assert records_of(await read_all(log)) == flat([transition("held"), transition("fence")])
 
 
+async def test_signs_of_life_that_are_refused_are_neither_left_nor_read(log: MemoryEventLog) -> None:
+    """The last one that was left stays."""
+    first, second = (SignOfLife(owner=owner, wall_ms=1) for owner in ("first", "second"))
+    await log.leave_sign_of_life(first, timeout_ms=1_000)
+    log.refuse_signs_of_life()
+    with pytest.raises(LogUnavailable, match="refused"):
+        await log.leave_sign_of_life(second, timeout_ms=1_000)
+    with pytest.raises(LogUnavailable, match="refused"):
+        await log.last_signs_of_life(timeout_ms=1_000)
+    assert log.storage.signs_of_life == {"first": 1}
+
+
 async def test_records_are_stamped_by_the_clock_that_was_given(log: MemoryEventLog) -> None:
     """A simulation has a clock of its own."""
     await (await log.claim(0)).append([transition("a")])
@@ -138,3 +150,7 @@ async def test_a_log_that_is_not_open_is_unavailable() -> None:
         await writer.append([transition("a")])
     with pytest.raises(LogUnavailable):
         await read_all(log)
+    with pytest.raises(LogUnavailable):
+        await log.last_signs_of_life(timeout_ms=1_000)
+    with pytest.raises(LogUnavailable):
+        await log.leave_sign_of_life(SignOfLife(owner="a", wall_ms=1), timeout_ms=1_000)

@@ -9,12 +9,16 @@ from pathlib import Path
 import pytest
 
 from muster.events.keys import EntityKind, RecordKey, encode_key, prefix_of
+from muster.events.log import limits
 from muster.events.log.base import EventLog, LogError, LogUnavailable
+from muster.events.log.sqlite import schema
 from muster.events.log.sqlite.file import SqliteFile
 from muster.events.log.sqlite.log import SqliteEventLog
 from muster.events.records import Record
 from tests.events.log.contract import EventLogContract
 from tests.events.log.storage import BATCH_BYTES_MAX
+
+MIB = 1024 * 1024
 
 
 class LosingConnection:
@@ -174,4 +178,31 @@ async def test_records_are_found_by_their_keys(tmp_path: Path) -> None:
     assert found == [(0, keys["orders"]), (3, b"not a key"), (4, keys["orders"])]
     assert [each async for each in log.read_wanted(1, [prefix_of("orders")], start=1, end=3)] == []
     assert [each async for each in log.read_wanted(0, [prefix_of("orders")], start=0, end=5)] == []
+    await log.close()
+
+
+async def test_large_records_are_read_a_few_megabytes_at_a_time(tmp_path: Path) -> None:
+    """A reader has one chunk in memory, of whatever size the partition is; and small ones would take long."""
+    log = SqliteEventLog(tmp_path / "muster.db")
+    await log.open()
+    records = 1_200
+    await (await log.claim(0)).append([(Record(b"key", bytes(8 * 1024)),) for _ in range(records)])
+    chunks = [sum(len(each.value or b"") for each in chunk) async for chunk in log.read(0)]
+    assert sum(chunks) == records * 8 * 1024
+    assert 2 * MIB < max(chunks) < 8 * MIB
+    await log.close()
+
+
+async def test_a_large_transition_leaves_no_large_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The write-ahead log has grown with it, and shrinks with one of the next; to no more than what may come again."""
+    assert schema.WAL_BYTES_KEPT <= limits.BATCH_BYTES_MAX
+    monkeypatch.setattr(schema, "WAL_BYTES_KEPT", MIB)
+    log = SqliteEventLog(tmp_path / "muster.db")
+    await log.open()
+    writer, wal = await log.claim(0), tmp_path / "muster.db-wal"
+    await writer.append([(Record(b"key", bytes(8 * MIB)),)])
+    assert wal.stat().st_size > 8 * MIB
+    for _ in range(2):
+        await writer.append([(Record(b"key", b"small"),)])
+    assert wal.stat().st_size <= MIB
     await log.close()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from muster.events.log.base import LogMismatch, LogUnavailable
+from muster.events.log.sqlite import open as opening
 from muster.events.log.sqlite.log import SqliteEventLog
 from muster.events.log.sqlite.schema import TABLES_VERSION
 from muster.events.records import FORMAT_LEVEL, LogTooNew, Record
@@ -75,6 +76,13 @@ class TestOpening:
 
         assert ids[0] == ids[1] != ids[2]
 
+    async def test_a_new_file_tells_whose_it_is_and_which_tables_to_expect(self, path: Path) -> None:
+        """In SQLite's own header: any tool shows it, and a later Muster knows by it what it finds."""
+        await make(path)
+        header = content(path)[:100]
+        assert header[68:72] == b"MUST"
+        assert int.from_bytes(header[60:64], "big") == TABLES_VERSION
+
     async def test_a_log_that_is_closed_in_good_order_is_one_file(self, path: Path) -> None:
         """So that it can be copied as it is; the lock's file means nothing."""
         await make(path)
@@ -101,14 +109,16 @@ class TestOpening:
 
     @pytest.mark.parametrize("read_only", [False, True])
     async def test_a_file_that_is_no_database_is_left_as_it_is(self, path: Path, read_only: bool) -> None:
-        """Somebody's text is no log."""
+        """Somebody's text is no log, however short (SQLite takes one byte for nothing); nothing is made beside it."""
         text = b"not a database, but long enough to look like one to a hurried reader\n" * 100
-        put(path, text)
+        for length in (2, 100, len(text)):
+            put(path, text[:length])
 
-        message = await mismatch_of(SqliteEventLog(path, read_only=read_only))
+            message = await mismatch_of(SqliteEventLog(path, read_only=read_only))
 
-        assert message == f"{path} is not an event log: file is not a database"
-        assert content(path) == text
+            assert message == f"{path} is not an event log: file is not a database"
+            assert content(path) == text[:length]
+            assert list(path.parent.iterdir()) == [path]
 
     @pytest.mark.parametrize("read_only", [False, True])
     async def test_somebody_elses_database_is_left_as_it_is(self, path: Path, read_only: bool) -> None:
@@ -307,6 +317,39 @@ asyncio.run(main())
 
         assert await self.read_as_a_stranger(path) == "7"
         await log.close()
+
+    @pytest.mark.parametrize(
+        ("code", "files_are_missing"),
+        [
+            (sqlite3.SQLITE_CANTOPEN, True),
+            (sqlite3.SQLITE_CANTOPEN_FULLPATH, True),
+            (sqlite3.SQLITE_READONLY, True),
+            (sqlite3.SQLITE_READONLY_CANTINIT, True),
+            (sqlite3.SQLITE_NOTADB, False),
+            (sqlite3.SQLITE_CORRUPT, False),
+            (sqlite3.SQLITE_BUSY_RECOVERY, False),
+        ],
+    )
+    async def test_a_log_that_cannot_be_written_is_read_without_the_files_beside_it(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch, code: int, files_are_missing: bool
+    ) -> None:
+        """Where SQLite says that they cannot be made, however it says so. Any other error is told by the next read."""
+        await make(path)
+        options: list[str] = []
+
+        class Failing(sqlite3.Connection):
+            def execute(self, *_: object) -> sqlite3.Cursor:
+                error = sqlite3.OperationalError("as it says")
+                error.sqlite_errorcode = code
+                raise error
+
+        def connect(_path: Path, option: str) -> sqlite3.Connection:
+            options.append(option)
+            return sqlite3.connect(path, factory=Failing)
+
+        monkeypatch.setattr(opening, "_connect", connect)
+        opening.connect_for_reading(path).close()
+        assert options == (["mode=ro", "mode=ro&immutable=1"] if files_are_missing else ["mode=ro"])
 
     async def test_a_log_that_was_closed_in_good_order_can_be_read(self, path: Path) -> None:
         """It is complete without its write-ahead log."""

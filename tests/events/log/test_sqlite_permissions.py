@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -205,6 +206,23 @@ async def test_what_is_no_file_is_refused_by_its_name_and_kind(path: Path) -> No
         beside.mkdir()
         assert await tried(other) == f"the event log {other} cannot be opened: {beside} is a folder, not a file"
         beside.rmdir()
+
+
+@pytest.mark.parametrize("writes", [True, False])
+def test_each_kind_of_what_is_no_file_has_its_word(path: Path, writes: bool) -> None:
+    """In the log's own place it is "it", whatever link leads there; beside it it has its name."""
+    folder, kinds = path.parent, {"pipe": "a named pipe", "socket": "a socket", "null": "a device"}
+    os.mkfifo(folder / "pipe")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(folder / "socket"))
+    (folder / "null").symlink_to(os.devnull)
+    for name, kind in kinds.items():
+        with pytest.raises(LogMismatch, match=rf"{folder / name} cannot be opened: it is {kind}, not a file$"):
+            refuse_unusable(folder / name, writes=writes, locks=True)
+        log = folder / f"beside-{name}.db"
+        (folder / f"{log.name}-wal").symlink_to(folder / name)
+        with pytest.raises(LogMismatch, match=rf"{log} cannot be opened: {log}-wal is {kind}, not a file$"):
+            refuse_unusable(log, writes=writes, locks=True)
 
 
 async def test_a_file_system_that_can_only_be_read_is_told_and_no_rights(path: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.serve import _with_replay
+from muster.events.keys import prefix_of
 from muster.events.log.base import LogDamaged, LogMismatch, LogUnavailable
 from muster.events.log.sqlite.file import SqliteFile
 from muster.events.log.sqlite.log import SqliteEventLog
@@ -87,6 +88,19 @@ async def test_a_disk_that_is_full_at_the_start_is_waited_for(path: Path, monkey
             await log.open()
     await log.open()
     await log.close()
+
+
+async def test_a_lock_that_cannot_be_made_for_another_reason_is_told(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Waiting would be of no use: somebody has to look at the disk."""
+
+    def broken(*_: object) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "pwrite", broken)
+    with pytest.raises(LogMismatch, match=rf"{path} cannot be opened: {path}\.lock: Input/output error"):
+        await SqliteEventLog(path).open()
 
 
 async def test_a_database_that_has_no_room_to_be_made_is_waited_for(path: Path) -> None:
@@ -261,6 +275,27 @@ class TestADamagedFile:
         assert [type(outcome) for outcome in outcomes] == [LogDamaged] * 3
         await log.close()
 
+    async def test_after_a_write_that_met_damage_nothing_is_written(self, path: Path) -> None:
+        """Neither for those that wait behind it nor for those that come later, though their own pages may be well."""
+
+        def meet_damage(_: sqlite3.Connection) -> None:
+            error = sqlite3.DatabaseError("database disk image is malformed")
+            error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+            raise error
+
+        file = SqliteFile(path)
+        await file.open(lambda connection: connection.execute("CREATE TABLE numbers (number)"))
+        writes = [asyncio.create_task(file.write(partial(insert, 0)))]
+        await asyncio.sleep(0)  # it is under way; the next two wait
+        writes += [asyncio.create_task(file.write(each)) for each in (meet_damage, partial(insert, 1))]
+        _, *damaged = await asyncio.gather(*writes, return_exceptions=True)
+        assert [type(outcome) for outcome in damaged] == [LogDamaged] * 2
+        for _ in range(2):
+            with pytest.raises(LogDamaged, match="is damaged"):
+                await file.write(partial(insert, 2))
+        assert await file.read(numbers) == [0]
+        await file.close()
+
     async def test_who_only_reads_is_given_what_can_be_read(self, path: Path) -> None:
         """All but what stood on the damaged page, and the other partition whole; and it is told of it."""
         await made(path)
@@ -279,6 +314,23 @@ class TestADamagedFile:
         assert warning.startswith(f"the event log {path} is damaged")
         assert warning.endswith("What cannot be read was left out")
         await log.close()
+
+    async def test_who_looks_for_keys_in_it_is_given_all_that_can_be_read(self, path: Path) -> None:
+        """It is told of, as by any reader. An owner goes no further here either."""
+        await made(path)
+        damage(path, 0)
+        wanted = [prefix_of("orders")]
+        log = SqliteEventLog(path, read_only=True)
+        await log.open()
+        found = [record async for chunk in log.read_wanted(0, wanted, start=0, end=2_000) for record in chunk]
+        assert [record.offset for record in found] == [record.offset for record in await read_all(log, 0)]
+        assert len(log.warnings) == 1
+        await log.close()
+        owner = SqliteEventLog(path)
+        await owner.open()
+        with pytest.raises(LogDamaged):
+            _ = [chunk async for chunk in owner.read_wanted(0, wanted, start=0, end=2_000)]
+        await owner.close()
 
     async def test_of_a_file_that_was_cut_off_the_beginning_can_be_read(self, path: Path) -> None:
         """Its end is not even known."""

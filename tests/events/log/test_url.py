@@ -126,3 +126,11 @@ def test_reading_a_file_needs_no_kafka_client() -> None:
         "import sys, muster.events.log.url as url; url.open_log('sqlite:///a.db'); sys.exit('aiokafka' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60, cwd=Path(__file__).parents[3])
+
+
+@pytest.mark.parametrize(("given", "kept_ms"), [(None, 7 * 24 * 3_600_000), (0, 0), (3_600_000, 3_600_000)])
+async def test_the_history_is_kept_in_a_topic_for_the_time_that_is_given(given: int | None, kept_ms: int) -> None:
+    """Without one for the seven days that are documented."""
+    log = open_log("kafka://host:9092/events", audit_window_ms=given)
+    assert isinstance(log, KafkaEventLog)
+    assert log._plan.audit_window_ms == kept_ms

@@ -26,9 +26,9 @@ from muster.replay.fleet.engines.engine import Engine
 from muster.replay.fleet.engines.local import LocalEngine
 from muster.replay.fleet.tables.parts import Part
 from muster.replay.fleet.tables.schemas import TABLES
-from muster.replay.history import Broken, Coordinated, Gap, Item
+from muster.replay.history.items import Broken, Coordinated, Gap, Item
 from muster.replay.incidents.telling import incidents
-from muster.replay.sources import read_histories
+from muster.replay.logs.sources import read_histories
 from muster.replay.times import instant
 from tests.judge.case import make_case
 from tests.replay import memberships

@@ -12,15 +12,15 @@ from muster.events.ids import GroupId
 from muster.events.kafka.security import NOT_SECURED
 from muster.events.log.memory import MemoryStorage
 from muster.events.records import StoredRecord
-from muster.replay.archives import open_archive
 from muster.replay.fleet.build import make_build
 from muster.replay.fleet.engines.engine import Task, fold_batches
 from muster.replay.fleet.engines.local import LocalEngine
 from muster.replay.fleet.fold import GroupFold, OutOfOrder, fold_group
 from muster.replay.fleet.stage import SCHEMA
-from muster.replay.history import Broken, Gap
+from muster.replay.history.items import Broken, Gap
 from muster.replay.incidents.acts import departure
-from muster.replay.sources import read_histories
+from muster.replay.logs.archives import open_archive
+from muster.replay.logs.sources import read_histories
 from tests.replay.fleet.fleets import (
     CAUSES,
     GROUPS,

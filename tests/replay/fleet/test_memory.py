@@ -10,7 +10,7 @@ from muster.events.events import AnyEvent, MemberEvent
 from muster.events.ids import GroupId
 from muster.replay.fleet import open_items
 from muster.replay.fleet.fold import GroupFold
-from muster.replay.history import Happened, LogPosition
+from muster.replay.history.items import Happened, LogPosition
 from tests.judge.case import make_case
 
 TIMES: Final = 60

@@ -9,9 +9,10 @@ from random import Random
 
 import pytest
 
+from muster.coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation
 from muster.coordinator.group.settings import GroupSettings
 from muster.events.records import FORMAT_LEVEL
-from muster.replay.history import History, with_gaps
+from muster.replay.history.items import History, with_gaps
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import incidents
 from muster.replay.times import instant
@@ -104,6 +105,14 @@ class Fleet:
         else:
             process.close(reason)
         self.world.at(down_ms, lambda: (self.start(number), None)[1])
+
+    def configure(self, name: str, value: str) -> None:
+        """Have an administrator set a config of the group."""
+        change = ConfigChange(name=name, operation=ConfigOperation.SET, value=value)
+        self.world.administer(
+            self.story,
+            lambda caller: AlterGroupConfig(group_id=GROUP_ID, caller=caller, changes=(change,), validate_only=False),
+        )
 
     # ---- the coordinator --------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from muster.events.avro.codec import decode, encode
-from muster.replay.history import Coordinated, Happened, History, Item
+from muster.replay.history.items import Coordinated, Happened, History, Item
 
 
 def at_level(history: History, level: int) -> History:

@@ -1,7 +1,7 @@
 """The incidents of `muster.replay.incidents`, in the form that the judge reads."""
 
 from muster.events.records import FORMAT_LEVEL
-from muster.replay.history import History
+from muster.replay.history.items import History
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import incidents
 from muster.replay.times import wall_ms_of

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from muster.events.ids import GroupId
-from muster.replay.history import Gap, Happened, History, Item
+from muster.replay.history.items import Gap, Happened, History, Item
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.kinds import KINDS

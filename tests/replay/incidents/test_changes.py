@@ -15,7 +15,7 @@ from muster.coordinator.group.commands import (
 )
 from muster.coordinator.group.configs import REBALANCE
 from tests.judge.rules import GROUP_ID
-from tests.replay.incidents.fleet import BOTH, Fleet, expect, said
+from tests.replay.incidents.fleet import BOTH, QUIET_MS, Fleet, expect, said
 
 S = 1_000
 ALTER_CONFIGS = 44
@@ -44,6 +44,29 @@ def test_partitions_are_told_before_and_after(reason: str | None, grade: str, le
         " subscription for that",
     )
     assert "rejoined, still subscribed to orders" in said(incident, "recorded")
+
+
+@pytest.mark.parametrize(
+    ("partitions", "kind", "headline"),
+    [
+        ({"orders": 12, "payments": 1}, "partitions-changed", "payments is new to the group, with 1 partition: ..."),
+        ({"orders": 7}, "partitions-changed", "orders has 7 partitions instead of 12: ..."),
+        ({"refunds": 3}, "enforced", "... asked for a new assignment with the same subscription; why is not recorded"),
+        ({"orders": 12, "refunds": 3}, "partitions-changed", "refunds is new to the group, with 3 partitions: ..."),
+    ],
+)
+def test_topics_that_came_shrank_or_went_are_told(partitions: dict[str, int], kind: str, headline: str) -> None:
+    """All of them were subscribed before. Where nothing is left of what was assigned, there is no telling."""
+    fleet = Fleet(0)
+    for number in (1, 2, 3):
+        fleet.start(number, fleet.setup(number).but(topics=("orders", "payments", "refunds")))
+    fleet.rest(QUIET_MS)
+    fleet.began_ms = fleet.wall_ms
+    fleet.world.partitions = partitions
+    fleet.world.leader().rejoin_soon()
+    fleet.rest(5 * S)
+    culprits = ("app-2",) if kind == "enforced" else ()
+    expect(fleet.only(), kind, "inferred", headline, *culprits)
 
 
 @BOTH

@@ -1,6 +1,6 @@
 """Parts of a history that are missing are noted on the incidents that may be told wrong for it, and on no others."""
 
-from muster.replay.history import Happened, History, with_gaps
+from muster.replay.history.items import Happened, History, with_gaps
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import incidents
 from tests.judge.rules import GROUP_ID

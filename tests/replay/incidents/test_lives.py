@@ -11,8 +11,10 @@ from muster.coordinator.group.commands import (
     LeaveGroup,
     LeavingMember,
 )
+from muster.events.causes import Cause
 from muster.replay.incidents.telling import incidents
 from tests.judge.rules import GROUP_ID
+from tests.replay.histories import Script
 from tests.replay.incidents.fleet import BOTH, BY_ADMIN, OLDER, Fleet, expect, of_kind, said
 
 S = 1_000
@@ -125,3 +127,16 @@ def test_an_outage_after_a_jump_of_the_clock_has_its_own_length(how: str) -> Non
     outage = of_kind(fleet.told(), "coordinator-outage")
     assert "for 16.0 s since" in outage.headline or "for at least 14.0 s, from" in outage.headline
     assert "4 members lost their places" in outage.headline
+
+
+def test_requests_of_a_process_whose_place_was_taken_are_counted_until_it_is_taken_again() -> None:
+    """Two restarts of one instance, and an older process of each that was alive."""
+    script = Script().created()
+    script.start(script.joined(script.member("billing-1"))).complete().stabilize({"billing-1": {"orders": [0]}})
+    for suppressed in (0, 2):
+        former = script.of("billing-1")
+        script.wait(60_000).advanced(script.replaced("billing-1", Cause.STATIC_RESTART_ABSORBED, host="/10.0.0.8"))
+        script.wait(1_000).fenced(former, script.of("billing-1"), suppressed=suppressed)
+    first, second = (each for each in incidents(script.history()) if each.kind == "restart")
+    assert "1 request of it was fenced" in said(first, "recorded")
+    assert "3 requests of it were fenced" in said(second, "recorded")

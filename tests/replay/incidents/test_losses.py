@@ -5,11 +5,14 @@ The same story is told of a log of the format level before, which recorded less:
 
 from functools import partial
 
+import msgspec
 import pytest
 
-from muster.replay.history import Happened
+from muster.coordinator.group.configs import TARGET_GROUP_SIZE
+from muster.replay.history.items import Coordinated, Happened
+from muster.replay.incidents.telling import incidents
 from tests.judge import outages
-from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, said, shown
+from tests.replay.incidents.fleet import BOTH, OLDER, QUIET_MS, Fleet, expect, of_kind, said, shown
 
 S = 1_000
 
@@ -33,6 +36,27 @@ def test_a_phase_that_waited_for_a_dead_member_is_its_crash(level: int) -> None:
     )
     assert "it waited for 'app-3' (10.0.1.3), which was not heard from any more" in said(crash, "recorded")
     assert scale_up.rebalances == ()
+
+
+@BOTH
+def test_a_dead_member_that_the_rebalance_timeout_removes_is_a_crash(level: int) -> None:
+    """Its session is longer than that."""
+    fleet = Fleet(4, session_ms=100 * S, rebalance_ms=20 * S)
+    fleet[3].die()
+    fleet.run(2 * S)
+    fleet.start(5)
+    fleet.rest(60 * S)
+    crash = of_kind(fleet.told(level), "crash")
+    expect(
+        crash,
+        "crash",
+        "recorded",
+        "'app-3' (10.0.1.3) fell silent without leaving, was removed when the rebalance timeout of 20 s had passed"
+        " without its join, and nobody has taken its place so far; a join phase waited 20.0 s for it; 'app-5'"
+        " (10.0.1.5) had come meanwhile",
+        "app-3",
+    )
+    assert "it waited for 'app-3' (10.0.1.3), which did not join within the rebalance timeout" in said(crash)
 
 
 def test_a_process_that_stood_still_had_not_died() -> None:
@@ -72,6 +96,23 @@ def test_members_that_are_cut_off_are_told_with_their_network(level: int) -> Non
         *(f"app-{number}" for number in range(1, 6)),
     )
     assert said(incident, "recorded").count("had not died") == (5 if level == 4 else 0)
+
+
+def test_of_members_that_were_cut_off_it_is_said_how_many_came_back() -> None:
+    """One of three had died meanwhile."""
+    fleet = Fleet(6)
+    cut_off = [fleet[number] for number in (1, 2, 3)]
+    outages.cut(fleet.world, cut_off)
+    fleet[3].die()
+    fleet.world.at(30 * S, partial(outages.heal, fleet.world, cut_off))
+    fleet.rest(45 * S)
+    expect(
+        fleet.only(),
+        "network-cut",
+        "inferred",
+        "3 members fell silent at the same moment, all from 10.0.1.x, and 3 others did not: ...; 2 of them came back",
+        *(f"app-{number}" for number in (1, 2, 3)),
+    )
 
 
 @BOTH
@@ -223,3 +264,125 @@ def test_boilerplate_is_nowhere_in_an_incident() -> None:
     assert any(reason.startswith("need to re-join with the given member-id") for reason in reasons)
     assert "group is already rebalancing" in reasons
     assert not any(reason and reason in shown(incident) for reason in reasons)
+
+
+@pytest.mark.parametrize("static", [0, 4])
+def test_a_standby_that_took_over_is_told_with_the_crash(static: int) -> None:
+    """No rebalance was needed; the process that comes back is a standby itself."""
+    fleet = Fleet(3, static=static)
+    fleet.configure(TARGET_GROUP_SIZE, "3")
+    fleet.start(4)
+    fleet.rest(QUIET_MS)
+    fleet.began_ms = fleet.wall_ms
+    fleet[2].die()
+    fleet.run(20 * S)
+    fleet.start(2)
+    fleet.rest(20 * S)
+    crash, planned = fleet.told()
+    expect(
+        crash,
+        "crash",
+        "recorded",
+        "'app-2' (10.0.1.2) fell silent without leaving, was removed after 10.0 s (session timeout 10 s), and the"
+        " standby 'app-4' (10.0.1.4) took over its partitions ... later: nobody else was disturbed",
+        "app-2",
+    )
+    assert "'app-4' (10.0.1.4) took over the partitions of 'app-2' (10.0.1.2)" in said(crash, "recorded")
+    assert "(10.0.1.2, client app-2) came as a standby, and moved nothing" in planned.headline
+
+
+def test_a_standby_that_was_called_and_did_not_come_is_not_said_to_have_taken_over() -> None:
+    """It died with the member that it was to replace."""
+    fleet = Fleet(3)
+    fleet.configure(TARGET_GROUP_SIZE, "3")
+    fleet.start(4)
+    fleet.rest(QUIET_MS)
+    fleet.began_ms = fleet.wall_ms
+    fleet[2].die()
+    fleet.run(4 * S)
+    fleet[4].die()
+    fleet.run(8 * S)
+    crash = of_kind(fleet.told(), "crash")
+    assert crash.headline.endswith(
+        "'app-4' (10.0.1.4) was called for its partitions, and has not asked for them so far"
+    )
+
+
+def removed_late() -> Fleet:
+    """A member dies, and while its session of 45 s runs the coordinator stands still for 20 s."""
+    fleet = Fleet(3, session_ms=45 * S)
+    fleet[2].die()
+    fleet.run(30 * S)
+    fleet.paused(20 * S)
+    fleet.rest(120 * S)
+    return fleet
+
+
+@BOTH
+def test_a_member_that_is_removed_late_says_why(level: int) -> None:
+    """Its session began anew when the coordinator went on."""
+    crash = of_kind(removed_late().told(level), "crash")
+    assert (
+        "'app-2' (10.0.1.2) was removed 51.0 s later than its session timeout: the coordinator had stood still until"
+        " 2023-11-18 23:00:29 UTC, and all sessions began anew then"
+    ) in said(crash, "recorded")
+
+
+def test_why_a_member_is_removed_late_may_be_unknown() -> None:
+    """Nothing is recorded that gave it more time."""
+    history = removed_late().history()
+    items = tuple(each for each in history.items if not isinstance(each, Coordinated))
+    crash = of_kind(incidents(msgspec.structs.replace(history, items=items)), "crash")
+    assert "was removed 51.0 s later than its session timeout; why is not recorded" in said(crash, "unknown")
+
+
+def test_a_member_that_waited_for_others_is_not_removed_late_by_the_coordinator() -> None:
+    """It died in the sync phase, in which its session does not run, and so did the leader."""
+    fleet = Fleet(1)
+    leader = fleet.world.leader()
+    leader.assign_slow_ms = 20 * S
+    fleet.start(2)
+    fleet.run(4 * S)
+    leader.die()
+    fleet[2].die()
+    fleet.run(60 * S)
+    crash = of_kind(fleet.told(), "crash")
+    assert "'app-2' (10.0.1.2) was removed 10.0 s later than its session timeout: it had waited for" in said(crash)
+    assert "had waited for" not in said(crash, "recorded", "unknown")
+
+
+@BOTH
+def test_a_member_that_is_removed_in_time_says_nothing_of_it(level: int) -> None:
+    """Nor does the one that a takeover hides."""
+    fleet = Fleet(3)
+    fleet[2].die()
+    fleet.rest(20 * S)
+    fleet[3].die()
+    fleet.away(3 * S)
+    fleet.rest(20 * S)
+    assert not any("later than its session timeout" in said(each) for each in fleet.told(level))
+
+
+def test_the_name_of_a_process_is_its_own() -> None:
+    """However it is spelt; counts of processes are in English all the same."""
+    fleet = Fleet(3)
+    for _ in range(2):  # the first time they come under these names, the second time they are replaced
+        for number in (1, 2):
+            fleet[number].close()
+            fleet.run(200)
+            fleet.start(number, fleet.setup(number).but(client_id=f"processs-{number}"))
+        fleet.rest(20 * S)
+        fleet.run(QUIET_MS)
+    headline = "2 processes of 3 stopped and started ...: 'processs-1' (10.0.1.1) and 'processs-2' (10.0.1.2)"
+    expect(fleet.told()[-1], "deployment", "inferred", headline, "processs-1", "processs-2")
+
+
+def test_all_that_fell_silent_at_once_are_no_cut_although_static_ones_came_back_in_time() -> None:
+    """Nobody is left who did not fall silent: it was the whole group."""
+    fleet = Fleet(4, static=2, session_ms=30 * S)
+    for number in (1, 2):
+        fleet.restart(number, 10 * S, kill=True)
+    for number in (3, 4):
+        fleet[number].die()
+    fleet.rest(60 * S)
+    assert "network-cut" not in {each.kind for each in fleet.told()}

@@ -6,7 +6,7 @@ The same story is told of a log of the format level before, which recorded less:
 import pytest
 
 from tests.judge import outages
-from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, said
+from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, of_kind, said
 
 S = 1_000
 
@@ -52,6 +52,15 @@ def test_without_a_sign_of_life_it_is_unknown_when_an_outage_began(seen_before_m
     assert "since when is not known, its last event before is of" in incident.headline
     assert "longer than" not in incident.headline
     assert "when it ended after that is not known" in said(incident, "unknown")
+
+
+def test_an_outage_that_may_have_been_shorter_than_the_sessions_is_not_called_longer() -> None:
+    """8 s since the last sign of life, after which an owner lives for up to 5 s; the sessions are of 6 s."""
+    fleet = Fleet(3, library="librdkafka", session_ms=6 * S)
+    fleet.away(7 * S, seen_before_ms=S)
+    fleet.rest(20 * S)
+    incident = fleet.only()
+    assert "for 8.0 s since its last sign of life (sessions of 6 s): 3 members lost their places" in incident.headline
 
 
 @BOTH
@@ -112,6 +121,20 @@ def test_a_second_outage_puts_off_what_follows_from_the_first(second: str, first
         assert "2 of 4 members kept their places, 'app-2' (10.0.1.2) and 'app-1' (10.0.1.1) were not" in again.headline
 
 
+def test_one_member_that_died_in_the_first_of_two_outages_is_named() -> None:
+    """Whether it was heard from between the takeovers is not known; after the second it was not."""
+    fleet = Fleet(4, session_ms=45 * S)
+    fleet.world.at(2 * S, fleet[1].die)
+    fleet.away(20 * S)
+    fleet.run(20 * S)
+    fleet.away(10 * S)
+    fleet.rest(120 * S)
+    first, again = (each for each in fleet.told() if each.kind == "coordinator-change")
+    kept = "3 of 4 members kept their places"
+    assert first.headline.endswith(f"; {kept}; whether 'app-1' (10.0.1.1) was heard from again is not known")
+    assert again.headline.endswith(f"; {kept}, 'app-1' (10.0.1.1) was not heard from any more")
+
+
 def test_members_that_died_before_a_takeover_did_not_fall_silent_at_one_moment() -> None:
     """Their silence seems to begin with the takeover."""
     for level in (4, OLDER):
@@ -137,3 +160,36 @@ def test_a_poll_that_an_outage_made_late_is_its_consequence() -> None:
     assert incident.kind == "coordinator-outage"
     assert "1 member lost its place by it and came back as a new one ('app-2' (10.0.1.2)); 2 kept" in incident.headline
     assert "under its former one it left, since its poll had not returned in time" in said(incident)
+
+
+def test_places_are_kept_so_far_while_a_member_may_be_dead() -> None:
+    """It died before the outage, and its session of 45 s began anew with its end."""
+    fleet = Fleet(3, session_ms=45 * S)
+    fleet[2].die()
+    fleet.away(4 * S)
+    fleet.run(10 * S)
+    assert fleet.only().headline.endswith("; all 3 members kept their places so far")
+    assert "'app-1' (10.0.1.1) kept their places so far" in said(fleet.only())
+    fleet.rest(60 * S)
+    fleet.start(4)
+    fleet.rest(30 * S)
+    change = of_kind(fleet.told(), "coordinator-change")
+    assert change.headline.endswith(
+        "; 2 of 3 members kept their places, 'app-2' (10.0.1.2) was not heard from any more"
+    )
+    assert "so far" not in said(change)
+
+
+@pytest.mark.parametrize(("how", "level"), [("paused", 4), ("paused", OLDER), ("away", 4)])
+@pytest.mark.parametrize("static", [0, 3])
+def test_a_process_that_ended_by_itself_did_not_end_by_a_short_outage(how: str, static: int, level: int) -> None:
+    """It was killed a moment before it, and is started again after it: no client gives its id up within 3 s of 45."""
+    fleet = Fleet(3, static=static, session_ms=45 * S)
+    fleet[2].die()
+    getattr(fleet, how)(3 * S)
+    fleet.run(20 * S)
+    fleet.start(2)
+    fleet.rest(60 * S)
+    told = fleet.told(level)
+    expect(of_kind(told, "restart"), "restart", "recorded" if static else "inferred", "'app-2' (10.0.1.2) ...", "app-2")
+    assert [each.kind for each in told if each.kind != "restart"] == ["coordinator-change"]

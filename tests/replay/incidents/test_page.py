@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.replay.incidents.kinds import FINDERS, KINDS
+from muster.replay.incidents.kinds import KINDS, PRECEDENCE
 from muster.replay.incidents.kinds.page import kinds_table, windows_table
 
 PAGE = Path(__file__).parents[3] / "docs" / "incidents.md"
@@ -20,4 +20,4 @@ def test_the_page_has_the_table_that_the_code_makes(name: str, table: str) -> No
 def test_no_two_kinds_have_one_name() -> None:
     """And each finder stands in the precedence once."""
     assert len({kind.name for kind in KINDS}) == len(KINDS)
-    assert len(set(FINDERS)) == len(FINDERS)
+    assert len({find for find, _ in PRECEDENCE}) == len(PRECEDENCE)

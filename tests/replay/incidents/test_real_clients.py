@@ -7,11 +7,11 @@ import pytest
 
 from muster.events.ids import GroupId
 from muster.events.kafka.security import NOT_SECURED
-from muster.replay.archives import open_archive
-from muster.replay.history import History
+from muster.replay.history.items import History
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import incidents
-from muster.replay.sources import read_histories
+from muster.replay.logs.archives import open_archive
+from muster.replay.logs.sources import read_histories
 from muster.replay.times import wall_ms_of
 from tests.replay.incidents.fleet import shown
 from tests.replay.recorded import DATA, Done, sessions, truth_of

@@ -5,7 +5,7 @@ The same story is told of a log of the format level before, which recorded less:
 
 import pytest
 
-from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, of_kind, said
+from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, of_kind, said, shown
 
 S = 1_000
 
@@ -40,6 +40,27 @@ def test_a_slow_member_that_was_dropped_was_alive(level: int) -> None:
         "app-2",
     )
     assert "was alive, last heard from 998 ms before it was dropped" in said(slow, "recorded")
+
+
+@pytest.mark.parametrize(
+    ("slow_ms", "took", "ended"),
+    [
+        (50 * S, "took 1 min 00 s to rejoin", "1 of them dropped"),
+        (75 * S, "did not rejoin for 1 min 00 s", "they were dropped when the rebalance timeout of 1 min had passed"),
+    ],
+)
+@BOTH
+def test_of_several_slow_members_it_is_said_how_many_were_dropped(
+    slow_ms: int, took: str, ended: str, level: int
+) -> None:
+    """One at least."""
+    fleet = Fleet(4)
+    fleet[2].slow_ms, fleet[3].slow_ms = slow_ms, 75 * S
+    fleet.start(5)
+    fleet.rest(90 * S)
+    slow = of_kind(fleet.told(level), "slow-member")
+    headline = f"... {took}, for which 2 other members had to wait; {ended}"
+    expect(slow, "slow-member", "inferred", headline, "app-2", "app-3")
 
 
 def test_a_member_that_was_not_heard_from_since_a_takeover_is_not_called_alive() -> None:
@@ -143,3 +164,158 @@ def test_the_holder_of_an_unused_id_is_named() -> None:
     assert "42.7 s of it after all others had joined: it waited for somebody that is not recorded" in said(
         older, "unknown"
     )
+
+
+@BOTH
+def test_a_leader_that_dies_later_had_made_nobody_wait(level: int) -> None:
+    """Another rebalance had begun while it was computing the assignment; a minute later it dies."""
+    fleet = Fleet(3)
+    leader = fleet.world.leader()
+    leader.assign_slow_ms = 3 * S
+    fleet.start(4)
+    fleet.run(4_500)
+    fleet.start(5)
+    fleet.rest(60 * S)
+    leader.die()
+    fleet.rest(60 * S)
+    told = fleet.told(level)
+    assert [each.kind for each in told] == ["scale-up", "crash"], "\n".join(map(shown, told))
+    assert [each.to_generation for each in told[1].rebalances] == [4]
+
+
+@BOTH
+def test_a_leader_that_was_interrupted_sent_nothing(level: int) -> None:
+    """Somebody comes while it is computing."""
+    fleet = Fleet(3)
+    fleet.world.leader().assign_slow_ms = 20 * S
+    fleet.start(4)
+    fleet.run(14 * S)
+    fleet.start(5)
+    fleet.rest(60 * S)
+    slow = of_kind(fleet.told(level), "slow-leader")
+    headline = (
+        "the leader ... had not sent the assignment (range, 4 members) after 11.7 s, when another rebalance began;..."
+    )
+    expect(slow, "slow-leader", "recorded", headline, "app-2")
+    assert "sent it" not in said(slow)
+
+
+def test_of_several_unused_ids_each_holder_is_named() -> None:
+    """In the headline, in the chain, and their number in the advice."""
+    fleet = Fleet(4, session_ms=45 * S)
+    for number in (8, 9):
+        ghost = fleet.start(number)
+        ghost.uses_its_id = False
+        fleet.run(S)
+        ghost.die()
+    fleet.start(5)
+    fleet.rest(60 * S)
+    incident = of_kind(fleet.told(), "unused-id")
+    each = "which had been given a member id 45.0 s before and never used it"
+    headline = f"all waited 40.7 s for 'app-8' (10.0.2.8), {each} and 'app-9' (10.0.2.9), {each}"
+    expect(incident, "unused-id", "recorded", headline, "app-8", "app-9")
+    assert "the member id of 'app-9' (10.0.2.9) was out for 45.0 s and not used" in said(incident, "recorded")
+    assert (
+        "40.7 s of it after all others had joined: it waited for 'app-8' (10.0.2.8) and 'app-9' (10.0.2.9), which had"
+        " been given a member id up to 45.0 s before and had not joined with it"
+    ) in said(incident, "recorded")
+    assert incident.advice == ("2 clients asked to join and did not go on: look at what became of it",)
+
+
+@pytest.mark.parametrize("takeover", [False, True])
+@BOTH
+def test_a_phase_that_waited_for_a_static_member_says_so(takeover: bool, level: int) -> None:
+    """It is dead, and keeps its place: its session is longer than the rebalance timeout."""
+    fleet = Fleet(3, static=3, session_ms=120 * S, rebalance_ms=20 * S)
+    fleet[2].die()
+    fleet.run(S)
+    if takeover:
+        fleet.away(3 * S)
+        fleet.run(5 * S)
+    fleet.start(5)
+    fleet.rest(30 * S)
+    incident = of_kind(fleet.told(level), "scale-up")
+    assert (
+        "of it after all others had joined: it waited for 'app-2' (10.0.1.2), which did not join within the rebalance"
+        " timeout"
+    ) in said(incident, "recorded")
+    seen = "it was last heard from at 2023-11-18 22:59:38 UTC"
+    if takeover:
+        seen = "it had not been heard from since the coordinator changed"
+    grade = "recorded"
+    if level == OLDER:
+        seen, grade = "when it was last heard from is not recorded", "unknown"
+    kept = f"'app-2' (10.0.1.2) did not rejoin and kept its place, as a static member; {seen}"
+    assert kept in said(incident, grade)
+
+
+def test_a_phase_that_waited_for_a_dynamic_member_and_for_a_static_one_names_both() -> None:
+    """The one is dropped, the other keeps its place."""
+    fleet = Fleet(4, static=2, session_ms=120 * S, rebalance_ms=20 * S)
+    fleet[2].die()
+    fleet[3].die()
+    fleet.start(5)
+    fleet.rest(30 * S)
+    crash = of_kind(fleet.told(), "crash")
+    late = "which did not join within the rebalance timeout"
+    assert f"it waited for 'app-3' (10.0.1.3) and 'app-2' (10.0.1.2), {late}" in said(crash, "recorded")
+
+
+@BOTH
+def test_a_rebalance_that_runs_says_for_whom_it_waits(level: int) -> None:
+    """For the members that have not joined, then for the leader's assignment."""
+    fleet = Fleet(4)
+    fleet[2].slow_ms = fleet[3].slow_ms = 30 * S
+    fleet.world.leader().assign_slow_ms = 20 * S
+    fleet.start(5)
+    fleet.run(15 * S)
+    waiting = "the join phase goes on: 'app-2' (10.0.1.2) and 'app-3' (10.0.1.3) have not joined so far"
+    assert waiting in said(fleet.only(level), "recorded")
+    fleet.run(25 * S)
+    leader = "the sync phase goes on: the leader 'app-2' (10.0.1.2) has not sent the assignment so far"
+    assert leader in "\n".join(said(each, "recorded") for each in fleet.told(level))
+    fleet.rest(30 * S)
+    assert not any("goes on" in said(each) for each in fleet.told(level))
+
+
+def test_of_many_that_a_phase_waited_for_a_few_are_named() -> None:
+    """Ten die, and a takeover gives all of them their sessions anew."""
+    fleet = Fleet(12)
+    for number in range(1, 11):
+        fleet[number].die()
+    fleet.away(S)
+    fleet.start(13)
+    fleet.rest(30 * S)
+    text = "\n".join(map(said, fleet.told()))
+    assert "and 7 others, which were not heard from any more" in text
+
+
+def test_a_static_member_that_a_phase_did_without_was_last_heard_from_at_a_moment_or_before_a_takeover() -> None:
+    """It kept its place; a takeover is no sign of life."""
+    for away in (False, True):
+        fleet = Fleet(4, static=4, session_ms=45 * S, rebalance_ms=20 * S)
+        fleet[2].die()
+        fleet.run(S)
+        if away:
+            fleet.away(2 * S)
+            fleet.run(5 * S)
+        fleet.start(5)
+        fleet.rest(30 * S)
+        told = "\n".join(said(each, "recorded") for each in fleet.told())
+        seen = "it had not been heard from since the coordinator changed" if away else "it was last heard from at 2023-"
+        assert f"'app-2' (10.0.1.2) did not rejoin and kept its place, as a static member; {seen}" in told
+
+
+def test_of_very_many_unused_ids_16_are_named_and_the_others_counted() -> None:
+    """The phase waited for all of them."""
+    fleet = Fleet(3, session_ms=45 * S)
+    for number in range(9, 26):
+        fleet.start(number).uses_its_id = False
+    fleet.run(S)
+    for number in range(9, 26):
+        fleet[number].die()
+    fleet.start(5)
+    fleet.rest(60 * S)
+    headline = of_kind(fleet.told(), "unused-id").headline
+    assert headline.count("which had been given a member id") == 16
+    assert headline.endswith(", and 1 more")

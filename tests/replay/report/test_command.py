@@ -11,17 +11,18 @@ import pytest
 
 from muster.events.causes import Cause
 from muster.events.ids import GroupId
-from muster.replay.history import Happened
+from muster.replay.history.items import Happened
+from muster.replay.history.window import AtTime, Edge, Window
 from muster.replay.incidents.telling import incidents
 from muster.replay.incidents.windows import QUIET_MS
+from muster.replay.logs.sources import Reading, find_start, items, read_histories
+from muster.replay.report.command import _size
 from muster.replay.report.fold import ReportFold
 from muster.replay.report.page import Page
-from muster.replay.sources import Reading, find_start, items, read_histories
-from muster.replay.window import AtTime, Edge, Window
+from tests.replay.commands.test_cli import assert_fails, run
 from tests.replay.histories import Script
 from tests.replay.report.told import MADE_MS, page_of
 from tests.replay.stories import a_night
-from tests.replay.test_cli import assert_fails, run
 from tests.replay.written import append, broken_value, memory_log, script, sqlite_log
 
 
@@ -208,3 +209,30 @@ async def test_who_was_there_before_the_window_has_a_lane_in_it() -> None:
     early = await windowed(told, Window(until=AtTime(edge - 1)))
     assert [lane.end_ms for lane in early.lanes if lane.name == "billing-2"] == [None]
     assert (early.begin_ms, early.end_ms) == (whole.begin_ms, edge - 1)
+
+
+def test_a_report_does_not_replace_the_log_that_it_reads(tmp_path: Path) -> None:
+    """The file stays as it was."""
+    path = tmp_path / "muster.db"
+    log = asyncio.run(sqlite_log(path, a_night()))
+    before = path.read_bytes()
+    assert_fails(run("report", "orders", "-o", str(path), log=log), 2, f"{path} is the log that is read")
+    assert path.read_bytes() == before
+
+
+def test_a_groups_name_is_printable_beside_its_page(tmp_path: Path) -> None:
+    """Control sequences of a group's id do not reach the terminal."""
+    name = "\x1b[31morders\n\u202e"
+    log = asyncio.run(sqlite_log(tmp_path / "muster.db", script(name).created()))
+    result = run("report", name, "-o", str(tmp_path / "report.html"), log=log)
+    assert result.exit_code == 0, result.output
+    assert "\\x1b[31morders\\n\\u202e" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("size", "told"),
+    [(10, "1 KB"), (93_999, "93 KB"), (999_999, "999 KB"), (1_000_000, "1.0 MB"), (1_960_000, "2.0 MB")],
+)
+def test_the_size_of_a_report_is_told_for_people(size: int, told: str) -> None:
+    """The limit is 2 MB."""
+    assert _size(size) == told

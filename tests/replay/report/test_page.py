@@ -2,18 +2,21 @@
 
 from itertools import pairwise
 
+import msgspec
 import pytest
 
 from muster.events.causes import Cause
-from muster.replay.history import Broken, Happened, History, LogPosition, Unreadable, with_gaps
+from muster.replay.history.items import Broken, Happened, History, LogPosition, Unreadable, with_gaps
+from muster.replay.history.window import AtSeq
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.telling import incidents
 from muster.replay.rebalances.timeline import rebalances
 from muster.replay.report.page import TEXT_MAX, Limits, Page, shown
-from muster.replay.state import state_at
-from muster.replay.window import AtSeq
+from muster.replay.report.stories import SEQS_MAX, brief
+from muster.replay.results.state import state_at
 from tests.judge.case import make_case
 from tests.replay.histories import Script
+from tests.replay.incidents.fleet import Fleet
 from tests.replay.report.told import busy, page_of
 from tests.replay.stories import a_night
 
@@ -203,3 +206,26 @@ def test_a_text_is_bounded_and_has_no_control_characters() -> None:
     assert shown("\x1b[31m\u202e") == "\\x1b[31m\\u202e"
     assert shown(30_000 * "x") == f"{TEXT_MAX * 'x'}… (30,000 characters)"
     assert len(shown(30_000 * "\x00")) < TEXT_MAX + 40
+
+
+def test_a_sentence_that_rests_on_many_events_names_the_first_and_counts_the_rest() -> None:
+    """The numbers of all of them are in `why --format json`."""
+    (crash,) = (each for each in incidents(a_night().history()) if each.kind == "crash")
+    (statement, *_) = crash.chain
+
+    def seqs(count: int) -> str:
+        many = msgspec.structs.replace(statement, seqs=tuple(range(1, count + 1)))
+        (told,) = brief(msgspec.structs.replace(crash, chain=(many,))).story.chain
+        return told.seqs
+
+    first = ", ".join(map(str, range(1, SEQS_MAX + 1)))
+    assert [seqs(SEQS_MAX), seqs(SEQS_MAX + 3)] == [first, f"{first} and 3 more"]
+
+
+def test_a_jump_of_the_clock_is_among_what_is_uncertain() -> None:
+    """With its direction and its length."""
+    fleet = Fleet(2)
+    fleet.world.rules.wall_offset_ms -= 3_600_000
+    fleet.start(3)
+    fleet.rest(20_000)
+    assert any("wall clock jumped back by 1 h 00 min" in each.text for each in page_of(fleet.history()).missing)

@@ -1,7 +1,7 @@
 """Histories for reports, and how a test makes a report of one."""
 
 from muster.events.causes import Cause
-from muster.replay.history import History
+from muster.replay.history.items import History
 from muster.replay.report.fold import ReportFold, report
 from muster.replay.report.html import fitting
 from muster.replay.report.page import LIMITS, Limits, Page

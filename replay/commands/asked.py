@@ -1,0 +1,134 @@
+"""Views, moments, windows and groups that were asked for; and where one is not in the log, what is there instead."""
+
+import sys
+import time
+from contextlib import aclosing
+from difflib import get_close_matches
+from typing import Protocol
+
+from muster.events.ids import GroupId
+from muster.replay.commands.opening import CANNOT_READ, NOT_FOUND, fail
+from muster.replay.form import Format, View
+from muster.replay.history.items import Item
+from muster.replay.history.window import At, AtSeq, AtTime, Window, read_at
+from muster.replay.logs.sources import Reading, Start, find_start, from_the_beginning, items
+from muster.replay.render.printable import printable
+from muster.replay.results.groups import Overview, read_overview
+from muster.replay.times import FORMS_OF_AT, FORMS_OF_TIME, NoSuchTime, in_zone, instant
+from muster.replay.zones import UnknownZone, local_zone, zone_named
+
+
+def view_of(form: Format, tz: str | None) -> View:
+    """Make a view from the options of a command: local times for eyes, UTC for all else, unless a zone is given."""
+    if tz is None:
+        return View(form=form, zone=local_zone() if form is Format.TABLE and sys.stdout.isatty() else View().zone)
+    try:
+        return View(form=form, zone=zone_named(tz))
+    except UnknownZone as error:
+        fail(f"--tz: {error}", CANNOT_READ)
+
+
+def moment(option: str, text: str, view: View, *, may_be_seq: bool = True) -> At:
+    """Parse a moment that was given; ends the command if it is none."""
+    try:
+        at = read_at(text, now_ms=time.time_ns() // 1_000_000, zone=view.zone)
+    except NoSuchTime as error:
+        fail(f"{option}: {error}", CANNOT_READ)
+    if at is None:
+        fail(
+            f"{option} {printable(text)!r} is none of these: {FORMS_OF_AT if may_be_seq else FORMS_OF_TIME}",
+            CANNOT_READ,
+        )
+    if isinstance(at, AtSeq) and not may_be_seq:
+        fail(f"{option} {text}: a seq number is one group's, give a time: {FORMS_OF_TIME}", CANNOT_READ)
+    return at
+
+
+def window_of(since: str | None, until: str | None, view: View, *, may_be_seq: bool = True) -> Window:
+    """Parse `--since` and `--until`; ends the command if one is no moment, or they are the wrong way round."""
+    window = Window(
+        since=None if since is None else moment("--since", since, view, may_be_seq=may_be_seq),
+        until=None if until is None else moment("--until", until, view, may_be_seq=may_be_seq),
+    )
+    first, last = window.since, window.until
+    is_empty = (isinstance(first, AtTime) and isinstance(last, AtTime) and first.wall_ms > last.wall_ms) or (
+        isinstance(first, AtSeq) and isinstance(last, AtSeq) and first.seq > last.seq
+    )
+    if is_empty:
+        fail(f"--since {since} is after --until {until}", CANNOT_READ)
+    return window
+
+
+class Fold(Protocol):
+    """A fold over a group's items."""
+
+    def feed(self, item: Item, /) -> bool:
+        """Take in the next item; returns whether more is wanted."""
+
+
+async def feed(fold: Fold, reading: Reading, start: Start) -> None:
+    """Feed a group's items to the fold, as far as it wants; ends the command if there is no such group."""
+    is_known = False
+    reads = items(reading, start)
+    async with aclosing(reads):
+        async for item in reads:
+            is_known = True
+            if not fold.feed(item):
+                break
+    if not is_known:
+        await fail_unknown(reading, start.group_id)
+
+
+# ---- what is not there --------------------------------------------------------------------------
+
+
+async def start_of(
+    reading: Reading, group: GroupId, window: Window, view: View, *, goes_on: bool = False, quiet_ms: int = 0
+) -> Start:
+    """The start of a window; ends the command if the group's history does not reach it. `quiet_ms`: see `Skim`."""
+    if window.since is None and not window.has_seq:
+        return from_the_beginning(group)
+    start = await find_start(reading, group, window, quiet_ms=quiet_ms, rebalances=2)
+    if start.last is not None and not start.is_reached and not goes_on:
+        await fail_outside(reading, start, window, view)
+    return start
+
+
+async def fail_unknown(reading: Reading, group: str) -> None:
+    """End the command, naming groups of similar names."""
+    overview = Overview()
+    await read_overview(reading, overview)
+    message = f"there is no group {printable(group)!r} in {reading.log.location}"
+    near = get_close_matches(group, overview.names, n=3)
+    fail(f"{message}; did you mean {' or '.join(map(printable, near))}?" if near else message, NOT_FOUND)
+
+
+async def fail_outside(reading: Reading, start: Start, window: Window, view: View) -> None:
+    """End the command: the log does not tell of that time. It says what there is."""
+    everything = await find_start(reading, start.group_id, None)
+    first, last = everything.first, everything.last
+    if first is None or last is None:
+        extent = "none of its events can be read"
+    else:
+        begin, end = (in_zone(instant(each.why.decided_ms), view.zone) for each in (first, last))
+        lives = "" if first.incarnation == last.incarnation else " of its last life"
+        extent = f"it tells of seq {first.seq} to {last.seq}{lives}, from {begin} to {end}"
+    fail(
+        f"{reading.log.location} does not tell of {printable(start.group_id)}{when(window, view)}; {extent}",
+        NOT_FOUND,
+    )
+
+
+def when(window: Window, view: View) -> str:
+    """The window in words, with a blank before them; nothing for the whole history."""
+
+    def of(at: At) -> str:
+        return f"seq {at.seq}" if isinstance(at, AtSeq) else in_zone(instant(at.wall_ms), view.zone)
+
+    if window.since is not None and window.since == window.until:
+        return f" at {of(window.since)}"
+    told = [
+        *([f" since {of(window.since)}"] if window.since is not None else []),
+        *([f" until {of(window.until)}"] if window.until is not None else []),
+    ]
+    return "".join(told)

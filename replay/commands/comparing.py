@@ -1,0 +1,148 @@
+"""The commands that compare: `diff` two moments, `whatif` a history with other settings, `verify` a log with its rules.
+
+As in `reading.py`, each reads the log, folds it, renders the result. `verify` ends with exit code 1 when it found
+something, and with 3, whatever it found, when a part of the log could not be read.
+"""
+
+from collections.abc import Iterator
+from contextlib import aclosing
+from typing import Final
+
+import typer
+
+from muster import terminal
+from muster.events.ids import GroupId
+from muster.replay.commands.asked import fail_outside, fail_unknown, feed, start_of
+from muster.replay.commands.opening import CANNOT_READ, NOT_FOUND, Source, fail, opened, run, say
+from muster.replay.form import Format, View
+from muster.replay.history.window import NUMBER_DIGITS_MAX, WHOLE, At, Cut, Place, Window, bounds
+from muster.replay.logs.sources import Reading, Start, from_the_beginning, items
+from muster.replay.render import Result, render
+from muster.replay.render.as_json import write_line
+from muster.replay.render.printable import printable
+from muster.replay.results.diff import Diff, DiffFold
+from muster.replay.results.state import AtGeneration
+from muster.replay.verify.verification import Verification
+from muster.replay.whatif.addresses import SharedAddresses
+from muster.replay.whatif.alterations import Alterations
+from muster.replay.whatif.answer import Counted
+from muster.replay.whatif.verdict import Line
+from muster.replay.whatif.whatif import WhatIfFold
+
+FOUND: Final = 1
+"""The exit code when `verify` found something."""
+
+
+def generation(option: str, text: str, _view: View) -> AtGeneration:
+    """Parse a generation that was given; ends the command if it is none."""
+    if not text.isdecimal() or len(text) > NUMBER_DIGITS_MAX:
+        fail(f"{option}: {printable(text)!r} is no generation: give a number, such as 7", CANNOT_READ)
+    return AtGeneration(int(text))
+
+
+# ---- diff ---------------------------------------------------------------------------------------
+
+
+def diff(source: Source, group: str, view: View, *, before: At | AtGeneration, after: At | AtGeneration) -> None:
+    """`muster replay diff`."""
+
+    async def read() -> None:
+        async with opened(source) as reading:
+            start = from_the_beginning(GroupId(group))
+            fold = DiffFold(start.group_id, reading.log.location, before, after)
+            await feed(fold, reading, start)
+            result = fold.result()
+            if isinstance(result, Diff):
+                _print(result, view)
+                return
+            has_before, _ = result
+            missing = after if has_before else before
+            if isinstance(missing, AtGeneration):
+                fail(_no_generation(missing, start, reading, fold), NOT_FOUND)
+            await fail_outside(reading, start, Window(since=missing, until=missing), view)
+
+    run(read())
+
+
+def _no_generation(at: AtGeneration, start: Start, reading: Reading, fold: DiffFold) -> str:
+    first, last = fold.generations
+    there = "of no generation" if first is None else f"of {first} to {last}{fold.lives}"
+    name = printable(start.group_id)
+    return f"{reading.log.location} does not tell how generation {at.generation_id} of {name} began; it tells {there}"
+
+
+# ---- whatif -------------------------------------------------------------------------------------
+
+
+def whatif(source: Source, group: str, view: View, alterations: Alterations, *, window: Window = WHOLE) -> None:
+    """`muster replay whatif`. JSON lines are written as they come; else the last rebalances are listed."""
+
+    async def read() -> None:
+        async with opened(source) as reading:
+            start = await start_of(reading, GroupId(group), window, view)
+            before = start.checkpoint.group(start.group_id)
+            shared = await _shared(reading, start) if alterations.is_static else None
+            fold, counted = WhatIfFold(start.group_id, alterations, before, shared), Counted()
+            out = terminal.stdout().file
+
+            def take(lines: Iterator[Line]) -> None:
+                for line in lines:
+                    counted.take(line)
+                    if view.form is Format.JSONL:
+                        write_line(line, out)
+
+            cut, is_known, is_within = Cut(window, start.life), start.last is not None, False
+            reads = items(reading, start)
+            async with aclosing(reads):
+                async for item in reads:
+                    place, is_known = cut.place(item), True
+                    is_within = is_within or place is Place.WITHIN
+                    take(fold.feed(item, is_within=place is Place.WITHIN))
+                    if place is Place.AFTER and fold.is_over:
+                        break
+            if not is_known:
+                await fail_unknown(reading, group)
+            if not is_within:
+                await fail_outside(reading, start, window, view)
+            take(fold.end())
+            if view.form is Format.JSONL:
+                for note in fold.notes:
+                    say(f"not known: {note}")
+                return
+            location, span = reading.log.location, bounds(window)
+            _print(counted.result(start.group_id, location, alterations, fold.notes, span), view)
+
+    run(read())
+
+
+async def _shared(reading: Reading, start: Start) -> SharedAddresses:
+    """The first of two passes: who cannot be told apart."""
+    shared = SharedAddresses(start.checkpoint.group(start.group_id))
+    async for item in items(reading, start):
+        shared.feed(item)
+    shared.end()
+    return shared
+
+
+# ---- verify -------------------------------------------------------------------------------------
+
+
+def verify(source: Source, view: View) -> None:
+    """`muster replay verify`."""
+
+    async def read() -> int:
+        async with opened(source) as reading:
+            verification = Verification(reading.log.partitions, lambda: reading.damage)
+            async for chunk in reading.all_chunks(range(reading.log.partitions)):
+                for record in chunk:
+                    verification.feed(record)
+            verified = verification.result(reading.log.location)
+            _print(verified, view)
+            return verified.found
+
+    if run(read()):
+        raise typer.Exit(FOUND)
+
+
+def _print(result: Result, view: View) -> None:
+    render(result, view.form, terminal.stdout(), view.zone)

@@ -1,0 +1,97 @@
+"""The log of a command, opened; and what ends a command early: one line on stderr, and an exit code."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final, NoReturn, TypeVar
+
+import msgspec
+import typer
+
+from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
+from muster.events.log.base import EventLog, LogError
+from muster.events.records import EventsError
+from muster.replay.logs.archives import open_archive
+from muster.replay.logs.sources import Reading
+from muster.replay.progress import watched
+from muster.replay.render.printable import printable
+
+T = TypeVar("T")
+
+NOT_FOUND: Final = 1
+CANNOT_READ: Final = 2
+DAMAGED: Final = 3
+"""The exit codes; DAMAGED: what could be read was shown, and there is more that could not."""
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """Which log, and how to reach it."""
+
+    url: str
+    security: KafkaSecurity
+
+
+def source_of(url: str, kafka_config: Sequence[str]) -> Source:
+    """Make a source from the options of a command."""
+    try:
+        return Source(url=url, security=security_given(kafka_config, os.environ))
+    except BadSecurity as error:
+        fail(str(error), CANNOT_READ)
+
+
+@asynccontextmanager
+async def opened(source: Source) -> AsyncIterator[Reading]:
+    """The log, open for reading. In the end, what was noticed while reading is told; damage is the exit code."""
+    log = open_archive(source.url, security=source.security)
+    await log.open()
+    reading = Reading(log=log)
+    try:
+        with watched(f"reading {log.location}") as watch:
+            reading = msgspec.structs.replace(reading, watch=watch)
+            yield reading
+    finally:
+        await log.close()
+        if reading.strangers.records:
+            say(str(reading.strangers.report(log.location)))
+        for damage in reading.damage:
+            say(damage)
+    if reading.damage:
+        raise typer.Exit(DAMAGED)
+
+
+def run(reading: Coroutine[None, None, T], writes: str = "the answer") -> T:
+    """Read; whatever is wrong with the log, or with what is written (`writes`: where to), is one line."""
+    try:
+        result = asyncio.run(reading)
+        sys.stdout.flush()
+    except (LogError, EventsError) as error:
+        fail(str(error), CANNOT_READ)
+    except BrokenPipeError:  # whoever read the answer has enough
+        raise
+    except OSError as error:
+        fail(f"{writes} cannot be written: {error.strerror}", CANNOT_READ)
+    return result
+
+
+def refuse_to_replace(log: EventLog, to: Path) -> None:
+    """End the command if a file that is to be written is the log that is read."""
+    try:
+        is_log = to.samefile(log.location)
+    except OSError:  # one of them is no file, or not there yet
+        return
+    if is_log:
+        fail(f"{to} is the log that is read: write to another file", CANNOT_READ)
+
+
+def say(message: str) -> None:
+    """Print one line on stderr; what is quoted in it may be a client's, or a stranger's file's."""
+    typer.echo(f"muster replay: {printable(message)}", err=True)
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """Print one line on stderr, and end the command."""
+    say(message)
+    raise typer.Exit(code)

@@ -1,0 +1,195 @@
+"""The commands of `muster replay`: each reads the log, folds it, renders the result.
+
+Errors end the command with one line: exit code 1 when the log is well, but what was asked for is not in it, 2 when the
+log cannot be read; 3 after an answer from a log of which a part cannot be read.
+"""
+
+import os
+from contextlib import aclosing
+from pathlib import Path
+from typing import IO
+
+import typer
+
+from muster import terminal
+from muster.events.ids import GroupId
+from muster.replay.commands.asked import fail_outside, fail_unknown, feed, moment, start_of, view_of, window_of
+from muster.replay.commands.opening import (
+    CANNOT_READ,
+    DAMAGED,
+    NOT_FOUND,
+    Source,
+    fail,
+    opened,
+    refuse_to_replace,
+    run,
+    source_of,
+)
+from muster.replay.commands.why import Asked, why
+from muster.replay.form import Sort, View
+from muster.replay.history.window import WHOLE, At, AtTime, Cut, Place, Window, bounds
+from muster.replay.logs.exports import FORM, Head, copy, export_to
+from muster.replay.logs.pseudonyms import Pseudonyms
+from muster.replay.logs.sources import from_the_beginning, items
+from muster.replay.render import Result, render, story_stream
+from muster.replay.render.printable import printable
+from muster.replay.results.digest import DigestFold
+from muster.replay.results.groups import SORTS, Overview, read_overview
+from muster.replay.results.state import StateFold, States
+from muster.replay.results.story import StoryLines
+from muster.replay.times import in_zone, instant
+
+__all__ = [
+    "CANNOT_READ",
+    "Asked",
+    "digest",
+    "export",
+    "fail",
+    "groups",
+    "history",
+    "moment",
+    "source_of",
+    "state",
+    "view_of",
+    "why",
+    "window_of",
+]
+
+
+# ---- the commands -------------------------------------------------------------------------------
+
+
+def groups(source: Source, view: View, *, window: Window = WHOLE, wanted: str | None = None, sort: Sort) -> None:
+    """`muster replay groups`."""
+
+    async def read() -> None:
+        async with opened(source) as reading:
+            overview = Overview(since_ms=_ms(window.since), until_ms=_ms(window.until), wanted=wanted)
+            await read_overview(reading, overview)
+            result = overview.result(reading.log.location, bounds(window), SORTS[sort])
+            if wanted is not None and not overview.names:
+                fail(f"no group in {reading.log.location} matches {printable(wanted)!r}", NOT_FOUND)
+            _print(result, view)
+
+    run(read())
+
+
+def digest(source: Source, view: View, *, window: Window, wanted: str | None = None) -> None:
+    """`muster replay digest`."""
+
+    async def read() -> None:
+        async with opened(source) as reading:
+            fold = DigestFold(window, wanted)
+            async for chunk in reading.chunks(range(reading.log.partitions)):
+                for record in chunk:
+                    fold.take(record)
+            result = fold.result(reading.log.location, bounds(window))
+            if wanted is not None and not result.groups:
+                fail(f"no group in {reading.log.location} matches {printable(wanted)!r}", NOT_FOUND)
+            _print(result, view)
+
+    run(read())
+
+
+def history(source: Source, group: str, view: View, *, window: Window = WHOLE, goes_on: bool = False) -> None:
+    """`muster replay history`."""
+
+    async def read() -> None:
+        async with opened(source) as reading:
+            group_id = GroupId(group)
+            start = await start_of(reading, group_id, window, view, goes_on=goes_on)
+            cut, lines = Cut(window, start.life), StoryLines(start.checkpoint.group(start.group_id))
+            console = terminal.stdout()
+            stream = story_stream(group_id, reading.log.location, bounds(window), view, console, goes_on=goes_on)
+            is_known, is_told = start.last is not None, False
+            reads = items(reading, start, goes_on=goes_on)
+            async with aclosing(reads):
+                async for item in reads:
+                    is_known, line, place = True, lines.feed(item), cut.place(item)
+                    if place is Place.AFTER:
+                        break
+                    if place is Place.WITHIN:
+                        is_told = True
+                        stream.feed(line)
+                        if goes_on:
+                            console.file.flush()
+            if not is_known:
+                await fail_unknown(reading, group)
+            if not is_told:
+                await fail_outside(reading, start, window, view)
+            stream.end()
+
+    run(read())
+
+
+def state(source: Source, group: str | None, view: View, *, at: At, wanted: str | None = None) -> None:
+    """`muster replay state`: of one group, or of all that match a pattern."""
+
+    async def read() -> None:
+        async with opened(source) as reading:
+            if group is None:
+                assert isinstance(at, AtTime)
+                overview = Overview(until_ms=at.wall_ms, wanted=wanted)
+                await read_overview(reading, overview)
+                states = overview.states(reading.log.location)
+                if not states:
+                    when = in_zone(instant(at.wall_ms), view.zone)
+                    fail(f"{reading.log.location} tells of no such group at {when}", NOT_FOUND)
+                _print(States(log=reading.log.location, at=instant(at.wall_ms), groups=tuple(states)), view)
+                return
+            start = from_the_beginning(GroupId(group))
+            fold = StateFold(start.group_id, reading.log.location, at)
+            await feed(fold, reading, start)
+            result = fold.result()
+            if result is None:
+                await fail_outside(reading, start, Window(since=at, until=at), view)
+            else:
+                _print(result, view)
+
+    run(read())
+
+
+def export(
+    source: Source, to: Path, *, window: Window = WHOLE, wanted: str | None = None, keyfile: Path | None
+) -> None:
+    """`muster replay export`."""
+    pseudonyms = None if keyfile is None else _pseudonyms(keyfile)
+    span = (_ms(window.since), _ms(window.until))
+
+    async def read(file: IO[bytes]) -> None:
+        async with opened(source) as reading:
+            log = reading.log
+            refuse_to_replace(log, to)
+            location = log.location if pseudonyms is None else "an event log"
+            head = Head(form=FORM, log=location, identity=log.identity, partitions=log.partitions)
+            written = await copy(reading, export_to(to, file, head), span, wanted, pseudonyms)
+            typer.echo(f"{written} records of {log.location} were written to {to}")
+
+    beside = to.with_name(f".{to.name}.{os.getpid()}")
+    try:
+        with beside.open("xb") as file:
+            run(read(file), writes=str(to))
+        beside.replace(to)
+    except typer.Exit as ended:
+        if ended.exit_code == DAMAGED:  # what could be read is there
+            beside.replace(to)
+        raise
+    except (OSError, ValueError) as error:
+        fail(f"{to} cannot be written: {error}", CANNOT_READ)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _pseudonyms(keyfile: Path) -> Pseudonyms:
+    try:
+        return Pseudonyms(keyfile.read_bytes().strip())
+    except (OSError, ValueError) as error:
+        fail(f"--pseudonyms {keyfile}: {error}", CANNOT_READ)
+
+
+def _print(result: Result, view: View) -> None:
+    render(result, view.form, terminal.stdout(), view.zone)
+
+
+def _ms(at: At | None) -> int | None:
+    return at.wall_ms if isinstance(at, AtTime) else None

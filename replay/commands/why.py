@@ -1,0 +1,135 @@
+"""The command `muster replay why`: which incidents are read, which are shown, and what is said around them."""
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import aclosing
+
+import msgspec
+
+from muster import terminal
+from muster.events.ids import GroupId
+from muster.replay.commands.asked import fail_outside, fail_unknown, start_of, when
+from muster.replay.commands.opening import NOT_FOUND, Source, fail, opened, run
+from muster.replay.form import Format, View
+from muster.replay.history.window import WHOLE, At, AtSeq, Window, bounds
+from muster.replay.incidents.incident import Incident
+from muster.replay.incidents.windows import QUIET_MS
+from muster.replay.logs.sources import Reading, Start, find_start, from_the_beginning, items
+from muster.replay.render import Detail, IncidentStream, incident_stream
+from muster.replay.render.printable import printable
+from muster.replay.results.why import NEWEST, Around, Choice, Every, Newest, OfGeneration, Why, generation_of
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """Which incidents are asked for. None of these: the newest few for people, all for programs."""
+
+    generation: int | None = None
+    at: At | None = None
+    last: bool = False
+    everything: bool = False
+
+
+def why(source: Source, group: str, view: View, asked: Asked, window: Window = WHOLE) -> None:
+    """`muster replay why`."""
+
+    async def read() -> None:
+        async with opened(source) as reading:
+            start = await _start(reading, GroupId(group), asked, window, view)
+            fold = Why(start.group_id, start.checkpoint, window=window, at=asked.at, life=start.life)
+            choice = _choice(asked, fold, view.form)
+            stream = incident_stream(start.group_id, reading.log.location, bounds(window), view, terminal.stdout())
+            shown = _Shown(stream, asked, choice)
+            is_known = start.last is not None
+            async for told in _told(reading, start, fold):
+                is_known = True
+                for incident in told:
+                    shown.feed(choice.take(incident))
+                if isinstance(choice, Around) and choice.has_after:
+                    break
+            if not is_known:
+                await fail_unknown(reading, group)
+            if not fold.has_begun:
+                await fail_outside(reading, start, _asked_for(asked, window), view)
+            if isinstance(choice, OfGeneration) and not shown.count:
+                fail(_no_generation(group, choice, reading), NOT_FOUND)
+            _end(choice, shown, f"{printable(group)}{when(_asked_for(asked, window), view)}")
+
+    run(read())
+
+
+class _Shown:
+    """Prints incidents: the first one whole; of a list the others with the most important only."""
+
+    def __init__(self, stream: IncidentStream, asked: Asked, choice: Choice) -> None:
+        self.stream = stream
+        self.count = 0
+        self._asked = asked
+        self._is_list = isinstance(choice, Newest)
+
+    def feed(self, incidents: Iterable[Incident]) -> None:
+        for incident in incidents:
+            detail = Detail.BRIEF if self._is_list and self.count else Detail.WHOLE
+            wanted = self._asked.generation
+            whole = [] if wanted is None else [each for each in incident.rebalances if generation_of(each) == wanted]
+            self.stream.feed(incident, detail, whole)
+            self.count += 1
+
+
+async def _start(reading: Reading, group_id: GroupId, asked: Asked, window: Window, view: View) -> Start:
+    """Where to begin, so that the first incident that may be shown is told whole."""
+    if asked.last:
+        return await find_start(reading, group_id, None, quiet_ms=QUIET_MS, rebalances=2)
+    if isinstance(asked.at, AtSeq):  # which life it is of is known at the end
+        start = await start_of(reading, group_id, Window(since=asked.at, until=asked.at), view)
+        return msgspec.structs.replace(start, checkpoint=from_the_beginning(group_id).checkpoint)
+    return await start_of(reading, group_id, window, view, quiet_ms=QUIET_MS)
+
+
+def _choice(asked: Asked, fold: Why, form: Format) -> Choice:
+    if asked.at is not None:
+        return Around(fold)
+    if asked.generation is not None:
+        return OfGeneration(asked.generation)
+    if asked.last:
+        return Newest(1)
+    return Every() if asked.everything or form in (Format.JSON, Format.JSONL) else Newest(NEWEST)
+
+
+async def _told(reading: Reading, start: Start, fold: Why) -> AsyncIterator[Iterable[Incident]]:
+    """The incidents that end with each item of the group, and in the end those that are left."""
+    has_any = False
+    reads = items(reading, start)
+    async with aclosing(reads):
+        async for item in reads:
+            has_any = True
+            yield fold.feed(item)
+            if fold.is_over:
+                break
+    if has_any:
+        yield fold.end()
+
+
+def _end(choice: Choice, shown: _Shown, what: str) -> None:
+    """Show what is left, and say what there is to say of it. `what`: the group, and the time that was asked for."""
+    left = list(choice.end())
+    if isinstance(choice, Around) and choice.nearest:
+        shown.stream.note(f"There was no incident of {what}. The nearest {choice.nearest}:")
+    shown.feed(left)
+    if not shown.count:
+        shown.stream.note(f"The log tells of no incident of {what}.")
+    elif isinstance(choice, Newest) and choice.older:
+        shown.stream.note(f"... and {choice.older} older: --all")
+    shown.stream.end()
+
+
+def _asked_for(asked: Asked, window: Window) -> Window:
+    return window if asked.at is None else Window(since=asked.at, until=asked.at)
+
+
+def _no_generation(group: str, choice: OfGeneration, reading: Reading) -> str:
+    if choice.known is None:
+        there = "it tells of no rebalance"
+    else:
+        least, greatest = choice.known
+        there = f"it tells of generations {least} to {greatest}"
+    asked = f"no rebalance of {printable(group)} led to generation {choice.generation} in {reading.log.location}"
+    return f"{asked}; {there}"

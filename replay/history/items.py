@@ -1,0 +1,212 @@
+"""The value that everything here works on: what happened to one group, in the order of the log.
+
+A history holds the events themselves, the events of the partition it lives in (who coordinated it, since when), and
+markers for what is missing: a *gap* in `seq` (compacted away, or before the log begins) and a *broken* record. What
+comes before and after a marker is still told.
+
+Nothing here reads a log (`logs/` does) or interprets (`rebalances/` does).
+"""
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum, unique
+
+import msgspec
+
+from muster.events.events import (
+    AnyEvent,
+    AnyMemberEvent,
+    AnyPartitionEvent,
+    AnyRegistrationEvent,
+    CoordinatorElected,
+    CoordinatorPaused,
+    CoordinatorReady,
+    GroupConfigured,
+)
+from muster.events.ids import GroupId
+
+Part = AnyMemberEvent | AnyRegistrationEvent | GroupConfigured
+"""An event within a transition: all but the event on the group's own key, with which it ends."""
+
+
+class LogPosition(msgspec.Struct, frozen=True, kw_only=True):
+    """The place of a record in the log. `timestamp_ms` is the wall clock of its append."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+class Happened(msgspec.Struct, frozen=True, kw_only=True):
+    """An event of the group."""
+
+    position: LogPosition
+    event: AnyEvent
+
+    @property
+    def at_ms(self) -> int:
+        """Wall clock ms of the decision that made it."""
+        return self.event.why.decided_ms
+
+
+class Coordinated(msgspec.Struct, frozen=True, kw_only=True):
+    """An event of the group's partition."""
+
+    position: LogPosition
+    event: AnyPartitionEvent
+
+    @property
+    def at_ms(self) -> int:
+        """Wall clock ms, from the event itself."""
+        event = self.event
+        if isinstance(event, CoordinatorElected):
+            return event.elected_ms
+        if isinstance(event, CoordinatorReady):
+            return event.ready_ms
+        if isinstance(event, CoordinatorPaused):
+            return event.paused_ms
+        return event.stopped_ms
+
+
+@unique
+class Unreadable(StrEnum):
+    """The reason why a record cannot be read."""
+
+    BROKEN = "broken"
+    UNKNOWN_TYPE = "unknown-type"
+    UNDECODABLE_KEY = "undecodable-key"
+    COORDINATOR = "coordinator"
+    """An event of the partition."""
+
+    @property
+    def quarantines(self) -> bool:
+        """Whether it is known to be a record of this group, so that a coordinator would refuse to serve the group."""
+        return self in (Unreadable.BROKEN, Unreadable.UNKNOWN_TYPE)
+
+
+class Broken(msgspec.Struct, frozen=True, kw_only=True):
+    """A record that cannot be read. With an undecodable key it may belong to any group of the partition.
+
+    `key`: of one that `muster log repair` can pass over; empty for the others.
+    """
+
+    position: LogPosition
+    kind: Unreadable
+    reason: str
+    key: bytes = b""
+
+
+class PassedOver(msgspec.Struct, frozen=True, kw_only=True):
+    """A tombstone of `muster log repair`: what was broken under this key stops the partition no more."""
+
+    position: LogPosition
+    key: bytes
+
+
+class Gap(msgspec.Struct, frozen=True, kw_only=True):
+    """Events that are not in the log, from `first_seq` to `last_seq`; `incarnation` is that of the event after it."""
+
+    position: LogPosition
+    incarnation: int
+    first_seq: int
+    last_seq: int
+
+    @property
+    def missing(self) -> int:
+        return self.last_seq - self.first_seq + 1
+
+
+Told = Happened | Coordinated | Broken
+"""A part of a group's history."""
+
+Read = Told | PassedOver
+"""The parts that a log yields."""
+
+Item = Told | Gap
+"""The parts of which a history consists."""
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """The history of one group in a log. `log` is the log's location."""
+
+    group_id: GroupId
+    log: str
+    items: tuple[Item, ...]
+
+    @property
+    def events(self) -> Iterator[Happened]:
+        """The group's own events."""
+        return (item for item in self.items if isinstance(item, Happened))
+
+
+class SeqGaps:
+    """Finds gaps in `seq` while the reads of one group pass by.
+
+    A broken record explains one missing number, so that it is not reported twice; and a new incarnation begins at 1.
+    `incarnation` and `seq` are those of the last event before them.
+    """
+
+    def __init__(self, *, incarnation: int = -1, seq: int = 0) -> None:
+        self._incarnation = incarnation
+        self._seq = seq
+        self._unreadable = 0
+
+    def before(self, read: Told) -> Gap | None:
+        """The gap that ends with this read, if there is one."""
+        if isinstance(read, Broken):
+            self._unreadable += read.kind.quarantines
+        if not isinstance(read, Happened):
+            return None
+        event = read.event
+        if event.incarnation != self._incarnation:
+            self._incarnation, self._seq = event.incarnation, 0
+        first_seq, last_seq = self._seq + 1, event.seq - 1
+        explained = last_seq - first_seq + 1 <= self._unreadable
+        self._seq, self._unreadable = event.seq, 0
+        if explained:
+            return None
+        return Gap(position=read.position, incarnation=event.incarnation, first_seq=first_seq, last_seq=last_seq)
+
+
+class Prelude:
+    """The parts of the partition before a group's first event that matter to it: its owner, unreadable records.
+
+    Of its owner these are the election, which has the settings, and the last event.
+    """
+
+    def __init__(self) -> None:
+        self._election: Coordinated | None = None
+        self._coordinator: Coordinated | None = None
+        self._broken: list[Broken] = []
+
+    @property
+    def reads(self) -> list[Told]:
+        """The parts in the order of the log, the broken ones first."""
+        election = [] if self._election is self._coordinator else [self._election]
+        return [*self._broken, *(each for each in (*election, self._coordinator) if each is not None)]
+
+    def note(self, read: Read) -> None:
+        """Take in something that concerns the whole partition."""
+        if isinstance(read, Coordinated):
+            self._coordinator = read
+            if isinstance(read.event, CoordinatorElected):
+                self._election = read
+        elif isinstance(read, Broken) and read.kind is Unreadable.UNDECODABLE_KEY:
+            self._broken.append(read)
+        elif isinstance(read, PassedOver):
+            self._broken = still_broken(self._broken, read)
+
+
+def still_broken(broken: Iterable[Broken], passed_over: PassedOver) -> list[Broken]:
+    """Drop the broken record that was passed over; another partition may have one under the same key."""
+    gone = (passed_over.position.partition, passed_over.key)
+    return [each for each in broken if (each.position.partition, each.key) != gone]
+
+
+def with_gaps(reads: Iterable[Told]) -> Iterator[Item]:
+    """The reads of one group, with a marker wherever `seq` jumps."""
+    gaps = SeqGaps()
+    for read in reads:
+        gap = gaps.before(read)
+        if gap is not None:
+            yield gap
+        yield read

@@ -1,0 +1,264 @@
+"""A group's history skimmed: how far it goes and where the group stands, without telling what happened.
+
+What belongs here: keeping, of records that pass by undecoded, as little as a fold needs to begin in the middle. What
+the history means is the folds'.
+
+How it works: the last record of each of the group's entities makes the group as it stands (the law that compaction
+relies on), so nothing else is kept. Of the records on the group's own key, with which transitions end, a glance is
+taken; the others are only counted. A *checkpoint* is a place from which the group can be told: where it begins, and the
+records that make the group as it stood there. They are made in times of rest, so that a rebalance is told whole.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import Final
+
+import msgspec
+
+from muster.events.avro.codec import decode, event_type_of, glance
+from muster.events.avro.evolve import evolve
+from muster.events.avro.glance import Glance, GroupGlance
+from muster.events.events import EVENT_TYPES, AnyEvent, GroupDeleted, GroupEvent, PartitionEvent, RebalanceStarted
+from muster.events.ids import GroupId
+from muster.events.records import BrokenRecord, StoredRecord, UnknownEventType
+from muster.events.state import Group, GroupState, new_group
+from muster.replay.history.items import Broken, LogPosition, Prelude, Told, Unreadable
+
+_ON_THE_GROUPS_KEY = frozenset(each for each in EVENT_TYPES if issubclass(each, GroupEvent))
+_AT_REST = frozenset({GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD})
+
+
+BUSY_EVENTS: Final = 10_000
+"""A group to which something happens all the time can be told from as many events before its last rebalance."""
+
+BROKEN_KEPT: Final = 20
+"""Records that cannot be read, of which a group is told one by one."""
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A place in the group's partition, right behind a transition. `seq` and `at_ms` (wall clock) are those of the last
+    event before it, `records` make the group there.
+
+    `prelude`: what a history that begins here has to say of the partition first.
+    """
+
+    offset: int = 0
+    incarnation: int = -1
+    seq: int = 0
+    at_ms: int = 0
+    records: tuple[StoredRecord, ...] = ()
+    prelude: tuple[Told, ...] = ()
+
+    def group(self, group_id: GroupId) -> Group | None:
+        """The group as it stood; None before its first event. What cannot be read is left out."""
+        events = [told for told in self._told() if not isinstance(told, Broken)]
+        if not events:
+            return None
+        return evolve(new_group(group_id, incarnation=events[0].incarnation, wall_ms=0), events)
+
+    def broken(self) -> list[Broken]:
+        """The records of it that cannot be read."""
+        return [told for told in self._told() if isinstance(told, Broken)]
+
+    def _told(self) -> Iterator[AnyEvent | Broken]:
+        for record in sorted(self.records, key=attrgetter("offset")):
+            try:
+                event = decode(record.value or b"")
+            except BrokenRecord as error:
+                yield _broken(record, Unreadable.BROKEN, error.reason)
+            else:
+                assert not isinstance(event, PartitionEvent)  # they have keys of their own
+                yield event
+
+
+BEGINNING = Checkpoint()
+
+
+class Skim:
+    """Takes in the records of one group, in the order of its partition.
+
+    `quiet_ms`: a checkpoint is made only where nothing happened for longer; at 0, once after each rebalance. Where it
+    is never quiet, `BUSY_EVENTS` later at the latest. What is counted is what was decided from `since_ms` on; after
+    `until_ms` nothing is taken in.
+    """
+
+    def __init__(
+        self,
+        prelude: Prelude,
+        *,
+        quiet_ms: int = 0,
+        rebalances_kept: int = 1,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+    ) -> None:
+        self.checkpoint = BEGINNING
+        """The last one."""
+        self.before_rebalances: deque[Checkpoint] = deque(maxlen=rebalances_kept)
+        """The checkpoints before the last rebalances, one each."""
+        self.before_last = BEGINNING
+        """The place right before the last rebalance, however quiet it was there."""
+        self.first: GroupGlance | None = None
+        self.last: GroupGlance | None = None
+        """The ends of the first and the last transition."""
+        self.rebalances = 0
+        self.events = 0
+        self.missing = 0
+        """Events that are not in the log, as far as their numbers tell."""
+        self.broken: deque[Broken] = deque(maxlen=BROKEN_KEPT)
+        """The last records that cannot be read: a coordinator does not serve the group because of them."""
+        self.unknown_types = 0
+        """Events of types that a newer version wrote."""
+        self._prelude = prelude
+        self._quiet_ms = quiet_ms
+        self.has_begun = since_ms is None
+        self.is_over = False
+        """Whether the window has begun, or is over."""
+        self._since_ms = since_ms
+        self._until_ms = until_ms
+        self._is_due = True
+        self._busy: tuple[int, Checkpoint] = (0, BEGINNING)
+        self._next_offset = 0
+        self._stood: list[Told] = []
+        """All that there was to say of the partition behind the last transition."""
+        self._records: dict[bytes, StoredRecord] = {}
+        self._parts: list[StoredRecord] = []
+        self._unreadable = 0
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no rebalance is running."""
+        return self.last is None or self.last.group.state in _AT_REST
+
+    def take(self, record: StoredRecord) -> GroupGlance | None:
+        """Take in the next record; returns what ends a transition. `checkpoint` is one before that transition."""
+        if self.is_over:
+            return None
+        value = record.value
+        if value is None:
+            self._parts.append(record)
+            return None
+        kind = event_type_of(value)
+        if kind not in _ON_THE_GROUPS_KEY:
+            if kind is None:
+                self._note_broken(record)
+            else:
+                self.events += 1
+                self._parts.append(record)
+            return None
+        try:
+            ended = glance(value)
+        except BrokenRecord:
+            self._note_broken(record)
+            return None
+        assert isinstance(ended, GroupGlance)
+        self.events += 1
+        return self._transition(record, ended, kind)
+
+    def now(self) -> Checkpoint:
+        """A checkpoint behind everything that was taken in."""
+        records = dict(self._records)
+        for part in self._parts:
+            if part.value is not None:
+                records[part.key] = part
+        return self._made(records, self._prelude.reads)
+
+    def cut(self) -> None:
+        """Make a checkpoint here, whatever happened before."""
+        self.checkpoint = self.now()
+
+    def _transition(self, record: StoredRecord, ended: GroupGlance, kind: object) -> GroupGlance | None:
+        parts, self._parts = self._parts, []
+        last = self.last
+        if self._until_ms is not None and ended.why.decided_ms > self._until_ms:
+            self.is_over = True
+            return None
+        if last is not None and ended.incarnation < last.incarnation:
+            return None  # a leftover of an earlier life
+        self._checkpoint(ended.why.decided_ms)
+        if not self.has_begun and self._since_ms is not None and ended.why.decided_ms >= self._since_ms:
+            self.has_begun = True
+            self.events, self.missing, self.rebalances = 1 + sum(part.value is not None for part in parts), 0, 0
+        if kind is RebalanceStarted:
+            self._note_rebalance()
+        if last is None or ended.incarnation > last.incarnation:
+            parts = [part for part in parts if part.value is None or _incarnation(part.value) == ended.incarnation]
+            self._records = {}
+        self._count(ended, parts)
+        for part in parts:
+            if part.value is not None:
+                self._records[part.key] = part
+            elif part.key != record.key:  # of the group's own, the last record says that it was deleted
+                self._records.pop(part.key, None)
+        if kind is GroupDeleted:
+            self._records = {}
+        self._records[record.key] = record
+        self._next_offset, self._stood = record.offset + 1, self._prelude.reads
+        if self.first is None:
+            self.first = ended
+        self.last = ended
+        if not self.is_at_rest:
+            self._is_due = True
+        return ended
+
+    def _note_rebalance(self) -> None:
+        self.rebalances += 1
+        self.before_rebalances.append(self.checkpoint)
+        if self.is_at_rest:
+            self.before_last = self._made(self._records, self._stood)
+
+    def _checkpoint(self, at_ms: int) -> None:
+        last = self.last
+        if last is None or not self.is_at_rest or not self._is_due:
+            return
+        if not self._quiet_ms or at_ms - last.why.decided_ms > self._quiet_ms:
+            self._is_due = self._quiet_ms > 0
+            self.checkpoint = self._made(self._records, self._stood)
+            self._busy = (self.events, self.checkpoint)
+        elif self.events - self._busy[0] >= BUSY_EVENTS:
+            self.checkpoint = self._busy[1]  # so that as many events before this place are told
+            self._busy = (self.events, self._made(self._records, self._stood))
+
+    def _made(self, records: dict[bytes, StoredRecord], prelude: Sequence[Told]) -> Checkpoint:
+        return Checkpoint(
+            offset=self._next_offset,
+            incarnation=self.last.incarnation if self.last else -1,
+            seq=self.last.seq if self.last else 0,
+            at_ms=self.last.why.decided_ms if self.last else 0,
+            records=tuple(records.values()),
+            prelude=tuple(prelude),
+        )
+
+    def _count(self, ended: GroupGlance, parts: list[StoredRecord]) -> None:
+        """Count the numbers that are missing; a record that cannot be read explains one."""
+        before = self.last.seq if self.last is not None and self.last.incarnation == ended.incarnation else 0
+        missing = ended.seq - before - 1 - sum(part.value is not None for part in parts)
+        if missing > self._unreadable:
+            self.missing += missing
+        self._unreadable = 0
+
+    def _note_broken(self, record: StoredRecord) -> None:
+        try:
+            decode(record.value or b"")
+        except UnknownEventType as unknown:
+            broken = _broken(record, Unreadable.UNKNOWN_TYPE, unknown.reason)
+            self.unknown_types += 1
+        except BrokenRecord as error:
+            broken = _broken(record, Unreadable.BROKEN, error.reason)
+        else:
+            return
+        self._unreadable += 1
+        self.broken.append(broken)
+
+
+def _broken(record: StoredRecord, kind: Unreadable, reason: str) -> Broken:
+    position = LogPosition(partition=record.partition, offset=record.offset, timestamp_ms=record.timestamp_ms)
+    return Broken(position=position, kind=kind, reason=reason)
+
+
+def _incarnation(value: bytes) -> int:
+    try:
+        seen: Glance | GroupGlance = glance(value)
+    except BrokenRecord:
+        return -1
+    return seen.incarnation

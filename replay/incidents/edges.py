@@ -1,0 +1,107 @@
+"""The edges of a window, in the times in which incidents are told. Pure.
+
+A window is of the log's wall clock, or of numbers; incidents are told as if the clock had not jumped
+(`history/clock.py`). So an edge is known when the transition after it passes by: where the clock was then, is where the
+edge is, and it never leaves the place between the transitions that it parts.
+"""
+
+import msgspec
+
+from muster.replay.history.transitions import Transition
+from muster.replay.history.window import At, AtSeq, AtTime, Edge, Window
+from muster.replay.incidents.incident import Incident
+from muster.replay.times import wall_ms_of
+
+
+class _Cut:
+    """One edge. `is_after`: the moment itself is before it, as at the end of a window. `life`: which numbers are of."""
+
+    def __init__(self, at: At, life: int, *, is_after: bool) -> None:
+        self._at = at
+        self._life = life
+        self._is_after = is_after
+        self._ahead_ms = 0
+        self._last_ms: int | None = None
+        self.is_passed = False
+        self._ms = 0
+
+    @property
+    def ms(self) -> int:
+        """Where it is, as far as is known."""
+        if self.is_passed:
+            return self._ms
+        last_ms = self._last_ms or 0
+        return max(last_ms, self._at.wall_ms - self._ahead_ms) if isinstance(self._at, AtTime) else last_ms
+
+    def pass_by(self, wall_ms: int, step: Transition) -> None:
+        """The next transition, which was decided at this wall clock."""
+        if self.is_passed:
+            return
+        if self._is_behind(wall_ms, step):
+            self._ms, self.is_passed = self._between(wall_ms, step), True
+        self._ahead_ms = wall_ms - step.at_ms
+        self._last_ms = step.at_ms
+
+    def _is_behind(self, wall_ms: int, step: Transition) -> bool:
+        if isinstance(self._at, AtTime):
+            return wall_ms > self._at.wall_ms if self._is_after else wall_ms >= self._at.wall_ms
+        if step.event.incarnation != self._life:
+            return False
+        return (*step.parts, step.event)[0].seq > self._at.seq if self._is_after else step.event.seq >= self._at.seq
+
+    def _between(self, wall_ms: int, step: Transition) -> int:
+        last_ms = step.at_ms if self._last_ms is None else self._last_ms
+        if isinstance(self._at, AtSeq):
+            return last_ms if self._is_after else step.at_ms
+        at_ms = self._at.wall_ms - (wall_ms - step.at_ms)
+        if self._last_ms is None:
+            return at_ms
+        if self._is_after:
+            return max(last_ms, min(at_ms, step.at_ms - 1))
+        return min(step.at_ms, max(at_ms, last_ms + 1))
+
+
+class Edges:
+    """Says of incidents whether they are in a window. `life`: the last incarnation, which numbers are of."""
+
+    def __init__(self, window: Window, life: int = -1) -> None:
+        self._since = None if window.since is None else _Cut(window.since, life, is_after=False)
+        self._until = None if window.until is None else _Cut(window.until, life, is_after=True)
+        self._is_until_a_time = isinstance(window.until, AtTime)
+        self._has_since_a_time = isinstance(window.since, AtTime)
+        self.has_begun = False
+        """Whether anything was before the window's end."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the last transition was after the window."""
+        return self._until is not None and self._until.is_passed
+
+    @property
+    def until_ms(self) -> int:
+        """The end of the window, or the last transition before it, as far as is known; 0 if it has no end."""
+        return 0 if self._until is None else self._until.ms
+
+    def pass_by(self, wall_ms: int, step: Transition) -> None:
+        """The next transition of the group, which was decided at this wall clock."""
+        for each in (self._since, self._until):
+            if each is not None:
+                each.pass_by(wall_ms, step)
+        self.has_begun = self.has_begun or not self.is_over
+
+    def within(self, incident: Incident) -> Incident | None:
+        """The incident, with the edges that it crosses; None if it is outside."""
+        began_ms = wall_ms_of(incident.started_at)
+        ended_ms = None if incident.ended_at is None else wall_ms_of(incident.ended_at)
+        crosses: list[Edge] = []
+        since, until = self._since, self._until
+        if since is not None:
+            is_reached = since.is_passed or self._has_since_a_time
+            if not is_reached or (ended_ms is not None and ended_ms < since.ms):
+                return None
+            crosses += [Edge.SINCE] if began_ms < since.ms else []
+        if until is not None and (until.is_passed or self._is_until_a_time):
+            if began_ms > until.ms:
+                return None
+            crosses += [Edge.UNTIL] if ended_ms is None or ended_ms > until.ms else []
+        return msgspec.structs.replace(incident, crosses=tuple(crosses)) if crosses else incident

@@ -1,0 +1,7 @@
+"""Logs that are read: the only part that touches one.
+
+sources.py      A log read: the records of one group, or of all.
+archives.py     Files that a log was exported to, read as logs; and opening whatever `--log` names.
+exports.py      Writing such files.
+pseudonyms.py   A log without names.
+"""

@@ -1,0 +1,244 @@
+"""Exports: a log's records in a file that `--log` reads again. Two forms, by the end of the file's name.
+
+    NAME.jsonl  JSON lines. The first says what it is; then one for each record: the event as JSON, for programs and
+                people. A record that is no event that is known here is its key and value, in base64.
+    NAME.avro   an Avro container file: the records byte by byte, as they are in the log.
+
+Both have partition after partition, each in the order of its offsets. What belongs here: the lines and the schema, and
+writing them. `archives.py` reads them.
+"""
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import IO, Any, Final, Protocol
+
+import msgspec
+
+from muster.events.avro.codec import decode, encode, level_of
+from muster.events.causes import Cause
+from muster.events.events import EVENT_TYPES, AnyRecordedEvent, PartitionEvent
+from muster.events.keys import EntityKind, decode_key, encode_key, key_of
+from muster.events.records import FORMAT_LEVEL, BrokenRecord, StoredRecord, UndecodableKey
+from muster.replay.history.items import Coordinated, Happened
+from muster.replay.logs.pseudonyms import Pseudonyms
+from muster.replay.logs.sources import Reading, read_record
+
+FORM: Final = "muster-export-1"
+TYPES: Final[dict[str, type[AnyRecordedEvent]]] = {each.__name__: each for each in EVENT_TYPES}
+SYNC_EVERY_BYTES: Final = 256 * 1024
+"""The size of a container's blocks: one is read at a time."""
+
+RECORD_SCHEMA: Final = {
+    "type": "record",
+    "name": "ExportedRecord",
+    "namespace": "muster.export",
+    "doc": "A record of an event log, byte by byte. Key and value are Avro's single-object encoding.",
+    "fields": [
+        {"name": "partition", "type": "int"},
+        {"name": "offset", "type": "long"},
+        {"name": "timestamp_ms", "type": "long", "doc": "Wall clock of its append."},
+        {"name": "key", "type": "bytes"},
+        {"name": "value", "type": ["null", "bytes"], "doc": "null: a tombstone."},
+    ],
+}
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """The log that was exported. It stands in the first line, or in the container's metadata."""
+
+    form: str
+    log: str
+    identity: str
+    partitions: int
+
+
+class ExportedLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A record in a line. An event has `type` and `event`, everything else `key`, and, but for a tombstone, `value`.
+
+    `level`: the format level at which the event was written.
+    """
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    type: str | None = None
+    level: int = 0
+    event: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    key: bytes | None = None
+    value: bytes | None = None
+
+    def record(self) -> StoredRecord:
+        """The record. Raises BrokenRecord, msgspec.ValidationError."""
+        place = (self.partition, self.offset, self.timestamp_ms)
+        if self.type is None or self.event is msgspec.UNSET:
+            if self.key is None:
+                raise BrokenRecord("the line has neither an event nor a key")
+            return StoredRecord(*place, self.key, self.value)
+        if self.type not in TYPES:
+            raise BrokenRecord(f"the line has an event of a type that is not known here: {self.type!r}")
+        if not 1 <= self.level <= FORMAT_LEVEL:
+            raise BrokenRecord(f"the line has an event of format level {self.level}")
+        event: AnyRecordedEvent = msgspec.json.decode(self.event, type=TYPES[self.type])
+        try:
+            return StoredRecord(*place, encode_key(key_of(event)), encode(event, self.level))
+        except OverflowError as error:
+            raise BrokenRecord(f"the line has an event with a number that is too large: {error}") from error
+
+
+def line_of(record: StoredRecord) -> ExportedLine:
+    """The line of a record: the event, where the very same record can be made of it again, else its bytes."""
+    line = ExportedLine(partition=record.partition, offset=record.offset, timestamp_ms=record.timestamp_ms)
+    if record.value is not None:
+        try:
+            event = decode(record.value)
+        except BrokenRecord:
+            event = None
+        if event is not None and _is_known_whole(event) and encode_key(key_of(event)) == record.key:
+            told = msgspec.Raw(msgspec.json.encode(event))
+            return msgspec.structs.replace(line, type=type(event).__name__, level=level_of(record.value), event=told)
+    return msgspec.structs.replace(line, key=record.key, value=record.value)
+
+
+def _is_known_whole(event: AnyRecordedEvent) -> bool:
+    """Whether nothing of the record was lost on the way to the event: a newer version may know another cause."""
+    return isinstance(event, PartitionEvent) or event.why.cause is not Cause.UNKNOWN
+
+
+class Export(Protocol):
+    """Takes the records of a log."""
+
+    def write(self, record: StoredRecord) -> None: ...
+
+    def close(self) -> None:
+        """Write what is left."""
+        ...
+
+
+def export_to(path: Path, file: IO[bytes], head: Head) -> Export:
+    """The form that the path's name asks for. Raises ValueError for any other name."""
+    if path.suffix == ".jsonl":
+        return _JsonLines(file, head)
+    if path.suffix == ".avro":
+        return _Container(file, head)
+    raise ValueError(f"{path} is neither NAME.jsonl nor NAME.avro")
+
+
+class _JsonLines:
+    def __init__(self, file: IO[bytes], head: Head) -> None:
+        self._file = file
+        self._encoder = msgspec.json.Encoder()
+        self._write(head)
+
+    def write(self, record: StoredRecord) -> None:
+        self._write(line_of(record))
+
+    def _write(self, line: msgspec.Struct) -> None:
+        self._file.write(self._encoder.encode(line) + b"\n")
+
+    def close(self) -> None:
+        self._file.flush()
+
+
+class _Container:
+    """A block has the records of one partition alone, so that the others can be stepped over."""
+
+    def __init__(self, file: IO[bytes], head: Head) -> None:
+        from fastavro.write import Writer  # noqa: PLC0415 -- slow to import
+
+        metadata = {f"muster.{name}": str(value) for name, value in msgspec.structs.asdict(head).items()}
+        self._writer: Any = Writer(
+            file, RECORD_SCHEMA, codec="deflate", sync_interval=SYNC_EVERY_BYTES, metadata=metadata
+        )
+        self._partition = -1
+
+    def write(self, record: StoredRecord) -> None:
+        if record.partition != self._partition:
+            self._writer.flush()
+            self._partition = record.partition
+        self._writer.write(
+            {
+                "partition": record.partition,
+                "offset": record.offset,
+                "timestamp_ms": record.timestamp_ms,
+                "key": record.key,
+                "value": record.value,
+            }
+        )
+
+    def close(self) -> None:
+        self._writer.flush()
+
+
+async def copy(
+    reading: Reading,
+    export: Export,
+    span: tuple[int | None, int | None],
+    wanted: str | None,
+    pseudonyms: Pseudonyms | None,
+) -> int:
+    """Write the records of groups whose ids match, decided between two wall clock times; returns how many.
+
+    What concerns whole partitions is always written. Of what was decided before the span, the last record of each
+    entity is written, so that the groups are as they stood; a reader shows the rest as a gap.
+    """
+    written = 0
+    for partition in range(reading.log.partitions):
+        selection = Selection(span, wanted)
+        async for chunk in reading.chunks([partition]):
+            for record in chunk:
+                for each in selection.take(record):
+                    export.write(each if pseudonyms is None else pseudonyms.record(each))
+                    written += 1
+    export.close()
+    return written
+
+
+class Selection:
+    """The records of one partition that are wanted, in the order of their offsets.
+
+    Of what was decided before the span the last record of each key is kept until the span begins; a tombstone ends it.
+    """
+
+    def __init__(self, span: tuple[int | None, int | None], wanted: str | None) -> None:
+        self._since_ms, self._until_ms = span
+        self._wanted = wanted
+        self._before: dict[bytes, StoredRecord] = {}
+        self._has_begun = self._since_ms is None
+        self._at_ms = 0
+
+    def take(self, record: StoredRecord) -> Iterator[StoredRecord]:
+        """Take the next record in; yields those that are to be written."""
+        self._at_ms = self._time_of(record)
+        if not self._is_wanted(record.key) or (self._until_ms is not None and self._at_ms > self._until_ms):
+            return
+        if not self._has_begun and self._since_ms is not None and self._at_ms < self._since_ms:
+            self._before.pop(record.key, None)
+            if record.value is not None:
+                self._before[record.key] = record
+            return
+        if not self._has_begun:
+            self._has_begun = True
+            yield from self._before.values()
+            self._before.clear()
+        yield record
+
+    def _time_of(self, record: StoredRecord) -> int:
+        """When it was decided; of a tombstone, what it follows, of what cannot be read, when it was appended."""
+        if self._since_ms is None and self._until_ms is None:
+            return 0
+        if record.value is None:
+            return self._at_ms
+        found = read_record(record)
+        if found is not None and isinstance(found[1], Happened | Coordinated):
+            return found[1].at_ms
+        return record.timestamp_ms
+
+    def _is_wanted(self, key: bytes) -> bool:
+        if self._wanted is None:
+            return True
+        try:
+            decoded = decode_key(key)
+        except UndecodableKey:
+            return True
+        return decoded.kind is EntityKind.PARTITION or fnmatchcase(decoded.group_id, self._wanted)

@@ -1,0 +1,350 @@
+"""A log read into histories. The only part of the tool that touches a log, and it only ever reads.
+
+Streams: whatever the log's size, what is kept is what the caller keeps. For one group only that group's partition is
+read, and only the values whose key names the group are decoded. A window of a group's history is read in two passes:
+the first one skims what comes before it (`skim.py`), the second one tells the items from the last checkpoint on.
+
+A reader is lenient where an owner must not be: an event type that is not known here is skipped and counted, a value
+that cannot be read becomes a `Broken` marker in its group's history. Tombstones are skipped, since the event before
+each says all, but for those of `muster log repair`. So are records that no owner wrote (`events.strangers`). What is
+not ours to read at all is an error: LogTooNew, and any LogError.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from muster.events.avro.codec import decode
+from muster.events.avro.glance import GroupGlance
+from muster.events.events import CoordinatorElected, PartitionEvent
+from muster.events.ids import GroupId
+from muster.events.keys import EntityKind, RecordKey, decode_key, prefix_of
+from muster.events.log.base import EventLog, SearchableLog
+from muster.events.partitioner import partition_for
+from muster.events.records import (
+    FORMAT_LEVEL,
+    BrokenBatch,
+    BrokenRecord,
+    LogTooNew,
+    StoredRecord,
+    UndecodableKey,
+    UnknownEventType,
+)
+from muster.events.strangers import Strangers
+from muster.replay.history.items import (
+    Broken,
+    Coordinated,
+    Happened,
+    History,
+    Item,
+    LogPosition,
+    PassedOver,
+    Prelude,
+    Read,
+    SeqGaps,
+    Told,
+    Unreadable,
+    with_gaps,
+)
+from muster.replay.history.skim import BEGINNING, Checkpoint, Skim
+from muster.replay.history.window import AtSeq, Window
+
+Take = Callable[[GroupId | None, Read], None]
+"""Takes the next read; without a group it concerns all groups of its partition."""
+
+LOOK_AGAIN_AFTER_S: Final = 0.2
+"""The interval at which a log that is followed is looked at."""
+
+Watch = Callable[[int, int], None]
+"""Told how far the reading is: records done, records in all. Both count offsets, also those compacted away."""
+
+
+def unwatched(done: int, total: int) -> None:
+    """Do nothing: the default, without a progress display."""
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """One reading of a log: what is told how far it is, and what counts strangers' records."""
+
+    log: EventLog
+    watch: Watch = unwatched
+    strangers: Strangers = msgspec.field(default_factory=Strangers)
+    lost: list[str] = msgspec.field(default_factory=list)
+
+    @property
+    def damage(self) -> list[str]:
+        """The parts that could not be read, in words for people; the records before it were given."""
+        return list(dict.fromkeys((*self.lost, *self.log.warnings)))
+
+    async def chunks(
+        self, partitions: Sequence[int], *, wanted: Sequence[bytes] = (), start: int = 0, end: int | None = None
+    ) -> AsyncIterator[Sequence[StoredRecord]]:
+        """The owners' records of the partitions, one partition after another, as far as they reached at the call.
+
+        `wanted`: see SearchableLog; other logs give all.
+        """
+        async for chunk in self.all_chunks(partitions, wanted=wanted, start=start, end=end):
+            yield list(self.strangers.without(chunk))
+
+    async def all_chunks(
+        self, partitions: Sequence[int], *, wanted: Sequence[bytes] = (), start: int = 0, end: int | None = None
+    ) -> AsyncIterator[Sequence[StoredRecord]]:
+        """As `chunks`, with the records that no owner wrote."""
+        ends = {each: await self.log.end_offset(each) if end is None else end for each in partitions}
+        total, done = sum(ends.values()), 0
+        for partition, stop in ends.items():
+            try:
+                async for chunk in self._read(partition, start, stop, wanted):
+                    yield chunk
+                    self.watch(done + chunk[-1].offset + 1 if chunk else done, total)
+            except BrokenBatch as broken:
+                self.lost.append(f"{self.log.location}, {broken}; what comes after it in its partition was left out")
+            done += stop
+
+    def _read(
+        self, partition: int, start: int, end: int, wanted: Sequence[bytes]
+    ) -> AsyncIterator[Sequence[StoredRecord]]:
+        if wanted and isinstance(self.log, SearchableLog):
+            return self.log.read_wanted(partition, wanted, start=start, end=end)
+        return self.log.read(partition, start=start, end=end)
+
+
+async def read_log(
+    log: EventLog,
+    take: Take,
+    *,
+    group: GroupId | None = None,
+    watch: Watch = unwatched,
+    strangers: Strangers | None = None,
+) -> None:
+    """Give everything in the log to `take`, partition by partition; for one group, what concerns it.
+
+    What no owner wrote is skipped, and counted in `strangers`. Raises LogTooNew, and what the log raises.
+    """
+    reading = Reading(log=log, watch=watch, strangers=Strangers() if strangers is None else strangers)
+    partitions = range(log.partitions) if group is None else [partition_for(group, log.partitions)]
+    async for chunk in reading.chunks(partitions):
+        for record in chunk:
+            found = read_record(record, group)
+            if found is not None:
+                take(*found)
+
+
+# ---- one group ----------------------------------------------------------------------------------
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the telling of a group begins. `life`: its last incarnation, as far as it was looked for.
+
+    `first` and `last` are the ends of the first and the last transition that were seen on the way; `rebalances` counts
+    those that began before the window, or, where there is none, all.
+    """
+
+    group_id: GroupId
+    checkpoint: Checkpoint
+    life: int
+    first: GroupGlance | None
+    last: GroupGlance | None
+    rebalances: int
+    is_reached: bool
+    """Whether the window has begun by the end of the log."""
+
+
+def from_the_beginning(group_id: GroupId) -> Start:
+    """The start of a whole history, for which nothing has to be read."""
+    return Start(group_id=group_id, checkpoint=BEGINNING, life=-1, first=None, last=None, rebalances=0, is_reached=True)
+
+
+async def find_start(
+    reading: Reading, group: GroupId, window: Window | None, *, quiet_ms: int = 0, rebalances: int = 1
+) -> Start:
+    """Skim the group's history up to the window; without one, up to the last so many rebalances.
+
+    `quiet_ms`: see `Skim`; with it as many rebalances before a window come, too. Raises LogTooNew, and as the log does.
+    """
+    search = _Search(group, window, Skim(prelude := Prelude(), quiet_ms=quiet_ms, rebalances_kept=rebalances), prelude)
+    search.tells_before = quiet_ms > 0
+    async for chunk in _chunks_of(reading, group, start=0):
+        if any(map(search.ends_with, chunk)):
+            break
+    return search.found()
+
+
+class _Search:
+    """The search for the checkpoint before a window."""
+
+    def __init__(self, group: GroupId, window: Window | None, skim: Skim, prelude: Prelude) -> None:
+        self._group = group
+        self._prefix = prefix_of(group)
+        self._window = window
+        self._skim = skim
+        self._prelude = prelude
+        self._found: Checkpoint | None = None
+        self.tells_before = False
+
+    def ends_with(self, record: StoredRecord) -> bool:
+        """Take in the next record; returns whether no later one matters."""
+        window, skim = self._window, self._skim
+        if not record.key.startswith(self._prefix):
+            found = read_record(record, self._group)
+            if found is not None:
+                self._prelude.note(found[1])
+            return False
+        before = skim.last
+        ended = skim.take(record)
+        if ended is None or window is None:
+            return False
+        if isinstance(window.since, AtSeq) and before is not None and ended.incarnation > before.incarnation:
+            self._found = None
+        if self._found is None and window.begins_by(ended):
+            self._found = self._before_rebalances() if self.tells_before else skim.checkpoint
+        return self._found is not None and not window.has_seq
+
+    def found(self) -> Start:
+        """The start, as far as it was looked for."""
+        skim, found = self._skim, self._found
+        if self._window is None:
+            found = self._before_rebalances()
+        return Start(
+            group_id=self._group,
+            checkpoint=found or skim.checkpoint,
+            life=skim.last.incarnation if skim.last is not None else -1,
+            first=skim.first,
+            last=skim.last,
+            rebalances=skim.rebalances,
+            is_reached=found is not None,
+        )
+
+    def _before_rebalances(self) -> Checkpoint:
+        return self._skim.before_rebalances[0] if self._skim.before_rebalances else self._skim.checkpoint
+
+
+async def items(reading: Reading, start: Start, *, goes_on: bool = False) -> AsyncGenerator[Item]:
+    """The items of a group from a start on, in the order of the log, with a marker wherever `seq` jumps.
+
+    `goes_on`: then those that are appended, for ever.
+    """
+    checkpoint = start.checkpoint
+    gaps = SeqGaps(incarnation=checkpoint.incarnation, seq=checkpoint.seq)
+    prelude = Prelude()
+    has_begun = checkpoint.incarnation >= 0
+    for earlier in checkpoint.prelude:
+        yield earlier
+    chunks = _chunks_of(reading, start.group_id, start=checkpoint.offset, goes_on=goes_on)
+    async for record in (record async for chunk in chunks for record in chunk):
+        found = read_record(record, start.group_id)
+        if found is None:
+            continue
+        group_id, read = found
+        if group_id is None and not has_begun:
+            prelude.note(read)
+            continue
+        if isinstance(read, PassedOver):  # it has no group
+            continue
+        if not has_begun:
+            has_begun = True
+            for earlier in prelude.reads:
+                yield earlier
+        gap = gaps.before(read)
+        if gap is not None:
+            yield gap
+        yield read
+
+
+async def _chunks_of(
+    reading: Reading, group: GroupId, *, start: int, goes_on: bool = False
+) -> AsyncIterator[Sequence[StoredRecord]]:
+    """The records of the group, and of its partition; others, too, where the log cannot leave them out."""
+    partition = partition_for(group, reading.log.partitions)
+    wanted = (prefix_of(group), prefix_of(str(partition)))
+    while True:
+        end = await reading.log.end_offset(partition)
+        if start < end:
+            async for chunk in reading.chunks([partition], wanted=wanted, start=start, end=end):
+                yield chunk
+            start = end
+        if not goes_on:
+            return
+        await asyncio.sleep(LOOK_AGAIN_AFTER_S)
+
+
+# ---- all groups ---------------------------------------------------------------------------------
+
+
+async def read_histories(
+    log: EventLog,
+    *,
+    group: GroupId | None = None,
+    watch: Watch = unwatched,
+    strangers: Strangers | None = None,
+) -> dict[GroupId, History]:
+    """The history of each group of which anything can be read, or of the one group, if there is anything."""
+    reads: dict[GroupId, list[Told]] = {}
+    preludes: defaultdict[int, Prelude] = defaultdict(Prelude)
+    homes: defaultdict[int, list[GroupId]] = defaultdict(list)
+
+    def take(group_id: GroupId | None, read: Read) -> None:
+        partition = read.position.partition
+        if group_id is None:
+            preludes[partition].note(read)
+            if not isinstance(read, PassedOver):
+                for home in homes[partition]:
+                    reads[home].append(read)
+            return
+        assert not isinstance(read, PassedOver)  # it has no group
+        if group_id not in reads:
+            reads[group_id] = [*preludes[partition].reads]
+            homes[partition].append(group_id)
+        reads[group_id].append(read)
+
+    await read_log(log, take, group=group, watch=watch, strangers=strangers)
+    return {
+        group_id: History(group_id=group_id, log=log.location, items=tuple(with_gaps(of_group)))
+        for group_id, of_group in reads.items()
+    }
+
+
+def read_record(record: StoredRecord, wanted: GroupId | None = None) -> tuple[GroupId | None, Read] | None:
+    """Decode a record: the group that it concerns (None: its whole partition), and its content.
+
+    Gives None for what says nothing, or is not wanted. Raises LogTooNew.
+    """
+    position = LogPosition(partition=record.partition, offset=record.offset, timestamp_ms=record.timestamp_ms)
+    try:
+        key = decode_key(record.key)
+    except UndecodableKey as broken:
+        if record.value is None:
+            return None, PassedOver(position=position, key=record.key)
+        return None, Broken(position=position, kind=Unreadable.UNDECODABLE_KEY, reason=broken.reason, key=record.key)
+    of_partition = key.kind is EntityKind.PARTITION
+    if of_partition and record.value is None:
+        return None, PassedOver(position=position, key=record.key)
+    if record.value is None or not (of_partition or wanted is None or key.group_id == wanted):
+        return None
+    told = _read_value(record.value, key, position)
+    if of_partition and isinstance(told, Broken):
+        told = msgspec.structs.replace(told, key=record.key)
+    return None if of_partition else GroupId(key.group_id), told
+
+
+def _read_value(value: bytes, key: RecordKey, position: LogPosition) -> Told:
+    of_partition = key.kind is EntityKind.PARTITION
+    try:
+        event = decode(value)
+    except UnknownEventType as unknown:
+        kind = Unreadable.COORDINATOR if of_partition else Unreadable.UNKNOWN_TYPE
+        return Broken(position=position, kind=kind, reason=unknown.reason)
+    except BrokenRecord as broken:
+        kind = Unreadable.COORDINATOR if of_partition else Unreadable.BROKEN
+        return Broken(position=position, kind=kind, reason=broken.reason)
+    if not isinstance(event, PartitionEvent):
+        return Happened(position=position, event=event)
+    if isinstance(event, CoordinatorElected) and event.format_level > FORMAT_LEVEL:
+        raise LogTooNew(
+            f"the event log has format level {event.format_level}, this version knows {FORMAT_LEVEL}: "
+            f"it was written by Muster {event.version}; use a newer Muster"
+        )
+    return Coordinated(position=position, event=event)

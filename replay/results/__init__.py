@@ -1,0 +1,11 @@
+"""The results of commands: pure functions from a history to a frozen value, which `render/` prints.
+
+why.py          `why`: the incidents of a group.
+story.py        `history`: events in one line each.
+state.py        `state`: a group at a moment.
+groups.py       `groups`: a line for each group.
+diff.py         `diff`: a group at two moments.
+digest.py       `digest`: what mattered over all groups, and storms over several of them.
+group_tail.py   The last records of a group, which say what its last incident was.
+event_texts.py  Each event type in one line of English.
+"""

@@ -1,0 +1,177 @@
+"""`muster replay diff`: what differs in a group between two moments. A fold; it keeps the group as it stands.
+
+Members are compared by the identity that a restart keeps (`MemberRef.identity`): a static member that came back under
+a new member id is the same one.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from muster.events.events import AnyEvent, JoinPhaseCompleted
+from muster.events.ids import GroupId
+from muster.replay.history.items import Happened, Item
+from muster.replay.history.window import At
+from muster.replay.rebalances.moves import Ownership, movement
+from muster.replay.rebalances.rebalance import MemberRef, Movement, SettingChange
+from muster.replay.results.state import AtGeneration, MemberState, StateAt, StateFold
+from muster.replay.times import Instant
+
+_SHOWN = ("state", "generation_id", "protocol_type", "protocol_name", "coordinator")
+
+
+class Moment(msgspec.Struct, frozen=True, kw_only=True):
+    """A side of the comparison: the group as of this event, the last one until the time that was asked for."""
+
+    asked_for: Instant | None
+    at: Instant
+    seq: int
+    generation_id: int
+
+
+class MemberChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A member that is there on both sides; `fields` differ, by name."""
+
+    before: MemberRef
+    after: MemberRef
+    fields: tuple[SettingChange, ...]
+
+
+class Diff(msgspec.Struct, frozen=True, kw_only=True):
+    """`movement` is None where the partitions of one side are not known. `group`: what differs of the group itself."""
+
+    group_id: GroupId
+    log: str
+    before: Moment
+    after: Moment
+    same_life: bool  # whether the group was not deleted and made anew in between
+    group: tuple[SettingChange, ...]
+    settings: tuple[SettingChange, ...]
+    came: tuple[MemberRef, ...]
+    went: tuple[MemberRef, ...]
+    changed: tuple[MemberChange, ...]
+    stayed: int  # members in which nothing differs
+    movement: Movement | None
+    notes: tuple[str, ...]
+
+
+class DiffFold:
+    """The comparison of two moments, as the items of a group pass by."""
+
+    def __init__(self, group_id: GroupId, log: str, before: At | AtGeneration, after: At | AtGeneration) -> None:
+        self._sides = [StateFold(group_id, log, at) for at in (before, after)]
+        self._open = list(self._sides)
+        self._incarnation = -1
+        self.lives = ""  # what to say of the generations below: nothing, unless there was a life before
+        self.generations: tuple[int | None, int | None] = (None, None)
+        """The first and the last generation that began in the last life, as far as items were fed."""
+
+    def feed(self, item: Item) -> bool:
+        """Take in the next item; returns whether a later one may matter."""
+        if isinstance(item, Happened):
+            self._note(item.event)
+        self._open = [side for side in self._open if side.feed(item)]
+        return bool(self._open)
+
+    def _note(self, event: AnyEvent) -> None:
+        if event.incarnation > self._incarnation:
+            self.lives = "" if self._incarnation < 0 else " of its last life"
+            self._incarnation, self.generations = event.incarnation, (None, None)
+        if isinstance(event, JoinPhaseCompleted):
+            first, _ = self.generations
+            now = event.group.generation_id
+            self.generations = (now if first is None else first, now)
+
+    def result(self) -> Diff | tuple[bool, bool]:
+        """The comparison; where the log does not tell of both moments, of which it does."""
+        before, after = (side.result() for side in self._sides)
+        if before is None or after is None:
+            return before is not None, after is not None
+        return _diff(before, after)
+
+
+def _diff(one: StateAt, other: StateAt) -> Diff:
+    before = {member.identity: member for member in one.members}
+    after = {member.identity: member for member in other.members}
+    both = [(before[identity], after[identity]) for identity in before if identity in after]
+    changed = tuple(change for change in (_member_change(*pair) for pair in both) if change.fields)
+    return Diff(
+        group_id=one.group_id,
+        log=one.log,
+        before=_moment(one),
+        after=_moment(other),
+        same_life=one.incarnation == other.incarnation,
+        group=tuple(_changes({f: getattr(one, f) for f in _SHOWN}, {f: getattr(other, f) for f in _SHOWN})),
+        settings=tuple(_changes(one.settings, other.settings)),
+        came=tuple(_ref(member) for identity, member in after.items() if identity not in before),
+        went=tuple(_ref(member) for identity, member in before.items() if identity not in after),
+        changed=changed,
+        stayed=len(both) - len(changed),
+        movement=_movement(one, other),
+        notes=tuple(dict.fromkeys((*one.notes, *other.notes))),
+    )
+
+
+def _moment(state: StateAt) -> Moment:
+    return Moment(asked_for=state.asked_for, at=state.at, seq=state.seq, generation_id=state.generation_id)
+
+
+def _member_change(before: MemberState, after: MemberState) -> MemberChange:
+    return MemberChange(before=_ref(before), after=_ref(after), fields=tuple(_changes(_fields(before), _fields(after))))
+
+
+def _fields(member: MemberState) -> dict[str, object]:
+    return {
+        "member_id": member.member_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "principal": member.principal,
+        "is_leader": member.is_leader,
+        "role": member.role,
+        "retiring": member.retiring,
+        "session_timeout_ms": member.session_timeout_ms,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "protocols": ", ".join(member.protocols),
+        "subscription": None if member.subscription is None else ", ".join(member.subscription),
+    }
+
+
+def _changes(
+    before: dict[str, object] | dict[str, str], after: dict[str, object] | dict[str, str]
+) -> Iterator[SettingChange]:
+    for name in dict.fromkeys((*before, *after)):
+        one, other = before.get(name), after.get(name)
+        if one != other:
+            yield SettingChange(name=name, before=_text(one), after=_text(other))
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return None if value is None else str(value)
+
+
+def _ref(member: MemberRef) -> MemberRef:
+    return MemberRef(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+    )
+
+
+def _movement(one: StateAt, other: StateAt) -> Movement | None:
+    before, after = _ownership(one.members), _ownership(other.members)
+    return movement(before, after) if before is not None and after is not None else None
+
+
+def _ownership(members: Iterable[MemberState]) -> Ownership | None:
+    """The owners; None if an assignment is that of no consumer, or cannot be decoded."""
+    owners = {}
+    for member in members:
+        if member.assignment is None:
+            return None
+        owner = _ref(member)
+        for topic in member.assignment:
+            owners.update(dict.fromkeys(((topic.topic, number) for number in topic.partitions), owner))
+    return Ownership(owners=owners, undecodable=())

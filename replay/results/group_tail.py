@@ -1,0 +1,152 @@
+"""The last of a group's records, which are kept undecoded while a log is skimmed: they say what happened last.
+
+They begin in the time of quiet before the group's last rebalance, so that the last incident is told whole. Where these
+are too many, they begin right before the last rebalance, and say how that began and ended.
+"""
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterator
+from heapq import merge
+from itertools import chain
+from operator import attrgetter
+from typing import Final
+
+import msgspec
+
+from muster.events.ids import GroupId
+from muster.events.records import StoredRecord
+from muster.replay.history.items import Coordinated, Item, PassedOver, Prelude, Read, SeqGaps
+from muster.replay.history.skim import BEGINNING, Checkpoint, Skim
+from muster.replay.history.transitions import Transitions
+from muster.replay.incidents.grade import Grade
+from muster.replay.logs.sources import read_record
+from muster.replay.rebalances.rebalance import Rebalance
+from muster.replay.rebalances.timeline import Timeline
+from muster.replay.results.why import Why
+from muster.replay.times import Instant
+
+TAIL_MAX: Final = 2_000
+"""Records that are kept of one group, but for those of a rebalance that is longer."""
+
+TAILS_MAX: Final = 60_000
+"""Records that are kept of all groups, but for those since their last rebalances."""
+
+COORDINATED_KEPT: Final = 1_000
+"""Events that are kept of each partition."""
+
+
+class LastIncident(msgspec.Struct, frozen=True, kw_only=True):
+    """The last incident of a group, as `why --last` tells it."""
+
+    kind: str
+    grade: Grade
+    headline: str
+    started_at: Instant
+    ended_at: Instant | None
+
+
+class Partition:
+    """The events of a partition, which concern all its groups."""
+
+    def __init__(self) -> None:
+        self.prelude = Prelude()
+        self.coordinated: deque[Coordinated] = deque(maxlen=COORDINATED_KEPT)
+
+    def note(self, read: Read) -> None:
+        """Take in something that concerns the whole partition."""
+        self.prelude.note(read)
+        if isinstance(read, Coordinated):
+            self.coordinated.append(read)
+
+
+class Kept:
+    """The number of records that are kept of all groups."""
+
+    def __init__(self) -> None:
+        self.records = 0
+
+
+class Tail:
+    """The records of one group. `skim` has taken in each before it is kept."""
+
+    def __init__(self, group_id: GroupId, skim: Skim, home: Partition, kept: Kept) -> None:
+        self.group_id = group_id
+        self._skim = skim
+        self._home = home
+        self._kept = kept
+        self._begin = BEGINNING
+        self._is_quiet = True  # at `_begin`
+        self._records: list[StoredRecord] = []
+        self._last: Rebalance | None = None  # before `_begin`
+
+    def keep(self, record: StoredRecord) -> None:
+        """The next record."""
+        self._records.append(record)
+        self._kept.records += 1
+
+    def trim(self) -> None:
+        """Drop, at the end of a transition, what is no longer needed."""
+        skim = self._skim
+        begin = skim.before_rebalances[-1] if skim.before_rebalances else BEGINNING
+        if begin.offset > self._begin.offset:
+            self._begin_at(begin, is_quiet=True)
+        elif not self._is_quiet and skim.before_last.offset > self._begin.offset:
+            self._begin_at(skim.before_last, is_quiet=False)
+        is_long = len(self._records) >= TAIL_MAX
+        if is_long or (self._is_quiet and self._kept.records >= TAILS_MAX):
+            if skim.before_last.offset > self._begin.offset:
+                self._begin_at(skim.before_last, is_quiet=False)
+            elif is_long and skim.is_at_rest:
+                self._last = self._last_rebalance()
+                skim.cut()
+                self._begin_at(skim.checkpoint, is_quiet=False)
+
+    def _begin_at(self, begin: Checkpoint, *, is_quiet: bool) -> None:
+        """Keep what follows upon this place alone."""
+        dropped = bisect_left(self._records, begin.offset, key=attrgetter("offset"))
+        del self._records[:dropped]
+        self._kept.records -= dropped
+        self._begin, self._is_quiet = begin, is_quiet
+
+    def _items(self) -> Iterator[Item]:
+        """The items since `_begin`."""
+        begin = self._begin
+        yield from begin.prelude
+        gaps = SeqGaps(incarnation=begin.incarnation, seq=begin.seq)
+        coordinated = (each for each in self._home.coordinated if each.position.offset >= begin.offset)
+        found = (read_record(record) for record in self._records)
+        reads = (each[1] for each in found if each is not None and not isinstance(each[1], PassedOver))
+        for read in merge(reads, coordinated, key=lambda read: read.position.offset):
+            gap = gaps.before(read)
+            if gap is not None:
+                yield gap
+            yield read
+
+    def _last_rebalance(self) -> Rebalance | None:
+        group = self._begin.group(self.group_id)
+        transitions, timeline, last = Transitions(self.group_id, group), Timeline(group), self._last
+        for step in transitions.steps(self._items()):
+            last = timeline.feed(step) or last
+        return timeline.running() or last
+
+    def told(self) -> tuple[LastIncident | None, Rebalance | None]:
+        """The last incident, and the last rebalance, as far as they can be told from `_begin` on."""
+        if not self._is_quiet:
+            return None, self._last_rebalance()
+        begin, last, rebalance = self._begin, None, self._last
+        fold = Why(self.group_id, begin)
+        for incident in chain(chain.from_iterable(map(fold.feed, self._items())), fold.end()):
+            last = incident
+            rebalances = (*incident.rebalances, *(() if rebalance is None else (rebalance,)))
+            rebalance = max(rebalances, key=lambda each: (each.incarnation, each.first_seq), default=None)
+        if last is None:
+            return None, rebalance
+        told = LastIncident(
+            kind=last.kind,
+            grade=last.grade,
+            headline=last.headline,
+            started_at=last.started_at,
+            ended_at=last.ended_at,
+        )
+        return told, rebalance

@@ -1,0 +1,269 @@
+"""`muster replay groups`: every group of a log in a line.
+
+Records are skimmed, not decoded (`skim.py`), and the last of each group kept, which say what happened last
+(`group_tail.py`).
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from enum import StrEnum, unique
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+import msgspec
+
+from muster.coordinator.group.configs import MUSTER, UPSTREAM
+from muster.events.avro.codec import event_type_of
+from muster.events.causes import Cause
+from muster.events.events import MemberJoined
+from muster.events.ids import GroupId
+from muster.events.keys import EntityKind, decode_key
+from muster.events.records import StoredRecord, UndecodableKey
+from muster.events.state import Group, GroupState
+from muster.replay.form import Sort
+from muster.replay.history.items import Broken, Coordinated, PassedOver, still_broken
+from muster.replay.history.skim import Skim
+from muster.replay.history.window import Bounds
+from muster.replay.incidents.windows import QUIET_MS
+from muster.replay.logs.sources import Reading, read_record
+from muster.replay.rebalances.rebalance import Outcome
+from muster.replay.rebalances.wording import missing_text
+from muster.replay.results.group_tail import Kept, LastIncident, Partition, Tail
+from muster.replay.results.state import StateAt, state_of
+from muster.replay.times import Instant, instant, wall_ms_of
+
+KEYS_KNOWN_MAX: Final = 200_000
+
+
+@unique
+class Owner(StrEnum):
+    """The coordinator of a group now. MOVING: it was released, and members of it are still Muster's."""
+
+    MUSTER = "muster"
+    UPSTREAM = "upstream"
+    MOVING = "moving"
+
+
+class GroupLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One group. Numbers are those of the last event; `rebalances` counts what the log still tells of.
+
+    `state` is None when no event of the group can be read. `quarantined` says why a coordinator would not serve it.
+    `coordinator`: `upstream` once the group was released to the cluster behind a sidecar, or lost to it, else `muster`;
+    of one that moves, where it goes. `last_incident` is None, too, where it is longer than what is kept to tell it.
+    """
+
+    group_id: GroupId
+    partition: int
+    state: GroupState | None
+    generation_id: int | None
+    members: int
+    static_members: int
+    rebalances: int
+    last_rebalance_at: Instant | None
+    last_cause: Cause | None
+    last_text: str | None
+    last_outcome: Outcome | None
+    last_event_at: Instant | None
+    events: int
+    missing_events: int
+    """Events that are not in the log, compacted away: `rebalances` may be more then, and `events` are."""
+    unknown_events: int
+    """Events of types that a newer version wrote; they are not among `events`."""
+    quarantined: tuple[str, ...]
+    coordinator: str
+    owner: Owner
+    last_incident: LastIncident | None = None
+
+
+class Groups(msgspec.Struct, frozen=True, kw_only=True):
+    """`unreadable_keys`: records of which not even the group is known, and that were not passed over by a repair."""
+
+    log: str
+    groups: tuple[GroupLine, ...]
+    unreadable_keys: tuple[str, ...]
+    window: Bounds | None = None
+
+
+SORTS: Final[dict[Sort, Callable[["GroupLine"], Any]]] = {
+    Sort.NAME: lambda line: line.group_id,
+    Sort.STATE: lambda line: line.state or "",
+    Sort.MEMBERS: lambda line: -line.members,
+    Sort.REBALANCES: lambda line: -line.rebalances,
+    Sort.LAST: lambda line: -(wall_ms_of(line.last_rebalance_at) if line.last_rebalance_at is not None else -1),
+    Sort.EVENTS: lambda line: -line.events,
+}
+"""The keys to sort groups by: names and states in their order, of all else the most, or the latest, first."""
+
+
+class Overview:
+    """Takes in the records of a log; one object per command. `wanted`: a pattern of group ids, as for files."""
+
+    def __init__(self, *, since_ms: int | None = None, until_ms: int | None = None, wanted: str | None = None) -> None:
+        self._span = (since_ms, until_ms)
+        self._wanted = wanted
+        self._groups: dict[GroupId, _Group] = {}
+        self._by_key: dict[bytes, _Group | None] = {}
+        self._partitions: defaultdict[int, Partition] = defaultdict(Partition)
+        self._kept = Kept()
+        self._unreadable: list[Broken] = []
+
+    def take(self, record: StoredRecord) -> None:
+        """The next record."""
+        try:
+            group = self._by_key[record.key]
+        except KeyError:
+            group = self._of_new_key(record)
+        if group is not None:
+            group.take(record)
+
+    def result(
+        self, log: str, window: Bounds | None = None, sort: Callable[[GroupLine], Any] = SORTS[Sort.NAME]
+    ) -> Groups:
+        """The groups of which the window has anything."""
+        lines = [self._groups[group_id].line() for group_id in self.names]
+        return Groups(
+            log=log,
+            groups=tuple(sorted((line for line in lines if line is not None), key=sort)),
+            unreadable_keys=tuple(map(missing_text, self._unreadable)),
+            window=window,
+        )
+
+    def states(self, log: str) -> list[StateAt]:
+        """The groups whole, by name."""
+        states = (self._groups[group_id].state(log) for group_id in self.names)
+        until_ms = self._span[1]
+        asked_for = None if until_ms is None else instant(until_ms)
+        return [msgspec.structs.replace(state, asked_for=asked_for) for state in states if state is not None]
+
+    @property
+    def names(self) -> list[GroupId]:
+        return sorted(self._groups)
+
+    def _of_new_key(self, record: StoredRecord) -> "_Group | None":
+        """The group of a key that is met for the first time; None for what is of no group that is wanted."""
+        try:
+            key = decode_key(record.key)
+        except UndecodableKey:
+            self._note(record)
+            return None
+        if key.kind is EntityKind.PARTITION:
+            self._note(record)
+            return None
+        if len(self._by_key) >= KEYS_KNOWN_MAX:
+            self._by_key.clear()
+        group_id = GroupId(key.group_id)
+        group = None
+        if self._wanted is None or fnmatchcase(group_id, self._wanted):
+            group = self._groups.get(group_id)
+            if group is None:
+                since_ms, until_ms = self._span
+                home = self._partitions[record.partition]
+                skim = Skim(home.prelude, quiet_ms=QUIET_MS, since_ms=since_ms, until_ms=until_ms)
+                group = self._groups[group_id] = _Group(record.partition, skim, Tail(group_id, skim, home, self._kept))
+        self._by_key[record.key] = group
+        return group
+
+    def _note(self, record: StoredRecord) -> None:
+        """Take in what concerns a whole partition."""
+        found = read_record(record)
+        if found is None:
+            return
+        _, read = found
+        until_ms = self._span[1]
+        if until_ms is not None and isinstance(read, Coordinated) and read.at_ms > until_ms:
+            return
+        self._partitions[record.partition].note(read)
+        if isinstance(read, PassedOver):
+            self._unreadable = still_broken(self._unreadable, read)
+        elif isinstance(read, Broken):
+            self._unreadable.append(read)
+
+
+class _Group:
+    """The figures of one group while its records are skimmed."""
+
+    def __init__(self, partition: int, skim: Skim, tail: Tail) -> None:
+        self.partition = partition
+        self._group_id = tail.group_id
+        self._skim = skim
+        self._tail = tail
+        self._was_released = False
+
+    def take(self, record: StoredRecord) -> None:
+        """The next record of the group."""
+        ended = self._skim.take(record)
+        if self._skim.is_over:
+            return
+        self._tail.keep(record)
+        if self._was_released and record.value is not None and event_type_of(record.value) is MemberJoined:
+            self._was_released = False
+        if ended is None:
+            return
+        cause = ended.why.cause
+        if cause is Cause.GROUP_RELEASED:
+            self._was_released = True
+        elif cause is Cause.GROUP_REPAIRED:
+            self._skim.broken.clear()
+        self._tail.trim()
+
+    def _is_upstream(self, group: Group | None) -> bool:
+        """Released by a setting, until that is set back; or the last that happened is that it was lost."""
+        if group is None:
+            return False
+        return group.config.coordinator == UPSTREAM or (self._was_released and not group.members)
+
+    def _owner(self, group: Group | None) -> Owner:
+        if not self._is_upstream(group):
+            return Owner.MUSTER
+        return Owner.MOVING if group is not None and group.members else Owner.UPSTREAM
+
+    def state(self, log: str) -> StateAt | None:
+        """The group as it stands; None if nothing of it can be read."""
+        now = self._skim.now()
+        group = now.group(self._group_id)
+        if group is None:
+            return None
+        missing = self._skim.missing
+        notes = [*([f"{missing} events before it are not in the log"] if missing else [])]
+        notes += [missing_text(each) for each in (*self._skim.broken, *now.broken())]
+        owners = [each.event.owner for each in now.prelude if isinstance(each, Coordinated)]
+        return state_of(group, log, now.at_ms, owners[-1] if owners else None, notes)
+
+    def line(self) -> GroupLine | None:
+        """None if nothing of the group is in the window."""
+        skim = self._skim
+        if not skim.has_begun or (skim.is_over and skim.last is None):
+            return None
+        now = skim.now()
+        group = now.group(self._group_id)
+        incident, last = self._tail.told()
+        last = last if skim.rebalances else None
+        unreadable = (*skim.broken, *now.broken())
+        return GroupLine(
+            group_id=self._group_id,
+            partition=self.partition,
+            state=group.state if group is not None else None,
+            generation_id=group.generation_id if group is not None else None,
+            members=len(group.members) if group is not None else 0,
+            static_members=len(group.instances) if group is not None else 0,
+            rebalances=skim.rebalances,
+            last_rebalance_at=last.started_at if last is not None else None,
+            last_cause=last.trigger.cause if last is not None else None,
+            last_text=last.trigger.text if last is not None else None,
+            last_outcome=last.outcome if last is not None else None,
+            last_event_at=instant(skim.last.why.decided_ms) if skim.last is not None else None,
+            events=skim.events,
+            missing_events=skim.missing,
+            unknown_events=skim.unknown_types,
+            quarantined=tuple(map(missing_text, sorted(unreadable, key=lambda each: each.position.offset))),
+            coordinator=UPSTREAM if self._is_upstream(group) else MUSTER,
+            owner=self._owner(group),
+            last_incident=incident,
+        )
+
+
+async def read_overview(reading: Reading, overview: Overview) -> None:
+    """Read the whole log into an overview. Raises LogTooNew, and what the log raises."""
+    async for chunk in reading.chunks(range(reading.log.partitions)):
+        for record in chunk:
+            overview.take(record)

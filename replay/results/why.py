@@ -1,0 +1,196 @@
+"""`muster replay why`: why did this group rebalance? The incidents of a group, and which of them were asked for.
+
+`Why` folds a group's items into its incidents, as they pass by, and gives those that lie in a window. What comes before
+the window is folded, and an incident that crosses an edge of it is told whole, and says so. The choices below take
+incidents, oldest first, and give those that are shown; each keeps as many as it shows.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Final, Protocol
+
+import msgspec
+
+from muster.events.ids import GroupId
+from muster.replay.history.items import Happened, Item
+from muster.replay.history.skim import BEGINNING, Checkpoint
+from muster.replay.history.transitions import Transition, Transitions
+from muster.replay.history.window import WHOLE, At, Bounds, Window
+from muster.replay.incidents.edges import Edges
+from muster.replay.incidents.incident import Incident
+from muster.replay.incidents.telling import Teller
+from muster.replay.rebalances.rebalance import Rebalance
+from muster.replay.times import wall_ms_of
+
+NEWEST: Final = 20
+"""So many incidents are shown to people who do not say how many they want."""
+
+
+class Incidents(msgspec.Struct, frozen=True, kw_only=True):
+    """The document of the incidents that were asked for."""
+
+    group_id: GroupId
+    log: str
+    window: Bounds | None
+    incidents: tuple[Incident, ...]
+
+
+class Why:
+    """The fold. `start`: where the items begin. `life`: the last incarnation, which numbers of events are of.
+
+    `at`: a moment that is to be known in wall clock ms.
+    """
+
+    def __init__(
+        self,
+        group_id: GroupId,
+        start: Checkpoint = BEGINNING,
+        *,
+        window: Window = WHOLE,
+        at: At | None = None,
+        life: int = -1,
+    ) -> None:
+        self._transitions = Transitions(group_id, start.group(group_id))
+        self._teller = Teller(group_id, start.group(group_id), at_ms=start.at_ms)
+        self._edges = Edges(window, life)
+        self._at = Edges(Window(until=at), life)
+        self.is_over = False
+        """Whether what follows is of incidents that begin after the window."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything was before the window's end, and the moment."""
+        return self._edges.has_begun and self._at.has_begun
+
+    @property
+    def at_ms(self) -> int:
+        """The moment: the number's, or that of the last event before it that has passed by."""
+        return self._at.until_ms
+
+    def feed(self, item: Item) -> Iterator[Incident]:
+        """Take in the next item; gives the incidents that ended before it."""
+        step = self._transitions.feed(item)
+        if step is None:
+            return
+        if isinstance(step, Transition) and isinstance(item, Happened):
+            self._edges.pass_by(item.at_ms, step)
+            self._at.pass_by(item.at_ms, step)
+            if self._edges.is_over:
+                self.is_over = self.is_over or self._teller.is_over_before(step)
+        if self.is_over:
+            return
+        for incident in self._teller.feed(step):
+            yield from self._within(incident)
+
+    def end(self) -> Iterator[Incident]:
+        """The incidents that are left; one may be going on."""
+        for incident in self._teller.end():
+            yield from self._within(incident)
+
+    def _within(self, incident: Incident) -> Iterator[Incident]:
+        told = self._edges.within(incident)
+        if told is not None:
+            yield told
+
+
+# ---- which are shown -----------------------------------------------------------------------------------------------
+
+
+class Choice(Protocol):
+    """Takes incidents, oldest first, and gives those that are shown, in the order in which they are."""
+
+    def take(self, incident: Incident) -> Iterable[Incident]: ...
+
+    def end(self) -> Iterable[Incident]: ...
+
+
+class Every:
+    """All of them, oldest first."""
+
+    def take(self, incident: Incident) -> Iterable[Incident]:
+        return (incident,)
+
+    def end(self) -> Iterable[Incident]:
+        return ()
+
+
+class Newest:
+    """The last few, newest first. `older`: how many are left out."""
+
+    def __init__(self, at_most: int) -> None:
+        self._last: deque[Incident] = deque(maxlen=at_most)
+        self._taken = 0
+
+    @property
+    def older(self) -> int:
+        return self._taken - len(self._last)
+
+    def take(self, incident: Incident) -> Iterable[Incident]:
+        self._taken += 1
+        self._last.append(incident)
+        return ()
+
+    def end(self) -> Iterable[Incident]:
+        return reversed(self._last)
+
+
+class OfGeneration:
+    """Those to which a rebalance belongs that led to the generation, or that was to lead to it.
+
+    They are several where the group was deleted and made anew: it counts from 0 again.
+    """
+
+    def __init__(self, generation: int) -> None:
+        self.generation = generation
+        self.known: tuple[int, int] | None = None
+        """The least and the greatest generation that there was."""
+
+    def take(self, incident: Incident) -> Iterable[Incident]:
+        numbers = [generation_of(each) for each in incident.rebalances]
+        if numbers:
+            least, greatest = self.known or (numbers[0], numbers[0])
+            self.known = (min(least, *numbers), max(greatest, *numbers))
+        return (incident,) if self.generation in numbers else ()
+
+    def end(self) -> Iterable[Incident]:
+        return ()
+
+
+class Around:
+    """Those that were going on at the moment of the fold; if there is none, the nearest before and after it."""
+
+    def __init__(self, fold: Why) -> None:
+        self._fold = fold
+        self._spanning: list[Incident] = []
+        self._before: Incident | None = None
+        self._after: Incident | None = None
+
+    @property
+    def nearest(self) -> str:
+        """Which of the nearest are given in place of those that span the moment: '', 'before', 'before and after'."""
+        sides = {"before": self._before, "after": self._after}
+        return "" if self._spanning else " and ".join(side for side, incident in sides.items() if incident is not None)
+
+    @property
+    def has_after(self) -> bool:
+        """Whether nothing that is told later can be nearer."""
+        return self._after is not None
+
+    def take(self, incident: Incident) -> Iterable[Incident]:
+        at_ms = self._fold.at_ms
+        if wall_ms_of(incident.started_at) > at_ms:
+            self._after = self._after or incident
+        elif incident.ended_at is not None and wall_ms_of(incident.ended_at) < at_ms:
+            if self._before is None or self._before.ended_at is None or self._before.ended_at <= incident.ended_at:
+                self._before = incident
+        else:
+            self._spanning.append(incident)
+        return ()
+
+    def end(self) -> Iterable[Incident]:
+        return self._spanning or [each for each in (self._before, self._after) if each is not None]
+
+
+def generation_of(rebalance: Rebalance) -> int:
+    """The generation by which a rebalance is asked for."""
+    return rebalance.from_generation + 1 if rebalance.to_generation is None else rebalance.to_generation

@@ -1,0 +1,72 @@
+"""A question that any broker may answer: what is made of the failures when some of them, or all, do not."""
+
+import random
+from typing import Any
+
+import pytest
+
+from muster.events.kafka.addresses import BrokerAddress
+from muster.events.kafka.errors import LinkError, LinkRefused, OwnShortage, TryAgain
+from muster.events.kafka.link import ClusterLink
+from muster.events.kafka.metadata import ClusterView
+from muster.events.kafka.security import NOT_SECURED
+from tests.faults.process import story
+
+PORTS = (1, 2)
+
+
+class Link(ClusterLink):
+    """Two brokers; `failures` are those of the ones that fail, by port. `refusals` are told when others answer."""
+
+    def __init__(self, failures: dict[int, LinkError]) -> None:
+        super().__init__(
+            [BrokerAddress("broker", port) for port in PORTS],
+            NOT_SECURED,
+            ClusterView(),
+            connect_timeout_ms=1_000,
+            request_timeout_ms=1_000,
+            metadata_max_age_ms=1_000,
+        )
+        self.failures = failures
+        self.refusals: list[str] | None = None
+        self._connections.ask = self._asked  # type: ignore[method-assign]
+
+    async def _asked(self, address: BrokerAddress, *_: Any, **__: Any) -> str:
+        if address.port in self.failures:
+            raise self.failures[address.port]
+        return f"answer of {address.port}"
+
+    def _refused_by_some(self, refusals: Any) -> None:
+        self.refusals = list(map(str, refusals))
+
+
+@pytest.mark.parametrize(
+    ("failures", "raised"),
+    [
+        ((TryAgain("away"), TryAgain("away, too")), TryAgain),
+        ((TryAgain("away"), LinkRefused("not let in")), TryAgain),
+        ((LinkRefused("not let in"), LinkRefused("nor here")), LinkRefused),
+        ((OwnShortage("no files left"), OwnShortage("no files left")), OwnShortage),
+        ((OwnShortage("no files left"), TryAgain("away")), TryAgain),
+    ],
+    ids=["all away", "one away", "all refuse", "none of ours left", "one of each"],
+)
+@story
+async def test_what_may_pass_is_tried_again_and_what_all_say_is_told(
+    failures: tuple[LinkError, LinkError], raised: type[LinkError]
+) -> None:
+    """A refusal is final when nobody is left who might let us in; a shortage is ours when it is that alone."""
+    with pytest.raises(raised) as told:
+        await Link(dict(zip(PORTS, failures, strict=True))).ask_any("a question")
+    assert type(told.value) is raised
+    assert all(str(failure) in str(told.value) for failure in failures)
+
+
+@story
+async def test_who_refuses_while_another_answers_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that is only away is no news."""
+    monkeypatch.setattr(random, "shuffle", lambda _: None)
+    for failure, told in ((LinkRefused("not let in"), ["not let in"]), (TryAgain("away"), [])):
+        link = Link({1: failure})
+        assert await link.ask_any("a question") == "answer of 2"
+        assert link.refusals == told

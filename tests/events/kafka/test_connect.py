@@ -1,0 +1,44 @@
+"""Failures to connect, sorted: what the network did, and what aiokafka made of an answer."""
+
+from typing import Any
+
+import pytest
+from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError
+
+from muster.events.kafka import connect as connecting
+from muster.events.kafka.connect import LibraryFailed, connect
+
+
+def closed_by(cause: BaseException | None) -> KafkaConnectionError:
+    """As aiokafka says that a connection was closed, for whatever cause."""
+    error = KafkaConnectionError("Connection at kafka:9092 closed")
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (closed_by(None), KafkaConnectionError),
+        (closed_by(ConnectionResetError()), KafkaConnectionError),
+        (closed_by(EOFError()), KafkaConnectionError),
+        (closed_by(ValueError("no such string")), LibraryFailed),
+        (AuthenticationFailedError("no"), AuthenticationFailedError),
+        (ConnectionRefusedError(), ConnectionRefusedError),
+        (TypeError("no such field"), LibraryFailed),
+    ],
+    ids=lambda each: repr(each) if isinstance(each, Exception) else each.__name__,
+)
+async def test_an_answer_that_aiokafka_cannot_read_is_told_from_a_connection_that_ends(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, raised: type[Exception]
+) -> None:
+    """The one would be the same again; the other may be a broker that is restarting."""
+
+    async def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(connecting, "create_conn", fail)
+    with pytest.raises(raised) as told:
+        await connect("kafka", 9092)
+    assert type(told.value) is raised
+    assert (told.value is error) == (raised is not LibraryFailed)

@@ -1,0 +1,47 @@
+"""Signs of life as records: what one says, and what it says to whoever claims the topic that it stands in."""
+
+from typing import Any
+
+import msgspec
+
+from muster.events.kafka.security import NOT_SECURED
+from muster.events.log.base import SignOfLife
+from muster.events.log.kafka import signs
+from muster.events.log.kafka.client.link import KafkaLink, Timeouts
+from muster.events.log.kafka.decoding import decode_batches, writers_of
+from muster.events.log.kafka.marks import Marks
+
+
+class Produced:
+    """Aiokafka's response to Produce."""
+
+    topics = (("probe", ((0, 0, 7, -1),)),)
+
+
+class Leader(KafkaLink):
+    """The leader of the one partition, which keeps what it is sent."""
+
+    def __init__(self) -> None:
+        super().__init__([], NOT_SECURED, Timeouts())
+        self.batch = b""
+
+    async def ask_leader(
+        self, topic: str, partition: int, request: Any, *, lane: Any, timeout_ms: int | None = None
+    ) -> Any:
+        assert (topic, partition, request.required_acks) == ("probe", 0, 1)
+        ((_, ((_, self.batch),)),) = request._topics
+        return Produced()
+
+
+async def test_a_sign_of_life_is_an_owners_record_and_nobodys_epoch() -> None:
+    """It tells a claim of the topic that all owners mark, and from where; no epoch is counted from it."""
+    leader, sign = Leader(), SignOfLife(owner="one:1", wall_ms=17)
+    await signs.leave(leader, "probe", sign, origin=b"3 here", timestamp_ms=5, timeout_ms=1_000)
+    ((stored,), _) = next(iter(decode_batches(leader.batch, 0, start=0, end=1, marks=Marks())))
+    assert (stored.key, stored.timestamp_ms, stored.stranger) == (signs.KEY, 5, False)
+    assert msgspec.json.decode(stored.value or b"", type=SignOfLife) == sign
+    ((written, _),) = writers_of(leader.batch, end=1)
+    assert written is not None
+    assert written.marked
+    assert (written.stamp.producer_id, written.stamp.producer_epoch, written.stamp.epoch_base) == (-1, -1, 0)
+    assert (written.stamp.marked_from, written.stamp.native_from) == (0, 0)

@@ -1,0 +1,1 @@
+"""The commands of `muster replay`, as they are given."""

@@ -1,0 +1,290 @@
+"""`muster replay` as a user types it: outputs, exit codes, one line for each error."""
+
+import asyncio
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from typer.testing import CliRunner, Result
+
+from muster.events.avro.codec import records_of
+from muster.events.keys import EntityKind, RecordKey, encode_key
+from muster.events.log.url import open_log
+from muster.events.records import FORMAT_LEVEL, Record
+from muster.replay.cli import app
+from tests.replay.stories import a_night
+from tests.replay.written import PARTITIONS, append, broken_value, script, sqlite_log
+
+WIDE = {"COLUMNS": "140", "TERM": "dumb"}
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A log with the night of `orders`, and a group that did nothing."""
+    path = tmp_path_factory.mktemp("log") / "muster.db"
+    return asyncio.run(sqlite_log(path, a_night(), script("payments").created()))
+
+
+def run(*arguments: str, log: str | None = None) -> Result:
+    given = [*arguments, "--log", log] if log is not None else [*arguments]
+    return CliRunner().invoke(app, given, env=WIDE)
+
+
+def assert_fails(result: Result, code: int, *parts: str) -> None:
+    """One line on stderr, nothing on stdout, no traceback."""
+    assert result.exit_code == code, result.output
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1, result.stderr
+    for part in parts:
+        assert part in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_what_is_piped_is_not_wrapped(tmp_path: Path) -> None:
+    """A line stays a line where there is no terminal, unless COLUMNS says how wide it is."""
+    name = "a-group-with-a-name-that-is-longer-than-eighty-columns-" + 30 * "x"
+    log = asyncio.run(sqlite_log(tmp_path / "muster.db", script(name).created()))
+    command = [sys.executable, "-m", "muster", "replay", "groups", "--log", log]
+    unset = {variable: value for variable, value in os.environ.items() if variable != "COLUMNS"}
+    piped = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=unset)
+    assert len([line for line in piped.stdout.splitlines() if line.startswith(name)]) == 1
+    narrow = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=True, env={**unset, "COLUMNS": "80"}
+    )
+    assert max(map(len, narrow.stdout.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["groups"],
+        ["history", "orders"],
+        ["why", "orders"],
+        ["state", "orders", "--at", "12"],
+        ["diff", "orders", "12", "20"],
+        ["whatif", "orders", "--session-timeout-ms", "60000"],
+    ],
+)
+@pytest.mark.parametrize("form", ["table", "json", "jsonl", "md"])
+def test_each_command_prints_each_format(url: str, command: list[str], form: str) -> None:
+    """JSON is one document, JSON lines are documents, a table has no colours where there is no terminal."""
+    result = run(*command, "--format", form, log=url)
+    assert result.exit_code == 0, result.output
+    assert "\x1b" not in result.stdout
+    assert result.stderr == ""
+    if form == "json":
+        msgspec.json.decode(result.stdout)
+    elif form == "jsonl":
+        assert all(isinstance(msgspec.json.decode(line), dict) for line in result.stdout.splitlines())
+
+
+def test_a_group_that_never_rebalanced_is_no_error(url: str) -> None:
+    """The answer is that there was none."""
+    result = run("why", "payments", log=url)
+    assert (result.exit_code, result.stdout) == (0, "The log tells of no incident of payments.\n")
+
+
+def test_an_unknown_group_is_named_with_the_log_and_near_matches(url: str) -> None:
+    """Exit code 1: the log is well."""
+    path = url.removeprefix("sqlite:///")
+    for command in (["history", "order"], ["why", "order"], ["state", "order", "--at", "1"]):
+        assert_fails(run(*command, log=url), 1, "'order'", path, "did you mean orders?")
+    assert "did you mean" not in run("why", "zzz", log=url).stderr
+
+
+def test_an_unknown_generation_is_told_with_those_that_there_are(url: str) -> None:
+    """Exit code 1."""
+    assert_fails(
+        run("why", "orders", "--generation", "9", log=url), 1, "generation 9", "it tells of generations 1 to 4"
+    )
+
+
+def test_a_moment_before_the_log_is_told_with_its_extent(url: str) -> None:
+    """Exit code 1, and what may be asked for."""
+    result = run("state", "orders", "--at", "2020-01-01T00:00:00Z", log=url)
+    assert_fails(result, 1, "seq 1 to 44", "2026-11-21T02:00:05.800Z")
+
+
+def test_a_wrong_moment_names_the_forms(url: str) -> None:
+    """Exit code 2."""
+    assert_fails(run("state", "orders", "--at", "yesterday", log=url), 2, "'yesterday'", "a seq number", "02:14:07")
+
+
+def test_two_choices_at_once_are_refused(url: str) -> None:
+    """Exit code 2."""
+    assert_fails(run("why", "orders", "--last", "--all", log=url), 2, "only one of --generation, --at, --last and")
+
+
+@pytest.mark.parametrize(
+    ("log", "part"),
+    [
+        ("muster.db", "no scheme"),
+        ("redis://host/1", "redis"),
+        ("memory:", "memory: is inside the muster serve process"),
+        ("sqlite:///no/such/file.db", "no/such/file.db"),
+        ("sqlite:///" + str(Path(__file__)), "test_cli.py"),
+    ],
+)
+def test_a_log_that_cannot_be_read_is_one_line(log: str, part: str) -> None:
+    """Exit code 2: a URL without scheme, of an unknown one, of what another process holds, of no file, of no log."""
+    assert_fails(run("groups", log=log), 2, part)
+    assert_fails(run("why", "orders", log=log), 2, part)
+
+
+def test_a_log_of_a_newer_version_is_one_line(tmp_path: Path) -> None:
+    """Exit code 2."""
+    told = script("orders").coordinator("a:1")
+    ((_, (elected,)), *_) = told.transitions
+    newer = records_of([msgspec.structs.replace(elected, format_level=99)], FORMAT_LEVEL)
+    url = asyncio.run(append(tmp_path, told.partition, newer))
+    assert_fails(run("why", "orders", log=url), 2, "format level 99")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["groups"],
+        ["history", "orders"],
+        ["why", "orders"],
+        ["state", "orders", "--at", "12"],
+        ["diff", "orders", "12", "20"],
+        ["whatif", "orders", "--session-timeout-ms", "60000"],
+    ],
+)
+def test_properties_of_a_cluster_that_cannot_be_used_are_named(url: str, command: list[str]) -> None:
+    """The error has the name of the property; the value may be a secret."""
+    result = run(*command, "--kafka-config", "sasl.pasword=hunter2", log=url)
+    assert_fails(result, 2, "--kafka-config: there is no property 'sasl.pasword'; did you mean sasl.password?")
+    assert "hunter2" not in result.stderr
+
+
+def test_a_broken_record_is_shown_where_it_stands(tmp_path: Path) -> None:
+    """The command succeeds and tells what came before it."""
+    told = script("orders").created()
+    url = asyncio.run(append(tmp_path, told.partition, *told.stored_transitions(), (broken_value("orders"),)))
+    result = run("history", "orders", log=url)
+    assert result.exit_code == 0
+    assert "the group was created" in result.stdout
+    assert f"the record at partition {told.partition}, offset" in result.stdout
+    assert "orders is quarantined" in run("groups", log=url).stdout.replace("\n", " ")
+
+
+def test_of_a_damaged_file_is_told_what_can_be_read(tmp_path: Path) -> None:
+    """With a warning, and an exit code of its own: the answer may lack something."""
+    told = script("orders").created()
+    filler = [(Record(encode_key(RecordKey(f"g{n}", EntityKind.GROUP_CONFIG, "")), b"x" * 1000),) for n in range(100)]
+    url = asyncio.run(append(tmp_path, told.partition, *told.stored_transitions(), *filler))
+    file = tmp_path / "muster.db"
+    content = file.read_bytes()
+    file.write_bytes(content[: len(content) - 10 * 4096])
+    result = run("history", "orders", log=url)
+    assert result.exit_code == 3, result.output
+    assert "the group was created" in result.stdout
+    assert f"muster replay: the event log {file} is damaged" in result.stderr
+
+
+async def test_a_live_log_is_read_while_its_writer_goes_on(tmp_path: Path) -> None:
+    """Reading claims nothing: the writer appends before, and after."""
+    night, more = a_night(), script("orders").created()
+    url = f"sqlite:///{tmp_path / 'muster.db'}"
+    log = open_log(url, partitions=PARTITIONS)
+    await log.open()
+    writer = await log.claim(night.partition)
+    await writer.append(night.stored_transitions())
+    result = await asyncio.to_thread(run, "why", "orders", "--format", "jsonl", log=url)
+    assert result.exit_code == 0, result.output
+    await writer.append(more.stored_transitions())
+    await log.close()
+
+
+def test_help_teaches_by_example() -> None:
+    """Each command shows how it is called."""
+    assert "muster replay why orders --generation 8" in run("--help").stdout
+    for command in ("groups", "history", "why", "state"):
+        assert f"muster replay {command}" in run(command, "--help").stdout
+
+
+@pytest.mark.parametrize("no_color", [False, True])
+def test_colours_are_for_terminals_that_want_them(url: str, no_color: bool) -> None:
+    """On a terminal there are colours, unless NO_COLOR is set."""
+    main, terminal = pty.openpty()
+    environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TERM": "xterm-256color"}
+    environment |= {"NO_COLOR": "1"} if no_color else {}
+    command = [sys.executable, "-c", "from muster.replay.cli import app; app()", "groups", "--log", url]
+    process = subprocess.Popen(command, stdout=terminal, stderr=terminal, env=environment)
+    os.close(terminal)
+    shown = b""
+    try:
+        while chunk := os.read(main, 4096):
+            shown += chunk
+    except OSError:
+        pass  # the terminal is gone with the process
+    finally:
+        os.close(main)
+    assert process.wait(timeout=30) == 0
+    assert b"orders" in shown
+    assert (b"\x1b[32m" in shown) is not no_color
+
+
+def test_verify_ends_with_1_when_something_is_found_and_with_2_when_nothing_can_be_read(
+    url: str, tmp_path: Path
+) -> None:
+    """The night of the other tests was written by hand, not by the rules, which `verify` finds out."""
+    night = run("verify", log=url)
+    assert night.exit_code == 1
+    assert "finding" in night.stdout
+    assert "orders, seq" in night.stdout
+    found = msgspec.json.decode(run("verify", "--format", "json", log=url).stdout)["findings"]
+    assert {"check", "partition", "offset", "group_id", "seq", "expected", "found"} <= found[0].keys()
+    well = asyncio.run(sqlite_log(tmp_path / "muster.db", script("payments").created()))
+    result = run("verify", log=well)
+    assert result.exit_code == 0, result.output
+    assert "holds together" in result.stdout
+    assert_fails(run("verify", log=f"sqlite:///{tmp_path}/none.db"), 2)
+
+
+def test_whatif_needs_another_setting(url: str) -> None:
+    """And tells each rebalance with its reason."""
+    assert_fails(run("whatif", "orders", log=url), 2, "at least one setting")
+    assert_fails(run("whatif", "order", "--static", log=url), 1, "did you mean orders")
+    assert "session.timeout.ms=60000" in run("whatif", "orders", "--session-timeout-ms", "60000", log=url).stdout
+
+
+def test_diff_of_generations_and_of_moments(url: str) -> None:
+    """A generation is as of its assignment; one that the log does not know is named, with those that it knows."""
+    generations = run("diff", "orders", "1", "2", "--generations", log=url)
+    assert generations.exit_code == 0, generations.output
+    assert "generation 1" in generations.stdout
+    assert "generation 2" in generations.stdout
+    assert_fails(run("diff", "orders", "1", "99", "--generations", log=url), 1, "generation 99", "it tells of 1")
+    assert_fails(run("diff", "orders", "1", "two", "--generations", log=url), 2, "'two'")
+    assert_fails(run("diff", "orders", "1", "noon", log=url), 2, "'noon'")
+    assert_fails(run("diff", "orders", "1", "9999", log=url), 1, "it tells of seq 1")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("form", ["table", "json", "jsonl", "md"])
+def test_an_answer_that_cannot_be_written_is_one_line(url: str, form: str) -> None:
+    """The disk is full: exit code 2, whether the answer is long or waits in a buffer until the end."""
+    line = [sys.executable, "-m", "muster", "replay", "history", "orders", "--format", form, "--log", url]
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    assert (ran.returncode, ran.stderr) == (2, "muster replay: the answer cannot be written: No space left on device\n")
+
+
+def test_a_number_of_thousands_of_digits_is_no_moment(url: str) -> None:
+    """Nor a generation."""
+    assert_fails(run("why", "orders", "--at", "9" * 5_000, log=url), 2, "is none of these")
+    assert_fails(run("diff", "orders", "1", "9" * 5_000, "--generations", log=url), 2, "is no generation")
+
+
+def test_what_an_error_quotes_is_printable(tmp_path: Path) -> None:
+    """A file is anybody's: what is in it does not reach the terminal as it is."""
+    path = tmp_path / "night.jsonl"
+    head = {"form": "\x1b[31m\nform", "log": "x", "identity": "y", "partitions": 1}
+    path.write_bytes(msgspec.json.encode(head) + b"\n")
+    assert_fails(run("groups", log=str(path)), 2, "\\x1b[31m")

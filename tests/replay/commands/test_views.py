@@ -1,0 +1,172 @@
+"""`muster replay` seen through its options: windows, time zones, forms, several groups, what goes on."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from muster.replay.render.markdown import escaped
+from tests.replay.commands.test_cli import assert_fails, run
+from tests.replay.stories import a_night
+from tests.replay.written import append, script, sqlite_log
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A log with the night of `orders`, and a group that did nothing."""
+    path = tmp_path_factory.mktemp("log") / "muster.db"
+    return asyncio.run(sqlite_log(path, a_night(), script("payments").created()))
+
+
+def test_a_window_shows_what_is_in_it(url: str) -> None:
+    """Chosen by time, by number, until the end or from the beginning; what came before is folded."""
+    whole = run("history", "orders", "--format", "jsonl", log=url).stdout.splitlines()
+    lines = [msgspec.json.decode(line) for line in whole]
+    since, until = lines[10]["at"], lines[30]["at"]
+    given = run("history", "orders", "--since", since, "--until", until, "--format", "jsonl", log=url).stdout
+    assert given.splitlines() == [line for line in whole if since <= msgspec.json.decode(line)["at"] <= until]
+    by_number = run("history", "orders", "--since", "20", "--until", "25", "--format", "jsonl", log=url).stdout
+    assert [msgspec.json.decode(line)["seq"] for line in by_number.splitlines()] == [*range(20, 26)]
+
+
+@pytest.mark.parametrize(
+    ("window", "said"),
+    [
+        (["--since", "2027-01-01"], "since 2027-01-01T00:00:00.000Z"),
+        (["--until", "2020-01-01"], "until 2020-01-01T00:00:00.000Z"),
+        (["--since", "900"], "since seq 900"),
+    ],
+)
+@pytest.mark.parametrize("command", ["history", "why"])
+def test_a_window_outside_of_the_history_is_told_with_what_there_is(
+    url: str, command: str, window: list[str], said: str
+) -> None:
+    """Exit code 1."""
+    result = run(command, "orders", *window, log=url)
+    assert_fails(result, 1, said, "it tells of seq 1 to 44, from 2026-11-21T02:00:05.800Z to 2026-11-21T03:")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--since", "yesterday"], "--since 'yesterday' is none of these"),
+        (["--since", "2026-10-25T02:30", "--tz", "Europe/Berlin"], "is there twice in Europe/Berlin"),
+        (["--since", "2026-11-22", "--until", "2026-11-21"], "--since 2026-11-22 is after --until 2026-11-21"),
+        (["--tz", "Mars/Olympus"], "--tz: 'Mars/Olympus' is no time zone"),
+    ],
+)
+def test_a_wrong_window_is_one_line(url: str, options: list[str], said: str) -> None:
+    """Exit code 2."""
+    assert_fails(run("history", "orders", *options, log=url), 2, said)
+
+
+def test_times_are_told_in_the_zone_that_is_asked_for(url: str) -> None:
+    """And named with it; JSON has UTC always."""
+    out = run("history", "orders", "--tz", "Asia/Kathmandu", log=url).stdout
+    assert "Asia/Kathmandu" in out
+    assert "2026-11-21 UTC+05:45" in out
+    assert "07:45:05.800" in out
+    assert "UTC+05:45" in run("why", "orders", "--tz", "Asia/Kathmandu", log=url).stdout
+    assert "UTC+05:45" in run("groups", "--tz", "Asia/Kathmandu", log=url).stdout
+    assert "UTC+05:45" in run("state", "orders", "--at", "12", "--tz", "Asia/Kathmandu", log=url).stdout
+    at = ["state", "orders", "--at", "2026-11-21T08:45", "--tz", "Asia/Kathmandu"]
+    assert msgspec.json.decode(run(*at, "--format", "json", log=url).stdout)["asked_for"] == "2026-11-21T03:00:00.000Z"
+
+
+def test_a_piped_table_has_the_whole_time_in_each_line(url: str) -> None:
+    """With its zone, for grep; nothing is left out."""
+    unset = {variable: value for variable, value in os.environ.items() if variable != "COLUMNS"}
+    command = [sys.executable, "-m", "muster", "replay", "history", "orders", "--log", url]
+    piped = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=unset).stdout
+    head, *lines = piped.splitlines()
+    assert head.split(maxsplit=3) == ["Time", "Seq", "Gen", "What happened to orders"]
+    assert len(lines) == len(run("history", "orders", "--format", "jsonl", log=url).stdout.splitlines())
+    assert all(line[23] == "Z" for line in lines)
+
+
+@pytest.mark.parametrize(
+    "command", [["groups"], ["history", "orders"], ["why", "orders", "--all"], ["state", "orders", "--at", "12"]]
+)
+def test_markdown_cannot_be_formatted_by_a_client(url: str, command: list[str]) -> None:
+    """Each command has it; a table's rows have one number of cells."""
+    out = run(*command, "--format", "md", log=url).stdout
+    rows = [line for line in out.splitlines() if line.startswith("|")]
+    assert len({row.replace("\\|", "").count("|") for row in rows}) <= 1
+    assert rows or out.startswith("## ")
+    assert "billing-1" in out or command == ["groups"]
+
+
+def test_json_of_a_history_is_one_document(url: str) -> None:
+    """As the lines are, with the window in front."""
+    told = msgspec.json.decode(run("history", "orders", "--since", "40", "--format", "json", log=url).stdout)
+    lines = run("history", "orders", "--since", "40", "--format", "jsonl", log=url).stdout.splitlines()
+    assert told["lines"] == [msgspec.json.decode(line) for line in lines]
+    assert told["window"]["since_seq"] == 40
+    assert (told["group_id"], list(told)) == ("orders", ["group_id", "log", "window", "lines"])
+
+
+def test_groups_are_chosen_and_sorted(url: str) -> None:
+    """Chosen by pattern, by time, by number of rebalances."""
+
+    def names(*options: str) -> list[str]:
+        out = run("groups", "--format", "jsonl", *options, log=url).stdout
+        return [msgspec.json.decode(line)["group_id"] for line in out.splitlines()]
+
+    assert names() == ["orders", "payments"]
+    assert names("--group", "p*") == ["payments"]
+    assert names("--since", "2026-11-21T02:30:00") == ["orders"]
+    assert names("--until", "2026-11-21T02:00:02") == ["payments"]
+    assert names("--sort", "rebalances") == ["orders", "payments"]
+    assert names("--sort", "last")[0] == "orders"
+    assert_fails(run("groups", "--group", "x*", log=url), 1, "no group in", "'x*'")
+    assert_fails(run("groups", "--since", "17", log=url), 2, "a seq number is one group's")
+
+
+def test_all_groups_at_one_instant(url: str) -> None:
+    """As each alone."""
+    at = ["--at", "2026-11-21T02:05:00Z", "--format", "jsonl"]
+    every = run("state", *at, log=url).stdout.splitlines()
+    assert every == [run("state", group, *at, log=url).stdout.strip() for group in ("orders", "payments")]
+    assert run("state", "--group", "p*", *at, log=url).stdout.splitlines() == every[1:]
+    assert "payments" in run("state", "--at", "2026-11-21T02:05:00Z", log=url).stdout
+    assert_fails(run("state", "--at", "2001-01-01", log=url), 1, "tells of no such group at 2001-01-01T00:00:00.000Z")
+    assert_fails(run("state", "--at", "17", log=url), 2, "a seq number is one group's")
+    assert_fails(run("state", "orders", "--group", "p*", "--at", "17", log=url), 2, "not both")
+
+
+def test_following_shows_what_is_appended(tmp_path: Path) -> None:
+    """A line for each event, as soon as it is there."""
+    told = script("orders").created()
+    url = asyncio.run(append(tmp_path, told.partition, *told.stored_transitions()))
+    command = [sys.executable, "-m", "muster", "replay", "history", "orders", "--follow", "--log", url]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert "What happened to orders" in process.stdout.readline()
+        assert "the group was created" in process.stdout.readline()
+        more = told.start(told.joined(told.member("billing-9"))).stored_transitions()[1:]
+        asyncio.run(append(tmp_path, told.partition, *more))
+        assert "billing-9" in process.stdout.readline()
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+        process.stdout.close()  # type: ignore[union-attr]
+    assert_fails(run("history", "orders", "--follow", "--format", "json", log=url), 2, "use jsonl")
+
+
+@pytest.mark.parametrize(
+    ("sent", "shown"),
+    [
+        ("# all\n- one", "\\# all\\\\n- one"),
+        ("+1", "\\+1"),
+        ("1. first", "\\1. first"),
+        ("[here](http://x) *now* `rm` <b> @channel", "\\[here\\](http://x) \\*now\\* \\`rm\\` \\<b\\> \\@channel"),
+        ("2026-11-21 (billing-1)", "2026-11-21 (billing-1)"),
+    ],
+)
+def test_what_formats_is_escaped_and_what_does_not_stays_readable(sent: str, shown: str) -> None:
+    assert escaped(sent) == shown

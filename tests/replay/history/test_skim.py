@@ -1,0 +1,191 @@
+"""A history that is begun in the middle is the one that is told from its beginning."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.events.avro.codec import decode
+from muster.events.events import PartitionEvent
+from muster.events.ids import GroupId
+from muster.events.records import StoredRecord
+from muster.replay.history.items import History, Item
+from muster.replay.history.transitions import Transitions
+from muster.replay.history.window import AtSeq, AtTime, Window
+from muster.replay.incidents.telling import incidents
+from muster.replay.incidents.windows import QUIET_MS
+from muster.replay.logs.sources import Reading, find_start, from_the_beginning, items, read_histories
+from muster.replay.rebalances.timeline import Timeline
+from muster.replay.results.groups import Overview, read_overview
+from muster.replay.results.state import state_at
+from muster.replay.results.story import StoryLines
+from muster.replay.results.why import Newest, Why
+from tests.judge.case import make_case
+from tests.replay import memberships
+from tests.replay.histories import Script
+from tests.replay.stories import a_night
+from tests.replay.told import rebalances_of
+from tests.replay.written import broken_value, memory_log, script, stored_items
+
+ORDERS = GroupId("orders")
+
+
+def twice() -> Script:
+    """Two lives of one group id."""
+    told = script("orders").coordinator("a:1").created()
+    told.wait(50).start(told.joined(told.member("billing-1"))).wait(20).deleted().wait(70_000).made_anew().created()
+    return told.wait(900_000).start(told.joined(told.member("billing-2")))
+
+
+def stories() -> dict[str, list[StoredRecord]]:
+    """Histories by what is in them: each is in the partition of its group."""
+    told = {"night": a_night().stored_records(), "twice": twice().stored_records()}
+    told["compacted"] = [record for record in told["night"] if not 3 <= record.offset <= 16]
+    broken = list(told["night"])
+    value = broken_value("orders")
+    broken[20] = msgspec.structs.replace(broken[20], key=value.key, value=value.value)
+    told["broken"] = broken
+    for play in (memberships.registration, memberships.retirement_late, memberships.standby, memberships.duel):
+        partition = script("orders").partition
+        told[play.__name__] = [
+            msgspec.structs.replace(record, partition=partition, offset=offset)
+            for offset, record in enumerate(play("orders").records)
+        ]
+    return told
+
+
+STORIES = stories()
+
+
+async def opened(story: str) -> tuple[Reading, list[Item]]:
+    log = await memory_log(STORIES[story])
+    whole = (await read_histories(log, group=ORDERS))[ORDERS]
+    return Reading(log=log), list(whole.items)
+
+
+@pytest.mark.parametrize("story", sorted(STORIES))
+async def test_the_lines_from_any_number_on_are_those_of_the_whole_history(story: str) -> None:
+    """Texts, generations and states included."""
+    reading, whole = await opened(story)
+    lines = StoryLines()
+    told = [lines.feed(item) for item in whole]
+    last_life = max(line.incarnation or 0 for line in told)
+    for seq in {line.seq for line in told if line.seq is not None and line.incarnation == last_life}:
+        start = await find_start(reading, ORDERS, Window(since=AtSeq(seq)))
+        assert start.is_reached
+        fold = StoryLines(start.checkpoint.group(ORDERS))
+        again = [fold.feed(item) async for item in items(reading, start)]
+        own = [line for line in again if line.seq is not None and (line.seq >= seq or line.incarnation != last_life)]
+        assert own == [line for line in told if line.seq is not None][-len(own) :]
+        assert own[0].seq is not None
+        assert own[0].seq <= seq
+
+
+@pytest.mark.parametrize("story", sorted(STORIES))
+async def test_the_last_rebalance_is_told_without_what_came_before(story: str) -> None:
+    """As the fold over everything tells it: trigger, members, what moved."""
+    reading, _ = await opened(story)
+    expected = rebalances_of((await read_histories(reading.log, group=ORDERS))[ORDERS])
+    start = await find_start(reading, ORDERS, None)
+    read = [item async for item in items(reading, start)]
+    timeline, transitions = (
+        Timeline(start.checkpoint.group(ORDERS)),
+        Transitions(ORDERS, start.checkpoint.group(ORDERS)),
+    )
+    ended = [each for step in transitions.steps(read) if (each := timeline.feed(step)) is not None]
+    last = timeline.running() or ended[-1]
+    notes = msgspec.structs.replace(expected[-1], notes=(), meanwhile=(), avoided=())
+    assert msgspec.structs.replace(last, notes=(), meanwhile=(), avoided=()) == notes
+
+
+@pytest.mark.parametrize("story", sorted(STORIES))
+async def test_the_last_incident_is_told_without_what_came_before(story: str) -> None:
+    """From a time of quiet on, with all that happened before its rebalances."""
+    await _tells_the_last_incident(*await opened(story))
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_the_last_incident_of_any_fleet_is_told_without_what_came_before(seed: int) -> None:
+    """Outages of the coordinator included."""
+    case = make_case(seed)
+    records = stored_items(case.history.items, script("orders").partition)
+    reading = Reading(log=await memory_log(records))
+    history = (await read_histories(reading.log, group=ORDERS))[ORDERS]
+    await _tells_the_last_incident(reading, list(history.items))
+    overview = Overview()
+    await read_overview(reading, overview)
+    (line,) = overview.result("memory").groups
+    assert line.last_incident is not None
+    assert line.last_incident.headline == incidents(history)[-1].headline
+
+
+async def _tells_the_last_incident(reading: Reading, whole: list[Item]) -> None:
+    expected = incidents(History(group_id=ORDERS, log="memory", items=tuple(whole)))
+    start = await find_start(reading, ORDERS, None, quiet_ms=QUIET_MS, rebalances=2)
+    fold, newest = Why(ORDERS, start.checkpoint), Newest(1)
+    async for item in items(reading, start):
+        for incident in fold.feed(item):
+            newest.take(incident)
+    for incident in fold.end():
+        newest.take(incident)
+    assert list(newest.end()) == expected[-1:]
+
+
+@pytest.mark.parametrize("story", sorted(STORIES))
+async def test_a_group_in_a_line_is_what_the_whole_history_says(story: str) -> None:
+    """Counts, the last rebalance in words, the state."""
+    reading, _ = await opened(story)
+    history = (await read_histories(reading.log, group=ORDERS))[ORDERS]
+    overview = Overview()
+    await read_overview(reading, overview)
+    (line,) = overview.result("memory").groups
+    last = rebalances_of(history)[-1]
+    assert (line.rebalances, line.last_rebalance_at, line.last_text, line.last_outcome) == (
+        len(rebalances_of(history)),
+        last.started_at,
+        last.trigger.text,
+        last.outcome,
+    )
+    told = incidents(history)[-1]
+    assert line.last_incident is not None
+    assert (line.last_incident.started_at, line.last_incident.headline) == (told.started_at, told.headline)
+    assert line.events == sum(1 for _ in history.events)
+    state = state_at(history, AtTime(2**50))
+    assert state is not None
+    assert (line.state, line.generation_id, line.members) == (state.state, state.generation_id, len(state.members))
+    (again,) = overview.states("memory")
+    assert again.members == state.members
+    assert again.coordinator == state.coordinator
+
+
+@given(st.integers(-1_000, 10_000_000))
+def test_nothing_is_counted_outside_of_a_window(after_ms: int) -> None:
+    """A group that had no event in it has no line."""
+    overview = Overview(since_ms=STORIES["night"][0].timestamp_ms + after_ms)
+    for record in STORIES["night"]:
+        overview.take(record)
+    decoded = [decode(record.value) for record in STORIES["night"] if record.value is not None]
+    events = [each for each in decoded if not isinstance(each, PartitionEvent)]
+    wanted = [e for e in events if e.why.decided_ms >= STORIES["night"][0].timestamp_ms + after_ms]
+    lines = overview.result("memory").groups
+    assert [line.events for line in lines] == ([len(wanted)] if wanted else [])
+
+
+async def test_a_checkpoint_lies_where_nothing_had_happened_for_as_long_as_is_asked() -> None:
+    """So that what belongs together is told whole."""
+    reading, whole = await opened("twice")
+    last_seq = max(item.event.seq for item in whole if hasattr(item, "event") and hasattr(item.event, "seq"))
+    near = await find_start(reading, ORDERS, Window(since=AtSeq(last_seq)))
+    far = await find_start(reading, ORDERS, Window(since=AtSeq(last_seq)), quiet_ms=1_000_000)
+    assert far.checkpoint.offset < near.checkpoint.offset
+    assert far.checkpoint == from_the_beginning(ORDERS).checkpoint
+
+
+async def test_a_number_that_is_not_there_is_not_reached() -> None:
+    """The numbers that there are, are known then."""
+    reading, _ = await opened("night")
+    start = await find_start(reading, ORDERS, Window(since=AtSeq(1_000)))
+    assert not start.is_reached
+    assert start.first is not None
+    assert start.last is not None
+    assert (start.first.seq, start.last.seq) == (1, 44)

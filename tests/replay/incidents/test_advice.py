@@ -1,0 +1,100 @@
+"""The advice of each kind of incident: what would have spared the group, or where to look."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from tests.judge import outages
+from tests.replay.incidents.fleet import Fleet, of_kind
+
+S = 1_000
+
+
+def outage() -> Fleet:
+    fleet = Fleet(3, library="librdkafka", session_ms=6 * S)
+    fleet.away(14 * S)
+    fleet.rest(20 * S)
+    return fleet
+
+
+def late_poll() -> Fleet:
+    fleet = Fleet(3)
+    fleet[2].stop_polling()
+    fleet.world.at(40 * S, fleet[2].poll_again)
+    fleet.rest(45 * S)
+    return fleet
+
+
+def crash_loop() -> Fleet:
+    fleet = Fleet(3)
+    for _ in range(3):
+        fleet.restart(2, 15 * S, kill=True)
+        fleet.rest(30 * S)
+    return fleet
+
+
+def cut() -> Fleet:
+    fleet = Fleet(4)
+    cut_off = [fleet[1], fleet[2]]
+    outages.cut(fleet.world, cut_off)
+    fleet.world.at(30 * S, partial(outages.heal, fleet.world, cut_off))
+    fleet.rest(45 * S)
+    return fleet
+
+
+def newcomers() -> Fleet:
+    fleet = Fleet(2)
+    for number in (3, 4):
+        fleet.start(number)
+        fleet.rest(20 * S)
+    return fleet
+
+
+def slow_member() -> Fleet:
+    fleet = Fleet(3)
+    fleet[2].slow_ms = 30 * S
+    fleet.start(4)
+    fleet.rest(50 * S)
+    return fleet
+
+
+def dynamic_restart() -> Fleet:
+    fleet = Fleet(3)
+    fleet.restart(2, 20 * S)
+    fleet.rest(30 * S)
+    return fleet
+
+
+def static_restart_beyond_its_session() -> Fleet:
+    fleet = Fleet(3, static=3)
+    fleet.restart(2, 20 * S, kill=True)
+    fleet.rest(30 * S)
+    return fleet
+
+
+@pytest.mark.parametrize(
+    ("story", "kind", "advice"),
+    [
+        (outage, "coordinator-outage", "a session timeout longer than the coordinator's restart"),
+        (late_poll, "poll-timeout", "raise max.poll.interval.ms, or lower max.poll.records"),
+        (crash_loop, "crash-loop", "look at why this process ends"),
+        (cut, "network-cut", "look at the network and at the machines"),
+        (newcomers, "scale-up", "members.expansion.delay.ms gathers them"),
+        (slow_member, "slow-member", "make its batches shorter, or max.poll.interval.ms"),
+        (dynamic_restart, "restart", "with a group.instance.id each"),
+        (static_restart_beyond_its_session, "restart", "the session timeout is shorter than the restarts"),
+    ],
+)
+def test_each_trouble_has_its_advice(story: Callable[[], Fleet], kind: str, advice: str) -> None:
+    """And no other's."""
+    (told,) = of_kind(story().told(), kind).advice
+    assert advice in told
+
+
+def test_one_newcomer_needs_no_advice() -> None:
+    """There is nobody to be gathered with."""
+    fleet = Fleet(2)
+    fleet.start(3)
+    fleet.rest(20 * S)
+    assert of_kind(fleet.told(), "scale-up").advice == ()

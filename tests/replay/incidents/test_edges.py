@@ -1,0 +1,68 @@
+"""Windows of histories in which the wall clock jumped: incidents are told in times without the jump."""
+
+from muster.replay.history.items import Happened
+from muster.replay.history.window import AtTime, Window
+from muster.replay.incidents.incident import Incident
+from muster.replay.report.fold import ReportFold
+from muster.replay.results.why import Around, Why
+from tests.judge.rules import GROUP_ID
+from tests.replay.incidents.fleet import QUIET_MS, Fleet
+
+HOUR_MS = 3_600_000
+
+
+def names(found: list[Incident]) -> list[str | None]:
+    return [culprit.client_id for incident in found for culprit in incident.culprits]
+
+
+def told(fleet: Fleet, window: Window) -> list[str | None]:
+    """The culprits of the incidents in the window, of which the page has as many."""
+    fold, page = Why(GROUP_ID, window=window), ReportFold(GROUP_ID, window=window)
+    found: list[Incident] = []
+    for item in fleet.history().items:
+        found += fold.feed(item)
+        page.feed(item)
+    found += fold.end()
+    page.end()
+    assert page.incidents == len(found)
+    return names(found)
+
+
+def last_ms(fleet: Fleet) -> int:
+    """The wall clock of the last event."""
+    return max(item.at_ms for item in fleet.history().items[-1:] if isinstance(item, Happened))
+
+
+def test_a_window_is_of_the_clock_that_the_log_has() -> None:
+    """Between the arrivals of app-4 and app-5 the clock jumps ahead by an hour, into which an edge may fall."""
+    fleet = Fleet(3)
+    moments = []
+    for number in (4, 5, 6):
+        fleet.start(number)
+        fleet.rest(QUIET_MS)
+        moments.append(last_ms(fleet) + 1)
+        if number == 4:
+            fleet.world.rules.wall_offset_ms += HOUR_MS
+    between = AtTime(moments[1])
+    assert told(fleet, Window(since=between)) == ["app-6"]
+    assert told(fleet, Window(since=AtTime(moments[1] - QUIET_MS), until=between)) == ["app-5"]
+    in_the_jump = AtTime(moments[0] + HOUR_MS // 2)
+    assert told(fleet, Window(since=in_the_jump)) == ["app-5", "app-6"]
+    assert told(fleet, Window(until=in_the_jump))[-1] == "app-4"
+
+
+def test_the_incident_of_a_moment_is_found_after_a_jump() -> None:
+    """`--at` is of the log's clock, too."""
+    fleet = Fleet(3)
+    fleet.world.rules.wall_offset_ms += HOUR_MS
+    for number in (4, 5):
+        fleet.start(number)
+        fleet.rest(QUIET_MS)
+    fold = Why(GROUP_ID, at=AtTime(last_ms(fleet)))
+    choice = Around(fold)
+    for item in fleet.history().items:
+        for incident in fold.feed(item):
+            choice.take(incident)
+    for incident in fold.end():
+        choice.take(incident)
+    assert names(list(choice.end())) == ["app-5"]

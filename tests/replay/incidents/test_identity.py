@@ -1,0 +1,25 @@
+"""Members told apart as processes: who is who."""
+
+import msgspec
+
+from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.identity import Identities, Life
+from tests.replay.histories import Script
+
+
+def test_who_comes_at_the_moment_at_which_another_went_has_shared_nothing_with_it() -> None:
+    """A millisecond earlier it has, and nobody knows which process is which."""
+    script = Script()
+    one, other = (script.member(name, static=False, client_id="app") for name in ("a", "b"))
+    for end_ms, grade in ((1_000, Grade.INFERRED), (1_001, Grade.UNKNOWN)):
+        lives = [Life(member=one, begin_ms=0, end_ms=end_ms), Life(member=other, begin_ms=1_000)]
+        assert {Identities(lives).process_of(each).grade for each in (one, other)} == {grade}
+
+
+def test_an_instance_id_is_who_it_is_wherever_it_runs() -> None:
+    """At another host, under another client id, and beside itself."""
+    script = Script()
+    one = script.member("billing-1")
+    other = msgspec.structs.replace(one, client_host="/10.0.0.99", client_id="another")
+    lives = [Life(member=one, begin_ms=0), Life(member=other, begin_ms=10)]
+    assert {Identities(lives).process_of(each).key for each in (one, other)} == {("instance", "billing-1")}

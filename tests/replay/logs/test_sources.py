@@ -1,0 +1,222 @@
+"""A log read into histories: what is told, what is skipped, what is marked."""
+
+import msgspec
+import pytest
+
+from muster.events.avro.codec import records_of
+from muster.events.events import CoordinatorElected, CoordinatorReady
+from muster.events.ids import GroupId
+from muster.events.log.memory import MemoryEventLog
+from muster.events.records import FORMAT_LEVEL, LogTooNew, Record, StoredRecord
+from muster.events.strangers import Strangers
+from muster.replay.history.items import Broken, Coordinated, Gap, Happened, Unreadable
+from muster.replay.logs.sources import Reading, read_histories
+from muster.replay.rebalances.rebalance import Outcome
+from muster.replay.results.groups import Groups, Overview, read_overview
+from tests.events.test_projector import ELECTED
+from tests.replay.histories import Script
+from tests.replay.stories import a_night
+from tests.replay.told import printed, rebalances_of
+from tests.replay.written import (
+    BROKEN_KEY,
+    broken_value,
+    memory_log,
+    script,
+    unknown_type,
+    write,
+)
+
+ORDERS = GroupId("orders")
+
+
+def stored(told: Script, *, replaced: dict[int, Record] | None = None) -> list[StoredRecord]:
+    """The script's records, some of them replaced by offset."""
+    records = told.stored_records()
+    for offset, record in (replaced or {}).items():
+        records[offset] = msgspec.structs.replace(records[offset], key=record.key, value=record.value)
+    return records
+
+
+def orders() -> Script:
+    night = a_night()
+    assert night.partition == script("orders").partition
+    return night
+
+
+async def overview(log: MemoryEventLog) -> Groups:
+    taken = Overview()
+    await read_overview(Reading(log=log), taken)
+    return taken.result(log.location)
+
+
+async def test_a_log_tells_the_same_story_as_the_script() -> None:
+    """Through codec and log and back, the rebalances are those of the events."""
+    night = orders()
+    log = MemoryEventLog()
+    await log.open()
+    await write(log, [night])
+    histories = await read_histories(log)
+    assert list(histories) == ["orders"]
+    assert [item.event for item in histories[ORDERS].items if isinstance(item, Happened)] == [
+        read.event for read in night.reads if isinstance(read, Happened)
+    ]
+    assert rebalances_of(histories[ORDERS]) == rebalances_of(night.history())
+
+
+async def test_of_other_groups_nothing_is_decoded_when_one_is_asked_for() -> None:
+    """Their broken values do not matter then, and their partitions are not read."""
+    night, neighbour = orders(), script("shadow")
+    records = stored(night)
+    end = records[-1].offset
+    broken = broken_value(neighbour.group_id)
+    records.append(StoredRecord(night.partition, end + 1, 0, broken.key, broken.value))
+    histories = await read_histories(await memory_log(records), group=ORDERS)
+    assert list(histories) == ["orders"]
+    assert not [item for item in histories[ORDERS].items if isinstance(item, Broken)]
+
+
+async def test_a_broken_record_is_a_marker_within_its_group() -> None:
+    """Before and after it the group is told; in the overview it is quarantined, naming partition and offset."""
+    night = orders()
+    log = await memory_log(stored(night, replaced={20: broken_value("orders")}))
+    items = (await read_histories(log, group=ORDERS))[ORDERS].items
+    assert [item.position.offset for item in items if isinstance(item, Broken)] == [20]
+    assert {type(item) for item in items[:20]} >= {Happened}
+    assert isinstance(items[-1], Happened)
+    (line,) = (await overview(log)).groups
+    assert len(line.quarantined) == 1
+    assert f"partition {night.partition}, offset 20" in line.quarantined[0]
+    assert line.rebalances == 4
+
+
+async def test_an_unknown_event_type_is_skipped_and_said() -> None:
+    """A reader goes on where an owner may not."""
+    log = await memory_log(stored(orders(), replaced={20: unknown_type("orders")}))
+    broken = [item for item in (await read_histories(log))[ORDERS].items if isinstance(item, Broken)]
+    assert [item.kind for item in broken] == [Unreadable.UNKNOWN_TYPE]
+
+
+async def test_an_undecodable_key_is_noted_in_every_group_of_its_partition() -> None:
+    """It may belong to any of them; it quarantines none."""
+    log = await memory_log(stored(orders(), replaced={20: BROKEN_KEY}))
+    items = (await read_histories(log, group=ORDERS))[ORDERS].items
+    assert [item.kind for item in items if isinstance(item, Broken)] == [Unreadable.UNDECODABLE_KEY]
+    groups = await overview(log)
+    assert len(groups.unreadable_keys) == 1
+    assert groups.groups[0].quarantined == ()
+
+
+async def test_what_a_repair_has_passed_over_is_named_no_more() -> None:
+    """Neither the record nor the tombstone under its key; of a group that began before, the history has it still."""
+    records = stored(orders(), replaced={20: BROKEN_KEY})
+    (election,) = records_of([ELECTED], FORMAT_LEVEL)
+    for key, value in (
+        (election.key, b"not an event"),
+        (b"another broken key", b"lost too"),
+        (BROKEN_KEY.key, None),
+        (election.key, None),
+    ):
+        records.append(StoredRecord(records[0].partition, len(records), 0, key, value))
+    log = await memory_log(records)
+    (left,) = (await overview(log)).unreadable_keys
+    assert f"offset {len(records) - 3} cannot be read" in left
+    broken = [item for item in (await read_histories(log))[ORDERS].items if isinstance(item, Broken)]
+    assert [item.position.offset for item in broken] == [20, len(records) - 4, len(records) - 3]
+
+
+async def test_a_repair_counts_for_its_partition_alone() -> None:
+    """The same key may be broken in another one."""
+    (lost, tombstone) = (
+        StoredRecord(5, offset, 0, BROKEN_KEY.key, value) for offset, value in ((0, b"lost"), (1, None))
+    )
+    elsewhere = msgspec.structs.replace(lost, partition=3)  # which is read before
+    (left,) = (await overview(await memory_log([lost, elsewhere, tombstone]))).unreadable_keys
+    assert "partition 3, offset 0 cannot be read" in left
+
+
+async def test_a_group_that_begins_after_a_repair_knows_nothing_of_it() -> None:
+    """The broken record cannot have been its own."""
+    night = orders()
+    before = [StoredRecord(night.partition, n, 0, BROKEN_KEY.key, value) for n, value in enumerate((b"lost", None))]
+    moved = [msgspec.structs.replace(each, offset=each.offset + len(before)) for each in stored(night)]
+    items = (await read_histories(await memory_log([*before, *moved])))[ORDERS].items
+    assert not [item for item in items if isinstance(item, Broken)]
+
+
+async def test_what_no_owner_wrote_is_skipped_and_counted() -> None:
+    """Whatever its key, one of ours too; the first of them is named, and the histories are as without them."""
+    night = orders()
+    owners = stored(night)
+    mixed: list[StoredRecord] = []
+    for record in owners:
+        mixed.append(msgspec.structs.replace(record, offset=len(mixed)))
+        for key in (record.key, BROKEN_KEY.key, b""):
+            mixed.append(StoredRecord(night.partition, len(mixed), 0, key, None, stranger=True))
+    alone = [record for record in mixed if not record.stranger]
+    strangers = Strangers()
+    assert strangers.report("memory") is None
+    assert await read_histories(await memory_log(mixed), strangers=strangers) == await read_histories(
+        await memory_log(alone)
+    )
+    assert strangers.report("memory") == (
+        f"memory: records that this cluster's Muster did not write were skipped ({3 * len(owners)}); the first"
+        f" stands in partition {night.partition} at offset 1"
+    )
+
+
+async def test_what_was_compacted_away_is_a_gap() -> None:
+    """Offsets are missing, numbers are missing; the rest is told."""
+    records = [record for record in stored(orders()) if not 3 <= record.offset <= 16]
+    log = await memory_log(records)
+    items = (await read_histories(log, group=ORDERS))[ORDERS].items
+    gaps = [item for item in items if isinstance(item, Gap)]
+    assert len(gaps) == 1
+    (line,) = (await overview(log)).groups
+    assert line.missing_events == gaps[0].missing
+
+
+async def test_a_count_that_compaction_makes_wrong_is_not_shown_as_right() -> None:
+    """It is at least so many, and events of a newer version are counted on their own."""
+    records = [record for record in stored(orders(), replaced={40: unknown_type("orders")}) if record.offset > 16]
+    groups = await overview(await memory_log(records))
+    assert (groups.groups[0].rebalances, groups.groups[0].unknown_events) == (3, 1)
+    assert " 3+ " in printed(groups)
+    assert "1 events of types that are not known here" in printed(groups)
+
+
+async def test_a_group_knows_its_coordinator_from_before_its_first_event() -> None:
+    """The last coordinator before it belongs to its story, with its election; earlier ones do not."""
+    told = script("orders").coordinator("a:1").wait(10).coordinator("b:2").created()
+    items = (await read_histories(await memory_log(told.stored_records())))[ORDERS].items
+    events = [item.event for item in items if isinstance(item, Coordinated)]
+    assert [(type(each), each.owner) for each in events] == [(CoordinatorElected, "b:2"), (CoordinatorReady, "b:2")]
+
+
+async def test_a_log_of_a_higher_format_level_is_refused() -> None:
+    """It may hold what this version does not understand."""
+    told = script("orders").coordinator("a:1")
+    (_, (elected,)) = told.transitions[0]
+    assert isinstance(elected, CoordinatorElected)
+    (record,) = records_of([msgspec.structs.replace(elected, format_level=99, version="9.0.0")], FORMAT_LEVEL)
+    log = await memory_log([StoredRecord(0, 0, 0, record.key, record.value)])
+    with pytest.raises(LogTooNew, match=r"format level 99.*Muster 9\.0\.0; use a newer Muster$"):
+        await read_histories(log)
+
+
+async def test_reading_is_watched_to_its_end() -> None:
+    """Offsets done, of offsets in all."""
+    seen: list[tuple[int, int]] = []
+    records = stored(orders())
+    await read_histories(await memory_log(records), watch=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (len(records), len(records))
+
+
+async def test_the_overview_shows_each_group_as_it_is_now() -> None:
+    """State, members, the last rebalance and how it went."""
+    night, quiet = orders(), script("quiet").created()
+    night.wait(50).start(night.rejoined(night.of("billing-1")))
+    log = await memory_log([*stored(night), *(stored(quiet) if quiet.partition != night.partition else [])])
+    orders_line, quiet_line = (await overview(log)).groups
+    assert (orders_line.members, orders_line.static_members, orders_line.rebalances) == (2, 2, 5)
+    assert (orders_line.state, orders_line.last_outcome) == ("PreparingRebalance", Outcome.RUNNING)
+    assert (quiet_line.state, quiet_line.rebalances, quiet_line.last_cause) == ("Empty", 0, None)

@@ -1,0 +1,248 @@
+"""The fold from events to rebalances, case by case."""
+
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.events.causes import Cause
+from muster.events.events import CoordinatorPaused
+from muster.replay.history.items import Broken, Gap, Happened, History, LogPosition, Told, Unreadable, with_gaps
+from muster.replay.rebalances.moves import NOBODY, Ownership, movement
+from muster.replay.rebalances.rebalance import HappeningKind, MemberRef, Outcome, Rebalance
+from muster.replay.rebalances.timeline import rebalances
+from muster.replay.results.event_texts import event_text
+from muster.replay.results.story import story
+from tests.coordinator.group.harness import GROUP_ID, Harness
+from tests.replay import memberships
+from tests.replay.histories import Script
+from tests.replay.played import history_of
+from tests.replay.stories import a_night
+
+
+def told(script: Script) -> list[Rebalance]:
+    return rebalances(script.group_id, script.history().items)
+
+
+def test_arrivals_are_counted_from_the_start_of_the_join_phase() -> None:
+    """The last to join is who the others waited for."""
+    first = told(a_night())[0]
+    assert [(a.member.group_instance_id, a.after_ms) for a in first.join_phase.arrivals] == [
+        ("billing-1", 0),
+        ("billing-2", 400),
+        ("billing-3", 1_300),
+    ]
+    assert first.join_phase.duration_ms == 3_000
+    assert first.join_phase.ended_by is Cause.INITIAL_DELAY_ELAPSED
+    assert first.sync_phase is not None
+    assert first.sync_phase.duration_ms == 35
+
+
+def test_members_that_never_came_are_named() -> None:
+    """Dynamic ones were dropped, static ones stayed."""
+    script = a_night()
+    newcomer = script.member("late", static=False, client_id="late")
+    script.start(script.joined(newcomer))
+    script.wait(300_000).complete(
+        script.removed(script.of("late"), Cause.NOT_REJOINED),
+        script.rejoined(script.of("billing-1")),
+        cause=Cause.JOIN_PHASE_TIMED_OUT,
+        absent=[script.of("billing-3")],
+    )
+    phase = told(script)[-1].join_phase
+    assert phase.timed_out
+    assert [seen.who[0].client_id for seen in phase.dropped] == ["late"]
+    assert [member.group_instance_id for member in phase.absent] == ["billing-3"]
+
+
+def test_a_restart_of_a_static_member_moves_nothing() -> None:
+    """Owners are compared by instance id."""
+    script = a_night()
+    script.start(script.rejoined(script.of("billing-1"), Cause.LEADER_REJOINED))
+    script.advanced(script.replaced("billing-3", Cause.STATIC_REPLACEMENT_DURING_JOIN))
+    script.complete(script.rejoined(script.of("billing-1")))
+    script.stabilize({"billing-1": {"orders": range(6)}, "billing-3": {"orders": range(6, 12)}})
+    last = told(script)[-1]
+    assert last.movement is not None
+    assert (last.movement.moved, last.movement.stayed) == (0, 12)
+    assert [seen.cause for seen in last.folded] == [Cause.STATIC_REPLACEMENT_DURING_JOIN]
+
+
+def test_an_assignment_that_cannot_be_decoded_is_named() -> None:
+    """The moves of the others are told."""
+    script = a_night()
+    script.start(script.rejoined(script.of("billing-1"), Cause.LEADER_REJOINED))
+    script.complete(script.rejoined(script.of("billing-3")))
+    script.stabilize({"billing-1": b"\x00", "billing-3": {"orders": range(6, 12)}})
+    last = told(script)[-1]
+    assert last.movement is not None
+    assert [member.group_instance_id for member in last.movement.undecodable] == ["billing-1"]
+    assert last.movement.stayed == 6
+
+
+def test_the_last_member_leaves_and_the_group_is_empty() -> None:
+    """Start and end are one transition; all partitions lose their owner."""
+    script = Script().created()
+    script.start(script.joined(script.member("only")))
+    script.complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({"only": {"orders": [0, 1]}})
+    gone = script.removed(script.of("only"), Cause.MEMBER_LEFT, request=True)
+    script.wait(10).start(gone).emptied()
+    last = told(script)[-1]
+    assert (last.outcome, last.from_generation, last.to_generation) == (Outcome.EMPTIED, 1, 2)
+    assert last.movement is not None
+    assert last.movement.lost == 2
+    assert last.sync_phase is None
+    assert last.join_phase.ended_by is Cause.ALL_JOINED
+
+
+def test_a_rebalance_goes_on_through_a_takeover() -> None:
+    """The takeover stands within it."""
+    script = a_night()
+    script.start(script.rejoined(script.of("billing-1"), Cause.LEADER_REJOINED))
+    script.wait(100).stopped().wait(50).coordinator("coordinator-c:300", took_ms=90)
+    script.complete(script.rejoined(script.of("billing-3"))).stabilize({})
+    last = told(script)[-1]
+    assert last.outcome is Outcome.STABLE
+    assert [(happening.kind, happening.text) for happening in last.meanwhile] == [
+        (
+            HappeningKind.COORDINATOR_TAKEOVER,
+            (
+                "the coordinator coordinator-b:200 stopped in good order; coordinator-c:300 was ready in 90 ms, "
+                "and the rebalance went on"
+            ),
+        )
+    ]
+
+
+def test_a_coordinator_that_took_its_own_partition_over_again_had_not_gone() -> None:
+    """The same process on both sides: it lost the log, and went on when it was back."""
+    script = a_night()
+    script.wait(100).coordinator("coordinator-b:200", took_ms=26_300)
+    script.start(script.rejoined(script.of("billing-1"), Cause.LEADER_REJOINED))
+    takeover = told(script)[-1].avoided[-1]
+    assert takeover.kind is HappeningKind.COORDINATOR_TAKEOVER
+    assert takeover.text.startswith("the coordinator coordinator-b:200 lost partition 3 of the event log, ")
+    assert takeover.text.endswith("; it was ready in 26.3 s, and 2 members went on")
+
+
+def test_refusals_and_pauses_are_happenings() -> None:
+    """They started no rebalance, and say what was answered."""
+    script = a_night()
+    script.refused(script.member("surplus"), 81, Cause.GROUP_FULL, suppressed=2).paused(5_000)
+    script.start(script.rejoined(script.of("billing-1"), Cause.LEADER_REJOINED))
+    restart, refused, pause = told(script)[-1].avoided
+    assert restart.kind is HappeningKind.STATIC_RESTART
+    assert (refused.error, refused.times) == ("GROUP_MAX_SIZE_REACHED", 3)
+    assert pause.kind is HappeningKind.COORDINATOR_PAUSE
+    assert pause.text == (
+        "the coordinator coordinator-b:200 stood still for at least 5.0 s; nobody was blamed, 2 sessions of partition 3"
+        " were re-armed in full"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sessions", "said"), [(1, "1 session of partition 3 was"), (40, "40 sessions of partition 3 were")]
+)
+def test_a_pause_says_how_many_sessions_have_their_full_time_again(sessions: int, said: str) -> None:
+    """Not all of them, where the machine is late again and again; the partition's other groups are counted, too."""
+    paused = CoordinatorPaused(partition=3, owner_epoch=1, owner="a:1", paused_ms=0, late_ms=5_000, sessions=sessions)
+    assert event_text(paused) == f"a:1 stood still for at least 5.0 s; {said} re-armed in full"
+
+
+def test_a_group_made_anew_begins_again() -> None:
+    """Nothing of the earlier life is compared with the new one."""
+    script = Script().created()
+    script.start(script.joined(script.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
+    script.stabilize({"a": {"orders": [0]}})
+    script.start(script.removed(script.of("a"), Cause.MEMBER_LEFT)).emptied().deleted()
+    script.wait(1_000).made_anew().created()
+    script.start(script.joined(script.member("b"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
+    script.stabilize({"b": {"orders": [0]}})
+    first, _, third = told(script)
+    assert third.incarnation > first.incarnation
+    assert (third.from_generation, third.to_generation) == (0, 1)
+    assert third.movement is not None
+    assert (third.movement.gained, third.notes) == (1, ())
+
+
+def test_after_a_gap_it_is_said_that_history_is_missing_and_no_move_is_claimed() -> None:
+    """The rebalance in which events are missing says which; the comparison would be a guess."""
+    script = a_night()
+    kept = [read for read in script.reads if not (isinstance(read, Happened) and 13 <= read.event.seq <= 16)]
+    second = rebalances(script.group_id, with_gaps(kept))[1]
+    assert second.notes == ("events 13 to 16 are not in the log: compacted away, or older than the log",)
+    assert second.movement is None
+    assert second.trigger.cause is Cause.SESSION_EXPIRED
+
+
+def test_a_lost_end_leaves_the_outcome_unknown() -> None:
+    """Neither superseded nor stable is claimed."""
+    script = a_night()
+    kept = [read for read in script.reads if not (isinstance(read, Happened) and 9 <= read.event.seq <= 12)]
+    first = rebalances(script.group_id, with_gaps(kept))[0]
+    assert (first.outcome, first.ended_at) == (Outcome.UNKNOWN, None)
+
+
+def test_a_broken_record_hides_itself_alone() -> None:
+    """Events before and after it are told, and the missing number is not reported twice."""
+    script = a_night()
+    reads = script.reads
+    index = next(i for i, read in enumerate(reads) if isinstance(read, Happened) and read.event.seq == 20)
+    position = LogPosition(partition=3, offset=index, timestamp_ms=0)
+    reads[index] = Broken(position=position, kind=Unreadable.BROKEN, reason="too short")
+    stories = rebalances(script.group_id, script.history(reads=reads).items)
+    assert len(stories) == 4
+    assert stories[1].notes == (f"the record at partition 3, offset {index} cannot be read: too short",)
+    assert stories[1].outcome is Outcome.STABLE
+
+
+@given(st.sets(st.integers(min_value=1, max_value=44)))
+def test_no_legal_or_illegal_loss_of_events_breaks_the_telling(lost: set[int]) -> None:
+    """Whatever is missing, the fold tells the rest: never more rebalances than there were, in order, each a value."""
+    script = a_night()
+    kept = [read for read in script.reads if not (isinstance(read, Happened) and read.event.seq in lost)]
+    stories = rebalances(script.group_id, with_gaps(kept))
+    assert len(stories) <= 4
+    assert [story.first_seq for story in stories] == sorted(story.first_seq for story in stories)
+    assert all(story.trigger.text for story in stories)
+
+
+@given(st.sampled_from(memberships.STORIES), st.sets(st.integers(min_value=10, max_value=40)))
+def test_no_loss_breaks_the_telling_of_plans(play: Callable[[], Harness], lost: set[int]) -> None:
+    """Whoever was registered, retired, called or lost may be missing: the rest is told."""
+    items = played(play)
+    kept = [read for read in items if not (isinstance(read, Happened) and read.event.seq in lost)]
+    history = History(group_id=GROUP_ID, log="", items=tuple(with_gaps(kept)))
+    stories = rebalances(GROUP_ID, history.items)
+    assert all(story.trigger.text for story in stories)
+    assert all(happening.text for told_story in stories for happening in told_story.avoided)
+    assert len(story(history).lines) == len(history.items)
+
+
+@cache
+def played(play: Callable[[], Harness]) -> list[Told]:
+    return [item for item in history_of(play()).items if not isinstance(item, Gap)]
+
+
+_refs = st.builds(
+    MemberRef,
+    member_id=st.sampled_from(["m1", "m2", "m3"]),
+    group_instance_id=st.none(),
+    client_id=st.just("c"),
+    client_host=st.just("/h"),
+)
+_ownerships = st.dictionaries(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 5)), _refs).map(
+    lambda owners: Ownership(owners=owners, undecodable=())
+)
+
+
+@given(_ownerships, _ownerships)
+def test_every_partition_is_counted_once(before: Ownership, after: Ownership) -> None:
+    """Moved, gained, lost and stayed add up, and the way back is the mirror image."""
+    there, back = movement(before, after), movement(after, before)
+    total = len(before.owners.keys() | after.owners.keys())
+    assert there.moved + there.gained + there.lost + there.stayed == total
+    assert (there.moved, there.gained, there.lost) == (back.moved, back.lost, back.gained)
+    assert movement(NOBODY, after).gained == len(after.owners)

@@ -1,0 +1,118 @@
+"""`digest`: what mattered over all groups."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from muster.events.causes import Cause
+from tests.replay.commands.test_cli import assert_fails, run
+from tests.replay.golden import assert_golden
+from tests.replay.histories import Script
+from tests.replay.stories import a_night
+from tests.replay.written import script, sqlite_log
+
+GROUPS = ("payments", "invoices", "e-mail", "refunds")
+SINCE = ["--since", "2026-11-21T01:30:00"]
+
+
+def one_host(group_id: str, client_host: str, *, after_ms: int = 0) -> Script:
+    """Two members; then one of them crashes, at a host, an hour and that much later."""
+    told = script(group_id).wait(after_ms).created()
+    told.start(told.joined(told.member("a", host="/10.0.0.1"))).advanced(
+        told.joined(told.member("b", host=client_host))
+    )
+    told.complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({"a": {"orders": [0]}, "b": {"orders": [1]}})
+    told.wait(3_600_000).start(told.removed(told.of("b"), Cause.SESSION_EXPIRED, silent_ms=45_000))
+    return told.wait(500).complete(told.rejoined(told.of("a"))).stabilize({"a": {"orders": [0, 1]}})
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The night of `orders`; groups of which a host crashed at one moment; one at a sidecar's host, and a quiet one."""
+    path = tmp_path_factory.mktemp("log") / "muster.db"
+    crashed = [one_host(group_id, "/10.0.0.7") for group_id in GROUPS]
+    return asyncio.run(
+        sqlite_log(path, a_night(), *crashed, one_host("local", "/127.0.0.1"), script("quiet").created())
+    )
+
+
+def digest(url: str, *options: str) -> dict[str, Any]:
+    told: dict[str, Any] = msgspec.json.decode(run("digest", "--format", "json", *options, log=url).stdout)
+    return told
+
+
+def test_what_cost_most_comes_first_and_quiet_groups_are_counted(url: str) -> None:
+    """Those that are in storms are told there alone."""
+    told = digest(url, *SINCE)
+    weights = [each["cost"]["partition_ms"] or 0 for each in told["incidents"]]
+    assert weights == sorted(weights, reverse=True)
+    assert (told["groups"], told["quiet"]) == (7, 1)
+    in_storms = sum(storm["incidents"] for storm in told["storms"])
+    assert told["told"] == len(told["incidents"]) + told["more"] + told["without_rebalance"] + in_storms
+
+
+def test_processes_of_one_host_that_crash_in_several_groups_are_a_storm(url: str) -> None:
+    """The host of a sidecar's clients says nothing."""
+    (storm,) = digest(url, *SINCE)["storms"]
+    assert (storm["kind"], storm["client_host"], storm["rebalances"]) == ("host", "10.0.0.7", 4)
+    assert storm["groups"] == sorted(GROUPS)
+
+
+def test_an_incident_is_that_which_why_tells(url: str) -> None:
+    """Also where it crosses the window's edge."""
+    since = ["--since", "2026-11-21T02:13:31"]
+    told = [each for each in digest(url, *since)["incidents"] if each["group_id"] == "orders"]
+    alone = run("why", "orders", "--format", "jsonl", *since, log=url).stdout.splitlines()
+    expected = [each for each in map(msgspec.json.decode, alone) if each["rebalances"]]
+    assert sorted(told, key=lambda each: str(each["started_at"])) == expected
+    assert expected[0]["crosses"] == ["since"]
+
+
+def test_it_is_for_a_chat_where_there_is_no_terminal(url: str) -> None:
+    """Markdown, as in the golden file; the table tells the same."""
+    out = run("digest", *SINCE, log=url).stdout
+    assert out == run("digest", *SINCE, "--format", "md", log=url).stdout
+    assert_golden("digest.md", out)
+    assert "1 was quiet" in run("digest", *SINCE, "--format", "table", log=url).stdout
+
+
+def test_the_twenty_that_cost_most_are_told_and_the_others_are_counted(tmp_path: Path) -> None:
+    """There are 23 crashes that have nothing to do with each other; each group's start is an incident, too."""
+    crashed = [one_host(f"g{number}", f"/10.0.1.{number}", after_ms=number * 600_000) for number in range(23)]
+    url = asyncio.run(sqlite_log(tmp_path / "muster.db", *crashed))
+    told = digest(url, *SINCE)
+    assert {each["kind"] for each in told["incidents"]} == {"crash"}
+    assert (len(told["incidents"]), told["more"], told["told"]) == (20, 26, 46)
+
+
+def test_groups_can_be_chosen(url: str) -> None:
+    """A pattern that none matches is told."""
+    assert digest(url, *SINCE, "--group", "ord*")["groups"] == 1
+    assert_fails(run("digest", *SINCE, "--group", "x*", log=url), 1, "no group in", "'x*'")
+    assert digest(url, "--since", "2027-01-01")["told"] == 0
+
+
+def test_a_coordinator_that_was_away_is_one_storm_over_its_groups(tmp_path: Path) -> None:
+    """Whatever its members lost by it; groups of all its partitions are in it."""
+    scripts = []
+    for group_id in ("g0", "g1", "g2", "g3"):
+        told = script(group_id).coordinator("a:1").created()
+        member = told.member("m", static=False, client_id="app")
+        told.start(told.joined(member)).complete().stabilize({member.member_id: {"orders": [0]}})
+        scripts.append(told.wait(3_600_000).coordinator("b:2", took_ms=400))
+    assert len({each.partition for each in scripts}) == 4
+    url = asyncio.run(sqlite_log(tmp_path / "muster.db", *scripts))
+    (storm,) = digest(url, *SINCE)["storms"]
+    assert (storm["kind"], storm["groups"], storm["rebalances"]) == ("coordinator", ["g0", "g1", "g2", "g3"], 0)
+    assert "the coordinator was away: 4 groups" in run("digest", *SINCE, log=url).stdout
+
+
+def test_the_host_of_a_sidecar_makes_no_storm(tmp_path: Path) -> None:
+    """All its clients are there, whatever machine they run on."""
+    scripts = [one_host(group_id, "/127.0.0.1") for group_id in GROUPS]
+    url = asyncio.run(sqlite_log(tmp_path / "muster.db", *scripts))
+    told = digest(url, *SINCE)
+    assert (told["storms"], told["kinds"]["crash"]) == ([], len(GROUPS))

@@ -1,0 +1,198 @@
+"""`why`: the incidents of one night in each form, and which of them are shown."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from muster.events.causes import Cause
+from muster.replay.commands.why import Asked, _Shown
+from muster.replay.form import Format
+from muster.replay.incidents.incident import Incident
+from muster.replay.incidents.telling import incidents
+from muster.replay.rebalances.rebalance import Rebalance
+from muster.replay.render import Detail, IncidentStream
+from muster.replay.results.why import NEWEST, Every, Newest
+from tests.replay.commands.test_cli import assert_fails, run
+from tests.replay.golden import assert_golden
+from tests.replay.histories import Script
+from tests.replay.stories import a_night
+from tests.replay.told import printed_incidents
+from tests.replay.written import script, sqlite_log
+
+NIGHT = incidents(a_night().history())
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A log with the night of `orders`, and a group to which much happened."""
+    path = tmp_path_factory.mktemp("log") / "muster.db"
+    return asyncio.run(sqlite_log(path, a_night(), busy()))
+
+
+def busy() -> Script:
+    """A member joins an empty group and leaves it, 25 times, an hour apart: 50 incidents."""
+    told = script("busy").created()
+    for _ in range(25):
+        told.wait(3_600_000).start(told.joined(told.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
+        told.stabilize({"a": {"orders": [0]}})
+        told.wait(3_600_000).start(told.removed(told.of("a"), Cause.MEMBER_LEFT)).emptied()
+    return told
+
+
+def told(url: str, *options: str, group: str = "orders") -> list[dict[str, Any]]:
+    """The incidents that are given as JSON lines."""
+    out = run("why", group, "--format", "jsonl", *options, log=url).stdout
+    return [msgspec.json.decode(line) for line in out.splitlines()]
+
+
+def shown(url: str, *options: str, group: str = "orders") -> list[str]:
+    """When each of the incidents began that a table shows, in its order."""
+    out = run("why", group, *options, log=url).stdout
+    return [line.partition(" UTC,")[0] for line in out.splitlines() if " UTC," in line and line.startswith("20")]
+
+
+def begins(incidents: list[dict[str, Any]]) -> list[str]:
+    return [each["started_at"].replace("T", " ").removesuffix("Z") for each in incidents]
+
+
+@pytest.mark.parametrize(
+    ("form", "name"),
+    [(Format.TABLE, "why.txt"), (Format.JSON, "why.json"), (Format.JSONL, "why.jsonl"), (Format.MD, "why.md")],
+)
+def test_a_night_is_told_as_it_was_in_every_format(form: Format, name: str) -> None:
+    """All incidents of the story are printed exactly as in the golden file."""
+    assert_golden(name, printed_incidents(NIGHT, form))
+
+
+def test_json_lines_are_the_incidents_of_the_json_document(url: str) -> None:
+    """Both forms have all of them, oldest first."""
+    document = msgspec.json.decode(run("why", "orders", "--format", "json", log=url).stdout)
+    assert list(document) == ["group_id", "log", "window", "incidents"]
+    assert document["incidents"] == told(url)
+    assert [each["id"] for each in told(url)] == [each.id for each in NIGHT]
+
+
+@pytest.mark.parametrize("width", [40, 80, 140])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    """The table folds its cells to the width it is given."""
+    assert max(map(len, printed_incidents(NIGHT, width=width).splitlines())) <= width
+
+
+def test_people_are_shown_the_newest_first_and_how_many_more_there_are(url: str) -> None:
+    """On a terminal and in Markdown; `--all` has all, the newest at the bottom."""
+    every = begins(told(url, group="busy"))
+    assert len(every) == 50
+    assert shown(url, group="busy") == every[: -NEWEST - 1 : -1]
+    assert shown(url, "--all", group="busy") == every
+    for form in ("table", "md"):
+        out = run("why", "busy", "--format", form, log=url).stdout
+        assert "30 older" in out
+        assert "30 older" not in run("why", "busy", "--all", "--format", form, log=url).stdout
+    assert "older" not in run("why", "orders", log=url).stdout
+
+
+def test_the_last_one_is_that_which_began_last(url: str) -> None:
+    """Whether it has a rebalance or not; it is told without reading all."""
+    for group in ("orders", "busy"):
+        assert told(url, "--last", group=group) == told(url, group=group)[-1:]
+
+
+def test_a_generation_is_that_of_its_incident_with_the_rebalance_whole(url: str) -> None:
+    """All that is told of a rebalance alone stands below the incident."""
+    (crash,) = told(url, "--generation", "2")
+    assert (crash["kind"], [each["to_generation"] for each in crash["rebalances"]]) == ("crash", [2])
+    out = run("why", "orders", "--generation", "2", log=url).stdout
+    assert "Generation 1 -> 2: static member 'billing-2'" in out
+    assert "Join phase" in out
+    assert "aiokafka-0.14-00000007… : orders 4-7" in out.replace("-> aiokafka", "aiokafka").replace("…:", "… :")
+
+
+def test_a_moment_is_that_of_the_incidents_that_span_it(url: str) -> None:
+    """A time or a number; between two of them both are shown, and that it is so."""
+    (crash,) = told(url, "--at", "2026-11-21T02:13:31.000Z")
+    assert crash["kind"] == "crash"
+    assert told(url, "--at", str(crash["rebalances"][0]["first_seq"] + 1))[0]["id"] == crash["id"]
+    before, after = told(url, "--at", "2026-11-21T02:30:00Z")
+    assert [before["started_at"], after["started_at"]] == ["2026-11-21T02:13:30.185Z", "2026-11-21T03:13:33.415Z"]
+    out = run("why", "orders", "--at", "2026-11-21T02:30:00Z", log=url).stdout
+    assert "There was no incident of orders at 2026-11-21T02:30:00.000Z. The nearest before and after" in out
+    (last,) = told(url, "--at", "2027-01-01")
+    assert last == told(url)[-1]
+    assert "The nearest before:" in run("why", "orders", "--at", "2027-01-01", log=url).stdout
+    assert_fails(run("why", "orders", "--at", "2020-01-01", log=url), 1, "does not tell of orders at", "seq 1 to 44")
+    assert_fails(run("why", "orders", "--at", "900", log=url), 1, "does not tell of orders at seq 900")
+
+
+def test_an_incident_that_crosses_the_edge_of_a_window_is_whole_and_says_so(url: str) -> None:
+    """Without a window nothing is said; a number is an edge, too."""
+    every = told(url)
+    (crash,) = (each for each in every if each["kind"] == "crash")
+    first, last = crash["rebalances"][0]["first_seq"], crash["rebalances"][0]["last_seq"]
+    for window in (["--since", "2026-11-21T02:13:31Z"], ["--since", str(first + 4)]):
+        begun = told(url, *window)
+        assert [each["crosses"] for each in begun if each["kind"] == "crash"] == [["since"]]
+        assert {**begun[0], "crosses": []} == crash
+        assert "it began before --since" in run("why", "orders", *window, log=url).stdout
+    for window in (["--until", "2026-11-21T02:13:31Z"], ["--until", str(last - 6)]):
+        cut = told(url, *window)
+        assert [each["crosses"] for each in cut if each["kind"] == "crash"] == [["until"]]
+        assert cut[-1]["started_at"] < every[-2]["started_at"]
+    assert all(each["crosses"] == [] for each in every)
+
+
+def test_a_time_without_an_incident_is_no_error(url: str) -> None:
+    """The history is there, and nothing happened."""
+    result = run("why", "orders", "--since", "2026-11-21T02:20", "--until", "2026-11-21T02:40", log=url)
+    assert (result.exit_code, result.stdout) == (
+        0,
+        "The log tells of no incident of orders since 2026-11-21T02:20:00.000Z until 2026-11-21T02:40:00.000Z.\n",
+    )
+
+
+def test_last_and_at_take_no_window(url: str) -> None:
+    """Exit code 2."""
+    for option in (["--last"], ["--at", "17"]):
+        assert_fails(run("why", "orders", *option, "--since", "2h", log=url), 2, f"{option[0]} is about the whole")
+
+
+def test_a_client_can_write_neither_to_the_terminal_nor_markdown() -> None:
+    """Escape sequences and markup in what clients send are shown, not obeyed."""
+    hostile = Script().created()
+    hostile.start(hostile.joined(hostile.member("x", host="/10.0.0.1", client_id="\x1b[2J[bold]boo[/bold]\x07")))
+    found = incidents(hostile.history())
+    table = printed_incidents(found, width=300)
+    assert "\x1b" not in table
+    assert "\\x1b[2J[bold]boo[/bold]\\x07" in table
+    assert "[bold]" not in printed_incidents(found, Format.MD).replace("\\[bold\\]", "")
+
+
+def test_the_page_of_kinds_is_named() -> None:
+    """In the help of the command."""
+    assert "docs/incidents.md" in " ".join(run("why", "--help").stdout.split())
+
+
+def test_of_a_list_the_newest_is_told_whole_and_the_others_in_brief() -> None:
+    """All at the length of the first would hide how many there are."""
+
+    class Stream(IncidentStream):
+        def __init__(self) -> None:
+            self.details: list[Detail] = []
+
+        def feed(self, incident: Incident, detail: Detail, rebalances: Sequence[Rebalance] = ()) -> None:
+            assert incident.headline
+            assert not rebalances
+            self.details.append(detail)
+
+        def note(self, sentence: str) -> None:
+            raise AssertionError(sentence)
+
+        def end(self) -> None:
+            pass
+
+    for choice, others in ((Newest(NEWEST), Detail.BRIEF), (Every(), Detail.WHOLE)):
+        stream = Stream()
+        _Shown(stream, Asked(), choice).feed(NIGHT[:3])
+        assert stream.details == [Detail.WHOLE, others, others]

@@ -1,0 +1,64 @@
+"""The what-if of the judge's cases, and the same scripts really played with the other setting."""
+
+from random import Random
+
+import pytest
+
+from muster.events.events import RebalanceStarted
+from muster.replay.history.items import Happened
+from muster.replay.whatif.alterations import Alterations
+from muster.replay.whatif.answer import what_if
+from tests.judge.case import WEIGHTS, Case, play
+from tests.judge.scenario import SCENARIOS, Scenario
+from tests.judge.setup import Setup
+from tests.judge.stage import Stage, Wanted
+
+OTHERS = [
+    Alterations(session_timeout_ms=60_000),
+    Alterations(session_timeout_ms=30_000),
+    Alterations(rebalance_timeout_ms=15_000),
+]
+SEEDS = [2, 24, 29, 117, 138, 301, 335, 341]
+"""Some that a what-if has been wrong about; all seeds under 600 were played when this was written."""
+
+
+def lived(seed: int, monkeypatch: pytest.MonkeyPatch, other: Alterations = Alterations()) -> Case:  # noqa: B008
+    """The case of a seed, with processes configured otherwise; what is done to them is drawn as before."""
+    setup, init = Stage.setup, Stage.__init__
+
+    def other_setup(stage: Stage, prefix: str = "app", *, static: bool | None = None) -> Setup:
+        made = setup(stage, prefix, static=static)
+        return made.but(
+            session_ms=other.session_timeout_ms or made.session_ms,
+            rebalance_ms=other.rebalance_timeout_ms or made.rebalance_ms,
+        )
+
+    def other_init(stage: Stage, random: Random, wanted: Wanted) -> None:
+        init(stage, random, wanted)
+        stage.world.random = Random(seed)  # so that the script does not depend on what comes of it
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Stage, "setup", other_setup)
+        patch.setattr(Stage, "__init__", other_init)
+        return play(_scenario(seed), seed)
+
+
+def _scenario(seed: int) -> Scenario:
+    random = Random(seed)
+    sort = random.choices(list(WEIGHTS), weights=list(WEIGHTS.values()))[0]
+    return random.choice([each for each in SCENARIOS.values() if each.sort is sort])
+
+
+def started(case: Case) -> int:
+    """The rebalances of a case."""
+    events = (item.event for item in case.history.items if isinstance(item, Happened))
+    return sum(isinstance(event, RebalanceStarted) for event in events)
+
+
+@pytest.mark.parametrize("other", OTHERS, ids=lambda other: str(other.told))
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_would_not_have_happened_does_not(seed: int, other: Alterations, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are no more rebalances really than those that are told, and those of which nobody can tell."""
+    result = what_if(lived(seed, monkeypatch).history, other)
+    really = started(lived(seed, monkeypatch, other))
+    assert really <= result.would + result.cannot_tell + result.besides + result.besides_unknown
