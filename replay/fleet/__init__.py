@@ -3,6 +3,8 @@
     stage.py     a log copied into Parquet, undecoded
     fold.py      records of one group -> its rebalances, as rows (pure; runs in Spark's Python workers)
     build.py     stage -> sort within partitions -> fold -> table
+    session.py   the Spark session
+    archive/     every record that was ever written, as files
     java.py      is there a Java runtime that Spark can use?
     cli.py       `muster fleet ...`: its options
     commands.py  what it does

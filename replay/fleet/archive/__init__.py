@@ -8,6 +8,7 @@
     writer.py     records of one partition, in offset order -> segments
     local.py      the archiver in this process, with the log's own reader
     streaming.py  the archiver on Spark, with its Kafka source
+    connector.py  how that source reaches a cluster
     choice.py     which of the two, and why
     verify.py     is the archive whole, unaltered, and as the topic is?
     sequences.py  the running numbers of groups: gaps and duplicates
