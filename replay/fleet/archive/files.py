@@ -132,7 +132,7 @@ class NewFile:
         self._disk.remove(self.path)
 
     def abandon(self) -> None:
-        """Remove it."""
+        """Remove it, unless it was given a name."""
         self._file.close()
         self._disk.remove(self.path)
 

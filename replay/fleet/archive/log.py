@@ -133,13 +133,16 @@ class ArchiveLog:
         """See RawLog: as they were noted when the archive was written last."""
         return self._opened().marks.get(partition, OwnersMarks())
 
+    def use(self, state: State) -> None:
+        """Open it as the manifests that were read already have it."""
+        self._state = state
+
     def _stored(self, partition: int, start: int, end: int | None, choose: Choose) -> Iterator[Sequence[StoredRecord]]:
-        noted = self._opened().marks.get(partition)
-        marks = None if noted is None else Marks(since=noted.since, native_from=noted.native_from, home=noted.home)
+        marks = marks_of(self._opened(), partition)
         for batch in self._batches(partition, start, end):
             chosen = choose(batch)
             if chosen.num_rows:
-                yield [_stored(record, marks) for record in records_of(chosen)]
+                yield stored_records(chosen, marks)
 
     def _batches(self, partition: int, start: int, end: int | None) -> Iterator[pa.RecordBatch]:
         """The columns of the partition's records, in small pieces."""
@@ -169,6 +172,17 @@ class ArchiveLog:
         return self._state
 
 
+def marks_of(state: State, partition: int) -> Marks | None:
+    """The notes by which the partition's strangers are told; None where nobody but owners writes."""
+    noted = state.marks.get(partition)
+    return None if noted is None else Marks(since=noted.since, native_from=noted.native_from, home=noted.home)
+
+
+def stored_records(batch: pa.RecordBatch, marks: Marks | None) -> list[StoredRecord]:
+    """The records as other logs have them. `marks` is written when the first mark is met."""
+    return [_stored(record, marks) for record in records_of(batch)]
+
+
 def _small(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """In pieces of CHUNK_BYTES_MAX or so: rows are few where records are large."""
     rows = max(1, batch.num_rows * CHUNK_BYTES_MAX // max(batch.nbytes, CHUNK_BYTES_MAX))
@@ -186,7 +200,6 @@ def _with_keys(batch: pa.RecordBatch, wanted: Sequence[bytes]) -> pa.RecordBatch
 
 
 def _stored(record: RawRecord, marks: Marks | None) -> StoredRecord:
-    """The record as other logs have it. `marks`: None where nobody but owners writes."""
     key = record.key or b""
     if marks is not None and is_strangers(
         record.offset,

@@ -9,7 +9,7 @@ name. Records stand byte by byte as the log has them; nothing is decoded.
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 import pyarrow as pa
@@ -173,8 +173,14 @@ class SegmentWriter:
             sha256=sha256,
         )
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.abandon()
+
     def abandon(self) -> None:
-        """Remove what was written."""
+        """Remove what was written, unless it was finished."""
         self._file.abandon()
 
 
