@@ -7,6 +7,7 @@
     archive/     every record that was ever written, as files
     java.py      is there a Java runtime that Spark can use?
     cli.py       `muster fleet ...`: its options
+    archive_cli.py  ... of the commands that keep the archive
     commands.py  what it does
 
 PySpark is an extra, `fleet`: nothing outside this folder imports it, nothing here before a command needs it.

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from muster.events.log.options import DEFAULT_LOG, KafkaConfigOption, LogOption
+from muster.replay.fleet import archive_cli
 
 app = typer.Typer(
     name="fleet",
@@ -40,3 +41,6 @@ def build_command(
     from muster.replay.fleet.commands import build_table
 
     build_table(to, log, kafka_config or [], master)
+
+
+archive_cli.add_to(app)

@@ -14,6 +14,7 @@
     sequences.py  the running numbers of groups: gaps and duplicates
     compact.py    many small segments of a day -> one
     expire.py     days that are given up
+    commands.py   what `muster fleet archive`, verify, compact and expire do
     log.py        an archive as an event log that is only read
 
 docs/fleet-archive.md has the format.
