@@ -181,6 +181,8 @@ class SegmentWriter:
 
     def abandon(self) -> None:
         """Remove what was written, unless it was finished."""
+        self._file.discard()
+        self._parquet.close()  # else it is closed when it is collected, and would write its end
         self._file.abandon()
 
 
