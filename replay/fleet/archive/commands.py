@@ -52,13 +52,14 @@ def archive_command(asked: Asked) -> None:
         security = security_given(asked.kafka_config, os.environ)
         opening = partial(open_log, asked.log, read_only=True, security=security)
         chosen = _chosen(asked, opening)
-        if asked.engine == "auto":
-            _say(f"engine {chosen.engine}: {chosen.reason}")
+        engine = f"{chosen.engine} engine ({chosen.reason})"
         run = _spark(asked, opening) if chosen.engine == "spark" else partial(_local, asked, opening)
         while True:
             begun = time.monotonic()
             try:
-                _tell(run(), asked.to, time.monotonic() - begun, is_quiet=asked.every_ms is not None)
+                done = run()
+                if done.records or asked.every_ms is None:
+                    _tell(done, engine, time.monotonic() - begun)
             except LogUnavailable as error:
                 if asked.every_ms is None:
                     raise
@@ -104,6 +105,8 @@ def _local(asked: Asked, opening: Callable[[], EventLog]) -> Done:
 
 
 def _spark(asked: Asked, opening: Callable[[], EventLog]) -> Callable[[], Done]:
+    from pyspark.errors import PySparkException  # noqa: PLC0415 -- an extra
+
     from muster.replay.fleet.archive import streaming  # noqa: PLC0415 -- what Spark alone needs
     from muster.replay.fleet.archive.connector import PACKAGE, connector_options  # noqa: PLC0415
     from muster.replay.fleet.session import spark_session  # noqa: PLC0415
@@ -111,7 +114,10 @@ def _spark(asked: Asked, opening: Callable[[], EventLog]) -> Callable[[], Done]:
     parts = urlsplit(asked.log)
     options = connector_options(asked.kafka_config, os.environ)
     source = streaming.Source(servers=parts.netloc, topic=parts.path[1:], options=options, open_log=opening)
-    session = spark_session(asked.master, [PACKAGE])
+    try:
+        session = spark_session(asked.master, [PACKAGE])
+    except PySparkException as error:
+        raise choice.CannotRun(f"Spark does not start; can it fetch {PACKAGE}? ({error})") from error
 
     def run() -> Done:
         with watched(f"archiving {source.topic}") as watch:
@@ -120,13 +126,11 @@ def _spark(asked: Asked, opening: Callable[[], EventLog]) -> Callable[[], Done]:
     return run
 
 
-def _tell(done: Done, to: Path, seconds: float, *, is_quiet: bool) -> None:
-    if is_quiet and not done.records:
-        return
+def _tell(done: Done, engine: str, seconds: float) -> None:
     speed = f", {done.records / seconds:,.0f} a second" if seconds > 1 else ""
     typer.echo(
-        f"{done.records:,} records archived in {done.segments:,} segments ({_mb(done.bytes)}), {seconds:.1f} s{speed};"
-        f" {to} has {sum(done.next_offsets.values()):,} offsets of {len(done.next_offsets)} partitions"
+        f"{done.records:,} records archived in {done.segments:,} segments ({_mb(done.bytes)}); {seconds:.1f} s{speed},"
+        f" {engine}"
     )
 
 

@@ -66,7 +66,7 @@ class ArchiveWriter:
 
     @property
     def state(self) -> State:
-        """What there is. Raises LogMismatch for an archive in which nothing was committed."""
+        """All that there is. Raises LogMismatch for an archive in which nothing was committed."""
         if self._state is None:
             raise LogMismatch(f"the archive {self.root} is empty: nothing was committed yet")
         return self._state

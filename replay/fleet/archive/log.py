@@ -56,7 +56,7 @@ class ArchiveLog:
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What was given up: it looks like history that was compacted away."""
+        """The days that were given up: that looks like history that was compacted away."""
         expired = [each for each in self._opened().expired.values() if each.records]
         if not expired:
             return ()

@@ -198,7 +198,7 @@ def broken_chain(root: Path, number: int) -> str:
 
 
 def after(state: State | None, manifest: Manifest, sha256: str) -> State:
-    """What there is after a commit."""
+    """Add up what there is after a commit."""
     if manifest.live is not None:
         segments = {each.path: each for each in manifest.live.segments}
         replaced, changes = dict(manifest.live.replaced), 0

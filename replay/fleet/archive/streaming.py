@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from muster.events.log.base import EventLog, LogError, LogUnavailable, OwnersMarks, RawLog
+from muster.events.log.base import EventLog, LogError, LogMismatch, LogUnavailable, OwnersMarks, RawLog
 from muster.replay.fleet.archive.commits import ArchiveWriter, Change, writing
+from muster.replay.fleet.archive.connector import PACKAGE
 from muster.replay.fleet.archive.files import DISK
 from muster.replay.fleet.archive.local import Done, Watch, archived_log, ends_of, last_day
 from muster.replay.fleet.archive.segment import SCHEMA, Segment
@@ -82,6 +83,8 @@ def archive(source: Source, root: Path, session: "SparkSession", *, every_ms: in
 
 
 def _stream(session: "SparkSession", source: Source, writer: ArchiveWriter) -> "DataFrame":
+    from pyspark.errors import AnalysisException  # noqa: PLC0415 -- an extra
+
     # Compaction may have taken what the archive would go on with: that is no error, and manifests say so.
     reader = session.readStream.format("kafka").options(**source.options).option("failOnDataLoss", "false")
     starts = {str(partition): offset for partition, offset in writer.state.next_offsets.items()}
@@ -89,7 +92,10 @@ def _stream(session: "SparkSession", source: Source, writer: ArchiveWriter) -> "
     reader = reader.option("kafka.bootstrap.servers", source.servers).option("includeHeaders", "true")
     reader = reader.option("assign", json.dumps({source.topic: partitions}))
     reader = reader.option("startingOffsets", json.dumps({source.topic: starts}))
-    frame: DataFrame = reader.option("maxOffsetsPerTrigger", str(BATCH_OFFSETS_MAX)).load()
+    try:
+        frame: DataFrame = reader.option("maxOffsetsPerTrigger", str(BATCH_OFFSETS_MAX)).load()
+    except AnalysisException as error:
+        raise LogMismatch(f"Spark has no Kafka source: {PACKAGE} is not among its jars ({error})") from error
     return frame.selectExpr(*_COLUMNS)
 
 
@@ -162,7 +168,7 @@ class _Run:
 def _writing_segments(
     root: Path, places: Mapping[int, Place], now_ms: int
 ) -> Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
-    """What a task does: the records of one partition into segments, whose facts it gives."""
+    """Make the work of a task: the records of one partition into segments, whose facts it gives."""
 
     def run(batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
         return write_segments(root, places, now_ms, batches)

@@ -95,7 +95,7 @@ async def verify(root: Path, log: EventLog | None, *, watch: Watch) -> Verified:
 
 
 class Damage:
-    """What was found to be wrong, at most NAMED_MAX of each kind, and how many more there are."""
+    """Everything that was found to be wrong, at most NAMED_MAX of each kind, and how many more there are."""
 
     def __init__(self) -> None:
         self._found: dict[str, list[str]] = {}

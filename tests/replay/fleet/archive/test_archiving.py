@@ -1,4 +1,4 @@
-"""What an archive has: each record once, byte by byte, in files of one partition and day."""
+"""The contents of an archive: each record once, byte by byte, in files of one partition and day."""
 
 from pathlib import Path
 

@@ -31,7 +31,7 @@ Work = Callable[[Path, CrashingDisk], object]
 
 
 async def assert_well(root: Path, log: RawMemoryLog) -> None:
-    """What a reader finds is the beginning of each partition, whole; nothing is wrong with it."""
+    """A reader finds the beginning of each partition, whole; nothing is wrong with it."""
     if load(root) is None:
         return
     archive = await opened(root)

@@ -1,4 +1,4 @@
-"""What `verify` finds."""
+"""The findings of `verify`."""
 
 from pathlib import Path
 
