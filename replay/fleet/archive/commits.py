@@ -31,7 +31,8 @@ LINGER_MS: Final = 60 * 60 * 1000
 """How long the files that compaction replaced are kept, for those who are reading them."""
 
 _FULL_AFTER: Final = 64
-"""All is named again after so many changes, or as many as there are segments: so reading is never twice the work."""
+_FULL_AFTER_MAX: Final = 1_000
+"""All is named again after as many new segments as there are, within these limits."""
 
 _NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
@@ -121,12 +122,11 @@ class ArchiveWriter:
             replaced=tuple(change.replaced),
             expired=tuple(change.expired),
         )
-        changes = state.changes_since + len(change.added) + len(change.replaced)
-        if change.action != "archive" or changes >= max(_FULL_AFTER, len(state.segments)):
-            segments, replaced, expired = manifests.changed(state.segments, state.replaced, state.expired, manifest)
-            kept = {path: at for path, at in replaced.items() if at + LINGER_MS > self.now_ms}
-            live = Live(segments=tuple(segments.values()), replaced=kept, expired=tuple(expired.values()))
-            manifest = msgspec.structs.replace(manifest, live=live)
+        changes = state.changes_since + len(change.added)
+        if change.action != "archive" or changes >= min(max(_FULL_AFTER, len(state.segments)), _FULL_AFTER_MAX):
+            live = manifests.changed(state, manifest)
+            kept = {path: at for path, at in live.replaced.items() if at + LINGER_MS > self.now_ms}
+            manifest = msgspec.structs.replace(manifest, live=msgspec.structs.replace(live, replaced=kept))
         return self._commit(manifest)
 
     def _commit(self, manifest: Manifest) -> State:

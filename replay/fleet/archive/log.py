@@ -7,6 +7,7 @@ A reader that takes long may find that a file is gone, because `compact` has put
 at the manifests again, and goes on at the offset where it was.
 """
 
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -35,6 +36,7 @@ class ArchiveLog:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._state: State | None = None
+        self._ordered: dict[int, list[Segment]] = {}
 
     @property
     def location(self) -> str:
@@ -82,7 +84,7 @@ class ArchiveLog:
     async def open(self) -> None:
         """See EventLog. Raises LogMissing, LogDamaged, LogMismatch."""
         try:
-            self._state = manifests.opened(self._root)
+            self.use(manifests.opened(self._root))
         except OSError as error:
             raise LogMismatch(f"the archive {self._root} cannot be read: {error.strerror}") from error
 
@@ -106,6 +108,9 @@ class ArchiveLog:
         return {}
 
     async def end_offset(self, partition: int) -> int:
+        """See EventLog: an archive that is being written grows."""
+        if manifests.path_of(self._root, self._opened().number + 1).exists():
+            await self.open()
         return self._opened().next_offset(partition)
 
     async def read(
@@ -135,7 +140,7 @@ class ArchiveLog:
 
     def use(self, state: State) -> None:
         """Open it as the manifests that were read already have it."""
-        self._state = state
+        self._state, self._ordered = state, {}
 
     def _stored(self, partition: int, start: int, end: int | None, choose: Choose) -> Iterator[Sequence[StoredRecord]]:
         marks = marks_of(self._opened(), partition)
@@ -155,7 +160,8 @@ class ArchiveLog:
                     yield from _small(batch)
                 position = segment.end
             except FileNotFoundError as error:
-                self._state, tries = manifests.opened(self._root), tries + 1
+                self.use(manifests.opened(self._root))
+                tries += 1
                 if tries > _LOOK_AGAIN_TIMES:
                     raise LogDamaged(f"{self._root / segment.path} is missing; fleet verify tells what else") from error
             except (OSError, pa.ArrowException) as error:
@@ -163,9 +169,11 @@ class ArchiveLog:
 
     def _segment_at(self, partition: int, position: int, until: int) -> Segment | None:
         """The segment that has the position, or the first one after it."""
-        if position >= until:
-            return None
-        return next((s for s in self._opened().of_partition(partition) if s.end > position and s.start < until), None)
+        if partition not in self._ordered:
+            self._ordered[partition] = self._opened().of_partition(partition)
+        segments = self._ordered[partition]
+        at = bisect_right(segments, position, key=lambda segment: segment.end)
+        return segments[at] if at < len(segments) and max(segments[at].start, position) < until else None
 
     def _opened(self) -> State:
         assert self._state is not None, "the archive is not open"

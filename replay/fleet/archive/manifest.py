@@ -4,8 +4,8 @@
 
 One for each commit, numbered without gaps from 1 on. Each has the SHA-256 of the one before it, and of each segment
 that it adds; so whoever changes anything of the past would have to write all that came after it anew. A manifest names
-what its commit has changed, and now and then all that is there (`live`), so that nobody has to read them from the first
-one on; `compact` removes those that are older than that.
+the segments that its commit has added; now and then, and always when anything was taken away, it names all that there
+is (`live`), so that nobody has to read them from the first one on. `compact` removes those that are older than that.
 
 What belongs here: manifests as values and files, and what they add up to. Commits are made in commits.py.
 """
@@ -182,13 +182,24 @@ def _added_up(root: Path, known: Iterable[int]) -> State:
         expected = number - 1
     if later[-1][0].live is None:
         raise LogDamaged(f"{path_of(root, later[-1][0].number - 1)} is missing. Restore it from a copy of the archive")
-    state: State | None = None
+    whole, encoded = later.pop()
+    state = after(None, whole, sha256_of(encoded))
+    segments, sha256 = dict(state.segments), state.sha256
     for manifest, encoded in reversed(later):
-        if state is not None and manifest.previous != state.sha256:
+        if manifest.previous != sha256:
             raise LogDamaged(broken_chain(root, manifest.number))
-        state = after(state, manifest, sha256_of(encoded))
-    assert state is not None
-    return state
+        segments.update((each.path, each) for each in manifest.added)
+        sha256 = sha256_of(encoded)
+    last = later[0][0] if later else whole
+    return msgspec.structs.replace(
+        state,
+        number=last.number,
+        sha256=sha256,
+        next_offsets=last.next_offsets,
+        marks=last.marks,
+        segments=segments,
+        changes_since=len(segments) - len(state.segments),
+    )
 
 
 def broken_chain(root: Path, number: int) -> str:
@@ -198,40 +209,34 @@ def broken_chain(root: Path, number: int) -> str:
 
 
 def after(state: State | None, manifest: Manifest, sha256: str) -> State:
-    """Add up what there is after a commit."""
+    """Add up what there is after a commit. `state`: what there was before; only a manifest with all needs none."""
     if manifest.live is not None:
-        segments = {each.path: each for each in manifest.live.segments}
-        replaced, changes = dict(manifest.live.replaced), 0
-        expired = {each.partition: each for each in manifest.live.expired}
+        live, full, changes = manifest.live, manifest.number, 0
     else:
         assert state is not None, "the first manifest has all"
-        segments, replaced, expired = dict(state.segments), dict(state.replaced), dict(state.expired)
-        segments, replaced, expired = changed(segments, replaced, expired, manifest)
-        changes = state.changes_since + len(manifest.added) + len(manifest.replaced)
+        live, full, changes = changed(state, manifest), state.full, state.changes_since + len(manifest.added)
     return State(
         number=manifest.number,
         sha256=sha256,
         log=manifest.log,
         next_offsets=manifest.next_offsets,
         marks=manifest.marks,
-        segments=segments,
-        replaced=replaced,
-        expired=expired,
-        full=manifest.number if manifest.live is not None or state is None else state.full,
+        segments={each.path: each for each in live.segments},
+        replaced=live.replaced,
+        expired={each.partition: each for each in live.expired},
+        full=full,
         changes_since=changes,
     )
 
 
-def changed(
-    segments: Mapping[str, Segment], replaced: Mapping[str, int], expired: Mapping[int, Expired], manifest: Manifest
-) -> tuple[dict[str, Segment], dict[str, int], dict[int, Expired]]:
-    """The segments, the replaced files, what is expired, after what the manifest has changed."""
-    now_replaced = {**replaced, **dict.fromkeys(manifest.replaced, manifest.at_ms)}
-    now_expired = {**expired, **{each.partition: each for each in manifest.expired}}
+def changed(state: State, manifest: Manifest) -> Live:
+    """All that there is after what the manifest has changed."""
     gone = set(manifest.replaced)
+    replaced = {**state.replaced, **dict.fromkeys(manifest.replaced, manifest.at_ms)}
+    expired = {**state.expired, **{each.partition: each for each in manifest.expired}}
     if manifest.expired:
         before = max(each.before for each in manifest.expired)
-        gone |= {path for path, segment in segments.items() if segment.day < before}
-        now_replaced = {path: at for path, at in now_replaced.items() if path.split("/")[0] >= f"day={before}"}
-    kept = {path: segment for path, segment in segments.items() if path not in gone}
-    return {**kept, **{each.path: each for each in manifest.added}}, now_replaced, now_expired
+        gone |= {path for path, segment in state.segments.items() if segment.day < before}
+        replaced = {path: at for path, at in replaced.items() if path.split("/")[0] >= f"day={before}"}
+    kept = (segment for path, segment in state.segments.items() if path not in gone)
+    return Live(segments=(*kept, *manifest.added), replaced=replaced, expired=tuple(expired.values()))

@@ -18,6 +18,7 @@ import msgspec
 import pyarrow as pa
 
 from muster.events.log.base import EventLog, LogDamaged
+from muster.events.log.limits import CHUNK_RECORDS_MAX
 from muster.events.records import RawRecord
 from muster.replay.fleet.archive import files
 from muster.replay.fleet.archive import manifest as manifests
@@ -185,7 +186,7 @@ class _Partition:
         """Look at the records: their offsets, and the groups' numbers."""
         position, count = segment.start, 0
         try:
-            for batch in read_batches(self._root / segment.path):
+            for batch in read_batches(self._root / segment.path, rows=CHUNK_RECORDS_MAX):
                 for offset in batch.column("offset").to_pylist():
                     if offset > position:
                         self._hole(position, offset)
