@@ -45,8 +45,8 @@ class Sequences:
         self.findings: list[str] = []
 
     def take(self, record: StoredRecord) -> None:
-        """Take the next record; strangers' and tombstones say nothing."""
-        if record.stranger or record.value is None:
+        """Take the next record. Tombstones say nothing, and strangers' records, which have no value here."""
+        if record.value is None:
             return
         try:
             key = decode_key(record.key)

@@ -63,6 +63,7 @@ class CrashingDisk(Disk):
     def rename(self, path: Path, to: Path) -> None:
         self._step()
         super().rename(path, to)
+        self._unsynced_files = {file: to if name == path else name for file, name in self._unsynced_files.items()}
         self._unsynced_names.append((path, to, True))
 
     def link(self, path: Path, to: Path) -> None:
