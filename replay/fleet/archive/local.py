@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from muster.events.log.base import EventLog, LogMismatch, OwnersMarks, RawLog
+from muster.events.log.base import EventLog, LogDamaged, LogMismatch, OwnersMarks, RawLog
 from muster.events.records import RawRecord
 from muster.replay.fleet.archive.commits import ArchiveWriter, Change, writing
 from muster.replay.fleet.archive.files import DISK, Disk
@@ -82,6 +82,7 @@ class _Run:
 
     def __init__(self, log: EventLog, writer: ArchiveWriter, segment_bytes_max: int) -> None:
         self._log, self._writer, self._bytes_max = log, writer, segment_bytes_max
+        self._warnings = tuple(log.warnings)
         self._waiting: list[Segment] = []
         self._marks: dict[int, OwnersMarks] = {}
         self._added: list[Segment] = []
@@ -104,11 +105,19 @@ class _Run:
             segment_bytes_max=self._bytes_max,
         ) as segments:
             async for chunk in raw_chunks(self._log, partition, start=start, end=end):
+                self._refuse_damage()
                 for segment in segments.add(batch_of(chunk)):
                     self._take(segment)
                 yield chunk[-1].offset + 1
+            self._refuse_damage()
             for segment in segments.finish():
                 self._take(segment)
+
+    def _refuse_damage(self) -> None:
+        """Raise LogDamaged once a part of the log could not be read: it would be a hole for ever."""
+        found = [warning for warning in self._log.warnings if warning not in self._warnings]
+        if found:
+            raise LogDamaged(f"{found[0]}; nothing behind it was archived. Repair the log (muster log repair) first")
 
     def _take(self, segment: Segment) -> None:
         self._waiting.append(segment)

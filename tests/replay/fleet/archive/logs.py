@@ -28,6 +28,12 @@ class RawMemoryLog(MemoryEventLog):
         self.records: list[list[RawRecord]] = [[] for _ in range(partitions)]
         self.ends = [0] * partitions
         self.named = identity
+        self.found: tuple[str, ...] = ()
+        """The warnings."""
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        return self.found
 
     @property
     def identity(self) -> str:

@@ -1,5 +1,9 @@
 """The contents of an archive: each record once, byte by byte, in files of one partition and day."""
 
+import errno
+import fcntl
+import os
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -7,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from muster.events.log.base import LogDamaged, LogMismatch, LogMissing, LogUnavailable
+from muster.events.records import RawRecord
 from muster.replay.fleet.archive.commits import ArchiveBusy, Change, writing
 from muster.replay.fleet.archive.files import DISK
 from muster.replay.fleet.archive.manifest import load, path_of
@@ -216,3 +221,60 @@ async def test_records_out_of_order_are_refused(tmp_path: Path) -> None:
         with pytest.raises(LogDamaged, match="out of order"), writer:
             list(writer.add(batch_of(wrong)))
     assert named(tmp_path) == set()
+
+
+async def test_a_log_that_cannot_be_read_whole_is_archived_up_to_the_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader would pass over it; an archive would have a hole for ever."""
+    log = await filled(1, 10)
+    read_raw = log.read_raw
+
+    async def damaged(partition: int, *, start: int, end: int) -> AsyncIterator[Sequence[RawRecord]]:
+        async for chunk in read_raw(partition, start=start, end=end):
+            if chunk[0].offset == 6:
+                log.found = ("memory is damaged",)
+            else:
+                yield chunk
+
+    monkeypatch.setattr(log, "read_raw", damaged)
+    with pytest.raises(LogDamaged, match="memory is damaged; nothing behind it was archived"):
+        await archived(log, tmp_path / "a", segment_bytes_max=1)
+    state = load(tmp_path / "a")
+    assert state is not None
+    assert state.next_offset(0) <= 6
+
+
+async def test_a_file_system_without_hard_links_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two archivers could overwrite each other's manifests there."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(LogMismatch, match="has no hard links"):
+        await archived(await filled(), tmp_path / "a")
+
+
+async def test_a_file_system_without_locks_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The manifests' numbers are enough."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    log = await filled()
+    await archived(log, tmp_path / "a")
+    assert await digests_in(tmp_path / "a") == await digests(log)
+
+
+async def test_a_reader_follows_an_archive_that_is_being_written(tmp_path: Path) -> None:
+    """As it follows a topic."""
+    log = await filled(1, 3)
+    await archived(log, tmp_path / "a")
+    archive = await opened(tmp_path / "a")
+    assert await archive.end_offset(0) == 3
+    more(log, 2)
+    await archived(log, tmp_path / "a")
+    assert await archive.end_offset(0) == 5
+    assert [record.offset for record in await raw(archive)] == [0, 1, 2, 3, 4]
