@@ -1,5 +1,6 @@
 """Spark's archiver on a real broker, killed in the middle; and this process's on the same archive."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -31,12 +32,21 @@ async def append(broker: Broker, topic: str, records: int) -> None:
     await log.close()
 
 
-def archiving(broker: Broker, topic: str, root: Path, *options: str) -> subprocess.Popen[str]:
-    """Spark's archiver, begun."""
-    url = f"kafka://{broker.bootstrap}/{topic}"
-    command = [sys.executable, "-m", "muster", "fleet", "archive", "--log", url, "--to", str(root)]
-    command += ["--engine", "spark", "--master", "local[2]", *options]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+class Spark:
+    """Spark's archiver on a topic, each time a process of its own; `output` is the last one's."""
+
+    def __init__(self, url: str, root: Path, java_home: Path | None, output: Path) -> None:
+        self._command = [sys.executable, "-m", "muster", "fleet", "archive", "--log", url, "--to", str(root)]
+        self._command += ["--engine", "spark", "--master", "local[2]"]
+        self._environment = os.environ | ({} if java_home is None else {"JAVA_HOME": str(java_home)})
+        self.output = output
+
+    def begin(self, *options: str) -> subprocess.Popen[bytes]:
+        """Begin one."""
+        with self.output.open("wb") as output:
+            return subprocess.Popen(
+                [*self._command, *options], stdout=output, stderr=subprocess.STDOUT, env=self._environment
+            )
 
 
 def commits(root: Path) -> int:
@@ -44,21 +54,23 @@ def commits(root: Path) -> int:
     return 0 if state is None else state.number
 
 
-async def test_each_record_is_archived_once_though_spark_is_killed(kafka_broker: Broker, tmp_path: Path) -> None:
+async def test_each_record_is_archived_once_though_spark_is_killed(
+    kafka_broker: Broker, java_home: Path | None, tmp_path: Path
+) -> None:
     """The next one has another checkpoint, and goes on by the manifests; headers are those of the topic."""
     topic, root = new_topic_name(), tmp_path / "archive"
+    spark = Spark(f"kafka://{kafka_broker.bootstrap}/{topic}", root, java_home, tmp_path / "output")
     await append(kafka_broker, topic, 20)
-    with archiving(kafka_broker, topic, root, "--every", "200ms") as killed:
+    with spark.begin("--every", "200ms") as killed:
         try:
             await until(lambda: commits(root) >= 2 or killed.poll() is not None, within_s=240)
-            assert killed.poll() is None, killed.communicate()[0]
+            assert killed.poll() is None, spark.output.read_text()
             await append(kafka_broker, topic, 20)
         finally:
             killed.kill()
     await append(kafka_broker, topic, 20)
-    with archiving(kafka_broker, topic, root, "--once") as second:
-        told = second.communicate(timeout=240)[0]
-    assert second.returncode == 0, told
+    with spark.begin("--once") as second:
+        assert second.wait(240) == 0, spark.output.read_text()
     log = KafkaEventLog([kafka_broker.bootstrap], topic, read_only=True)
     await log.open()
     assert await digests_in(root) == await digests(log)
