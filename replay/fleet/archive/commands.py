@@ -22,6 +22,7 @@ from muster.events.log.url import open_log
 from muster.events.records import EventsError
 from muster.replay.fleet.archive import choice, local
 from muster.replay.fleet.archive import manifest as manifests
+from muster.replay.fleet.archive.commits import ArchiveBusy
 from muster.replay.fleet.archive.compact import compact
 from muster.replay.fleet.archive.expire import expire
 from muster.replay.fleet.archive.local import Done
@@ -47,7 +48,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def archive_command(asked: Asked) -> None:
-    """Archive once, or again and again; then a log that is away for a while, and a full disk, are waited for."""
+    """Archive once, or again and again; then a log that is away, a full disk and another writer are waited for."""
     try:
         security = security_given(asked.kafka_config, os.environ)
         opening = partial(open_log, asked.log, read_only=True, security=security)
@@ -60,7 +61,7 @@ def archive_command(asked: Asked) -> None:
                 done = run()
                 if done.records or asked.every_ms is None:
                     _tell(done, engine, time.monotonic() - begun)
-            except LogUnavailable as error:
+            except (LogUnavailable, ArchiveBusy) as error:
                 if asked.every_ms is None:
                     raise
                 _say(f"{error}; tried again in {asked.every_ms / 1000:g} s")
@@ -121,7 +122,7 @@ def _spark(asked: Asked, opening: Callable[[], EventLog]) -> Callable[[], Done]:
 
     def run() -> Done:
         with watched(f"archiving {source.topic}") as watch:
-            return streaming.archive(source, asked.to, session, every_ms=asked.every_ms, watch=watch)
+            return streaming.archive(source, asked.to, session, watch=watch)
 
     return run
 

@@ -5,7 +5,8 @@ what comes back to the driver are their facts, and the driver makes one commit o
 archive's folder, and nothing else.
 
 * Spark's checkpoint counts for nothing: each run begins where the manifests end, with a checkpoint of its own that is
-  thrown away. What is read twice is left out by its offset.
+  thrown away. What is read twice is left out by its offset. A run ends with what the topic has by then, so that between
+  two of them others may write the archive.
 * The source gives one task the records of one partition, in order, and no shuffle comes between. The writer checks it,
   and refuses anything else.
 * Before each commit the topic is looked up: one that was deleted and made anew has another identity, and its records
@@ -65,20 +66,14 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     open_log: Callable[[], EventLog]
 
 
-def archive(source: Source, root: Path, session: "SparkSession", *, every_ms: int | None, watch: Watch) -> Done:
-    """Archive what the topic has by now; with `every_ms` go on for ever. Raises as `local.archive`."""
+def archive(source: Source, root: Path, session: "SparkSession", *, watch: Watch) -> Done:
+    """Archive what the topic has by now; the session may be used again. Raises as `local.archive`."""
     with writing(root, make=True) as writer, tempfile.TemporaryDirectory(prefix="muster-fleet-") as checkpoint:
         run = _Run(source, writer, watch)
         run.look_up()
         session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(ARROW_ROWS))
-        stream = _stream(session, source, writer).writeStream.foreachBatch(run.take)
-        stream = stream.option("checkpointLocation", Path(checkpoint).as_uri())
-        stream = (
-            stream.trigger(availableNow=True)
-            if every_ms is None
-            else stream.trigger(processingTime=f"{every_ms} milliseconds")
-        )
-        _await(stream.start(), run)
+        stream = _stream(session, source, writer).writeStream.foreachBatch(run.take).trigger(availableNow=True)
+        _await(stream.option("checkpointLocation", Path(checkpoint).as_uri()).start(), run)
         return run.done()
 
 

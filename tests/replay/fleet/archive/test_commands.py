@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ from typer.testing import CliRunner, Result
 from muster.cli import app
 from muster.replay.fleet.archive import choice, files
 from muster.replay.fleet.archive.choice import CannotRun, choose
+from muster.replay.fleet.archive.commits import writing
 from muster.replay.times import read_duration
 from tests.replay.written import script, sqlite_log
 
@@ -90,9 +92,13 @@ def test_once_and_every_exclude_each_other(tmp_path: Path) -> None:
 
 
 def test_with_every_it_goes_on_and_waits_for_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Records that were appended meanwhile come in the next step; a step without anything new says nothing."""
+    """Records that were appended meanwhile come in the next step; a step without anything new says nothing.
+
+    Another writer is waited for, too.
+    """
     log, archive = written(tmp_path), str(tmp_path / "a")
     waited: list[float] = []
+    others = ExitStack()
     real_sync = files.Disk.sync
 
     def full(disk: files.Disk, file: object) -> None:
@@ -107,14 +113,18 @@ def test_with_every_it_goes_on_and_waits_for_a_full_disk(tmp_path: Path, monkeyp
             with sqlite3.connect(tmp_path / "muster.db") as file:
                 file.execute("INSERT INTO records SELECT partition, offset + 9, timestamp_ms, key, value FROM records")
         if len(waited) == 4:
+            others.enter_context(writing(tmp_path / "a"))
+        if len(waited) == 5:
+            others.close()
             raise KeyboardInterrupt
 
     monkeypatch.setattr("time.sleep", between_steps)
     answer = fleet("archive", "--log", log, "--to", archive, "--every", "30s", "--engine", "local")
-    assert waited == [30] * 4
+    assert waited == [30] * 5
     assert [line.split(" archived")[0] for line in answer.stdout.splitlines()] == ["3 records"] * 2
     assert "there is no room" in answer.stderr
-    assert "tried again in 30 s" in answer.stderr
+    assert answer.stderr.count("; tried again in 30 s\n") == 2
+    assert "is written by another process" in answer.stderr
 
 
 def test_the_choice_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
