@@ -58,13 +58,8 @@ class ArchiveLog:
 
     @property
     def warnings(self) -> Sequence[str]:
-        """The days that were given up: that looks like history that was compacted away."""
-        expired = [each for each in self._opened().expired.values() if each.records]
-        if not expired:
-            return ()
-        days = max(each.before for each in expired)
-        records = sum(each.records for each in expired)
-        return (f"{self.location} begins on {days}: {records} records of the days before were given up (fleet expire)",)
+        """None: days that were given up look like history that was compacted away, and `fleet verify` names them."""
+        return ()
 
     @property
     def trouble(self) -> str | None:

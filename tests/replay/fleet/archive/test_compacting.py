@@ -107,8 +107,7 @@ async def test_expired_days_are_gone_for_good_and_the_archive_says_so(tmp_path: 
     assert (await archived(log, tmp_path)).records == 0
     archive = await opened(tmp_path)
     assert [record.offset for record in await raw(archive)] == [4, 5, 6, 7]
-    (warning,) = archive.warnings
-    assert warning.endswith("begins on 2024-09-26: 4 records of the days before were given up (fleet expire)")
+    assert archive.warnings == ()  # with any, replay's exit code would be that of damage
     found = await verify(tmp_path, log, watch=lambda _done, _total: None)
     assert (found.damage, found.compared, found.partitions[0].expired_to) == ((), 4, 4)
 
