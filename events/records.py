@@ -51,6 +51,23 @@ class StoredRecord(msgspec.Struct, frozen=True):
     stranger: bool = False
 
 
+class RawRecord(msgspec.Struct, frozen=True):
+    """A record byte by byte, whoever wrote it, with its headers: for copies that lose nothing.
+
+    `producer_id` (-1: none) and `transactional` are its batch's, by which strangers are told; None where the batch is
+    not known, and in logs that have neither.
+    """
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    producer_id: int | None = None
+    transactional: bool | None = None
+
+
 class EventsError(Exception):
     """A history cannot be used as it is."""
 

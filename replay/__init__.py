@@ -1,5 +1,6 @@
 """The postmortem tool: pure functions from a history to a result, and a skin that prints it.
 
+    archive/       a log's records kept for good, as files
     logs/          a log read, whatever it is kept in; exports written
     history/       the value: what happened to one group, in order, and what is missing of it; as transitions
     rebalances/    history -> rebalances: what started each, how long it took, what moved

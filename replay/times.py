@@ -73,6 +73,13 @@ def in_zone(at: Instant, zone: tzinfo) -> Instant:
         return at
 
 
+def read_duration(text: str) -> int | None:
+    """The ms of a duration, such as 30s, 5m, 1h30m; None if it is none."""
+    if not _AGE.fullmatch(text) or text.startswith("now"):
+        return None
+    return sum(int(number) * _UNITS_MS[unit] for number, unit in _PART_OF_AGE.findall(text))
+
+
 def read_time(text: str, *, now_ms: int, zone: tzinfo = UTC) -> int | None:
     """The wall clock ms that one of the FORMS_OF_TIME means; None if it is none of them.
 

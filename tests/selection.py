@@ -49,6 +49,7 @@ LONGEST: Final = (
     "tests/model/test_model.py",
     "tests/conformance/fuzz/test_fuzz.py",
     "tests/replay/fleet/test_fleet.py",
+    "tests/replay/fleet/archive/test_streaming.py",
     "tests/test_wheel.py",
     "tests/conformance/fuzz/test_fuzz_through_sidecar.py",
     "tests/brokers/test_brokers.py",

@@ -23,7 +23,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from muster.events.records import StoredRecord, Transition
+from muster.events.records import RawRecord, StoredRecord, Transition
 
 
 class LogError(Exception):
@@ -225,4 +225,32 @@ class SearchableLog(Protocol):
 
         See `events.keys.prefix_of`. A key that is not ours is there; one of ours that is broken further in may not be.
         """
+        ...
+
+
+class OwnersMarks(msgspec.Struct, frozen=True, kw_only=True):
+    """The notes of a partition's owners, by which strangers' records are told (see kafka/marks.py).
+
+    `since`: the offset from which on owners mark; `native_from`: from which on marked records must be native; `home`:
+    the cluster whose owners count. None: not noted.
+    """
+
+    since: int | None = None
+    native_from: int | None = None
+    home: str | None = None
+
+
+@runtime_checkable
+class RawLog(Protocol):
+    """A log whose records have headers, and may be strangers': both can be had as they are stored."""
+
+    def read_raw(self, partition: int, *, start: int = 0, end: int | None = None) -> AsyncIterator[Sequence[RawRecord]]:
+        """Read chunks as `EventLog.read`, byte by byte, strangers' records among them, with all that they carry.
+
+        A stranger's batch that cannot be read is left out; an owner's raises BrokenBatch.
+        """
+        ...
+
+    async def owners_marks(self, partition: int) -> OwnersMarks:
+        """Read the notes of the partition's last owner. Raises LogUnavailable."""
         ...

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from muster.events.log.options import DEFAULT_LOG, KafkaConfigOption, LogOption
+from muster.replay.fleet.archive import cli as archive_cli
 from muster.replay.fleet.asked import By, EngineName, Form, Order
 
 app = typer.Typer(
@@ -166,3 +167,6 @@ def incidents_command(
     from muster.replay.fleet.commands import show_incidents
 
     show_incidents(tables, since=since, until=until, groups=groups, limit=limit, form=form, kind=kind, sort=sort)
+
+
+archive_cli.add_to(app)

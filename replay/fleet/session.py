@@ -2,19 +2,27 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def spark_session(master: str) -> "SparkSession":
-    """A session that stays on this machine's loopback when it is local."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415 -- it takes a second, and most builds need none
+def spark_session(master: str, packages: Sequence[str] = ()) -> "SparkSession":
+    """A session that stays on this machine's loopback when it is local.
+
+    `packages`: Maven coordinates of what the workers need besides, unless `spark-submit` has brought jars of its own.
+    """
+    from pyspark import SparkConf  # noqa: PLC0415 -- it takes a second, and most builds need none
+    from pyspark.sql import SparkSession  # noqa: PLC0415
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName("muster fleet").config("spark.ui.enabled", "false")
     builder = builder.config("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower())
+    given = SparkConf()
+    if packages and not (given.contains("spark.jars.packages") or given.contains("spark.jars")):
+        builder = builder.config("spark.jars.packages", ",".join(packages))
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")

@@ -3,11 +3,13 @@
     sqlite:///muster.db, kafka://...      a log (`events/log/url.py`)
     jsonl:///night.jsonl, night.jsonl     an export (`exports.py`)
     avro:///night.avro, night.avro
+    archive:/path/of/archive              the archive of a log (replay/archive/)
 
 What is there when the file is opened is read. A file that ends in the middle of a record, or has a part that cannot be
 read, is read as far as that; `warnings` says so afterwards, with the offset in bytes.
 """
 
+import importlib.util
 import zlib
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,17 +26,28 @@ from muster.events.records import FORMAT_LEVEL, BrokenRecord, StoredRecord
 from muster.replay.logs.exports import FORM, ExportedLine, Head
 
 _SCHEMES: Final = {"jsonl": ".jsonl", "avro": ".avro"}
+_ARCHIVE: Final = "archive:"
 _CANNOT_DECODE: Final = (BrokenRecord, msgspec.DecodeError, ValueError)
 
 
 def open_archive(url: str, *, security: KafkaSecurity) -> EventLog:
     """Make what `--log` names, for reading; the caller awaits its `open()`. Raises InvalidLogUrl."""
+    if url.startswith(_ARCHIVE):
+        return _archive_of_fleet(Path(unquote(url.removeprefix(_ARCHIVE))))
     scheme, separator, rest = url.partition(":///")
     if separator and scheme in _SCHEMES:
         return ExportedLog(Path(unquote(rest)), _SCHEMES[scheme])
     if "://" not in url and Path(url).suffix in _SCHEMES.values():
         return ExportedLog(Path(url), Path(url).suffix)
     return open_log(url, read_only=True, security=security)
+
+
+def _archive_of_fleet(path: Path) -> EventLog:
+    if importlib.util.find_spec("pyarrow") is None:
+        raise LogMismatch(f"{_ARCHIVE}{path} needs pyarrow: pip install '.[fleet]' in Muster's checkout")
+    from muster.replay.archive.log import ArchiveLog  # noqa: PLC0415 -- an extra
+
+    return ArchiveLog(path)
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):

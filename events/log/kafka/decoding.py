@@ -33,10 +33,11 @@ from muster.events.log.kafka.marks import (
     decode_origin,
     is_elsewhere,
     is_native,
+    is_strangers,
     noted_origin,
 )
 from muster.events.log.limits import CHUNK_RECORDS_MAX
-from muster.events.records import BrokenBatch, StoredRecord
+from muster.events.records import BrokenBatch, RawRecord, StoredRecord
 
 _LENGTH_AT = 8
 _BYTES_BEFORE_LENGTH_COUNTS = 12
@@ -138,6 +139,42 @@ def _pieces(batch: _Batch, partition: int, start: int, end: int, marks: Marks) -
         yield [StoredRecord(partition, max(start, after), 0, b"", None, stranger=True)], after + 1
 
 
+def decode_raw(
+    fetched: bytes, partition: int, *, start: int, end: int, marks: Marks
+) -> Iterator[tuple[list[RawRecord], int]]:
+    """Decode as `decode_batches`, but every record byte by byte, whoever wrote it; unreadable strangers' are left out.
+
+    Raises BrokenBatch as it does.
+    """
+    for batch in _batches(fetched):
+        if batch.base_offset >= end:
+            return
+        if not batch.is_whole:
+            raise BrokenBatch("the checksum of the batch is wrong", partition=partition, offset=batch.base_offset)
+        try:
+            records = iter(()) if batch.is_control else batch.records()
+            while some := list(islice(records, CHUNK_RECORDS_MAX)):
+                yield [_raw(r, partition, batch) for r in some if start <= r.offset < end], some[-1].offset + 1
+        except _CANNOT_BE_READ as error:
+            if marks.since is None or batch.base_offset < marks.since:
+                reason = f"the batch cannot be read: {error or type(error).__name__}"
+                raise BrokenBatch(reason, partition=partition, offset=batch.base_offset) from error
+        yield [], batch.next_offset
+
+
+def _raw(record: DefaultRecord, partition: int, batch: _Batch) -> RawRecord:
+    return RawRecord(
+        partition,
+        record.offset,
+        record.timestamp,
+        record.key,
+        record.value,
+        tuple(record.headers),
+        batch.producer[0],
+        batch.is_transactional,
+    )
+
+
 def _are_all_native(records: list[DefaultRecord], producer_id: int, home: str | None) -> bool:
     """Whether all of them begin with one and the same mark, that of an owner here who wrote the batch."""
     mark = records[0].headers[:1]
@@ -149,13 +186,7 @@ def _are_all_native(records: list[DefaultRecord], producer_id: int, home: str | 
 def _stored(record: DefaultRecord, partition: int, marks: Marks, batch: _Batch) -> StoredRecord:
     """Convert a record, by the rule in `marks.py`."""
     key, offset = record.key or b"", record.offset
-    is_foreign = is_elsewhere(noted_origin(record.headers), marks.home)
-    is_marked = not is_foreign and not batch.is_transactional and any(name == MARK for name, _ in record.headers)
-    must_be_native = marks.native_from is not None and offset >= marks.native_from
-    is_played_again = is_marked and must_be_native and not is_native(record.headers, batch.producer[0])
-    if is_marked and not is_played_again:
-        marks.meet(offset)
-    elif is_foreign or is_played_again or (marks.since is not None and offset >= marks.since):
+    if is_strangers(offset, record.headers, marks, producer_id=batch.producer[0], transactional=batch.is_transactional):
         key = key if len(key) <= _STRANGERS_KEY_BYTES_MAX else b""
         return StoredRecord(partition, offset, record.timestamp, key, None, stranger=True)
     return StoredRecord(partition, offset, record.timestamp, key, record.value)

@@ -16,7 +16,7 @@ import msgspec
 
 from muster.events.kafka.muster_check import is_muster
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
-from muster.events.log.base import Deposed, LogMismatch, LogMissing, LogWriter, SignOfLife
+from muster.events.log.base import Deposed, LogMismatch, LogMissing, LogWriter, OwnersMarks, SignOfLife
 from muster.events.log.kafka import signs
 from muster.events.log.kafka.client.errors import retried
 from muster.events.log.kafka.client.link import KafkaLink, Timeouts
@@ -31,13 +31,13 @@ from muster.events.log.kafka.client.settings import (
 from muster.events.log.kafka.client.versions import READING, WRITING, Needed, check_versions
 from muster.events.log.kafka.contents import Contents, refuse_somebody_elses
 from muster.events.log.kafka.marks import Marks, origin_of
-from muster.events.log.kafka.names import PROBE_SUFFIX
-from muster.events.log.kafka.origin import Notes, check_origin, notes_of
+from muster.events.log.kafka.names import PROBE_SUFFIX, warning_of_new_topic
+from muster.events.log.kafka.origin import check_origin, notes_of
 from muster.events.log.kafka.producer import WriterConfig, claim, last_owner
-from muster.events.log.kafka.reader import end_offset, newest_stamp, read
+from muster.events.log.kafka.reader import end_offset, newest_stamp, read, read_raw
 from muster.events.log.kafka.topic import check_topic, cleanup_policy, create_topic, created_topic_facts, topic_facts
 from muster.events.log.wall_clock import wall_clock_ms
-from muster.events.records import FORMAT_LEVEL, FORMAT_LEVEL_WRITTEN_MIN, SIGNS_OF_LIFE_FROM_LEVEL, Record, StoredRecord
+from muster.events.records import FORMAT_LEVEL, SIGNS_OF_LIFE_FROM_LEVEL, RawRecord, Record, StoredRecord
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]")
 
@@ -118,7 +118,7 @@ class KafkaEventLog:
     @property
     def warnings(self) -> Sequence[str]:
         of_settings = self._guarantees.warnings if self._guarantees else ()
-        made_anew = _made_anew(self._plan.name) if self._history_is_gone else None
+        made_anew = warning_of_new_topic(self._plan.name) if self._history_is_gone else None
         return (*filter(None, (made_anew, self._signs_warning)), *of_settings)
 
     @property
@@ -191,20 +191,28 @@ class KafkaEventLog:
         self, partition: int, *, start: int = 0, end: int | None = None
     ) -> AsyncIterator[Sequence[StoredRecord]]:
         """See EventLog. The default end is the end when the first chunk is asked for. Raises LogUnavailable."""
-        known_end = await self.end_offset(partition)
-        until = known_end if end is None else min(end, known_end)
-        marks = await self._marks(partition)
-        chunks = read(
-            self._link,
-            self._plan.name,
-            partition,
-            start=start,
-            end=until,
-            timeout_ms=self._timeout_ms,
-            marks=marks,
-        )
-        async for chunk in chunks:
+        until, marks = await self._until(partition, end), await self._marks(partition)
+        link, topic, timeout_ms = self._link, self._plan.name, self._timeout_ms
+        async for chunk in read(link, topic, partition, start=start, end=until, timeout_ms=timeout_ms, marks=marks):
             yield chunk
+
+    async def _until(self, partition: int, end: int | None) -> int:
+        known_end = await self.end_offset(partition)
+        return known_end if end is None else min(end, known_end)
+
+    async def read_raw(
+        self, partition: int, *, start: int = 0, end: int | None = None
+    ) -> AsyncIterator[Sequence[RawRecord]]:
+        """See RawLog; the end is as in `read`."""
+        until, marks = await self._until(partition, end), await self._marks(partition)
+        link, topic, timeout_ms = self._link, self._plan.name, self._timeout_ms
+        async for chunk in read_raw(link, topic, partition, start=start, end=until, timeout_ms=timeout_ms, marks=marks):
+            yield chunk
+
+    async def owners_marks(self, partition: int) -> OwnersMarks:
+        """See RawLog."""
+        marks = await self._marks(partition)
+        return OwnersMarks(since=marks.since, native_from=marks.native_from, home=marks.home)
 
     async def _marks(self, partition: int) -> Marks:
         """The offsets from which on records without a mark, or not native, are strangers', as far as noted."""
@@ -242,7 +250,7 @@ class KafkaEventLog:
         )
         origin = found.origin
         is_new = contents is Contents.NOTHING
-        self._origin = origin_of(facts.cluster_id, self._new_format_level if is_new else _level_of(found))
+        self._origin = origin_of(facts.cluster_id, self._new_format_level if is_new else found.format_level)
         self._home = origin.cluster_id if origin is not None and origin.cluster_id else facts.cluster_id
         return facts
 
@@ -285,7 +293,7 @@ class KafkaEventLog:
         await self._follow(plan.name)
         newest = origin_of(facts.cluster_id)
         notes = await check_origin(link, plan.name, facts.partitions, newest, timeout_ms=self._timeout_ms)
-        self._origin = origin_of(facts.cluster_id, self._new_format_level if self._is_new else _level_of(notes))
+        self._origin = origin_of(facts.cluster_id, self._new_format_level if self._is_new else notes.format_level)
         self._home = facts.cluster_id
         if await topic_facts(link, probe, timeout_ms=self._timeout_ms) is None:
             await self._created(probe, signs.PROBE_CONFIGS, partitions=1)
@@ -337,15 +345,3 @@ class KafkaEventLog:
             is_new=is_the_logs and self._is_new,
             wall_ms=self._wall_ms,
         )
-
-
-def _level_of(notes: Notes) -> int:
-    return max(FORMAT_LEVEL_WRITTEN_MIN, notes.origin.format_level if notes.origin else 0)
-
-
-def _made_anew(topic: str) -> str:
-    return (
-        f"there was no topic {topic}, though a log of this name was opened before ({topic}{PROBE_SUFFIX} is there):"
-        " it was made anew, and the history before is not in it. If it was not deleted on purpose, stop all processes"
-        " that use it and restore it"
-    )

@@ -110,6 +110,21 @@ class Marks(msgspec.Struct, kw_only=True):
             self.since = offset
 
 
+def is_strangers(offset: int, headers: Headers, marks: Marks, *, producer_id: int | None, transactional: bool) -> bool:
+    """Whether the record is a stranger's, by the rule above; writes `marks` when it meets a mark.
+
+    `producer_id`: None where the batch is not known: then every mark counts as native.
+    """
+    is_foreign = is_elsewhere(noted_origin(headers), marks.home)
+    is_marked = not is_foreign and not transactional and any(name == MARK for name, _ in headers)
+    must_be_native = marks.native_from is not None and offset >= marks.native_from and producer_id is not None
+    is_played_again = is_marked and must_be_native and not is_native(headers, producer_id or 0)
+    if is_marked and not is_played_again:
+        marks.meet(offset)
+        return False
+    return is_foreign or is_played_again or (marks.since is not None and offset >= marks.since)
+
+
 class Written(msgspec.Struct, frozen=True, kw_only=True):
     """A batch that is not transactional, and its writer.
 

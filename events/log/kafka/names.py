@@ -37,3 +37,12 @@ def owner_ids_of(topics: Iterable[str]) -> Callable[[bytes], bool]:
     names = "|".join(map(re.escape, topics))
     pattern = re.compile(rf"muster-(?:{names})-(?:0|[1-9][0-9]*)".encode())
     return lambda encoded: bool(names) and pattern.fullmatch(encoded) is not None
+
+
+def warning_of_new_topic(topic: str) -> str:
+    """Say that the topic of a log that existed before had to be made anew."""
+    return (
+        f"there was no topic {topic}, though a log of this name was opened before ({topic}{PROBE_SUFFIX} is there):"
+        " it was made anew, and the history before is not in it. If it was not deleted on purpose, stop all processes"
+        " that use it and restore it"
+    )

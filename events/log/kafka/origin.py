@@ -17,7 +17,7 @@ from muster.events.log.base import LogMismatch
 from muster.events.log.kafka.client.link import KafkaLink
 from muster.events.log.kafka.marks import Origin, decode_origin
 from muster.events.log.kafka.reader import newest_stamp
-from muster.events.records import LogTooNew
+from muster.events.records import FORMAT_LEVEL_WRITTEN_MIN, LogTooNew
 
 
 class Notes(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +28,11 @@ class Notes(msgspec.Struct, frozen=True, kw_only=True):
 
     origin: Origin | None
     partitions: int | None
+
+    @property
+    def format_level(self) -> int:
+        """The level at which the log is gone on with."""
+        return max(FORMAT_LEVEL_WRITTEN_MIN, self.origin.format_level if self.origin else 0)
 
 
 async def check_origin(link: KafkaLink, topic: str, partitions: int, ours: Origin, *, timeout_ms: int) -> Notes:

@@ -9,8 +9,8 @@ behind a gap that compaction left: an empty answer from a leader that knows of t
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 from aiokafka.protocol.fetch import FetchRequest
@@ -22,10 +22,14 @@ from muster.events.log.base import LogUnavailable
 from muster.events.log.kafka.batches import Stamp
 from muster.events.log.kafka.client.errors import refused, retried
 from muster.events.log.kafka.client.link import KafkaLink, PartitionLane
-from muster.events.log.kafka.decoding import decode_batches, writers_of
+from muster.events.log.kafka.decoding import decode_batches, decode_raw, writers_of
 from muster.events.log.kafka.marks import Marks, Newest, Written
 from muster.events.log.limits import CHUNK_RECORDS_MAX
-from muster.events.records import StoredRecord
+from muster.events.records import RawRecord, StoredRecord
+
+R = TypeVar("R")
+_Decode = Callable[[bytes, int], Iterator[tuple[list[R], int]]]
+"""Decodes fetched bytes from a position on: records, each time with the offset after them."""
 
 _EARLIEST = -2
 _LATEST = -1
@@ -62,7 +66,30 @@ async def read(
     `marks`: from where on owners mark, if that is known. Raises LogUnavailable when the leader cannot be reached for
     `timeout_ms`, or its log is shorter than `end`; BrokenBatch for a batch that cannot be read.
     """
-    marks = marks or Marks()
+    known = marks or Marks()
+
+    def decode(fetched: bytes, position: int) -> Iterator[tuple[list[StoredRecord], int]]:
+        return decode_batches(fetched, partition, start=position, end=end, marks=known)
+
+    async for chunk in _read(link, topic, partition, decode, start=start, end=end, timeout_ms=timeout_ms):
+        yield chunk
+
+
+async def read_raw(
+    link: KafkaLink, topic: str, partition: int, *, start: int, end: int, timeout_ms: int, marks: Marks
+) -> AsyncIterator[Sequence[RawRecord]]:
+    """Read chunks as `read`, of records byte by byte. Raises as it does."""
+
+    def decode(fetched: bytes, position: int) -> Iterator[tuple[list[RawRecord], int]]:
+        return decode_raw(fetched, partition, start=position, end=end, marks=marks)
+
+    async for chunk in _read(link, topic, partition, decode, start=start, end=end, timeout_ms=timeout_ms):
+        yield chunk
+
+
+async def _read(
+    link: KafkaLink, topic: str, partition: int, decode: _Decode[R], *, start: int, end: int, timeout_ms: int
+) -> AsyncIterator[Sequence[R]]:
     position = start
     while position < end:
         fetched = await retried(
@@ -74,8 +101,8 @@ async def read(
             continue
         if not fetched.batches:
             return
-        before, chunk = position, list[StoredRecord]()
-        for records, after in decode_batches(fetched.batches, partition, start=before, end=end, marks=marks):
+        before, chunk = position, list[R]()
+        for records, after in decode(fetched.batches, before):
             position = after
             chunk += records
             if len(chunk) >= CHUNK_RECORDS_MAX:

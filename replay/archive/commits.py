@@ -1,0 +1,215 @@
+"""The one writer of an archive: its lock, its commits, and what is left over from those that were killed.
+
+A commit is there when its manifest is. So the order is: the segments' files, whole and synced; then the manifest, under
+a temporary name; then its name, which only one can take; then what it gave up is removed. Whatever comes between two of
+these steps, readers see the commit before, or this one.
+
+The lock keeps a second writer out with a clear message. Where the file system has none that works, the manifest's
+number does: the second one's commit fails, and its files are leftovers.
+"""
+
+import errno
+import fcntl
+import os
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from muster.events.log.base import LogDamaged, LogError, LogMismatch, OwnersMarks
+from muster.events.log.wall_clock import wall_clock_ms
+from muster.replay.archive import manifest as manifests
+from muster.replay.archive.files import DISK, TEMPORARY, Disk, NewFile, said
+from muster.replay.archive.manifest import FORMAT, Archived, Expired, Live, Manifest, State
+from muster.replay.archive.segment import Segment
+
+LOCK: Final = "_lock"
+LINGER_MS: Final = 60 * 60 * 1000
+"""How long the files that compaction replaced are kept, for those who are reading them."""
+
+_FULL_AFTER: Final = 64
+_FULL_AFTER_MAX: Final = 1_000
+"""All is named again after as many new segments as there are, within these limits."""
+
+_NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+
+
+class ArchiveBusy(LogError):
+    """Another process writes the archive; the message says which, as far as it is known."""
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """A commit to be made."""
+
+    action: Literal["archive", "compact", "expire"]
+    added: Sequence[Segment] = ()
+    replaced: Sequence[str] = ()
+    expired: Sequence[Expired] = ()
+    marks: Mapping[int, OwnersMarks] = {}
+
+
+class ArchiveWriter:
+    """The right to commit. Use `writing`."""
+
+    def __init__(self, root: Path, state: State | None, disk: Disk, now_ms: int | None) -> None:
+        self.root = root
+        self.disk = disk
+        self._state = state
+        self._now_ms = now_ms
+
+    @property
+    def now_ms(self) -> int:
+        """The wall clock, or the time that was given in its place."""
+        return wall_clock_ms() if self._now_ms is None else self._now_ms
+
+    @property
+    def state(self) -> State:
+        """All that there is. Raises LogMismatch for an archive in which nothing was committed."""
+        if self._state is None:
+            raise LogMismatch(f"the archive {self.root} is empty: nothing was committed yet")
+        return self._state
+
+    def begin(self, log: Archived) -> State:
+        """Take the archive for that log; a new one is its from now on. Raises LogMismatch for another log's."""
+        if self._state is None:
+            nothing = Live(segments=(), replaced={}, expired=())
+            first = Manifest(
+                format=FORMAT,
+                number=1,
+                previous="",
+                at_ms=self.now_ms,
+                action="archive",
+                log=log,
+                next_offsets=dict.fromkeys(range(log.partitions), 0),
+                live=nothing,
+            )
+            self._commit(first)
+        theirs = self.state.log
+        if theirs.identity != log.identity:
+            raise LogMismatch(
+                f"{self.root} is the archive of another log: of {theirs.location} ({theirs.identity}), and this is"
+                f" {log.location} ({log.identity}). A topic that was deleted and made anew is another one, too. Give"
+                " --to another folder"
+            )
+        if theirs.partitions != log.partitions:
+            raise LogMismatch(
+                f"{self.root} is an archive of {theirs.partitions} partitions, and {log.location} has {log.partitions}"
+                " now: groups have moved between partitions. Give --to another folder"
+            )
+        return self.state
+
+    def commit(self, change: Change) -> State:
+        """Commit. Raises ArchiveBusy if another writer has committed meanwhile, LogUnavailable if there is no room."""
+        state = self.state
+        next_offsets = dict(state.next_offsets)
+        if change.action == "archive":
+            for segment in change.added:
+                next_offsets[segment.partition] = max(next_offsets[segment.partition], segment.end)
+        number = state.number + 1
+        manifest = Manifest(
+            format=FORMAT,
+            number=number,
+            previous=state.sha256,
+            at_ms=self.now_ms,
+            action=change.action,
+            log=state.log,
+            next_offsets=next_offsets,
+            marks={**state.marks, **change.marks},
+            added=tuple(change.added),
+            replaced=tuple(change.replaced),
+            expired=tuple(change.expired),
+        )
+        changes = state.changes_since + len(change.added)
+        if change.action != "archive" or changes >= min(max(_FULL_AFTER, len(state.segments)), _FULL_AFTER_MAX):
+            live = manifests.changed(state, manifest)
+            kept = {path: at for path, at in live.replaced.items() if at + LINGER_MS > self.now_ms}
+            manifest = msgspec.structs.replace(manifest, live=msgspec.structs.replace(live, replaced=kept))
+        return self._commit(manifest)
+
+    def _commit(self, manifest: Manifest) -> State:
+        encoded = manifests.encode(manifest)
+        file = NewFile(self.root, self.disk)
+        try:
+            file.write(encoded)
+            file.keep_first(manifests.path_of(self.root, manifest.number))
+        except FileExistsError:
+            file.abandon()
+            raise ArchiveBusy(
+                f"another process has committed to {self.root} meanwhile; what this one has written since is left out"
+            ) from None
+        self._state = manifests.after(self._state, manifest, manifests.sha256_of(encoded))
+        return self._state
+
+    def remove_leftovers(self) -> int:
+        """Remove the files that no manifest names; returns how many."""
+        found = [*(self.root / TEMPORARY).glob("*")]
+        kept = self._state.files if self._state is not None else set()
+        found += [
+            path for path in self.root.glob("day=*/partition-*/*") if str(path.relative_to(self.root)) not in kept
+        ]
+        for path in found:
+            self.disk.remove(path)
+        for folder in (*self.root.glob("day=*/partition-*"), *self.root.glob("day=*")):
+            self.disk.remove_folder(folder)
+        return len(found)
+
+    def remove_old_manifests(self) -> None:
+        """Remove those before the last one that names all there is, the oldest first, so that none is missing."""
+        for number in manifests.numbers(self.root):
+            if number < self.state.full:
+                self.disk.remove(manifests.path_of(self.root, number))
+
+
+@contextmanager
+def writing(root: Path, *, disk: Disk = DISK, now_ms: int | None = None, make: bool = False) -> Iterator[ArchiveWriter]:
+    """Write the archive, alone. `make`: it may be a new one. Raises ArchiveBusy, LogMissing, LogMismatch, LogDamaged.
+
+    What the file system refuses is LogUnavailable if there is no room, else LogMismatch.
+    """
+    if not make:
+        manifests.opened(root)
+    try:
+        _refuse_somebody_elses(root)
+        disk.make_folder(root)
+        with _locked(root):
+            state = manifests.load(root)
+            if state is None and any(root.glob("day=*")):
+                raise LogDamaged(f"{root / manifests.FOLDER} is empty, and there are segments. Restore it from a copy")
+            writer = ArchiveWriter(root, state, disk, now_ms)
+            writer.remove_leftovers()
+            yield writer
+    except OSError as error:
+        raise said(error, root) from error
+
+
+def _refuse_somebody_elses(root: Path) -> None:
+    """Raise LogMismatch for a folder with anything in it that is no archive: leftovers are removed there."""
+    if root.is_dir() and not (root / manifests.FOLDER).is_dir():
+        others = sorted(path.name for path in root.iterdir() if path.name not in {LOCK, TEMPORARY})
+        if others:
+            raise LogMismatch(f"{root} is no archive, and not empty: it has {others[0]!r}. Give another folder")
+
+
+@contextmanager
+def _locked(root: Path) -> Iterator[None]:
+    descriptor = os.open(root / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 1_000, 0).decode(errors="replace").strip()
+            raise ArchiveBusy(
+                f"{root} is written by another process ({holder or 'which did not say who it is'}); it has one writer"
+                " at a time"
+            ) from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{socket.gethostname()}:{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)  # which unlocks it

@@ -1,0 +1,160 @@
+"""Files and folders as the archive needs them: what is there after a crash was synced before.
+
+What belongs here: each step that a crash can separate from the next one, so that tests can crash between any two. What
+it must not know: segments and manifests.
+"""
+
+import errno
+import hashlib
+import os
+import uuid
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from muster.events.log.base import LogMismatch, LogUnavailable
+
+TEMPORARY: Final = "_tmp"
+"""The folder in an archive where files are written before they get their names. Spark and DuckDB's globs pass it by."""
+
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+
+
+class Disk:
+    """The steps. Each raises OSError; `said` turns that into an error for people."""
+
+    def make_folder(self, path: Path) -> None:
+        """Make the folder and those above it, so that they survive a crash."""
+        missing = [each for each in (path, *path.parents) if not each.exists()]
+        for each in reversed(missing):
+            each.mkdir(exist_ok=True)
+            self.sync_folder(each.parent)
+
+    def create(self, path: Path) -> BinaryIO:
+        """Open a new file for writing, without a buffer."""
+        return path.open("xb", buffering=0)
+
+    def write(self, file: BinaryIO, data: bytes | memoryview) -> None:
+        """Write all of it."""
+        rest = memoryview(data)
+        while rest:
+            rest = rest[file.write(rest) :]
+
+    def sync(self, file: BinaryIO) -> None:
+        os.fsync(file.fileno())
+
+    def rename(self, path: Path, to: Path) -> None:
+        path.replace(to)
+
+    def link(self, path: Path, to: Path) -> None:
+        """Give the file a second name. Raises FileExistsError if the name is taken: only one can come first."""
+        try:
+            os.link(path, to)
+        except OSError as error:
+            if error.errno in _NO_LINKS:
+                raise LogMismatch(
+                    f"{to.parent}: its file system has no hard links ({error.strerror}), without which two archivers"
+                    " could overwrite each other's commits; keep the archive on another one"
+                ) from error
+            raise
+
+    def sync_folder(self, path: Path) -> None:
+        """Have the names in the folder survive a crash."""
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def remove(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def remove_folder(self, path: Path) -> None:
+        """Remove it if it is empty."""
+        try:
+            path.rmdir()
+        except OSError as error:
+            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT}:
+                raise
+
+
+DISK: Final = Disk()
+
+
+class NewFile:
+    """A file that is being written, under a temporary name. Its size and its SHA-256 are known as it grows."""
+
+    def __init__(self, root: Path, disk: Disk) -> None:
+        self._disk = disk
+        self._sha256 = hashlib.sha256()
+        self.bytes = 0
+        disk.make_folder(root / TEMPORARY)
+        self.path = root / TEMPORARY / uuid.uuid4().hex
+        self._file = disk.create(self.path)
+
+    closed = False
+    """As pyarrow asks it."""
+
+    _is_discarded = False
+
+    def discard(self) -> None:
+        """Take what is written from now on for nothing."""
+        self._is_discarded = True
+
+    def write(self, data: bytes | memoryview) -> int:
+        """Append; returns how many bytes."""
+        view = memoryview(data)
+        if self._is_discarded:
+            return view.nbytes
+        self._sha256.update(view)
+        self._disk.write(self._file, view)
+        self.bytes += view.nbytes
+        return view.nbytes
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def tell(self) -> int:
+        return self.bytes
+
+    @property
+    def sha256(self) -> str:
+        """In hexadecimal, of all that was written so far."""
+        return self._sha256.hexdigest()
+
+    def keep(self, to: Path) -> None:
+        """Give it its name: whole, or not at all, whatever happens. Another file of that name is replaced."""
+        self._disk.sync(self._file)
+        self._file.close()
+        self._disk.make_folder(to.parent)
+        self._disk.rename(self.path, to)
+        self._disk.sync_folder(to.parent)
+
+    def keep_first(self, to: Path) -> None:
+        """Give it a name that nobody has. Raises FileExistsError."""
+        self._disk.sync(self._file)
+        self._file.close()
+        self._disk.make_folder(to.parent)
+        self._disk.link(self.path, to)
+        self._disk.sync_folder(to.parent)
+        self._disk.remove(self.path)
+
+    def abandon(self) -> None:
+        """Remove it, unless it was given a name."""
+        self._file.close()
+        self._disk.remove(self.path)
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def said(error: OSError, root: Path) -> Exception:
+    """The error for people: a disk that is full may have room later; what else is wrong stays so."""
+    if error.errno in _NO_ROOM:
+        return LogUnavailable(
+            f"there is no room at {root} ({error.strerror}); what was committed stands, and the next run goes on there"
+        )
+    return LogMismatch(f"the archive {root} cannot be used: {error.strerror or error} ({error.filename or root})")

@@ -1,0 +1,161 @@
+"""The archiver in this process: the log's own reader, one partition after another.
+
+What belongs here: from a log to segments and commits. Killed at any moment, it goes on where the last commit ended.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from muster.events.log.base import EventLog, LogDamaged, LogMismatch, OwnersMarks, RawLog
+from muster.events.records import RawRecord
+from muster.replay.archive.commits import ArchiveWriter, Change, writing
+from muster.replay.archive.files import DISK, Disk
+from muster.replay.archive.manifest import Archived, State
+from muster.replay.archive.segment import Segment, batch_of
+from muster.replay.archive.writer import SEGMENT_BYTES_MAX, PartitionWriter
+
+COMMIT_SEGMENTS: Final = 8
+"""A commit is made after so many finished segments: what a killed archiver has to do again at most."""
+
+Watch = Callable[[int, int], None]
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of one run: what it has added, and how far the archive is: `next_offsets` by partition."""
+
+    records: int
+    segments: int
+    bytes: int
+    next_offsets: dict[int, int]
+
+
+def archived_log(log: EventLog) -> Archived:
+    """The log as manifests name it."""
+    return Archived(identity=log.identity, location=log.location, partitions=log.partitions)
+
+
+async def ends_of(log: EventLog, state: State) -> dict[int, int]:
+    """The ends of the partitions. Raises LogMismatch for one that ends before what was archived of it."""
+    ends = {partition: await log.end_offset(partition) for partition in range(log.partitions)}
+    for partition, end in ends.items():
+        if end < state.next_offset(partition):
+            raise LogMismatch(
+                f"partition {partition} of {log.location} ends at offset {end}, and was archived up to"
+                f" {state.next_offset(partition)}: its log has lost records since. The archive was left as it is"
+            )
+    return ends
+
+
+async def archive(
+    log: EventLog,
+    root: Path,
+    *,
+    watch: Watch,
+    disk: Disk = DISK,
+    now_ms: int | None = None,
+    segment_bytes_max: int = SEGMENT_BYTES_MAX,
+) -> Done:
+    """Archive what the log has by now, and the archive has not. `now_ms`: in place of the wall clock.
+
+    Raises what the log raises, ArchiveBusy, LogMismatch, LogDamaged; LogUnavailable too if there is no room.
+    """
+    with writing(root, disk=disk, now_ms=now_ms, make=True) as writer:
+        state = writer.begin(archived_log(log))
+        ends = await ends_of(log, state)
+        run = _Run(log, writer, segment_bytes_max)
+        total = sum(end - state.next_offset(partition) for partition, end in ends.items())
+        done = 0
+        for partition, end in ends.items():
+            before = state.next_offset(partition)
+            async for position in run.partition(partition, end):
+                watch(done + position - before, total)
+            done += end - before
+        run.commit()
+        return run.done()
+
+
+class _Run:
+    """One run over all partitions."""
+
+    def __init__(self, log: EventLog, writer: ArchiveWriter, segment_bytes_max: int) -> None:
+        self._log, self._writer, self._bytes_max = log, writer, segment_bytes_max
+        self._warnings = tuple(log.warnings)
+        self._waiting: list[Segment] = []
+        self._marks: dict[int, OwnersMarks] = {}
+        self._added: list[Segment] = []
+
+    async def partition(self, partition: int, end: int) -> AsyncIterator[int]:
+        """Archive a partition up to an offset; yields how far it is."""
+        state, writer = self._writer.state, self._writer
+        start = state.next_offset(partition)
+        if start >= end:
+            return
+        if isinstance(self._log, RawLog):
+            self._marks[partition] = await self._log.owners_marks(partition)
+        with PartitionWriter(
+            writer.root,
+            partition,
+            start=start,
+            day=last_day(state, partition),
+            now_ms=writer.now_ms,
+            disk=writer.disk,
+            segment_bytes_max=self._bytes_max,
+        ) as segments:
+            async for chunk in raw_chunks(self._log, partition, start=start, end=end):
+                self._refuse_damage()
+                for segment in segments.add(batch_of(chunk)):
+                    self._take(segment)
+                yield chunk[-1].offset + 1
+            self._refuse_damage()
+            for segment in segments.finish():
+                self._take(segment)
+
+    def _refuse_damage(self) -> None:
+        """Raise LogDamaged once a part of the log could not be read: it would be a hole for ever."""
+        found = [warning for warning in self._log.warnings if warning not in self._warnings]
+        if found:
+            raise LogDamaged(f"{found[0]}; nothing behind it was archived. Repair the log (muster log repair) first")
+
+    def _take(self, segment: Segment) -> None:
+        self._waiting.append(segment)
+        if len(self._waiting) >= COMMIT_SEGMENTS:
+            self.commit()
+
+    def commit(self) -> None:
+        """Commit what is finished."""
+        if self._waiting:
+            self._writer.commit(Change(action="archive", added=self._waiting, marks=self._marks))
+            self._added += self._waiting
+            self._waiting, self._marks = [], {}
+
+    def done(self) -> Done:
+        return Done(
+            records=sum(each.records for each in self._added),
+            segments=len(self._added),
+            bytes=sum(each.bytes for each in self._added),
+            next_offsets=dict(self._writer.state.next_offsets),
+        )
+
+
+def last_day(state: State, partition: int) -> str | None:
+    """The last day of a partition; None before its first record."""
+    days = [segment.day for segment in state.segments.values() if segment.partition == partition]
+    expired = state.expired.get(partition)
+    return max(days, default=None if expired is None else expired.before)
+
+
+async def raw_chunks(
+    log: EventLog, partition: int, *, start: int, end: int | None
+) -> AsyncIterator[Sequence[RawRecord]]:
+    """The partition's records byte by byte, in chunks that are not empty."""
+    if isinstance(log, RawLog):
+        async for raw in log.read_raw(partition, start=start, end=end):
+            if raw:
+                yield raw
+        return
+    async for chunk in log.read(partition, start=start, end=end):
+        if chunk:
+            yield [RawRecord(r.partition, r.offset, r.timestamp_ms, r.key, r.value) for r in chunk]

@@ -1,0 +1,215 @@
+"""An archive as an event log that is only read: `--log archive:/path`.
+
+What belongs here: the records of segments as a log's readers want them, with strangers' told from owners' by the rule
+of events/log/kafka/marks.py, of which the manifests have the facts.
+
+A reader that takes long may find that a file is gone, because `compact` has put another one in its place: then it looks
+at the manifests again, and goes on at the offset where it was.
+"""
+
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from muster.events.keys import KEY_HEADER
+from muster.events.log.base import LogDamaged, LogMismatch, LogWriter, OwnersMarks, SignOfLife
+from muster.events.log.kafka.marks import Marks, is_strangers
+from muster.events.log.limits import CHUNK_BYTES_MAX, CHUNK_RECORDS_MAX
+from muster.events.records import FORMAT_LEVEL, RawRecord, StoredRecord
+from muster.replay.archive import manifest as manifests
+from muster.replay.archive.manifest import State
+from muster.replay.archive.segment import Segment, read_batches, records_of
+
+_READ_ROWS: Final = CHUNK_RECORDS_MAX
+_LOOK_AGAIN_TIMES: Final = 5
+
+Choose = Callable[[pa.RecordBatch], pa.RecordBatch]
+
+
+class ArchiveLog:
+    """An EventLog that can only be read."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._state: State | None = None
+        self._ordered: dict[int, list[Segment]] = {}
+
+    @property
+    def location(self) -> str:
+        return f"archive:{self._root}"
+
+    @property
+    def identity(self) -> str:
+        """That of the log that was archived."""
+        return self._opened().log.identity
+
+    @property
+    def partitions(self) -> int:
+        return self._opened().log.partitions
+
+    @property
+    def format_level(self) -> int:
+        """Nobody writes it."""
+        return FORMAT_LEVEL
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """None: days that were given up look like history that was compacted away, and `fleet verify` names them."""
+        return ()
+
+    @property
+    def trouble(self) -> str | None:
+        return None
+
+    @property
+    def can_be_taken_over(self) -> bool:
+        return False
+
+    @property
+    def claim_renewal_ms(self) -> int | None:
+        return None
+
+    def stored_by(self, _partition: int) -> str:
+        return f"the archive {self._root}"
+
+    async def open(self) -> None:
+        """See EventLog. Raises LogMissing, LogDamaged, LogMismatch."""
+        try:
+            self.use(manifests.opened(self._root))
+        except OSError as error:
+            raise LogMismatch(f"the archive {self._root} cannot be read: {error.strerror}") from error
+
+    async def close(self) -> None:
+        pass
+
+    async def raise_format_level(self) -> None:
+        raise LogMismatch(f"the archive {self._root} is only read")
+
+    async def claim(self, _partition: int) -> LogWriter:
+        raise LogMismatch(f"the archive {self._root} is only read")
+
+    async def has_owners_record(self, partition: int) -> bool:
+        return bool(self._opened().of_partition(partition))
+
+    async def leave_sign_of_life(self, sign: SignOfLife, *, timeout_ms: int) -> None:  # noqa: ARG002 -- as of EventLog
+        raise LogMismatch(f"the archive {self._root} is only read")
+
+    async def last_signs_of_life(self, *, timeout_ms: int) -> Mapping[str, int]:  # noqa: ARG002 -- as of EventLog
+        """They stand beside the events, and are not archived."""
+        return {}
+
+    async def end_offset(self, partition: int) -> int:
+        """See EventLog: an archive that is being written grows."""
+        if manifests.path_of(self._root, self._opened().number + 1).exists():
+            await self.open()
+        return self._opened().next_offset(partition)
+
+    async def read(
+        self, partition: int, *, start: int = 0, end: int | None = None
+    ) -> AsyncIterator[Sequence[StoredRecord]]:
+        """See EventLog."""
+        for chunk in self._stored(partition, start, end, lambda batch: batch):
+            yield chunk
+
+    async def read_wanted(
+        self, partition: int, wanted: Sequence[bytes], *, start: int, end: int
+    ) -> AsyncIterator[Sequence[StoredRecord]]:
+        """See SearchableLog."""
+        for chunk in self._stored(partition, start, end, lambda batch: _with_keys(batch, wanted)):
+            yield chunk
+
+    async def read_raw(
+        self, partition: int, *, start: int = 0, end: int | None = None
+    ) -> AsyncIterator[Sequence[RawRecord]]:
+        """See RawLog."""
+        for batch in self._batches(partition, start, end):
+            yield records_of(batch)
+
+    async def owners_marks(self, partition: int) -> OwnersMarks:
+        """See RawLog: as they were noted when the archive was written last."""
+        return self._opened().marks.get(partition, OwnersMarks())
+
+    def use(self, state: State) -> None:
+        """Open it as the manifests that were read already have it."""
+        self._state, self._ordered = state, {}
+
+    def _stored(self, partition: int, start: int, end: int | None, choose: Choose) -> Iterator[Sequence[StoredRecord]]:
+        marks = marks_of(self._opened(), partition)
+        for batch in self._batches(partition, start, end):
+            chosen = choose(batch)
+            if chosen.num_rows:
+                yield stored_records(chosen, marks)
+
+    def _batches(self, partition: int, start: int, end: int | None) -> Iterator[pa.RecordBatch]:
+        """The columns of the partition's records, in small pieces."""
+        position, tries = start, 0
+        until = self._opened().next_offset(partition) if end is None else end
+        while segment := self._segment_at(partition, position, until):
+            try:
+                for batch in read_batches(self._root / segment.path, start=position, end=until, rows=_READ_ROWS):
+                    position = batch.column("offset")[-1].as_py() + 1
+                    yield from _small(batch)
+                position = segment.end
+            except FileNotFoundError as error:
+                self.use(manifests.opened(self._root))
+                tries += 1
+                if tries > _LOOK_AGAIN_TIMES:
+                    raise LogDamaged(f"{self._root / segment.path} is missing; fleet verify tells what else") from error
+            except (OSError, pa.ArrowException) as error:
+                raise LogDamaged(f"{self._root / segment.path} cannot be read: {error}; see fleet verify") from error
+
+    def _segment_at(self, partition: int, position: int, until: int) -> Segment | None:
+        """The segment that has the position, or the first one after it."""
+        if partition not in self._ordered:
+            self._ordered[partition] = self._opened().of_partition(partition)
+        segments = self._ordered[partition]
+        at = bisect_right(segments, position, key=lambda segment: segment.end)
+        return segments[at] if at < len(segments) and max(segments[at].start, position) < until else None
+
+    def _opened(self) -> State:
+        assert self._state is not None, "the archive is not open"
+        return self._state
+
+
+def marks_of(state: State, partition: int) -> Marks | None:
+    """The notes by which the partition's strangers are told; None where nobody but owners writes."""
+    noted = state.marks.get(partition)
+    return None if noted is None else Marks(since=noted.since, native_from=noted.native_from, home=noted.home)
+
+
+def stored_records(batch: pa.RecordBatch, marks: Marks | None) -> list[StoredRecord]:
+    """The records as other logs have them. `marks` is written when the first mark is met."""
+    return [_stored(record, marks) for record in records_of(batch)]
+
+
+def _small(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """In pieces of CHUNK_BYTES_MAX or so: rows are few where records are large."""
+    rows = max(1, batch.num_rows * CHUNK_BYTES_MAX // max(batch.nbytes, CHUNK_BYTES_MAX))
+    for begin in range(0, batch.num_rows, rows):
+        yield batch.slice(begin, rows)
+
+
+def _with_keys(batch: pa.RecordBatch, wanted: Sequence[bytes]) -> pa.RecordBatch:
+    """The rows whose key begins with one of `wanted`, or is none of ours."""
+    keys = batch.column("key")
+    mask = pc.invert(pc.fill_null(pc.starts_with(keys, KEY_HEADER), False))  # noqa: FBT003 -- pyarrow's signature
+    for prefix in wanted:
+        mask = pc.or_(mask, pc.fill_null(pc.starts_with(keys, prefix), False))  # noqa: FBT003
+    return batch.filter(mask)
+
+
+def _stored(record: RawRecord, marks: Marks | None) -> StoredRecord:
+    key = record.key or b""
+    if marks is not None and is_strangers(
+        record.offset,
+        record.headers,
+        marks,
+        producer_id=record.producer_id,
+        transactional=bool(record.transactional),
+    ):
+        return StoredRecord(record.partition, record.offset, record.timestamp_ms, key, None, stranger=True)
+    return StoredRecord(record.partition, record.offset, record.timestamp_ms, key, record.value)

@@ -1,0 +1,216 @@
+"""Segments: Parquet files with the records of one partition, in the order of their offsets, of one day (UTC).
+
+    day=2026-11-21/partition-00003/00000000000000012345-0d9f6b1f03c1.parquet
+
+The number is the offset of the first record, the rest the beginning of the file's SHA-256: another content has another
+name. Records stand byte by byte as the log has them; nothing is decoded.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from muster.events.records import RawRecord
+from muster.replay.archive.files import Disk, NewFile
+
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("timestamp_ms", pa.int64(), nullable=False),
+        pa.field("key", pa.binary()),
+        pa.field(
+            "headers",
+            pa.list_(pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])),
+            nullable=False,
+        ),
+        pa.field("value", pa.binary()),
+        pa.field("producer_id", pa.int64()),
+        pa.field("transactional", pa.bool_()),
+    ]
+)
+ROW_GROUP_ROWS: Final = 65_536
+ROW_GROUP_BYTES: Final = 16 * 1024 * 1024
+"""The limits of a row group, which is what a writer holds in memory; one record may be larger."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Segment(msgspec.Struct, frozen=True, kw_only=True):
+    """A segment, as a manifest names it. `path` is relative to the archive.
+
+    It stands for the offsets from `start` up to `end` (exclusive): those between that have no record were not in the
+    log any more when it was read. `first` and `last` are the offsets of its own records.
+    """
+
+    path: str
+    day: str
+    partition: int
+    start: int
+    end: int
+    first: int
+    last: int
+    records: int
+    bytes: int
+    sha256: str
+
+
+def day_text(day: int) -> str:
+    """A day's name; `day`: its number since 1970."""
+    return (_EPOCH + timedelta(days=day)).strftime("%Y-%m-%d")
+
+
+def day_number(day: str) -> int:
+    """The number of a named day. Raises ValueError."""
+    return (datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC) - _EPOCH).days
+
+
+def batch_of(records: Sequence[RawRecord]) -> pa.RecordBatch:
+    """The records in columns."""
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([r.partition for r in records], pa.int32()),
+            pa.array([r.offset for r in records], pa.int64()),
+            pa.array([r.timestamp_ms for r in records], pa.int64()),
+            pa.array([r.key for r in records], pa.binary()),
+            _headers(records),
+            pa.array([r.value for r in records], pa.binary()),
+            pa.array([r.producer_id for r in records], pa.int64()),
+            pa.array([r.transactional for r in records], pa.bool_()),
+        ],
+        schema=SCHEMA,
+    )
+
+
+def _headers(records: Sequence[RawRecord]) -> pa.ListArray:
+    """Built of flat columns: one dict for each header would take most of the time."""
+    offsets, names, values = [0], list[str](), list[bytes | None]()
+    for record in records:
+        for name, value in record.headers:
+            names.append(name)
+            values.append(value)
+        offsets.append(len(names))
+    kind = SCHEMA.field("headers").type
+    entries = pa.StructArray.from_arrays(
+        [pa.array(names, pa.string()), pa.array(values, pa.binary())], fields=list(kind.value_type)
+    )
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), entries, type=kind)
+
+
+def records_of(batch: pa.RecordBatch) -> list[RawRecord]:
+    """The records of columns."""
+    columns = [batch.column(name).to_pylist() for name in SCHEMA.names]
+    return [
+        RawRecord(
+            partition, offset, at, key, value, tuple((h["key"], h["value"]) for h in headers), producer, transactional
+        )
+        for partition, offset, at, key, headers, value, producer, transactional in zip(*columns, strict=True)
+    ]
+
+
+class SegmentWriter:
+    """A segment that is being written."""
+
+    def __init__(self, root: Path, partition: int, day: str, disk: Disk) -> None:
+        self._root, self._partition, self._day = root, partition, day
+        self._file = NewFile(root, disk)
+        self._parquet = pq.ParquetWriter(
+            self._file, SCHEMA, compression="zstd", use_dictionary=["partition", "key", "headers.list.element.key"]
+        )
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = self._waiting_bytes = 0
+        self._first: int | None = None
+        self._last = -1
+        self._records = 0
+
+    @property
+    def bytes(self) -> int:
+        """The size by now, with what is not compressed yet."""
+        return self._file.bytes + self._waiting_bytes
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append records, of the partition and the day, behind those that are there."""
+        if not batch.num_rows:
+            return
+        offsets = batch.column("offset")
+        self._first = offsets[0].as_py() if self._first is None else self._first
+        self._last = offsets[-1].as_py()
+        self._records += batch.num_rows
+        self._waiting.append(batch)
+        self._waiting_rows += batch.num_rows
+        self._waiting_bytes += batch.nbytes
+        if self._waiting_rows >= ROW_GROUP_ROWS or self._waiting_bytes >= ROW_GROUP_BYTES:
+            self._write_waiting()
+
+    def _write_waiting(self) -> None:
+        if self._waiting:
+            self._parquet.write_table(pa.Table.from_batches(self._waiting), row_group_size=ROW_GROUP_ROWS)
+        self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
+
+    def finish(self, *, start: int, end: int) -> Segment:
+        """Name the file, which has at least one record; it stands for these offsets."""
+        assert self._first is not None, "a segment has a record"
+        self._write_waiting()
+        self._parquet.close()
+        sha256 = self._file.sha256
+        path = f"day={self._day}/partition-{self._partition:05d}/{self._first:020d}-{sha256[:12]}.parquet"
+        self._file.keep(self._root / path)
+        return Segment(
+            path=path,
+            day=self._day,
+            partition=self._partition,
+            start=start,
+            end=end,
+            first=self._first,
+            last=self._last,
+            records=self._records,
+            bytes=self._file.bytes,
+            sha256=sha256,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Remove what was written, unless it was finished."""
+        self._file.discard()
+        self._parquet.close()  # else it is closed when it is collected, and would write its end
+        self._file.abandon()
+
+
+def read_batches(
+    path: Path, *, start: int = 0, end: int | None = None, rows: int = ROW_GROUP_ROWS, columns: Sequence[str] = ()
+) -> Iterator[pa.RecordBatch]:
+    """Read the records at offsets from `start` up to `end` (exclusive), at most so many rows at a time.
+
+    `columns`: those wanted, the offset among them; none: all. Raises OSError and pyarrow's errors.
+    """
+    import pyarrow.compute as pc  # noqa: PLC0415 -- slow to import
+
+    with pq.ParquetFile(path) as file:
+        groups = [n for n in range(file.num_row_groups) if _may_have(file, n, start, end)]
+        if not groups:
+            return
+        for batch in file.iter_batches(batch_size=rows, row_groups=groups, columns=list(columns) or SCHEMA.names):
+            offsets = batch.column("offset")
+            wanted = pc.greater_equal(offsets, start)
+            if end is not None:
+                wanted = pc.and_(wanted, pc.less(offsets, end))
+            some = batch if pc.all(wanted).as_py() else batch.filter(wanted)
+            if some.num_rows:
+                yield some
+
+
+def _may_have(file: pq.ParquetFile, group: int, start: int, end: int | None) -> bool:
+    statistics = file.metadata.row_group(group).column(SCHEMA.get_field_index("offset")).statistics
+    if statistics is None or not statistics.has_min_max:
+        return True
+    return bool(statistics.max >= start and (end is None or statistics.min < end))

@@ -1,0 +1,90 @@
+"""The running numbers of groups, in the order of a partition's offsets: gaps and duplicates.
+
+Each event of a group has its incarnation and, in that, its number `seq`, one more than the event before. Only these are
+read of an event. A gap where offsets are missing too is what compaction took before the archive came (or expired days);
+one without is a loss: the records of the topic followed each other, and the group's numbers do not.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+import msgspec
+
+from muster.events.avro.codec import glance
+from muster.events.keys import EntityKind, decode_key
+from muster.events.records import BrokenRecord, StoredRecord, UndecodableKey
+
+FINDINGS_MAX = 20
+"""How many of a kind are named; all are counted."""
+
+
+class Hole(msgspec.Struct, frozen=True):
+    """Offsets from `start` up to `end` (exclusive) without a record."""
+
+    start: int
+    end: int
+
+
+class _Last(msgspec.Struct):
+    """The last event of a group, and the unreadable records since."""
+
+    incarnation: int = -1
+    seq: int = 0
+    offset: int = -1
+    unreadable: int = 0
+
+
+class Sequences:
+    """Takes the records of one partition in order. `holes` grows while they come; it is the caller's."""
+
+    def __init__(self, partition: int, holes: Sequence[Hole]) -> None:
+        self._partition, self._holes = partition, holes
+        self._groups: dict[str, _Last] = {}
+        self.compacted = self.lost = self.repeated = self.unreadable = 0
+        """Events that are missing where offsets are, too; that are missing where none is; that came twice."""
+        self.findings: list[str] = []
+
+    def take(self, record: StoredRecord) -> None:
+        """Take the next record. Tombstones say nothing, and strangers' records, which have no value here."""
+        if record.value is None:
+            return
+        try:
+            key = decode_key(record.key)
+            if key.kind is EntityKind.PARTITION:
+                return
+        except UndecodableKey:
+            self.unreadable += 1
+            return
+        last = self._groups.setdefault(key.group_id, _Last())
+        try:
+            event = glance(record.value)
+        except BrokenRecord:
+            self.unreadable += 1
+            last.unreadable += 1
+            return
+        self._compare(key.group_id, last, record.offset, event.incarnation, event.seq)
+
+    def _compare(self, group_id: str, last: _Last, offset: int, incarnation: int, seq: int) -> None:
+        if (incarnation, seq) <= (last.incarnation, last.seq):
+            self.repeated += 1
+            self._tell(f"group {group_id!r}: its event {seq} comes again, or too late, at offset {offset}")
+            return
+        begin = last.seq if incarnation == last.incarnation else 0
+        missing = seq - begin - 1
+        if missing > last.unreadable:
+            if self._has_hole(last.offset + 1, offset):
+                self.compacted += missing
+            else:
+                self.lost += missing
+                self._tell(
+                    f"group {group_id!r}: its events {begin + 1} to {seq - 1} are missing before offset {offset}"
+                )
+        last.incarnation, last.seq, last.offset, last.unreadable = incarnation, seq, offset, 0
+
+    def _has_hole(self, start: int, end: int) -> bool:
+        at = bisect_left(self._holes, start, key=lambda hole: hole.end - 1)
+        return at < len(self._holes) and self._holes[at].start < end
+
+    def _tell(self, finding: str) -> None:
+        if len(self.findings) < FINDINGS_MAX:
+            self.findings.append(f"partition {self._partition}: {finding}")

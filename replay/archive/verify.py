@@ -1,0 +1,265 @@
+"""Is an archive whole and unaltered, and has it what the topic has?
+
+    the chain      each manifest names the SHA-256 of the one before it
+    the files      each segment is there, with the SHA-256 and the records that its manifest names
+    the offsets    the segments of a partition follow each other; what is missing between their records was not in the
+                   topic any more when the archiver came, and is named
+    the numbers    of each group, see sequences.py
+    the topic      with a log: each of its records is in the archive, byte by byte
+
+Read only; nothing is repaired.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+from muster.events.log.base import EventLog, LogDamaged
+from muster.events.log.limits import CHUNK_RECORDS_MAX
+from muster.events.records import RawRecord
+from muster.replay.archive import files
+from muster.replay.archive import manifest as manifests
+from muster.replay.archive.digest import record_bytes
+from muster.replay.archive.local import archived_log, raw_chunks
+from muster.replay.archive.log import ArchiveLog, marks_of, stored_records
+from muster.replay.archive.manifest import State
+from muster.replay.archive.segment import Segment, read_batches
+from muster.replay.archive.sequences import Hole, Sequences
+
+HOLES_MAX: Final = 100_000
+"""How many holes of a partition are kept; more than that are one."""
+NAMED_MAX: Final = 20
+
+Watch = Callable[[int, int], None]
+
+
+class OfPartition(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition's part of the answer.
+
+    `holes`: the longest ranges of offsets that were not in the topic any more, at most NAMED_MAX; `missing`: how many
+    offsets all of them have. `events_compacted`: events of groups among them, by the groups' own numbers.
+    """
+
+    partition: int
+    next_offset: int
+    expired_to: int
+    records: int
+    holes: tuple[tuple[int, int], ...]
+    missing: int
+    events_compacted: int
+    unreadable: int
+
+
+class Verified(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer. It is well if `damage` is empty; `compared`: how many of the topic's records were."""
+
+    archive: str
+    log: str
+    identity: str
+    manifests: int
+    segments: int
+    records: int
+    bytes: int
+    partitions: tuple[OfPartition, ...]
+    damage: tuple[str, ...]
+    compared: int | None
+
+
+async def verify(root: Path, log: EventLog | None, *, watch: Watch) -> Verified:
+    """Verify the archive, against the log if one is given, which is open. Raises LogError."""
+    damage = Damage()
+    state = _chain(root, damage)
+    total, done = sum(segment.bytes for segment in state.segments.values()), 0
+    parts = []
+    for partition in range(state.log.partitions):
+        check = _Partition(root, state, partition, damage)
+        for size in check.run():
+            done += size
+            watch(done, total)
+        parts.append(check.answer())
+    compared = None if log is None else await _compare(root, state, log, damage, watch)
+    return Verified(
+        archive=str(root),
+        log=state.log.location,
+        identity=state.log.identity,
+        manifests=len(manifests.numbers(root)),
+        segments=len(state.segments),
+        records=sum(segment.records for segment in state.segments.values()),
+        bytes=total,
+        partitions=tuple(parts),
+        damage=tuple(damage.said()),
+        compared=compared,
+    )
+
+
+class Damage:
+    """Everything that was found to be wrong, at most NAMED_MAX of each kind, and how many more there are."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[str]] = {}
+        self._counts: dict[str, int] = {}
+
+    def note(self, kind: str, finding: str, times: int = 1) -> None:
+        self._counts[kind] = self._counts.get(kind, 0) + times
+        if len(self._found.setdefault(kind, [])) < NAMED_MAX:
+            self._found[kind].append(finding)
+
+    def said(self) -> Iterator[str]:
+        """In sentences."""
+        for kind, found in self._found.items():
+            yield from found
+            if self._counts[kind] > len(found):
+                yield f"{kind}: {self._counts[kind] - len(found)} more"
+
+
+def _chain(root: Path, damage: Damage) -> State:
+    """Follow the chain through all manifests that are there. Raises LogError where there is nothing to go on from."""
+    state = manifests.opened(root)
+    before: str | None = None
+    last = None
+    for number in manifests.numbers(root):
+        manifest, encoded = manifests.read(root, number)
+        if last is not None and number != last + 1:
+            damage.note("manifests", f"{manifests.path_of(root, last + 1)} is missing")
+        elif before is not None and manifest.previous != before:
+            damage.note("manifests", manifests.broken_chain(root, number))
+        before, last = manifests.sha256_of(encoded), number
+    return state
+
+
+class _Partition:
+    """The check of one partition."""
+
+    def __init__(self, root: Path, state: State, partition: int, damage: Damage) -> None:
+        self._root, self._state, self._partition, self._damage = root, state, partition, damage
+        expired = state.expired.get(partition)
+        self._expired_to = 0 if expired is None else expired.end
+        self._holes: list[Hole] = []
+        self._missing = self._records = 0
+        if self._expired_to:
+            self._holes.append(Hole(0, self._expired_to))
+        self._sequences = Sequences(partition, self._holes)
+        self._marks = marks_of(state, partition)
+
+    def run(self) -> Iterator[int]:
+        """Check it; yields the bytes of each segment that was read."""
+        position = self._expired_to
+        for segment in self._state.of_partition(self._partition):
+            if segment.start != position:
+                what = "missing" if segment.start > position else "there twice"
+                said = f"partition {self._partition}: the offsets {position} to {segment.start} are {what} in manifests"
+                self._damage.note("offsets", said)
+            position = segment.end
+            if self._file(segment):
+                self._segment(segment)
+            yield segment.bytes
+        if position != self._state.next_offset(self._partition):
+            said = f"partition {self._partition}: the segments end at {position}, before the end that manifests name"
+            self._damage.note("offsets", said)
+        numbers = self._sequences
+        for finding in numbers.findings:
+            self._damage.note("running numbers", finding, 0)
+        if numbers.lost or numbers.repeated:
+            said = f"partition {self._partition}: {numbers.lost} events are missing, {numbers.repeated} came again"
+            self._damage.note("running numbers", said)
+
+    def _file(self, segment: Segment) -> bool:
+        """Whether the file is what its manifest says."""
+        path = self._root / segment.path
+        try:
+            sha256 = files.sha256_of(path)
+        except FileNotFoundError:
+            self._damage.note("files", f"{path} is missing: the offsets {segment.start} to {segment.end}")
+            return False
+        except OSError as error:
+            self._damage.note("files", f"{path} cannot be read: {error.strerror}")
+            return False
+        if sha256 != segment.sha256:
+            self._damage.note("files", f"{path} was altered: its SHA-256 is {sha256}, and was {segment.sha256}")
+            return False
+        return True
+
+    def _segment(self, segment: Segment) -> None:
+        """Look at the records: their offsets, and the groups' numbers."""
+        position, count = segment.start, 0
+        try:
+            for batch in read_batches(self._root / segment.path, rows=CHUNK_RECORDS_MAX):
+                for offset in batch.column("offset").to_pylist():
+                    if offset > position:
+                        self._hole(position, offset)
+                    elif offset < position:
+                        self._damage.note("offsets", f"{segment.path}: offset {offset} comes too late")
+                    position = offset + 1
+                count += batch.num_rows
+                for record in stored_records(batch, self._marks):
+                    self._sequences.take(record)
+        except (OSError, pa.ArrowException) as error:
+            self._damage.note("files", f"{segment.path} cannot be read: {error}")
+        self._records += count
+        if count != segment.records or position != segment.end:
+            said = (
+                f"{segment.path} has {count} records up to {position}, its manifest {segment.records} to {segment.end}"
+            )
+            self._damage.note("files", said)
+
+    def _hole(self, start: int, end: int) -> None:
+        self._missing += end - start
+        if len(self._holes) >= HOLES_MAX:
+            start = self._holes.pop().start
+        self._holes.append(Hole(start, end))
+
+    def answer(self) -> OfPartition:
+        own = [hole for hole in self._holes if hole.start >= self._expired_to]
+        longest = sorted(own, key=lambda hole: hole.start - hole.end)[:NAMED_MAX]
+        return OfPartition(
+            partition=self._partition,
+            next_offset=self._state.next_offset(self._partition),
+            expired_to=self._expired_to,
+            records=self._records,
+            holes=tuple(sorted((hole.start, hole.end) for hole in longest)),
+            missing=self._missing,
+            events_compacted=self._sequences.compacted,
+            unreadable=self._sequences.unreadable,
+        )
+
+
+async def _compare(root: Path, state: State, log: EventLog, damage: Damage, watch: Watch) -> int:
+    """Look for each record of the log in the archive, as far as that reaches; returns how many there were."""
+    ours, theirs = state.log, archived_log(log)
+    if (ours.identity, ours.partitions) != (theirs.identity, theirs.partitions):
+        raise LogDamaged(
+            f"{root} is the archive of another log: of {ours.location} ({ours.identity}), and {theirs.location} is"
+            f" {theirs.identity}"
+        )
+    archive = ArchiveLog(root)
+    archive.use(state)
+    compared, total = 0, sum(state.next_offsets.values())
+    for partition in range(ours.partitions):
+        end = state.next_offset(partition)
+        stop = await log.end_offset(partition)
+        if stop < end:
+            damage.note("topic", f"partition {partition}: {theirs.location} ends at {stop}, the archive at {end}")
+        expired = state.expired.get(partition)
+        start = 0 if expired is None else expired.end
+        copies = _records(archive, partition, start, end)
+        copy = await anext(copies, None)
+        async for record in _records(log, partition, start, min(end, stop)):
+            while copy is not None and copy.offset < record.offset:
+                copy = await anext(copies, None)
+            if copy is None or copy.offset > record.offset:
+                damage.note("topic", f"partition {partition}: offset {record.offset} is in the topic, and not here")
+            elif record_bytes(copy) != record_bytes(record):
+                damage.note("topic", f"partition {partition}: offset {record.offset} is another record in the topic")
+            compared += 1
+            if compared % 10_000 == 0:
+                watch(compared, total)
+    return compared
+
+
+async def _records(log: EventLog, partition: int, start: int, end: int) -> AsyncIterator[RawRecord]:
+    async for chunk in raw_chunks(log, partition, start=start, end=end):
+        for record in chunk:
+            yield record

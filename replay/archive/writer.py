@@ -1,0 +1,101 @@
+"""Records of one partition, in the order of their offsets, into segments; the same for both engines.
+
+A segment ends when it is large enough, or its day is over. A partition's days never go back: a record whose clock was
+behind stands in the day of the record before it, and none is in a day after tomorrow, whatever its clock said. So the
+days of a partition are ranges of its offsets.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from muster.events.log.base import LogDamaged
+from muster.replay.archive.files import Disk
+from muster.replay.archive.segment import Segment, SegmentWriter, day_number, day_text
+from muster.replay.times import DAY_MS
+
+SEGMENT_BYTES_MAX: Final = 64 * 1024 * 1024
+
+
+class PartitionWriter:
+    """Takes a partition's records from an offset on, and gives segments as they are finished.
+
+    `day`: that of the partition's last segment; `now_ms`: wall clock.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        partition: int,
+        *,
+        start: int,
+        day: str | None,
+        now_ms: int,
+        disk: Disk,
+        segment_bytes_max: int = SEGMENT_BYTES_MAX,
+    ) -> None:
+        self._root, self._partition, self._disk = root, partition, disk
+        self._bytes_max = segment_bytes_max
+        self._tomorrow = now_ms // DAY_MS + 1
+        self._day = 0 if day is None else day_number(day)
+        self._start = start
+        """The offset that the segment stands for which is begun, or will be next."""
+        self._next = start
+        self._open: SegmentWriter | None = None
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[Segment]:
+        """Take records; those before the next offset are there already. Raises LogDamaged if the order is broken."""
+        offsets = batch.column("offset")
+        if batch.num_rows and offsets[0].as_py() < self._next:
+            batch = batch.filter(pc.greater_equal(offsets, self._next))
+        if not batch.num_rows:
+            return
+        self._check_order(batch)
+        for day, some in self._by_day(batch):
+            if self._open is not None and (day != self._day or self._open.bytes >= self._bytes_max):
+                yield self._finished()
+            self._day = day
+            if self._open is None:
+                self._open = SegmentWriter(self._root, self._partition, day_text(day), self._disk)
+            self._open.write(some)
+            self._next = some.column("offset")[-1].as_py() + 1
+
+    def finish(self) -> Iterator[Segment]:
+        """Finish the last segment, if there is one."""
+        if self._open is not None:
+            yield self._finished()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove what was begun and not finished."""
+        if self._open is not None:
+            self._open.abandon()
+
+    def _finished(self) -> Segment:
+        assert self._open is not None
+        segment = self._open.finish(start=self._start, end=self._next)
+        self._open, self._start = None, self._next
+        return segment
+
+    def _by_day(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        days = pc.min_element_wise(pc.divide(batch.column("timestamp_ms"), DAY_MS), self._tomorrow)
+        days = pc.cumulative_max(pc.max_element_wise(days, self._day))
+        runs = pc.run_end_encode(days)
+        begin = 0
+        for day, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+            yield day, batch.slice(begin, end - begin)
+            begin = end
+
+    def _check_order(self, batch: pa.RecordBatch) -> None:
+        offsets = batch.column("offset").to_pylist()
+        if set(batch.column("partition").to_pylist()) != {self._partition} or any(a >= b for a, b in pairwise(offsets)):
+            raise LogDamaged(
+                f"the records of partition {self._partition} came out of order, between the offsets {offsets[0]} and"
+                f" {offsets[-1]}: nothing of them was archived"
+            )

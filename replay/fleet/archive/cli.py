@@ -1,0 +1,129 @@
+"""`muster fleet archive`, `verify`, `compact`, `expire`: their options. A skin, as cli.py is."""
+
+import importlib.util
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from muster.events.log.options import DEFAULT_LOG, KafkaConfigOption, LogOption
+from muster.replay.times import read_duration
+
+ArchiveOption = Annotated[Path, typer.Option("--archive", metavar="DIR", help="The archive's folder.")]
+
+
+def _duration(text: str) -> int:
+    ms = read_duration(text)
+    if not ms:
+        raise typer.BadParameter(f"{text!r} should be a number with a unit, such as 30s, 1m or 1h")
+    return ms
+
+
+def _check_needs() -> None:
+    if importlib.util.find_spec("pyarrow") is None:
+        typer.echo("muster fleet: pyarrow is missing: pip install '.[fleet]' in Muster's checkout", err=True)
+        raise typer.Exit(2)
+
+
+def archive_command(
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The archive's folder; a new one is made.")],
+    log: LogOption = DEFAULT_LOG,
+    once: Annotated[bool, typer.Option("--once", help="Archive what is there, and end (so without --every).")] = False,
+    every: Annotated[
+        int | None,
+        typer.Option("--every", metavar="DURATION", parser=_duration, help="Go on for ever, in steps such as 1m."),
+    ] = None,
+    engine: Annotated[
+        Literal["auto", "local", "spark"],
+        typer.Option("--engine", help="local: this process. spark: Spark's workers. auto says which, and why."),
+    ] = "auto",
+    master: Annotated[str, typer.Option("--master", envvar="SPARK_MASTER", help="Spark's master.")] = "local[*]",
+    kafka_config: KafkaConfigOption = None,
+) -> None:
+    """Keep every event for ever: copy the log into Parquet files, each record once, in order, byte by byte.
+
+    It goes on where it was, also after kill -9 and on a disk that was full. `--log archive:DIR` reads it.
+
+    \b
+    Example:
+
+        muster fleet archive --log kafka://kafka:9092/__muster_events --to /archive --every 1m
+    """
+    if once and every is not None:
+        raise typer.BadParameter("--once and --every exclude each other")
+    _check_needs()
+    from muster.replay.fleet.archive import commands
+
+    asked = commands.Asked(
+        log=log, to=to, every_ms=every, engine=engine, master=master, kafka_config=kafka_config or []
+    )
+    commands.archive_command(asked)
+
+
+def verify_command(
+    archive: ArchiveOption,
+    log: Annotated[
+        str | None,
+        typer.Option(
+            "--log", metavar="URL", help="Compare with the log, too: kafka://HOST:PORT/TOPIC, sqlite:///FILE."
+        ),
+    ] = None,
+    form: Annotated[
+        Literal["table", "json"], typer.Option("--format", help="A table for eyes, json for programs.")
+    ] = "table",
+    kafka_config: KafkaConfigOption = None,
+) -> None:
+    """Prove that an archive is whole and unaltered. Exit code 3 if it is not.
+
+    Names what compaction had taken from the topic before it was archived. Nothing is repaired or written.
+
+    \b
+    Example:
+
+        muster fleet verify --archive /archive --log kafka://kafka:9092/__muster_events
+    """
+    _check_needs()
+    from muster.replay.fleet.archive import commands
+
+    commands.verify_command(archive, log, kafka_config or [], form)
+
+
+def compact_command(archive: ArchiveOption) -> None:
+    """Join small files of a day into few; the records stay as they are.
+
+    The files that were joined stay for an hour, for those who are reading them.
+
+    \b
+    Example:
+
+        muster fleet compact --archive /archive
+    """
+    _check_needs()
+    from muster.replay.fleet.archive import commands
+
+    commands.compact_command(archive)
+
+
+def expire_command(
+    archive: ArchiveOption,
+    before: Annotated[str, typer.Option("--before", metavar="DAY", help="The first day that is kept: 2026-11-21.")],
+) -> None:
+    """Give up days: their records are removed for good, and the archive says so.
+
+    \b
+    Example:
+
+        muster fleet expire --archive /archive --before 2026-01-01
+    """
+    _check_needs()
+    from muster.replay.fleet.archive import commands
+
+    commands.expire_command(archive, before)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("archive")(archive_command)
+    app.command("verify")(verify_command)
+    app.command("compact")(compact_command)
+    app.command("expire")(expire_command)

@@ -1,0 +1,213 @@
+"""`muster fleet archive`, `verify`, `compact` and `expire`: open what is named, do it, say what was done.
+
+Errors end a command with one line, and exit code 2; damage that `verify` finds with exit code 3.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import Final, Literal, NoReturn, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+import typer
+
+from muster.events.kafka.security import BadSecurity, security_given
+from muster.events.log.base import EventLog, LogError, LogUnavailable
+from muster.events.log.url import open_log
+from muster.events.records import EventsError
+from muster.replay.archive import local
+from muster.replay.archive import manifest as manifests
+from muster.replay.archive.commits import ArchiveBusy
+from muster.replay.archive.compact import compact
+from muster.replay.archive.expire import expire
+from muster.replay.archive.local import Done
+from muster.replay.archive.verify import OfPartition, Verified, verify
+from muster.replay.fleet.archive import choice
+from muster.replay.progress import watched
+
+T = TypeVar("T")
+Watch = Callable[[int, int], None]
+
+CANNOT: Final = 2
+DAMAGED: Final = 3
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of `muster fleet archive`. `every_ms`: None does it once."""
+
+    log: str
+    to: Path
+    every_ms: int | None
+    engine: choice.Engine
+    master: str
+    kafka_config: Sequence[str]
+
+
+def archive_command(asked: Asked) -> None:
+    """Archive once, or again and again; then a log that is away, a full disk and another writer are waited for."""
+    try:
+        security = security_given(asked.kafka_config, os.environ)
+        opening = partial(open_log, asked.log, read_only=True, security=security)
+        chosen = _chosen(asked, opening)
+        engine = f"{chosen.engine} engine ({chosen.reason})"
+        run = _spark(asked, opening) if chosen.engine == "spark" else partial(_local, asked, opening)
+        while True:
+            begun = time.monotonic()
+            try:
+                done = run()
+                if done.records or asked.every_ms is None:
+                    _tell(done, engine, time.monotonic() - begun)
+            except (LogUnavailable, ArchiveBusy) as error:
+                if asked.every_ms is None:
+                    raise
+                _say(f"{error}; tried again in {asked.every_ms / 1000:g} s")
+            if asked.every_ms is None:
+                return
+            time.sleep(asked.every_ms / 1000)
+    except (LogError, EventsError, BadSecurity, choice.CannotRun) as error:
+        _fail(str(error))
+
+
+def _chosen(asked: Asked, opening: Callable[[], EventLog]) -> choice.Choice:
+    """Which engine; the log is asked how much there is only where that matters."""
+    is_topic = asked.log.startswith("kafka:")
+    records = asyncio.run(_backlog(asked, opening)) if asked.engine == "auto" and is_topic else 0
+    return choice.choose(asked.engine, is_topic=is_topic, records=records)
+
+
+async def _backlog(asked: Asked, opening: Callable[[], EventLog]) -> int:
+    state = manifests.load(asked.to)
+    log = opening()
+    await log.open()
+    try:
+        ends = {partition: await log.end_offset(partition) for partition in range(log.partitions)}
+    finally:
+        await log.close()
+    return sum(end - (0 if state is None else state.next_offset(partition)) for partition, end in ends.items())
+
+
+def _local(asked: Asked, opening: Callable[[], EventLog]) -> Done:
+    async def run() -> Done:
+        log = opening()
+        await log.open()
+        try:
+            with watched(f"archiving {log.location}") as watch:
+                return await local.archive(log, asked.to, watch=watch)
+        finally:
+            await log.close()
+            for warning in log.warnings:
+                _say(warning)
+
+    return asyncio.run(run())
+
+
+def _spark(asked: Asked, opening: Callable[[], EventLog]) -> Callable[[], Done]:
+    from pyspark.errors import PySparkException  # noqa: PLC0415 -- an extra
+
+    from muster.replay.fleet.archive import streaming  # noqa: PLC0415 -- what Spark alone needs
+    from muster.replay.fleet.archive.connector import PACKAGE, connector_options  # noqa: PLC0415
+    from muster.replay.fleet.session import spark_session  # noqa: PLC0415
+
+    parts = urlsplit(asked.log)
+    options = connector_options(asked.kafka_config, os.environ)
+    source = streaming.Source(servers=parts.netloc, topic=parts.path[1:], options=options, open_log=opening)
+    try:
+        session = spark_session(asked.master, [PACKAGE])
+    except PySparkException as error:
+        raise choice.CannotRun(f"Spark does not start; can it fetch {PACKAGE}? ({error})") from error
+
+    def run() -> Done:
+        with watched(f"archiving {source.topic}") as watch:
+            return streaming.archive(source, asked.to, session, watch=watch)
+
+    return run
+
+
+def _tell(done: Done, engine: str, seconds: float) -> None:
+    speed = f", {done.records / seconds:,.0f} a second" if seconds > 1 else ""
+    typer.echo(
+        f"{done.records:,} records archived in {done.segments:,} segments ({_mb(done.bytes)}); {seconds:.1f} s{speed},"
+        f" {engine}"
+    )
+
+
+def verify_command(root: Path, log: str | None, kafka_config: Sequence[str], form: Literal["table", "json"]) -> None:
+    """Verify, and tell; exit code 3 if anything is wrong."""
+
+    async def run(watch: Watch) -> Verified:
+        if log is None:
+            return await verify(root, None, watch=watch)
+        opened = open_log(log, read_only=True, security=security_given(kafka_config, os.environ))
+        await opened.open()
+        try:
+            return await verify(root, opened, watch=watch)
+        finally:
+            await opened.close()
+
+    found = _done(lambda watch: asyncio.run(run(watch)), watched(f"verifying {root}"))
+    typer.echo(msgspec.json.encode(found).decode() if form == "json" else "\n".join(_lines(found)))
+    if found.damage:
+        raise typer.Exit(DAMAGED)
+
+
+def _lines(found: Verified) -> list[str]:
+    against = "" if found.compared is None else f"; {found.compared:,} records of the log are in it, byte by byte"
+    head = (
+        f"{found.archive}: {found.records:,} records in {found.segments:,} segments ({_mb(found.bytes)}) of {found.log}"
+    )
+    lines = [head, *(line for part in found.partitions for line in _of_partition(part))]
+    if found.damage:
+        return [*lines, "", "WRONG:", *(f"  {each}" for each in found.damage)]
+    return [*lines, f"whole and unaltered, {found.manifests} manifests{against}"]
+
+
+def _of_partition(part: OfPartition) -> list[str]:
+    expired = f"; before {part.expired_to:,} given up" if part.expired_to else ""
+    unreadable = f"; {part.unreadable:,} records that this version cannot read" if part.unreadable else ""
+    lines = [f"partition {part.partition}: {part.records:,} records up to {part.next_offset:,}{expired}{unreadable}"]
+    if part.missing:
+        ranges = ", ".join(f"{start:,}" if end == start + 1 else f"{start:,}-{end - 1:,}" for start, end in part.holes)
+        lines.append(
+            f"  compacted before the archive came: {part.missing:,} offsets ({ranges}), with {part.events_compacted:,}"
+            " events of groups"
+        )
+    return lines
+
+
+def compact_command(root: Path) -> None:
+    """Compact, and tell."""
+    done = _done(lambda watch: compact(root, watch=watch), watched(f"compacting {root}"))
+    typer.echo(f"{done.replaced:,} segments joined to {done.added:,}; {done.removed:,} files of earlier runs removed")
+
+
+def expire_command(root: Path, before: str) -> None:
+    """Expire, and tell."""
+    gone = _done(lambda _watch: expire(root, before), watched(f"expiring {root}"))
+    typer.echo(f"{gone.records:,} records in {gone.segments:,} segments ({_mb(gone.bytes)}) removed for good")
+
+
+def _done(work: Callable[[Watch], T], progress: AbstractContextManager[Watch]) -> T:
+    """Do it, with its progress."""
+    try:
+        with progress as watch:
+            return work(watch)
+    except (LogError, EventsError, BadSecurity) as error:
+        _fail(str(error))
+
+
+def _mb(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
+
+
+def _say(message: str) -> None:
+    typer.echo(f"muster fleet: {message}", err=True)
+
+
+def _fail(message: str) -> NoReturn:
+    _say(message)
+    raise typer.Exit(CANNOT)

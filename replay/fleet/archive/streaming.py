@@ -1,0 +1,209 @@
+"""The archiver on Spark: Structured Streaming from the event topic, with Spark's own Kafka source.
+
+A batch is written by the workers, each partition's records by one task in the order of their offsets, into segments;
+what comes back to the driver are their facts, and the driver makes one commit of them. So the workers need to see the
+archive's folder, and nothing else.
+
+* Spark's checkpoint counts for nothing: each run begins where the manifests end, with a checkpoint of its own that is
+  thrown away. What is read twice is left out by its offset. A run ends with what the topic has by then, so that between
+  two of them others may write the archive.
+* The source gives one task the records of one partition, in order, and no shuffle comes between. The writer checks it,
+  and refuses anything else.
+* Before each commit the topic is looked up: one that was deleted and made anew has another identity, and its records
+  are no continuation.
+* The source does not tell which producer wrote a batch, so that an owner's records which somebody has played again are
+  not known as such (see events/log/kafka/marks.py); `fleet verify` finds them by their running numbers.
+"""
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from muster.events.log.base import EventLog, LogError, LogMismatch, LogUnavailable, OwnersMarks, RawLog
+from muster.replay.archive.commits import ArchiveWriter, Change, writing
+from muster.replay.archive.files import DISK
+from muster.replay.archive.local import Done, Watch, archived_log, ends_of, last_day
+from muster.replay.archive.segment import SCHEMA, Segment
+from muster.replay.archive.writer import PartitionWriter
+from muster.replay.fleet.archive.connector import PACKAGE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+BATCH_OFFSETS_MAX: Final = 2_000_000
+ARROW_ROWS: Final = 2_000
+"""The rows that a worker gets at once."""
+
+_COLUMNS: Final = (
+    "partition",
+    "offset",
+    "unix_millis(timestamp) AS timestamp_ms",
+    "key",
+    "coalesce(headers, array()) AS headers",
+    "value",
+)
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a task goes on with a partition."""
+
+    start: int
+    day: str | None
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """The topic, as Spark's source is told of it, and how our own reader opens its log."""
+
+    servers: str
+    topic: str
+    options: Mapping[str, str]
+    open_log: Callable[[], EventLog]
+
+
+def archive(source: Source, root: Path, session: "SparkSession", *, watch: Watch) -> Done:
+    """Archive what the topic has by now; the session may be used again. Raises as `local.archive`."""
+    with writing(root, make=True) as writer, tempfile.TemporaryDirectory(prefix="muster-fleet-") as checkpoint:
+        run = _Run(source, writer, watch)
+        run.look_up()
+        session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(ARROW_ROWS))
+        stream = _stream(session, source, writer).writeStream.foreachBatch(run.take).trigger(availableNow=True)
+        _await(stream.option("checkpointLocation", Path(checkpoint).as_uri()).start(), run)
+        return run.done()
+
+
+def _stream(session: "SparkSession", source: Source, writer: ArchiveWriter) -> "DataFrame":
+    from pyspark.errors import AnalysisException  # noqa: PLC0415 -- an extra
+
+    # Compaction may have taken what the archive would go on with: that is no error, and manifests say so.
+    reader = session.readStream.format("kafka").options(**source.options).option("failOnDataLoss", "false")
+    starts = {str(partition): offset for partition, offset in writer.state.next_offsets.items()}
+    partitions = sorted(writer.state.next_offsets)
+    reader = reader.option("kafka.bootstrap.servers", source.servers).option("includeHeaders", "true")
+    reader = reader.option("assign", json.dumps({source.topic: partitions}))
+    reader = reader.option("startingOffsets", json.dumps({source.topic: starts}))
+    try:
+        frame: DataFrame = reader.option("maxOffsetsPerTrigger", str(BATCH_OFFSETS_MAX)).load()
+    except AnalysisException as error:
+        raise LogMismatch(f"Spark has no Kafka source: {PACKAGE} is not among its jars ({error})") from error
+    return frame.selectExpr(*_COLUMNS)
+
+
+def _await(query: Any, run: "_Run") -> None:  # noqa: ANN401 -- pyspark's StreamingQuery
+    from pyspark.errors import StreamingQueryException  # noqa: PLC0415
+
+    try:
+        query.awaitTermination()
+    except StreamingQueryException as error:
+        if run.failure is not None:
+            raise run.failure from error
+        reason = next((line for line in reversed(str(error).splitlines()) if "Error" in line), str(error))
+        raise LogUnavailable(f"Spark gave up: {reason.strip()[:500]}") from error
+    finally:
+        query.stop()
+
+
+class _Run:
+    """The driver's part: what is done with each batch."""
+
+    def __init__(self, source: Source, writer: ArchiveWriter, watch: Watch) -> None:
+        self._source, self._writer, self._watch = source, writer, watch
+        self._added: list[Segment] = []
+        self.failure: LogError | None = None
+
+    def look_up(self) -> Mapping[int, OwnersMarks]:
+        """Check that the topic is still the one of the archive; returns its owners' notes. Raises LogError."""
+        return asyncio.run(self._looked_up())
+
+    async def _looked_up(self) -> Mapping[int, OwnersMarks]:
+        log = self._source.open_log()
+        await log.open()
+        try:
+            state = self._writer.begin(archived_log(log))
+            ends = await ends_of(log, state)
+            done = sum(state.next_offsets.values())
+            self._watch(done, sum(ends.values()))
+            if not isinstance(log, RawLog):
+                return {}
+            return {partition: await log.owners_marks(partition) for partition in range(log.partitions)}
+        finally:
+            await log.close()
+
+    def take(self, frame: "DataFrame", _batch_id: int) -> None:
+        """Archive a batch."""
+        try:
+            state = self._writer.state
+            places = {p: Place(start=state.next_offset(p), day=last_day(state, p)) for p in state.next_offsets}
+            write = _writing_segments(self._writer.root, places, self._writer.now_ms)
+            rows = frame.mapInArrow(write, "segment string").collect()
+            added = sorted(
+                (msgspec.json.decode(row.segment, type=Segment) for row in rows), key=lambda s: (s.partition, s.start)
+            )
+            if added:
+                self._writer.commit(Change(action="archive", added=added, marks=self.look_up()))
+                self._added += added
+        except LogError as error:
+            self.failure = error
+            raise
+
+    def done(self) -> Done:
+        return Done(
+            records=sum(each.records for each in self._added),
+            segments=len(self._added),
+            bytes=sum(each.bytes for each in self._added),
+            next_offsets=dict(self._writer.state.next_offsets),
+        )
+
+
+def _writing_segments(
+    root: Path, places: Mapping[int, Place], now_ms: int
+) -> Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
+    """Make the work of a task: the records of one partition into segments, whose facts it gives."""
+
+    def run(batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
+        return write_segments(root, places, now_ms, batches)
+
+    return run
+
+
+def write_segments(
+    root: Path, places: Mapping[int, Place], now_ms: int, batches: Iterable["pa.RecordBatch"]
+) -> Iterator["pa.RecordBatch"]:
+    """Write the segments of one partition; each one's facts come as JSON. Raises LogDamaged if the order is broken."""
+    import pyarrow as pa  # noqa: PLC0415 -- an extra
+
+    wanted = (batch for batch in batches if batch.num_rows)
+    first = next(wanted, None)
+    if first is None:
+        return
+    partition = first.column("partition")[0].as_py()
+    place = places[partition]
+    with PartitionWriter(root, partition, start=place.start, day=place.day, now_ms=now_ms, disk=DISK) as writer:
+        finished: list[Segment] = []
+        for batch in _all(first, wanted):
+            finished += writer.add(_in_our_columns(batch))
+        finished += writer.finish()
+    facts = [msgspec.json.encode(segment).decode() for segment in finished]
+    yield pa.RecordBatch.from_arrays([pa.array(facts, pa.string())], names=["segment"])
+
+
+def _all(first: "pa.RecordBatch", others: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
+    yield first
+    yield from others
+
+
+def _in_our_columns(batch: "pa.RecordBatch") -> "pa.RecordBatch":
+    """With the columns that the source does not know, as null."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    names = set(batch.schema.names)
+    columns = [
+        batch.column(field.name).cast(field.type) if field.name in names else pa.nulls(batch.num_rows, field.type)
+        for field in SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)

@@ -1,0 +1,116 @@
+"""A log with headers that tests write record by record, and what archives have of it."""
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from muster.events.log.base import EventLog, OwnersMarks
+from muster.events.log.memory import MemoryEventLog, MemoryStorage
+from muster.events.records import RawRecord
+from muster.replay.archive.digest import digest_of
+from muster.replay.archive.local import Done, archive, raw_chunks
+from muster.replay.archive.log import ArchiveLog
+from tests.replay.archive.disks import CrashingDisk
+
+DAY_MS = 86_400_000
+NOON = 20_000 * DAY_MS + DAY_MS // 2
+"""Noon of 2024-10-04 (UTC), the time of these tests."""
+MARK = ("muster", b"4 home 7")
+
+
+class RawMemoryLog(MemoryEventLog):
+    """A log whose records have headers. `records`: by partition, as they are stored."""
+
+    def __init__(self, partitions: int = 2, *, identity: str = "topic-1") -> None:
+        super().__init__(MemoryStorage(partitions))
+        self.records: list[list[RawRecord]] = [[] for _ in range(partitions)]
+        self.ends = [0] * partitions
+        self.named = identity
+        self.found: tuple[str, ...] = ()
+        """The warnings."""
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        return self.found
+
+    @property
+    def identity(self) -> str:
+        return self.named
+
+    def write(self, partition: int, *, at_ms: int = NOON, value: bytes | None = b"value", **fields: object) -> None:
+        """Append a record of an owner, unless the fields say something else."""
+        offset = self.ends[partition]
+        record = RawRecord(partition, offset, at_ms, b"key-%d" % offset, value, (MARK,), 7, transactional=False)
+        self.records[partition].append(msgspec.structs.replace(record, **fields))
+        self.ends[partition] += 1
+
+    def compact(self, partition: int, *offsets: int) -> None:
+        """Take these away."""
+        self.records[partition] = [each for each in self.records[partition] if each.offset not in offsets]
+
+    async def end_offset(self, partition: int) -> int:
+        return self.ends[partition]
+
+    async def read_raw(
+        self, partition: int, *, start: int = 0, end: int | None = None
+    ) -> AsyncIterator[Sequence[RawRecord]]:
+        """Two records at a time."""
+        stop = self.ends[partition] if end is None else end
+        found = [each for each in self.records[partition] if start <= each.offset < stop]
+        for at in range(0, len(found), 2):
+            yield found[at : at + 2]
+
+    async def owners_marks(self, partition: int) -> OwnersMarks:
+        return OwnersMarks(since=0, native_from=0, home="home")
+
+
+async def filled(partitions: int = 2, records: int = 10, **settings: object) -> RawMemoryLog:
+    """An open log with some records in each partition, a tombstone and headers of several kinds among them."""
+    log = RawMemoryLog(partitions)
+    await log.open()
+    more(log, records)
+    return log
+
+
+def more(log: RawMemoryLog, records: int) -> None:
+    """Append to each partition; some hours lie between records."""
+    for partition in range(log.partitions):
+        for _ in range(records):
+            number = log.ends[partition]
+            headers = (MARK, ("null", None), ("twice", b"1"), ("twice", b"")) if number % 3 else (MARK,)
+            value = None if number % 5 == 4 else b"value-%d-%d" % (partition, number)
+            log.write(partition, at_ms=NOON + (number - 20) * DAY_MS // 3, value=value, headers=headers)
+
+
+async def archived(log: EventLog, root: Path, **settings: object) -> Done:
+    """Archive what the log has, by the clock of these tests."""
+    wanted: Any = {"now_ms": NOON, "disk": CrashingDisk(), **settings}
+    return await archive(log, root, watch=lambda _done, _total: None, **wanted)
+
+
+async def raw(log: EventLog, partition: int = 0) -> list[RawRecord]:
+    """All records of a partition."""
+    return [record async for chunk in raw_chunks(log, partition, start=0, end=None) for record in chunk]
+
+
+async def digests(log: EventLog) -> list[str]:
+    """The digest of each partition."""
+    return [digest_of(await raw(log, partition)) for partition in range(log.partitions)]
+
+
+async def opened(root: Path) -> ArchiveLog:
+    """The archive as a log."""
+    log = ArchiveLog(root)
+    await log.open()
+    return log
+
+
+async def digests_in(root: Path) -> list[str]:
+    return await digests(await opened(root))
+
+
+def named(root: Path) -> set[str]:
+    """The segments that are there as files."""
+    return {str(path.relative_to(root)) for path in root.glob("day=*/*/*")}

@@ -1,0 +1,162 @@
+"""The findings of `verify`."""
+
+from pathlib import Path
+
+import pytest
+
+from muster.events.log.base import LogDamaged
+from muster.events.records import RawRecord
+from muster.replay.archive.manifest import load, path_of
+from muster.replay.archive.verify import Verified, verify
+from tests.replay.archive.logs import MARK, NOON, RawMemoryLog, archived, filled, more
+from tests.replay.stories import a_night
+
+
+async def verified(root: Path, log: RawMemoryLog | None = None) -> Verified:
+    return await verify(root, log, watch=lambda _done, _total: None)
+
+
+def first_segment(root: Path) -> Path:
+    return min(root.glob("day=*/partition-00000/*"))
+
+
+async def test_a_whole_archive_is_well(tmp_path: Path) -> None:
+    """Also against its topic, each record of which is compared."""
+    log = await filled()
+    await archived(log, tmp_path)
+    found = await verified(tmp_path, log)
+    assert (found.damage, found.compared, found.records) == ((), 20, 20)
+    assert [(part.records, part.missing) for part in found.partitions] == [(10, 0), (10, 0)]
+
+
+async def test_what_compaction_took_before_the_archive_came_is_named(tmp_path: Path) -> None:
+    log = await filled()
+    log.compact(0, 0, 1, 5)
+    await archived(log, tmp_path)
+    found = await verified(tmp_path, log)
+    assert found.damage == ()
+    assert (found.partitions[0].holes, found.partitions[0].missing) == (((0, 2), (5, 6)), 3)
+
+
+async def test_compaction_after_the_archive_came_changes_nothing(tmp_path: Path) -> None:
+    log = await filled()
+    await archived(log, tmp_path)
+    log.compact(0, *range(8))
+    found = await verified(tmp_path, log)
+    assert (found.damage, found.compared) == ((), 12)
+    assert found.partitions[0].missing == 0
+
+
+async def test_an_altered_segment_is_found(tmp_path: Path) -> None:
+    """A single bit; the other segments are looked at all the same."""
+    await archived(await filled(), tmp_path)
+    path = first_segment(tmp_path)
+    altered = bytearray(path.read_bytes())
+    altered[len(altered) // 2] ^= 1
+    path.write_bytes(altered)
+    (damage,) = (await verified(tmp_path)).damage
+    assert damage.startswith(f"{path} was altered: its SHA-256 is ")
+
+
+async def test_a_missing_segment_is_found(tmp_path: Path) -> None:
+    await archived(await filled(), tmp_path)
+    first_segment(tmp_path).unlink()
+    (damage,) = (await verified(tmp_path)).damage
+    assert "is missing: the offsets 0 to" in damage
+
+
+async def test_an_altered_manifest_breaks_the_chain(tmp_path: Path) -> None:
+    """Nobody can change what an archive had, but by writing all that came after it anew."""
+    log = await filled()
+    await archived(log, tmp_path)
+    more(log, 1)
+    await archived(log, tmp_path)
+    manifest = path_of(tmp_path, 2)
+    manifest.write_bytes(manifest.read_bytes().replace(b'"records": 1', b'"records": 2', 1))
+    with pytest.raises(LogDamaged, match=r"000000000003\.json does not follow 000000000002\.json"):
+        await verified(tmp_path)
+
+
+async def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
+    log = await filled()
+    await archived(log, tmp_path)
+    more(log, 1)
+    await archived(log, tmp_path)
+    path_of(tmp_path, 2).unlink()
+    with pytest.raises(LogDamaged, match=r"000000000002\.json is missing"):
+        await verified(tmp_path)
+
+
+async def test_records_that_the_topic_has_and_the_archive_has_not(tmp_path: Path) -> None:
+    """And another record at the same offset."""
+    log = await filled()
+    kept = list(log.records[0])
+    log.compact(0, 3)
+    await archived(log, tmp_path)
+    log.records[0] = [RawRecord(0, 4, NOON, b"other", b"") if each.offset == 4 else each for each in kept]
+    assert (await verified(tmp_path, log)).damage == (
+        "partition 0: offset 3 is in the topic, and not here",
+        "partition 0: offset 4 is another record in the topic",
+    )
+
+
+async def test_another_log_is_no_comparison(tmp_path: Path) -> None:
+    await archived(await filled(), tmp_path)
+    other = RawMemoryLog(identity="topic-2")
+    await other.open()
+    with pytest.raises(LogDamaged, match="is the archive of another log"):
+        await verified(tmp_path, other)
+
+
+async def group_log() -> RawMemoryLog:
+    """A partition with the events of a group, as owners write them."""
+    told = a_night()
+    log = RawMemoryLog(1)
+    await log.open()
+    for record in told.stored_records():
+        log.write(0, key=record.key, value=record.value, headers=(MARK,))
+    return log
+
+
+async def test_a_groups_gap_where_no_offset_is_missing_is_a_loss(tmp_path: Path) -> None:
+    """The topic's offsets follow each other, and the group's numbers do not."""
+    log = await group_log()
+    kept = [each for each in log.records[0] if each.offset != 3]
+    log.records[0] = [RawRecord(0, n, r.timestamp_ms, r.key, r.value, r.headers, 7) for n, r in enumerate(kept)]
+    log.ends[0] = len(kept)
+    await archived(log, tmp_path)
+    found = await verified(tmp_path)
+    assert any("group 'orders': its events" in each and "are missing" in each for each in found.damage)
+    assert any("1 events are missing, 0 came again" in each for each in found.damage)
+
+
+async def test_a_groups_gap_with_its_offset_is_compactions(tmp_path: Path) -> None:
+    log = await group_log()
+    log.compact(0, 3)
+    await archived(log, tmp_path)
+    found = await verified(tmp_path)
+    assert found.damage == ()
+    assert found.partitions[0].events_compacted == 1
+
+
+async def test_a_groups_event_that_came_twice_is_found(tmp_path: Path) -> None:
+    log = await group_log()
+    assert (await archived(log, tmp_path)).records
+    assert (await verified(tmp_path)).damage == ()
+    again = log.records[0][2]
+    log.write(0, key=again.key, value=again.value)
+    await archived(log, tmp_path)
+    found = await verified(tmp_path)
+    assert any("comes again" in each for each in found.damage)
+    assert any("0 events are missing, 1 came again" in each for each in found.damage)
+
+
+async def test_a_strangers_copy_of_an_event_is_nothing(tmp_path: Path) -> None:
+    """It is skipped by all readers."""
+    log = await group_log()
+    again = log.records[0][2]
+    log.write(0, key=again.key, value=again.value, headers=())
+    log.write(0, key=again.key, value=again.value, producer_id=9)
+    await archived(log, tmp_path)
+    assert load(tmp_path) is not None
+    assert (await verified(tmp_path)).damage == ()

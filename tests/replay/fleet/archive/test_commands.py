@@ -1,0 +1,152 @@
+"""`muster fleet archive`, `verify`, `compact`, `expire`, as they are typed."""
+
+import asyncio
+import errno
+import os
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+import pytest
+from typer.testing import CliRunner, Result
+
+from muster.cli import app
+from muster.replay.archive import files
+from muster.replay.archive.commits import writing
+from muster.replay.fleet.archive import choice
+from muster.replay.fleet.archive.choice import CannotRun, choose
+from muster.replay.times import read_duration
+from tests.replay.written import script, sqlite_log
+
+
+def fleet(*args: str) -> Result:
+    return CliRunner().invoke(app, ["fleet", *args])
+
+
+def written(tmp_path: Path) -> str:
+    """The URL of a log with a group's events."""
+    told = script("orders")
+    told.coordinator("coordinator-a:100").created()
+    return asyncio.run(sqlite_log(tmp_path / "muster.db", told))
+
+
+def test_from_a_log_to_an_archive_and_back(tmp_path: Path) -> None:
+    """Each command says in a line what it did."""
+    log, archive = written(tmp_path), str(tmp_path / "a")
+    first = fleet("archive", "--log", log, "--to", archive, "--once", "--engine", "local")
+    assert first.exit_code == 0, first.output
+    assert first.stdout.startswith("3 records archived in 1 segments (0.0 MB); ")
+    found = fleet("verify", "--archive", archive, "--log", log)
+    assert found.exit_code == 0, found.output
+    assert found.stdout.splitlines()[-1] == (
+        "whole and unaltered, 2 manifests; 3 records of the log are in it, byte by byte"
+    )
+    assert fleet("compact", "--archive", archive).stdout == "0 segments joined to 0; 0 files of earlier runs removed\n"
+    gone = fleet("expire", "--archive", archive, "--before", "2020-01-01")
+    assert gone.stdout == "0 records in 0 segments (0.0 MB) removed for good\n"
+
+
+def test_auto_says_which_engine_it_takes(tmp_path: Path) -> None:
+    answer = fleet("archive", "--log", written(tmp_path), "--to", str(tmp_path / "a"))
+    assert answer.stdout.endswith("s, local engine (the log is a file)\n")
+
+
+def test_damage_is_told_and_is_the_exit_code(tmp_path: Path) -> None:
+    """In JSON, too."""
+    fleet("archive", "--log", written(tmp_path), "--to", str(tmp_path / "a"))
+    next((tmp_path / "a").glob("day=*/*/*")).write_bytes(b"")
+    answer = fleet("verify", "--archive", str(tmp_path / "a"))
+    assert answer.exit_code == 3
+    assert "\nWRONG:\n" in answer.stdout
+    assert "was altered" in answer.stdout
+    told = msgspec.json.decode(fleet("verify", "--archive", str(tmp_path / "a"), "--format", "json").stdout)
+    assert len(told["damage"]) == 1
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("archive", "--log", "sqlite:///none.db", "--to", "a"),
+        ("archive", "--log", "ftp:x", "--to", "a"),
+        ("archive", "--log", "sqlite:///none.db", "--to", "a", "--engine", "spark"),
+        ("archive", "--to", "a", "--kafka-config", "sasl.mechanism"),
+        ("verify", "--archive", "a"),
+        ("compact", "--archive", "a"),
+        ("expire", "--archive", "a", "--before", "2020-01-01"),
+    ],
+    ids=" ".join,
+)
+def test_what_cannot_be_done_is_one_line(
+    args: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 2, nothing written."""
+    monkeypatch.chdir(tmp_path)
+    answer = fleet(*args)
+    assert (answer.exit_code, answer.stderr.count("\n")) == (2, 1), answer.output
+    assert answer.stderr.startswith("muster fleet: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_once_and_every_exclude_each_other(tmp_path: Path) -> None:
+    assert fleet("archive", "--to", str(tmp_path), "--once", "--every", "1m").exit_code == 2
+    assert "should be a number with a unit" in fleet("archive", "--to", str(tmp_path), "--every", "soon").output
+
+
+def test_with_every_it_goes_on_and_waits_for_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records that were appended meanwhile come in the next step; a step without anything new says nothing.
+
+    Another writer is waited for, too.
+    """
+    log, archive = written(tmp_path), str(tmp_path / "a")
+    waited: list[float] = []
+    others = ExitStack()
+    real_sync = files.Disk.sync
+
+    def full(disk: files.Disk, file: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def between_steps(seconds: float) -> None:
+        waited.append(seconds)
+        monkeypatch.setattr(files.Disk, "sync", full if len(waited) == 2 else real_sync)
+        if len(waited) == 2:
+            import sqlite3
+
+            with sqlite3.connect(tmp_path / "muster.db") as file:
+                file.execute("INSERT INTO records SELECT partition, offset + 9, timestamp_ms, key, value FROM records")
+        if len(waited) == 4:
+            others.enter_context(writing(tmp_path / "a"))
+        if len(waited) == 5:
+            others.close()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("time.sleep", between_steps)
+    answer = fleet("archive", "--log", log, "--to", archive, "--every", "30s", "--engine", "local")
+    assert waited == [30] * 5
+    assert [line.split(" archived")[0] for line in answer.stdout.splitlines()] == ["3 records"] * 2
+    assert "there is no room" in answer.stderr
+    assert answer.stderr.count("; tried again in 30 s\n") == 2
+    assert "is written by another process" in answer.stderr
+
+
+def test_the_choice_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark, where it is there and worth its start; else this process, and why."""
+    monkeypatch.setattr(choice, "_missing", lambda: None)
+    assert choose("auto", is_topic=True, records=10**9).engine == "spark"
+    assert choose("auto", is_topic=True, records=1_000).reason == "there are 1000 records, fewer than 5000000"
+    assert choose("auto", is_topic=False, records=0).engine == "local"
+    assert choose("spark", is_topic=True, records=0).engine == "spark"
+    with pytest.raises(CannotRun, match="archives a Kafka topic"):
+        choose("spark", is_topic=False, records=0)
+    monkeypatch.setattr(choice, "_missing", lambda: "Spark needs Java")
+    assert (
+        choose("auto", is_topic=True, records=10**9).reason
+        == "1000000000 records would be Spark's, but Spark needs Java"
+    )
+    with pytest.raises(CannotRun, match="Spark needs Java"):
+        choose("spark", is_topic=True, records=0)
+
+
+def test_durations() -> None:
+    assert [read_duration(text) for text in ("1m", "1h30m", "250ms", "now-1m", "1", "")] == [
+        60_000, 5_400_000, 250, None, None, None,
+    ]  # fmt: skip

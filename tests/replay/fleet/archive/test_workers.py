@@ -1,0 +1,104 @@
+"""The parts of Spark's archiver that need no Spark: what a worker writes, and how its source reaches a cluster."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from muster.events.kafka.security import BadSecurity
+from muster.replay.archive.commits import Change, writing
+from muster.replay.archive.local import archived_log
+from muster.replay.archive.segment import Segment, batch_of
+from muster.replay.fleet.archive import streaming
+from muster.replay.fleet.archive.connector import connector_options
+from muster.replay.fleet.archive.streaming import Place, write_segments
+from tests.replay.archive.logs import NOON, RawMemoryLog, digests, digests_in, filled, more, named
+
+PRIVATE_KEY = "-----BEGIN PRIVATE KEY-----\nabc\n-----END PRIVATE KEY-----"
+
+
+def of_source(log: RawMemoryLog, partition: int) -> list[pa.RecordBatch]:
+    """A partition as Spark's source has it: without what is known of batches, a few rows at a time, some none."""
+    batch = batch_of(log.records[partition])
+    columns = batch.select(["partition", "offset", "timestamp_ms", "key", "headers", "value"])
+    return [columns.slice(0, 0), *(columns.slice(at, 3) for at in range(0, columns.num_rows, 3))]
+
+
+def written(root: Path, log: RawMemoryLog, places: dict[int, Place]) -> list[Segment]:
+    """The segments that one worker for each partition writes."""
+    import msgspec
+
+    facts = [
+        fact
+        for partition in range(log.partitions)
+        for batch in write_segments(root, places, NOON, of_source(log, partition))
+        for fact in batch.column("segment").to_pylist()
+    ]
+    return [msgspec.json.decode(fact, type=Segment) for fact in facts]
+
+
+async def test_workers_write_what_the_driver_commits(tmp_path: Path) -> None:
+    """Records that they are given twice are left out; their files count only once the driver has committed."""
+    log = await filled()
+    with writing(tmp_path, make=True) as writer:
+        writer.begin(archived_log(log))
+        places = {partition: Place(start=0, day=None) for partition in range(2)}
+        writer.commit(Change(action="archive", added=written(tmp_path, log, places)))
+        more(log, 2)
+        again = {partition: Place(start=10, day=None) for partition in range(2)}
+        written(tmp_path, log, again)  # by workers whose driver died
+        writer.commit(Change(action="archive", added=written(tmp_path, log, again)))
+    assert await digests_in(tmp_path) == await digests(log)
+    assert streaming.BATCH_OFFSETS_MAX > 0
+    with writing(tmp_path) as writer:
+        assert named(tmp_path) == set(writer.state.segments)
+
+
+def test_a_worker_without_records_writes_nothing(tmp_path: Path) -> None:
+    assert list(write_segments(tmp_path, {}, NOON, [])) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cluster_without_security() -> None:
+    assert connector_options([], {}) == {"kafka.security.protocol": "PLAINTEXT"}
+
+
+def test_a_password_is_quoted_and_may_come_from_the_environment() -> None:
+    """As for all commands."""
+    given = ["security.protocol=sasl_plaintext", "sasl.mechanism=scram-sha-512", "sasl.username=bob"]
+    assert connector_options(given, {"MUSTER_KAFKA_CONFIG_SASL_PASSWORD": 'a"b\\c'}) == {
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "SCRAM-SHA-512",
+        "kafka.sasl.jaas.config": (
+            'org.apache.kafka.common.security.scram.ScramLoginModule required username="bob" password="a\\"b\\\\c";'
+        ),
+    }
+
+
+def test_certificates_go_along_as_text(tmp_path: Path) -> None:
+    """Workers elsewhere have no such files."""
+    authorities, both = tmp_path / "ca.pem", tmp_path / "client.pem"
+    authorities.write_text("CA")
+    both.write_text(f"CHAIN\n{PRIVATE_KEY}\n")
+    given = {
+        "security.protocol": "SSL",
+        "ssl.ca.location": authorities,
+        "ssl.certificate.location": both,
+        "ssl.endpoint.identification.algorithm": "none",
+    }
+    assert connector_options([f"{name}={value}" for name, value in given.items()], {}) == {
+        "kafka.security.protocol": "SSL",
+        "kafka.ssl.endpoint.identification.algorithm": "",
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.ssl.truststore.certificates": "CA",
+        "kafka.ssl.keystore.type": "PEM",
+        "kafka.ssl.keystore.certificate.chain": f"CHAIN\n{PRIVATE_KEY}\n",
+        "kafka.ssl.keystore.key": PRIVATE_KEY,
+    }
+
+
+def test_a_key_that_java_does_not_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "key.pem").write_text(PRIVATE_KEY.replace("PRIVATE", "RSA PRIVATE"))
+    given = ["security.protocol=SSL", f"ssl.certificate.location={tmp_path}/key.pem"]
+    with pytest.raises(BadSecurity, match="openssl pkcs8 -topk8"):
+        connector_options(given, {})
