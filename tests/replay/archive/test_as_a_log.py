@@ -46,8 +46,9 @@ async def written(tmp_path: Path) -> tuple[str, str]:
 def test_replay_tells_the_same_of_an_archive(tmp_path: Path, command: list[str]) -> None:
     """But for the log's name."""
     log, archive = asyncio.run(written(tmp_path))
-    name, of_log = str(tmp_path / "muster.db"), CliRunner().invoke(app, ["replay", *command, "--log", log])
-    of_archive = CliRunner().invoke(app, ["replay", *command, "--log", archive])
+    name, runner = str(tmp_path / "muster.db"), CliRunner(env={"COLUMNS": "500"})  # the paths differ in length
+    of_log = runner.invoke(app, ["replay", *command, "--log", log])
+    of_archive = runner.invoke(app, ["replay", *command, "--log", archive])
     assert of_archive.exit_code == of_log.exit_code < 2
     assert of_archive.stdout.replace(archive, name) == of_log.stdout
 

@@ -12,7 +12,7 @@ from muster.replay.archive.verify import verify
 from tests.replay.archive.logs import archived, digests, digests_in, named, opened, raw
 
 ROUNDS = 8
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 
 
 def archive_until_killed(path: Path, root: Path, runs: int, *, after_s: float) -> None:
