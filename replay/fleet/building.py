@@ -1,0 +1,124 @@
+"""`muster fleet build`: what the command does, once or again and again. Errors end it with one line, exit code 2."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import typer
+
+from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
+from muster.events.log.base import LogError, LogMissing, LogUnavailable
+from muster.events.records import EventsError
+from muster.replay.fleet.asked import EngineName
+from muster.replay.fleet.build import Built, make_build
+from muster.replay.fleet.builds import BuildBusy, CannotBuild
+from muster.replay.fleet.commands import fail
+from muster.replay.fleet.engines.choice import NoSpark, choose
+from muster.replay.fleet.engines.engine import Engine
+from muster.replay.fleet.engines.local import LocalEngine
+from muster.replay.fleet.fold import OutOfOrder
+from muster.replay.fleet.open_items import NotCarriedOver
+from muster.replay.logs.archives import open_archive
+from muster.replay.progress import watched
+
+DAMAGED: Final = 3
+"""Exit code: what could be read was folded, and there is more that could not."""
+
+
+class AskedBuild(msgspec.Struct, frozen=True, kw_only=True):
+    """The options. `every_ms`: None builds once."""
+
+    log: str
+    to: Path
+    every_ms: int | None
+    engine: EngineName
+    master: str
+    kafka_config: Sequence[str]
+    rebuild: bool = False
+
+
+def build_tables(asked: AskedBuild) -> None:
+    """Build once, or again and again until SIGTERM, after which the build in work is ended."""
+    try:
+        security = security_given(asked.kafka_config, os.environ)
+        if asked.engine is EngineName.SPARK:
+            choose(asked.engine, 0)  # before the log is read
+        damage = asyncio.run(_once(asked, security) if asked.every_ms is None else _again(asked, security))
+    except (LogError, EventsError, BadSecurity, CannotBuild, NoSpark, OutOfOrder) as error:
+        fail(str(error))
+    except NotCarriedOver as error:
+        fail(f"{error}: say --rebuild")
+    except OSError as error:
+        fail(f"the tables cannot be written: {error}")
+    if damage:
+        raise typer.Exit(DAMAGED)
+
+
+async def _again(asked: AskedBuild, security: KafkaSecurity) -> bool:
+    """Build until SIGTERM comes. Returns whether the last build has met damage."""
+    assert asked.every_ms is not None
+    interval_s = asked.every_ms / 1000
+    stopped = asyncio.Event()
+    damage = False
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    while True:
+        try:
+            damage = await _once(asked, security)
+        except (LogUnavailable, LogMissing, BuildBusy) as error:
+            typer.echo(f"muster fleet: {error}; tried again in {interval_s:g} s", err=True)
+        try:
+            await asyncio.wait_for(stopped.wait(), interval_s)
+        except TimeoutError:
+            continue
+        return damage
+
+
+async def _once(asked: AskedBuild, security: KafkaSecurity) -> bool:
+    """Build, and say what came of it. Returns whether anything could not be read."""
+    reason = ""
+
+    def engine_for(event_bytes: int) -> Engine:
+        nonlocal reason
+        choice = choose(asked.engine, event_bytes)
+        reason = choice.reason
+        return _engine(choice.engine, asked.master)
+
+    log = open_archive(asked.log, security=security)
+    await log.open()
+    try:
+        built = await make_build(log, asked.to, engine_for, rebuild=asked.rebuild, watching=watched)
+    finally:
+        await log.close()
+    if built.is_new or asked.every_ms is None:
+        _tell(built, asked.to, reason)
+    return bool(built.damage)
+
+
+def _tell(built: Built, to: Path, reason: str) -> None:
+    for warning in (*built.strangers, *built.damage):
+        typer.echo(f"muster fleet: {warning}", err=True)
+    build = built.build
+    news = f"{built.events} new events folded" if built.is_new else "nothing new"
+    typer.echo(
+        f"{build.rows('rebalances')} rebalances and {build.rows('incidents')} incidents of {build.rows('_open')} groups"
+        f" in {to}: {news}"
+    )
+    if not built.is_new:
+        return
+    took = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in built.took_s.items())
+    whole = sum(built.took_s.values())
+    speed = f"; {built.events / whole:,.0f} events a second" if whole > 1 else ""
+    typer.echo(f"engine {build.engine} ({reason}); {took}{speed}")
+
+
+def _engine(name: EngineName, master: str) -> Engine:
+    if name is EngineName.LOCAL:
+        return LocalEngine()
+    from muster.replay.fleet.engines.spark import SparkEngine  # noqa: PLC0415 -- it takes a second
+    from muster.replay.fleet.session import spark_session  # noqa: PLC0415
+
+    return SparkEngine(spark_session(master))
