@@ -1,133 +1,124 @@
-"""`muster fleet ...`: what the questions do; building.py has `build`. Errors end them with one line, exit code 2."""
+"""`muster fleet build`: what the command does, once or again and again. Errors end it with one line, exit code 2."""
 
-import importlib.util
-import time
-from collections.abc import Callable
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
+from typing import Final
 
+import msgspec
 import typer
 
-from muster.replay.fleet.asked import By, Form, Order
-from muster.replay.times import FORMS_OF_TIME, NoSuchTime, read_time
+from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
+from muster.events.log.base import LogError, LogMissing, LogUnavailable
+from muster.events.records import EventsError
+from muster.replay.fleet.asked import EngineName
+from muster.replay.fleet.build import Built, make_build
+from muster.replay.fleet.builds import BuildBusy, CannotBuild
+from muster.replay.fleet.engines.choice import NoSpark, choose
+from muster.replay.fleet.engines.engine import Engine
+from muster.replay.fleet.engines.local import LocalEngine
+from muster.replay.fleet.fold import OutOfOrder
+from muster.replay.fleet.needs import fail
+from muster.replay.fleet.open_items import NotCarriedOver
+from muster.replay.logs.archives import open_archive
+from muster.replay.progress import watched
 
-if TYPE_CHECKING:
-    from muster.replay.fleet.queries import Answer, Asked
-
-CANNOT: Final = 2
-
-T = TypeVar("T")
-
-
-def fail(message: str) -> NoReturn:
-    """End the command with one line."""
-    typer.echo(f"muster fleet: {message}", err=True)
-    raise typer.Exit(CANNOT)
-
-
-def check_needs() -> None:
-    """End the command unless the extra is there."""
-    missing = [name for name in ("pyarrow", "duckdb") if importlib.util.find_spec(name) is None]
-    if missing:
-        fail(f"{' and '.join(missing)} missing: pip install '.[fleet]' in Muster's checkout")
+DAMAGED: Final = 3
+"""Exit code: what could be read was folded, and there is more that could not."""
 
 
-# ---- questions ----------------------------------------------------------------------------------
+class AskedBuild(msgspec.Struct, frozen=True, kw_only=True):
+    """The options. `every_ms`: None builds once."""
+
+    log: str
+    to: Path
+    every_ms: int | None
+    engine: EngineName
+    master: str
+    kafka_config: Sequence[str]
+    rebuild: bool = False
 
 
-def show_top(tables: Path, *, since: str | None, until: str | None, groups: str | None, limit: int, form: Form) -> None:
-    """`muster fleet top`."""
-    check_needs()
-    from muster.replay.fleet.queries import top  # noqa: PLC0415
-
-    asked = _asked(since, until, groups, limit)
-    _show(lambda: top(tables, asked), form, "The tables have no rebalance there.")
-
-
-def show_causes(
-    tables: Path, *, since: str | None, until: str | None, groups: str | None, limit: int, form: Form, by: By
-) -> None:
-    """`muster fleet causes`."""
-    check_needs()
-    from muster.replay.fleet.queries import causes  # noqa: PLC0415
-
-    asked = _asked(since, until, groups, limit)
-    _show(lambda: causes(tables, asked, by), form, "The tables have nothing there.")
-
-
-def show_storms(
-    tables: Path, *, since: str | None, until: str | None, groups: str | None, limit: int, form: Form
-) -> None:
-    """`muster fleet storms`."""
-    check_needs()
-    from muster.replay.fleet.queries import storms  # noqa: PLC0415
-
-    asked = _asked(since, until, groups, limit)
-    _show(lambda: storms(tables, asked), form, "There was no storm.")
-
-
-def show_incidents(
-    tables: Path,
-    *,
-    since: str | None,
-    until: str | None,
-    groups: str | None,
-    limit: int,
-    form: Form,
-    kind: str | None,
-    sort: Order,
-) -> None:
-    """`muster fleet incidents`."""
-    check_needs()
-    from muster.replay.fleet.queries import incidents  # noqa: PLC0415
-
-    asked = _asked(since, until, groups, limit)
-    _show(lambda: incidents(tables, asked, kind, sort), form, "The tables have no such incident.")
-
-
-def show_group(tables: Path, group: str, *, since: str | None, until: str | None, limit: int, form: Form) -> None:
-    """`muster fleet group`."""
-    check_needs()
-    from muster import terminal  # noqa: PLC0415
-    from muster.replay.fleet import queries  # noqa: PLC0415
-    from muster.replay.fleet.show import show_parts  # noqa: PLC0415
-
-    asked = _asked(since, until, group, limit)
-    parts = _told(lambda: queries.group(tables, asked))
-    if not any(answer.rows for name, answer in parts.items() if name != "totals"):
-        fail(f"the tables in {tables} have nothing of group {group!r} there")
-    show_parts(parts, form, terminal.stdout())
-
-
-def _show(ask: "Callable[[], Answer]", form: Form, nothing: str) -> None:
-    from muster import terminal  # noqa: PLC0415
-    from muster.replay.fleet.show import show  # noqa: PLC0415
-
-    show(_told(ask), form, terminal.stdout(), nothing=nothing)
-
-
-def _told(ask: Callable[[], T]) -> T:
-    from muster.replay.fleet.builds import NoTables  # noqa: PLC0415
-
+def build_tables(asked: AskedBuild) -> None:
+    """Build once, or again and again until SIGTERM, after which the build in work is ended."""
     try:
-        return ask()
-    except NoTables as error:
+        security = security_given(asked.kafka_config, os.environ)
+        if asked.engine is EngineName.SPARK:
+            choose(asked.engine, 0)  # before the log is read
+        damage = asyncio.run(_once(asked, security) if asked.every_ms is None else _again(asked, security))
+    except (LogError, EventsError, BadSecurity, CannotBuild, NoSpark, OutOfOrder) as error:
         fail(str(error))
+    except NotCarriedOver as error:
+        fail(f"{error}: say --rebuild")
+    except OSError as error:
+        fail(f"the tables cannot be written: {error}")
+    if damage:
+        raise typer.Exit(DAMAGED)
 
 
-def _asked(since: str | None, until: str | None, groups: str | None, limit: int) -> "Asked":
-    from muster.replay.fleet.queries import Asked  # noqa: PLC0415
+async def _again(asked: AskedBuild, security: KafkaSecurity) -> bool:
+    """Build until SIGTERM comes. Returns whether the last build has met damage."""
+    assert asked.every_ms is not None
+    interval_s = asked.every_ms / 1000
+    stopped = asyncio.Event()
+    damage = False
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    while True:
+        try:
+            damage = await _once(asked, security)
+        except (LogUnavailable, LogMissing, BuildBusy) as error:
+            typer.echo(f"muster fleet: {error}; tried again in {interval_s:g} s", err=True)
+        try:
+            await asyncio.wait_for(stopped.wait(), interval_s)
+        except TimeoutError:
+            continue
+        return damage
 
-    return Asked(since_ms=_moment("--since", since), until_ms=_moment("--until", until), groups=groups, limit=limit)
 
+async def _once(asked: AskedBuild, security: KafkaSecurity) -> bool:
+    """Build, and say what came of it. Returns whether anything could not be read."""
+    reason = ""
 
-def _moment(option: str, given: str | None) -> int | None:
-    if given is None:
-        return None
+    def engine_for(event_bytes: int) -> Engine:
+        nonlocal reason
+        choice = choose(asked.engine, event_bytes)
+        reason = choice.reason
+        return _engine(choice.engine, asked.master)
+
+    log = open_archive(asked.log, security=security)
+    await log.open()
     try:
-        at_ms = read_time(given, now_ms=time.time_ns() // 1_000_000)
-    except NoSuchTime as error:
-        fail(f"{option}: {error}")
-    if at_ms is None:
-        fail(f"{option} {given!r} is none of these: {FORMS_OF_TIME}")
-    return at_ms
+        built = await make_build(log, asked.to, engine_for, rebuild=asked.rebuild, watching=watched)
+    finally:
+        await log.close()
+    if built.is_new or asked.every_ms is None:
+        _tell(built, asked.to, reason)
+    return bool(built.damage)
+
+
+def _tell(built: Built, to: Path, reason: str) -> None:
+    for warning in (*built.strangers, *built.damage):
+        typer.echo(f"muster fleet: {warning}", err=True)
+    build = built.build
+    news = f"{built.events} new events folded" if built.is_new else "nothing new"
+    typer.echo(
+        f"{build.rows('rebalances')} rebalances and {build.rows('incidents')} incidents of {build.rows('_open')} groups"
+        f" in {to}: {news}"
+    )
+    if not built.is_new:
+        return
+    took = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in built.took_s.items())
+    whole = sum(built.took_s.values())
+    speed = f"; {built.events / whole:,.0f} events a second" if whole > 1 else ""
+    typer.echo(f"engine {build.engine} ({reason}); {took}{speed}")
+
+
+def _engine(name: EngineName, master: str) -> Engine:
+    if name is EngineName.LOCAL:
+        return LocalEngine()
+    from muster.replay.fleet.engines.spark import SparkEngine  # noqa: PLC0415 -- it takes a second
+    from muster.replay.fleet.session import spark_session  # noqa: PLC0415
+
+    return SparkEngine(spark_session(master))
