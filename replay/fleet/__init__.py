@@ -14,6 +14,7 @@
     queries.py     the usual questions, by DuckDB
     show.py        answers as tables, JSON, Markdown
     questions_cli.py  the options of `muster fleet top` and its like; questions.py: what they do
+    report/        `muster fleet report`: one page of all of it
     asked.py       the values of options
     archive/       the commands that keep an archive, and the archiver on Spark
     cli.py         `muster fleet ...`: its options
