@@ -2,7 +2,8 @@
 
     build.py       what a log has told since the last build -> parts of tables
     builds.py      which files the tables consist of, and the lock of who makes them
-    stage.py       a log's records copied into Parquet, undecoded
+    stage.py       an archive's files, or copies of another log's records: pieces, undecoded
+    pieces.py      pieces at a glance, and the records of groups in them
     fold.py        records of one group -> rows of all tables, in one pass (pure)
     carry.py       groups to which nothing happened: their open rows are copied
     open_items.py  what is open at the end of a build, carried over to the next
@@ -18,6 +19,7 @@
     archive/       the commands that keep an archive, and the archiver on Spark
     cli.py         `muster fleet ...`: its options
     commands.py    what `build` does
+    needs.py       is the extra there?
 
 PyArrow, DuckDB and PySpark are an extra, `fleet`: nothing outside this folder imports them, nothing here before a
 command needs them.
