@@ -38,9 +38,10 @@ def test_the_commands_of_the_page_run_in_their_order(
     monkeypatch.chdir(tmp_path)
     log = asyncio.run(sqlite_copy(lived_log, tmp_path / "muster.db"))
     commands = re.findall(r"^\$ (.+)$", (DOCS / "fleet.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert len(commands) == 7
+    assert len(commands) == 9
     for command in commands:
-        name, *args = shlex.split(command.replace("kafka://kafka-1:9092/__muster_events", log))
+        here = command.replace("kafka://kafka-1:9092/__muster_events", log)
+        name, *args = shlex.split(here.replace("/archive", f"{tmp_path}/archive"))
         assert name == "muster"
         answer = CliRunner().invoke(app, args)
         assert answer.exit_code == 0, (command, answer.output)
