@@ -13,6 +13,7 @@
     queries.py     the usual questions, by DuckDB
     show.py        answers as tables and as JSON
     asked.py       the values of options
+    simulation/    groups that are played, and the truth of what was done to them
     archive/       the commands that keep an archive, and the archiver on Spark
     cli.py         `muster fleet ...`: its options
     commands.py    what it does

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from tests.judge.outages import bring_up, pause, resume, take_down
-from tests.judge.scenario import Sort, scenario
-from tests.judge.stage import SECOND, Stage, Wanted
-from tests.judge.truth import Story
+from muster.replay.fleet.simulation.outages import bring_up, pause, resume, take_down
+from muster.replay.fleet.simulation.scenario import Sort, scenario
+from muster.replay.fleet.simulation.stage import SECOND, Stage, Wanted
+from muster.replay.fleet.simulation.truth import Story
 
 SIGN_OF_LIFE_MS = 5_000
 

@@ -27,11 +27,11 @@ from muster.coordinator.group.commands import (
 from muster.coordinator.group.settings import GroupSettings
 from muster.events.ids import MemberId
 from muster.events.state import GroupState
-from tests.judge.process import NEVER, Process
-from tests.judge.rules import Rules
-from tests.judge.setup import Setup
-from tests.judge.truth import Story
-from tests.judge.view import View
+from muster.replay.fleet.simulation.process import NEVER, Process
+from muster.replay.fleet.simulation.rules import Rules
+from muster.replay.fleet.simulation.setup import Setup
+from muster.replay.fleet.simulation.truth import Story
+from muster.replay.fleet.simulation.view import View
 
 BEGAN_WALL_MS = 1_700_000_000_000
 FIRING_MAX = 2_000

@@ -12,10 +12,10 @@ from random import Random
 import msgspec
 
 from muster.coordinator.group.settings import GroupSettings
-from tests.judge.process import Process
-from tests.judge.setup import Setup
-from tests.judge.truth import Knowable, Story
-from tests.judge.world import World
+from muster.replay.fleet.simulation.process import Process
+from muster.replay.fleet.simulation.setup import Setup
+from muster.replay.fleet.simulation.truth import Knowable, Story
+from muster.replay.fleet.simulation.world import World
 
 LIBRARIES = ("java", "librdkafka", "kafka-python", "aiokafka")
 ASSIGNORS = (("range",), ("roundrobin",), ("sticky",), ("range", "cooperative-sticky"), ("cooperative-sticky",))

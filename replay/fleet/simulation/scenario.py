@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from tests.judge.stage import Stage, Wanted
+from muster.replay.fleet.simulation.stage import Stage, Wanted
 
 Play = Callable[[Stage], None]
 

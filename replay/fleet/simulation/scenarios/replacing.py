@@ -1,9 +1,9 @@
 """Many processes that come, go or are replaced: deployments, scaling, start and shutdown."""
 
-from tests.judge.scenario import Sort, scenario
-from tests.judge.scenarios.losses import silent_ms
-from tests.judge.stage import MINUTE, QUIET_MS, SECOND, Stage, Wanted
-from tests.judge.truth import Knowable, Story
+from muster.replay.fleet.simulation.scenario import Sort, scenario
+from muster.replay.fleet.simulation.scenarios.losses import silent_ms
+from muster.replay.fleet.simulation.stage import MINUTE, QUIET_MS, SECOND, Stage, Wanted
+from muster.replay.fleet.simulation.truth import Knowable, Story
 
 
 def third(size: int) -> int:
