@@ -8,6 +8,7 @@ import typer
 from muster.events.log.options import DEFAULT_LOG, KafkaConfigOption, LogOption
 from muster.replay.fleet.archive import cli as archive_cli
 from muster.replay.fleet.asked import By, EngineName, Form, Order
+from muster.replay.fleet.simulation import cli as simulation_cli
 
 app = typer.Typer(
     name="fleet",
@@ -170,3 +171,4 @@ def incidents_command(
 
 
 archive_cli.add_to(app)
+simulation_cli.add_to(app)

@@ -1,6 +1,7 @@
 """The judge: incidents are done to simulated processes, and what a program tells of them is counted against that.
 
-The groups are played by `replay/fleet/simulation`; the truth is what was done to the processes, never derived from events.
+The groups are played by `replay/fleet/simulation`; the truth is what was done to the processes, never derived from
+events.
 
     case.py         a case from a seed
     showing.py      a case for people

@@ -13,4 +13,12 @@ view of the group's state. Nothing here is derived from events, or knows how a p
     truth.py        an incident while it is being done, and what is left of it
     stage.py        a group drawn by lot, and what can be done to its processes
     scenario.py     scenarios by name; scenarios/ has them
+    calendar.py     a fleet's days: the rates of deeds and outages, by hour
+    fleet.py        a fleet's groups, teams and partitions
+    week.py         a group over days
+    told.py         the truth of a group as a line of JSON
+    spool.py        all groups, played one by one, merged by time for each partition
+    sinks.py        an archive, a SQLite file or a topic that gets the events
+    cli.py          `muster fleet simulate`: its options
+    commands.py     what it does
 """

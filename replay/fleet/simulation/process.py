@@ -116,13 +116,12 @@ class Process:
     def leave(self, reason: str | None) -> None:
         told = reason if self.setup.tells_reasons else None
         leaving = LeavingMember(member_id=self.member_id, group_instance_id=self._instance, reason=told)
-        self.world.ask(
-            self,
-            lambda request_id: LeaveGroup(
-                group_id=self.world.rules.group_id, caller=self._caller(LEAVE, 5, request_id), members=(leaving,)
-            ),
-            lambda _: None,
-        )
+        group_id = self.world.rules.group_id
+
+        def make(request_id: int) -> LeaveGroup:
+            return LeaveGroup(group_id=group_id, caller=self._caller(LEAVE, 5, request_id), members=(leaving,))
+
+        self.world.ask(self, make, lambda _: None)
 
     def stop_polling(self) -> None:
         """Leave at the poll time-out, as clients do by themselves; a static one falls silent."""

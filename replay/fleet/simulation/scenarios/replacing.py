@@ -36,6 +36,18 @@ def deployment(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
+@scenario(Sort.FLEET)
+def rolling_deployment(stage: Stage) -> None:
+    """All are replaced, each when the one before is back and the group is at rest, as orchestrators do it."""
+    story = stage.world.story("deployment", culprits=[each.name for each in stage.processes])
+    longest_ms = stage.random.choice((5 * SECOND, 20 * SECOND, 60 * SECOND))
+    for each in stage.processes:
+        down_ms = stage.random.randint(2 * SECOND, longest_ms)
+        stage.restart(each, story, down_ms, crash=False)
+        stage.rest(down_ms + stage.random.randint(SECOND, 10 * SECOND))
+    stage.rest(silent_ms(stage))
+
+
 @scenario(Sort.PLAIN)
 def deployment_by_crashes(stage: Stage) -> None:
     """The same with processes that do not end in order."""
