@@ -4,27 +4,30 @@ A commit is there when its manifest is. So the order is: the segments' files, wh
 a temporary name; then its name, which only one can take; then what it gave up is removed. Whatever comes between two of
 these steps, readers see the commit before, or this one.
 
-The lock keeps a second writer out with a clear message. Where the file system has none that works, the manifest's
-number does: the second one's commit fails, and its files are leftovers.
+The lock keeps a second writer out with a clear message. Where the file system has none that works between machines, the
+manifest's number does: the second one's commit fails, and its files are leftovers. Leftovers may be the files of a
+writer that is not dead, and about to commit them. So before they are removed the number that it wants is taken, by a
+commit of nothing: all that was there before this one can no longer be committed. No name is given to two files.
 """
 
 import errno
 import fcntl
 import os
+import re
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 
-from muster.events.log.base import LogDamaged, LogError, LogMismatch, OwnersMarks
+from muster.events.log.base import LogDamaged, LogMismatch, OwnersMarks
 from muster.events.log.wall_clock import wall_clock_ms
 from muster.replay.archive import manifest as manifests
-from muster.replay.archive.files import DISK, TEMPORARY, Disk, NewFile, said
+from muster.replay.archive.files import DISK, TEMPORARY, ArchiveBusy, Disk, NewFile, said
 from muster.replay.archive.manifest import FORMAT, Archived, Expired, Live, Manifest, State
-from muster.replay.archive.segment import Segment
+from muster.replay.archive.segment import Segment, is_path
 
 LOCK: Final = "_lock"
 LINGER_MS: Final = 60 * 60 * 1000
@@ -34,11 +37,8 @@ _FULL_AFTER: Final = 64
 _FULL_AFTER_MAX: Final = 1_000
 """All is named again after as many new segments as there are, within these limits."""
 
+_TEMPORARY_NAME: Final = re.compile("[0-9a-f]{32}")
 _NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
-
-
-class ArchiveBusy(LogError):
-    """Another process writes the archive; the message says which, as far as it is known."""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +59,7 @@ class ArchiveWriter:
         self.disk = disk
         self._state = state
         self._now_ms = now_ms
+        self._given_up: set[str] = set()
 
     @property
     def now_ms(self) -> int:
@@ -131,6 +132,7 @@ class ArchiveWriter:
 
     def _commit(self, manifest: Manifest) -> State:
         encoded = manifests.encode(manifest)
+        self.disk.make_folder(self.root / manifests.FOLDER)
         file = NewFile(self.root, self.disk)
         try:
             file.write(encoded)
@@ -140,21 +142,38 @@ class ArchiveWriter:
             raise ArchiveBusy(
                 f"another process has committed to {self.root} meanwhile; what this one has written since is left out"
             ) from None
+        before = set() if self._state is None else self._state.files
         self._state = manifests.after(self._state, manifest, manifests.sha256_of(encoded))
+        self._given_up |= before - self._state.files
         return self._state
 
-    def remove_leftovers(self) -> int:
-        """Remove the files that no manifest names; returns how many."""
-        found = [*(self.root / TEMPORARY).glob("*")]
+    def remove_leftovers(self) -> None:
+        """Remove the files that no manifest names, once nobody can commit them any more. Raises ArchiveBusy.
+
+        What has another name than an archive's files is somebody else's, and stays.
+        """
+        for path in (self.root / TEMPORARY).glob("*"):
+            if _TEMPORARY_NAME.fullmatch(path.name):
+                self.disk.remove(path)
+        found = {str(path.relative_to(self.root)) for path in self.root.glob("day=*/partition-*/*")}
         kept = self._state.files if self._state is not None else set()
-        found += [
-            path for path in self.root.glob("day=*/partition-*/*") if str(path.relative_to(self.root)) not in kept
-        ]
-        for path in found:
-            self.disk.remove(path)
-        for folder in (*self.root.glob("day=*/partition-*"), *self.root.glob("day=*")):
+        leftovers = {path for path in found - kept if is_path(path)}
+        if leftovers:
+            self.commit(Change(action="archive"))
+            self._remove(leftovers)
+
+    def remove_given_up(self) -> int:
+        """Remove the files that the commits since have given up; returns how many there were."""
+        gone, self._given_up = self._given_up, set()
+        self._remove(gone)
+        return len(gone)
+
+    def _remove(self, paths: Set[str]) -> None:
+        for path in paths:
+            self.disk.remove(self.root / path)
+        folders = {(self.root / path).parent for path in paths}
+        for folder in (*folders, *{each.parent for each in folders}):
             self.disk.remove_folder(folder)
-        return len(found)
 
     def remove_old_manifests(self) -> None:
         """Remove those before the last one that names all there is, the oldest first, so that none is missing."""
@@ -178,6 +197,9 @@ def writing(root: Path, *, disk: Disk = DISK, now_ms: int | None = None, make: b
             state = manifests.load(root)
             if state is None and any(root.glob("day=*")):
                 raise LogDamaged(f"{root / manifests.FOLDER} is empty, and there are segments. Restore it from a copy")
+            contradiction = next(state.contradictions(), None) if state is not None else None
+            if contradiction is not None:
+                raise LogDamaged(f"{root}: {contradiction}. Restore its manifests from a copy; fleet verify tells more")
             writer = ArchiveWriter(root, state, disk, now_ms)
             writer.remove_leftovers()
             yield writer
@@ -195,7 +217,7 @@ def _refuse_somebody_elses(root: Path) -> None:
 
 @contextmanager
 def _locked(root: Path) -> Iterator[None]:
-    descriptor = os.open(root / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -49,7 +49,7 @@ def compact(root: Path, *, watch: Watch, disk: Disk = DISK, now_ms: int | None =
         is_over = any(at + LINGER_MS <= writer.now_ms for at in writer.state.replaced.values())
         if change[0] or is_over:
             writer.commit(Change(action="compact", added=change[0], replaced=change[1]))
-        removed = writer.remove_leftovers()
+        removed = writer.remove_given_up()
         writer.remove_old_manifests()
         return Compacted(replaced=replaced, added=added, removed=removed)
 
@@ -78,7 +78,7 @@ def _joined(writer: ArchiveWriter, run: Sequence[Segment]) -> Segment:
             path = writer.root / segment.path
             if not path.exists() or files.sha256_of(path) != segment.sha256:
                 raise LogDamaged(f"{path} is missing or was altered; fleet verify tells what else. Nothing was joined")
-            for batch in read_batches(path):
+            for batch in read_batches(path, segment):
                 joined.write(batch)
                 records += batch.num_rows
         if records != sum(segment.records for segment in run):

@@ -43,7 +43,7 @@ def expire(root: Path, before: str, *, disk: Disk = DISK, now_ms: int | None = N
             expired.append(Expired(partition=partition, end=end, records=records, before=day_text(number)))
         if expired:
             writer.commit(Change(action="expire", expired=expired))
-            writer.remove_leftovers()
+            writer.remove_given_up()
         return GaveUp(
             segments=len(gone), records=sum(each.records for each in gone), bytes=sum(each.bytes for each in gone)
         )

@@ -11,13 +11,17 @@ import uuid
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from muster.events.log.base import LogMismatch, LogUnavailable
+from muster.events.log.base import LogError, LogMismatch, LogUnavailable
 
 TEMPORARY: Final = "_tmp"
 """The folder in an archive where files are written before they get their names. Spark and DuckDB's globs pass it by."""
 
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+
+
+class ArchiveBusy(LogError):
+    """Another process writes the archive; the message says which, as far as it is known."""
 
 
 class Disk:
@@ -50,6 +54,9 @@ class Disk:
         """Give the file a second name. Raises FileExistsError if the name is taken: only one can come first."""
         try:
             os.link(path, to)
+        except FileExistsError:
+            if not path.samefile(to):  # else NFS has asked twice, as the first answer was lost
+                raise
         except OSError as error:
             if error.errno in _NO_LINKS:
                 raise LogMismatch(
@@ -70,11 +77,11 @@ class Disk:
         path.unlink(missing_ok=True)
 
     def remove_folder(self, path: Path) -> None:
-        """Remove it if it is empty."""
+        """Remove it if it is empty, and no link to a folder elsewhere."""
         try:
             path.rmdir()
         except OSError as error:
-            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT}:
+            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR}:
                 raise
 
 
@@ -134,7 +141,6 @@ class NewFile:
         """Give it a name that nobody has. Raises FileExistsError."""
         self._disk.sync(self._file)
         self._file.close()
-        self._disk.make_folder(to.parent)
         self._disk.link(self.path, to)
         self._disk.sync_folder(to.parent)
         self._disk.remove(self.path)
@@ -152,7 +158,12 @@ def sha256_of(path: Path) -> str:
 
 
 def said(error: OSError, root: Path) -> Exception:
-    """The error for people: a disk that is full may have room later; what else is wrong stays so."""
+    """The error for people: a disk that is full may have room later, and so on; what else is wrong stays so."""
+    if error.errno == errno.ENOENT:
+        return ArchiveBusy(
+            f"{error.filename or root} is gone while it was written: another process writes the archive {root}, or"
+            " tidies up there; what was committed stands"
+        )
     if error.errno in _NO_ROOM:
         return LogUnavailable(
             f"there is no room at {root} ({error.strerror}); what was committed stands, and the next run goes on there"

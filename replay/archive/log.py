@@ -150,7 +150,9 @@ class ArchiveLog:
         until = self._opened().next_offset(partition) if end is None else end
         while segment := self._segment_at(partition, position, until):
             try:
-                for batch in read_batches(self._root / segment.path, start=position, end=until, rows=_READ_ROWS):
+                for batch in read_batches(
+                    self._root / segment.path, segment, start=position, end=until, rows=_READ_ROWS
+                ):
                     position = batch.column("offset")[-1].as_py() + 1
                     yield from _small(batch)
                 position = segment.end
@@ -159,8 +161,6 @@ class ArchiveLog:
                 tries += 1
                 if tries > _LOOK_AGAIN_TIMES:
                     raise LogDamaged(f"{self._root / segment.path} is missing; fleet verify tells what else") from error
-            except (OSError, pa.ArrowException) as error:
-                raise LogDamaged(f"{self._root / segment.path} cannot be read: {error}; see fleet verify") from error
 
     def _segment_at(self, partition: int, position: int, until: int) -> Segment | None:
         """The segment that has the position, or the first one after it."""

@@ -11,21 +11,29 @@ What belongs here: manifests as values and files, and what they add up to. Commi
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from muster.events.log.base import LogDamaged, LogMismatch, LogMissing, OwnersMarks
-from muster.replay.archive.segment import Segment
+from muster.replay.archive.segment import PATH, Segment
 
 FOLDER: Final = "manifests"
 FORMAT: Final = 1
 """The archive's format. A version reads those up to its own."""
 
+BYTES_MAX: Final = 1024 * 1024 * 1024
+"""The limit of a manifest, which is read in one piece: some millions of segments."""
+
 _READ_AGAIN_TIMES: Final = 10
 """How often the manifests are listed again, because `compact` has removed one that was to be read."""
+
+
+_NAME: Final = re.compile(r"([0-9]{12})\.json")
+SegmentPath = Annotated[str, msgspec.Meta(pattern=PATH)]
 
 
 class Archived(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +41,7 @@ class Archived(msgspec.Struct, frozen=True, kw_only=True):
 
     identity: str
     location: str
-    partitions: int
+    partitions: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 
 
 class Expired(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +57,7 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
     """All that there is after a commit. `replaced`: files that are no longer named, and since when (wall, ms)."""
 
     segments: tuple[Segment, ...]
-    replaced: Mapping[str, int]
+    replaced: Mapping[SegmentPath, int]
     expired: tuple[Expired, ...]
 
 
@@ -68,9 +76,20 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     next_offsets: Mapping[int, int]
     marks: Mapping[int, OwnersMarks] = {}
     added: tuple[Segment, ...] = ()
-    replaced: tuple[str, ...] = ()
+    replaced: tuple[SegmentPath, ...] = ()
     expired: tuple[Expired, ...] = ()
     live: Live | None = None
+
+    def __post_init__(self) -> None:
+        """Check that nothing is said of partitions that are not there. Raises ValueError."""
+        partitions = range(self.log.partitions)
+        named = {each.partition for each in self.added} | {each.partition for each in self.expired} | set(self.marks)
+        if self.live is not None:
+            named |= {each.partition for each in self.live.segments} | {each.partition for each in self.live.expired}
+        if set(self.next_offsets) != set(partitions):
+            raise ValueError(f"next_offsets are not those of {len(partitions)} partitions")
+        if wrong := named - set(partitions):
+            raise ValueError(f"the log has {len(partitions)} partitions, and no partition {min(wrong)}")
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +112,21 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     def of_partition(self, partition: int) -> list[Segment]:
         """The partition's segments in the order of their offsets."""
         return sorted((s for s in self.segments.values() if s.partition == partition), key=lambda s: s.start)
+
+    def contradictions(self) -> Iterator[str]:
+        """Say what does not fit together: each partition's segments follow each other up to its end."""
+        positions = dict.fromkeys(range(self.log.partitions), 0)
+        positions |= {partition: expired.end for partition, expired in self.expired.items()}
+        for segment in sorted(self.segments.values(), key=lambda s: (s.partition, s.start)):
+            partition, position = segment.partition, positions[segment.partition]
+            if segment.start != position:
+                what = "missing" if segment.start > position else "there twice"
+                yield f"partition {partition}: the offsets {position} to {segment.start} are {what} in manifests"
+            positions[partition] = segment.end
+        for partition, position in positions.items():
+            end = self.next_offset(partition)
+            if position != end:
+                yield f"partition {partition}: the segments end at {position}, and manifests say {end}"
 
     def next_offset(self, partition: int) -> int:
         """The offset up to which the partition was archived (exclusive)."""
@@ -122,7 +156,14 @@ def sha256_of(encoded: bytes) -> str:
 def read(root: Path, number: int) -> tuple[Manifest, bytes]:
     """Read a manifest, and its bytes. Raises LogDamaged, LogMismatch for a newer format, FileNotFoundError."""
     path = path_of(root, number)
-    encoded = path.read_bytes()
+    try:
+        if path.stat().st_size > BYTES_MAX:
+            raise LogDamaged(f"{path} has {path.stat().st_size} bytes, and no manifest has more than {BYTES_MAX}")
+        encoded = path.read_bytes()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise LogMismatch(f"{path} cannot be read: {error.strerror}") from error
     try:
         form = msgspec.json.decode(encoded, type=_Form).format
         if form > FORMAT:
@@ -140,9 +181,14 @@ class _Form(msgspec.Struct, frozen=True):
 
 
 def numbers(root: Path) -> list[int]:
-    """The numbers of the manifests that are there, in order."""
-    found = (path.stem for path in (root / FOLDER).glob("*.json"))
-    return sorted(int(stem) for stem in found if stem.isdecimal())
+    """The numbers of the manifests that are there, in order. Raises LogMismatch."""
+    try:
+        names = [path.name for path in (root / FOLDER).iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise LogMismatch(f"{root / FOLDER} cannot be read: {error.strerror}") from error
+    return sorted(int(found[1]) for name in names if (found := _NAME.fullmatch(name)) is not None)
 
 
 def load(root: Path) -> State | None:
@@ -153,15 +199,19 @@ def load(root: Path) -> State | None:
             return None
         try:
             return _added_up(root, known)
-        except FileNotFoundError:
+        except FileNotFoundError as error:
             if set(known) <= set(numbers(root)):
-                raise
+                raise LogDamaged(f"{error.filename} leads nowhere. Restore it from a copy of the archive") from error
     raise LogDamaged(f"{root}: its manifests were removed again and again while they were read")
 
 
 def opened(root: Path) -> State:
     """Read what there is. Raises LogMissing, LogDamaged, LogMismatch."""
-    if not (root / FOLDER).is_dir():
+    try:
+        is_archive = (root / FOLDER).is_dir()
+    except OSError as error:
+        raise LogMismatch(f"the archive {root} cannot be read: {error.strerror}") from error
+    if not is_archive:
         raise LogMissing(f"{root} is no archive: it has no folder {FOLDER}")
     state = load(root)
     if state is None:

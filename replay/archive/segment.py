@@ -2,10 +2,11 @@
 
     day=2026-11-21/partition-00003/00000000000000012345-0d9f6b1f03c1.parquet
 
-The number is the offset of the first record, the rest the beginning of the file's SHA-256: another content has another
-name. Records stand byte by byte as the log has them; nothing is decoded.
+The number is the offset of the first record, the rest is random: no two writers ever make the same file, so that one
+can be removed without a look at who makes another. Records stand byte by byte as the log has them; nothing is decoded.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from muster.events.log.base import LogDamaged
 from muster.events.records import RawRecord
 from muster.replay.archive.files import Disk, NewFile
 
@@ -37,7 +39,13 @@ SCHEMA: Final = pa.schema(
 ROW_GROUP_ROWS: Final = 65_536
 ROW_GROUP_BYTES: Final = 16 * 1024 * 1024
 """The limits of a row group, which is what a writer holds in memory; one record may be larger."""
+_ROW_GROUP_BYTES_MAX: Final = 1024 * 1024 * 1024
+"""No reader takes a larger one; that of the largest record has some 300 MB."""
 
+PATH: Final = r"^day=(\d{4}-\d{2}-\d{2})/partition-(\d{5,9})/(\d{20})-[0-9a-f]{12}\.parquet$"
+"""The path of a segment in its archive. Nothing else is ever removed or read there."""
+
+_PATH: Final = re.compile(PATH)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -58,6 +66,27 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     records: int
     bytes: int
     sha256: str
+
+    def __post_init__(self) -> None:
+        """Check what a manifest says. Raises ValueError."""
+        named = _PATH.fullmatch(self.path)
+        if named is None or (named[1], int(named[2]), int(named[3])) != (self.day, self.partition, self.first):
+            place = f"partition {self.partition} and day {self.day} that begins at {self.first}"
+            raise ValueError(f"{self.path!r} is no path of a segment of {place}")
+        is_range = 0 <= self.start <= self.first <= self.last < self.end
+        if not is_range or not 0 < self.records <= self.last - self.first + 1 or self.bytes <= 0:
+            said = f"{self.records} records ({self.bytes} bytes) from {self.first} to {self.last}"
+            raise ValueError(f"{self.path!r} has {said}, for the offsets {self.start} to {self.end}")
+
+    @property
+    def ranges(self) -> Sequence[tuple[str, range]]:
+        """The values between which those of its columns are."""
+        return ("partition", range(self.partition, self.partition + 1)), ("offset", range(self.first, self.last + 1))
+
+
+def is_path(path: str) -> bool:
+    """Whether a path in an archive is that of a segment, named by a manifest or not."""
+    return _PATH.fullmatch(path) is not None
 
 
 def day_text(day: int) -> str:
@@ -157,8 +186,8 @@ class SegmentWriter:
         assert self._first is not None, "a segment has a record"
         self._write_waiting()
         self._parquet.close()
-        sha256 = self._file.sha256
-        path = f"day={self._day}/partition-{self._partition:05d}/{self._first:020d}-{sha256[:12]}.parquet"
+        name = f"{self._first:020d}-{self._file.path.name[:12]}.parquet"
+        path = f"day={self._day}/partition-{self._partition:05d}/{name}"
         self._file.keep(self._root / path)
         return Segment(
             path=path,
@@ -170,7 +199,7 @@ class SegmentWriter:
             last=self._last,
             records=self._records,
             bytes=self._file.bytes,
-            sha256=sha256,
+            sha256=self._file.sha256,
         )
 
     def __enter__(self) -> Self:
@@ -187,19 +216,43 @@ class SegmentWriter:
 
 
 def read_batches(
-    path: Path, *, start: int = 0, end: int | None = None, rows: int = ROW_GROUP_ROWS, columns: Sequence[str] = ()
+    path: Path,
+    segment: Segment | None = None,
+    *,
+    start: int = 0,
+    end: int | None = None,
+    rows: int = ROW_GROUP_ROWS,
+    columns: Sequence[str] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Read the records at offsets from `start` up to `end` (exclusive), at most so many rows at a time.
 
-    `columns`: those wanted, the offset among them; none: all. Raises OSError and pyarrow's errors.
+    `columns`: those wanted, the offset among them; none: all. Raises LogDamaged for a file that cannot be read, or
+    is another one than manifests name (`segment`), as far as it can be seen without its records; FileNotFoundError.
     """
+    try:
+        yield from _batches(path, segment, start=start, end=end, rows=rows, columns=list(columns) or SCHEMA.names)
+    except FileNotFoundError:
+        raise
+    except (OSError, pa.ArrowException) as error:
+        raise LogDamaged(f"{path} cannot be read: {error}; see fleet verify, and restore it from a copy") from error
+
+
+def _batches(
+    path: Path, segment: Segment | None, *, start: int, end: int | None, rows: int, columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
     import pyarrow.compute as pc  # noqa: PLC0415 -- slow to import
 
+    size = path.stat().st_size
+    if segment is not None and size != segment.bytes:
+        raise _other(path, f"it has {size} bytes, and manifests say {segment.bytes}")
     with pq.ParquetFile(path) as file:
+        if segment is not None:
+            _refuse_others(path, file, segment)
         groups = [n for n in range(file.num_row_groups) if _may_have(file, n, start, end)]
         if not groups:
             return
-        for batch in file.iter_batches(batch_size=rows, row_groups=groups, columns=list(columns) or SCHEMA.names):
+        for batch in file.iter_batches(batch_size=rows, row_groups=groups, columns=columns):
+            batch.validate(full=True)
             offsets = batch.column("offset")
             wanted = pc.greater_equal(offsets, start)
             if end is not None:
@@ -207,6 +260,29 @@ def read_batches(
             some = batch if pc.all(wanted).as_py() else batch.filter(wanted)
             if some.num_rows:
                 yield some
+
+
+def _refuse_others(path: Path, file: pq.ParquetFile, segment: Segment) -> None:
+    """Raise LogDamaged for a file with other columns, records or sizes than the segment's."""
+    if not file.schema_arrow.equals(SCHEMA):
+        raise _other(path, f"its columns are {', '.join(f'{each.name} {each.type}' for each in file.schema_arrow)}")
+    found = file.metadata
+    if found.num_rows != segment.records:
+        raise _other(path, f"it has {found.num_rows} records, and manifests say {segment.records}")
+    for number in range(found.num_row_groups):
+        group = found.row_group(number)
+        if group.num_rows > ROW_GROUP_ROWS or group.total_byte_size > _ROW_GROUP_BYTES_MAX:
+            size = f"{group.num_rows} records, {group.total_byte_size} bytes"
+            raise _other(path, f"row group {number} is too large for one: {size}")
+        for column, wanted in segment.ranges:
+            told = group.column(SCHEMA.get_field_index(column)).statistics
+            if told is None or not told.has_min_max or told.min not in wanted or told.max not in wanted:
+                span = "nothing" if told is None else f"{told.min} to {told.max}"
+                raise _other(path, f"its {column} is {span}, and manifests say {wanted[0]} to {wanted[-1]}")
+
+
+def _other(path: Path, why: str) -> LogDamaged:
+    return LogDamaged(f"{path} is not the file that was archived: {why}. Restore it from a copy; see fleet verify")
 
 
 def _may_have(file: pq.ParquetFile, group: int, start: int, end: int | None) -> bool:

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import pyarrow as pa
 
-from muster.events.log.base import EventLog, LogDamaged
+from muster.events.log.base import EventLog, LogDamaged, LogMismatch
 from muster.events.log.limits import CHUNK_RECORDS_MAX
 from muster.events.records import RawRecord
 from muster.replay.archive import files
@@ -72,6 +71,8 @@ async def verify(root: Path, log: EventLog | None, *, watch: Watch) -> Verified:
     """Verify the archive, against the log if one is given, which is open. Raises LogError."""
     damage = Damage()
     state = _chain(root, damage)
+    for contradiction in state.contradictions():
+        damage.note("offsets", contradiction)
     total, done = sum(segment.bytes for segment in state.segments.values()), 0
     parts = []
     for partition in range(state.log.partitions):
@@ -146,19 +147,10 @@ class _Partition:
 
     def run(self) -> Iterator[int]:
         """Check it; yields the bytes of each segment that was read."""
-        position = self._expired_to
         for segment in self._state.of_partition(self._partition):
-            if segment.start != position:
-                what = "missing" if segment.start > position else "there twice"
-                said = f"partition {self._partition}: the offsets {position} to {segment.start} are {what} in manifests"
-                self._damage.note("offsets", said)
-            position = segment.end
             if self._file(segment):
                 self._segment(segment)
             yield segment.bytes
-        if position != self._state.next_offset(self._partition):
-            said = f"partition {self._partition}: the segments end at {position}, before the end that manifests name"
-            self._damage.note("offsets", said)
         numbers = self._sequences
         for finding in numbers.findings:
             self._damage.note("running numbers", finding, 0)
@@ -186,7 +178,7 @@ class _Partition:
         """Look at the records: their offsets, and the groups' numbers."""
         position, count = segment.start, 0
         try:
-            for batch in read_batches(self._root / segment.path, rows=CHUNK_RECORDS_MAX):
+            for batch in read_batches(self._root / segment.path, segment, rows=CHUNK_RECORDS_MAX):
                 for offset in batch.column("offset").to_pylist():
                     if offset > position:
                         self._hole(position, offset)
@@ -196,8 +188,8 @@ class _Partition:
                 count += batch.num_rows
                 for record in stored_records(batch, self._marks):
                     self._sequences.take(record)
-        except (OSError, pa.ArrowException) as error:
-            self._damage.note("files", f"{segment.path} cannot be read: {error}")
+        except (OSError, LogDamaged) as error:
+            self._damage.note("files", str(error))
         self._records += count
         if count != segment.records or position != segment.end:
             said = (
@@ -230,7 +222,7 @@ async def _compare(root: Path, state: State, log: EventLog, damage: Damage, watc
     """Look for each record of the log in the archive, as far as that reaches; returns how many there were."""
     ours, theirs = state.log, archived_log(log)
     if (ours.identity, ours.partitions) != (theirs.identity, theirs.partitions):
-        raise LogDamaged(
+        raise LogMismatch(
             f"{root} is the archive of another log: of {ours.location} ({ours.identity}), and {theirs.location} is"
             f" {theirs.identity}"
         )

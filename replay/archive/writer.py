@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from muster.events.log.base import LogDamaged
 from muster.replay.archive.files import Disk
-from muster.replay.archive.segment import Segment, SegmentWriter, day_number, day_text
+from muster.replay.archive.segment import ROW_GROUP_BYTES, Segment, SegmentWriter, day_number, day_text
 from muster.replay.times import DAY_MS
 
 SEGMENT_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -61,7 +61,8 @@ class PartitionWriter:
             self._day = day
             if self._open is None:
                 self._open = SegmentWriter(self._root, self._partition, day_text(day), self._disk)
-            self._open.write(some)
+            for piece in _pieces(some):
+                self._open.write(piece)
             self._next = some.column("offset")[-1].as_py() + 1
 
     def finish(self) -> Iterator[Segment]:
@@ -99,3 +100,10 @@ class PartitionWriter:
                 f"the records of partition {self._partition} came out of order, between the offsets {offsets[0]} and"
                 f" {offsets[-1]}: nothing of them was archived"
             )
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """In pieces of a row group's size or so: rows are few where records are large."""
+    rows = max(1, batch.num_rows * ROW_GROUP_BYTES // max(batch.nbytes, ROW_GROUP_BYTES))
+    for begin in range(0, batch.num_rows, rows):
+        yield batch.slice(begin, rows)

@@ -3,8 +3,9 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
@@ -25,6 +26,19 @@ NOT_FOUND: Final = 1
 CANNOT_READ: Final = 2
 DAMAGED: Final = 3
 """The exit codes; DAMAGED: what could be read was shown, and there is more that could not."""
+
+
+_PROGRAM: ContextVar[str] = ContextVar("program", default="muster replay")
+
+
+@contextmanager
+def speaking_as(program: str) -> Iterator[None]:
+    """Within it (or in a function that it decorates), lines on stderr begin with the name of this program."""
+    before = _PROGRAM.set(program)
+    try:
+        yield
+    finally:
+        _PROGRAM.reset(before)
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +102,7 @@ def refuse_to_replace(log: EventLog, to: Path) -> None:
 
 def say(message: str) -> None:
     """Print one line on stderr; what is quoted in it may be a client's, or a stranger's file's."""
-    typer.echo(f"muster replay: {printable(message)}", err=True)
+    typer.echo(f"{_PROGRAM.get()}: {printable(message)}", err=True)
 
 
 def fail(message: str, code: int) -> NoReturn:

@@ -11,12 +11,13 @@
     session.py     the Spark session
     java.py        is there a Java runtime that Spark can use?
     queries.py     the usual questions, by DuckDB
-    show.py        answers as tables and as JSON
+    show.py        answers as tables, JSON, Markdown
+    questions_cli.py  the options of `muster fleet top` and its like; questions.py: what they do
     asked.py       the values of options
     simulation/    groups that are played, and the truth of what was done to them
     archive/       the commands that keep an archive, and the archiver on Spark
     cli.py         `muster fleet ...`: its options
-    commands.py    what it does
+    commands.py    what `build` does
 
 PyArrow, DuckDB and PySpark are an extra, `fleet`: nothing outside this folder imports them, nothing here before a
 command needs them.

@@ -1,4 +1,4 @@
-"""The values of options: which engine, what is counted by, in which order, in which form."""
+"""The values of options: which engine, what is counted by, in which order."""
 
 from enum import StrEnum, unique
 
@@ -22,9 +22,3 @@ class By(StrEnum):
 class Order(StrEnum):
     COST = "cost"
     TIME = "time"
-
-
-@unique
-class Form(StrEnum):
-    TABLE = "table"
-    JSON = "json"

@@ -95,7 +95,7 @@ def current(folder: Path) -> Build:
     if build.rules != RULES_VERSION:
         raise NoTables(
             f"the tables in {folder} were built by version {build.rules} of the rules, this is version {RULES_VERSION}:"
-            f" muster fleet build --rebuild --to {folder}"
+            f" muster fleet build --log URL --rebuild --to {folder}"
         )
     return build
 

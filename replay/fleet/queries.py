@@ -17,7 +17,7 @@ from muster.replay.fleet.asked import By, Order
 from muster.replay.fleet.builds import NoTables, current
 from muster.replay.fleet.tables.days import connected, view_tables
 from muster.replay.fleet.tables.schemas import TABLES
-from muster.replay.times import instant
+from muster.replay.times import Instant, instant
 
 ATTEMPTS: Final = 3
 """So often a later build is looked for when a file has gone."""
@@ -33,8 +33,9 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows by column. Instants are ISO 8601 in UTC, durations ms."""
+    """Rows by column. `name`: of the question. Instants are ISO 8601 in UTC, durations ms."""
 
+    name: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
 
@@ -122,32 +123,65 @@ _MOMENT: Final = {
 
 def top(folder: Path, asked: Asked) -> Answer:
     """The groups whose rebalances cost most. Raises NoTables, as all of these do."""
-    return _ask(folder, asked, {"": TOP})[""]
+    return ask(folder, asked, {"top": TOP})["top"]
 
 
 def causes(folder: Path, asked: Asked, by: By = By.KIND) -> Answer:
     """The causes that cost most."""
-    return _ask(folder, asked, {"": BY_KIND if by is By.KIND else BY_TRIGGER})[""]
+    return ask(folder, asked, {"causes": BY_KIND if by is By.KIND else BY_TRIGGER})["causes"]
 
 
 def storms(folder: Path, asked: Asked) -> Answer:
     """The storms that cost most."""
-    return _ask(folder, asked, {"": STORMS})[""]
+    return ask(folder, asked, {"storms": STORMS})["storms"]
 
 
 def incidents(folder: Path, asked: Asked, kind: str | None = None, order: Order = Order.COST) -> Answer:
     """Incidents: those that cost most, or the newest."""
-    return _ask(folder, asked, {"": INCIDENTS[order]}, kind=kind)[""]
+    return ask(folder, asked, {"incidents": INCIDENTS[order]}, {"kind": kind})["incidents"]
 
 
 def group(folder: Path, asked: Asked) -> dict[str, Answer]:
     """Tell of the group that `asked.groups` is the id of: an answer for each part of OF_GROUP."""
-    return _ask(folder, asked, OF_GROUP, is_exact=True)
+    return ask(folder, asked, OF_GROUP, is_exact=True)
 
 
-def _ask(
-    folder: Path, asked: Asked, queries: Mapping[str, str], *, kind: str | None = None, is_exact: bool = False
+def groups_in(folder: Path, pattern: str) -> list[str]:
+    """The groups of which there are rows."""
+    query = "select distinct group_id from group_day where group_id glob $pattern order by group_id"
+    return [group_id for (group_id,) in ask(folder, Asked(), {"": query}, {"pattern": pattern})[""].rows]
+
+
+def kinds_in(folder: Path) -> list[str]:
+    """The kinds of incidents of which there is one."""
+    query = "select distinct kind from incidents order by kind"
+    return [kind for (kind,) in ask(folder, Asked(), {"": query})[""].rows]
+
+
+def extent_of(folder: Path, group_id: str) -> tuple[Instant, Instant] | None:
+    """The first and the last that the tables tell of a group; None: they do not know it."""
+    query = """
+        select min(moment) as first_at, max(moment) as last_at from (
+            select started_at as moment from incidents where group_id = $group_id
+            union all select unnest([joined_at, left_at]) from memberships where group_id = $group_id
+        )
+    """
+    ((first, last),) = ask(folder, Asked(), {"": query}, {"group_id": group_id})[""].rows
+    return None if first is None else (first, last)
+
+
+def ask(
+    folder: Path,
+    asked: Asked,
+    queries: Mapping[str, str],
+    values: Mapping[str, object] | None = None,
+    *,
+    is_exact: bool = False,
 ) -> dict[str, Answer]:
+    """Answer queries over the tables, and over `TABLE_asked`, the rows that are asked for. `values`: of `$names`.
+
+    All are answered from one build. `is_exact`: `asked.groups` is a group's id, and no pattern. Raises NoTables.
+    """
     for attempt in range(ATTEMPTS):
         build = current(folder)
         try:
@@ -155,7 +189,8 @@ def _ask(
                 view_tables(connection, folder, build.parts, TABLES)
                 for table, moment in _MOMENT.items():
                     connection.execute(f"create view {table}_asked as {_chosen(table, moment, asked, is_exact)}")
-                return {name: _answer(connection, query, asked, kind) for name, query in queries.items()}
+                given = {"limit": asked.limit, **(values or {})}
+                return {name: _answer(connection, name, query, given) for name, query in queries.items()}
         except duckdb.IOException as error:
             if attempt + 1 == ATTEMPTS:
                 raise NoTables(f"the tables in {folder} cannot be read: {error}") from error
@@ -180,11 +215,11 @@ def _chosen(table: str, moment: str, asked: Asked, is_exact: bool) -> str:
     return f"select * from {table} where {' and '.join(conditions)}"  # noqa: S608
 
 
-def _answer(connection: duckdb.DuckDBPyConnection, query: str, asked: Asked, kind: str | None) -> Answer:
-    given = {"limit": asked.limit, "kind": kind} if "$kind" in query else {"limit": asked.limit}
+def _answer(connection: duckdb.DuckDBPyConnection, name: str, query: str, values: Mapping[str, object]) -> Answer:
+    given = {each: value for each, value in values.items() if f"${each}" in query}
     found: pa.Table = connection.execute(query, given).to_arrow_table()
     columns = [_values(column) for column in found.columns]
-    return Answer(columns=tuple(found.column_names), rows=tuple(zip(*columns, strict=True)))
+    return Answer(name=name, columns=tuple(found.column_names), rows=tuple(zip(*columns, strict=True)))
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:

@@ -17,14 +17,14 @@ import msgspec
 import typer
 
 from muster.events.kafka.security import BadSecurity, security_given
-from muster.events.log.base import EventLog, LogError, LogUnavailable
+from muster.events.log.base import EventLog, LogDamaged, LogError, LogUnavailable
 from muster.events.log.url import open_log
 from muster.events.records import EventsError
 from muster.replay.archive import local
 from muster.replay.archive import manifest as manifests
-from muster.replay.archive.commits import ArchiveBusy
 from muster.replay.archive.compact import compact
 from muster.replay.archive.expire import expire
+from muster.replay.archive.files import ArchiveBusy
 from muster.replay.archive.local import Done
 from muster.replay.archive.verify import OfPartition, Verified, verify
 from muster.replay.fleet.archive import choice
@@ -149,7 +149,7 @@ def verify_command(root: Path, log: str | None, kafka_config: Sequence[str], for
         finally:
             await opened.close()
 
-    found = _done(lambda watch: asyncio.run(run(watch)), watched(f"verifying {root}"))
+    found = _done(lambda watch: asyncio.run(run(watch)), watched(f"verifying {root}"), if_damaged=DAMAGED)
     typer.echo(msgspec.json.encode(found).decode() if form == "json" else "\n".join(_lines(found)))
     if found.damage:
         raise typer.Exit(DAMAGED)
@@ -173,8 +173,8 @@ def _of_partition(part: OfPartition) -> list[str]:
     if part.missing:
         ranges = ", ".join(f"{start:,}" if end == start + 1 else f"{start:,}-{end - 1:,}" for start, end in part.holes)
         lines.append(
-            f"  compacted before the archive came: {part.missing:,} offsets ({ranges}), with {part.events_compacted:,}"
-            " events of groups"
+            f"  compacted before the archive came, or ends of transactions: {part.missing:,} offsets ({ranges}), with"
+            f" {part.events_compacted:,} events of groups"
         )
     return lines
 
@@ -191,11 +191,13 @@ def expire_command(root: Path, before: str) -> None:
     typer.echo(f"{gone.records:,} records in {gone.segments:,} segments ({_mb(gone.bytes)}) removed for good")
 
 
-def _done(work: Callable[[Watch], T], progress: AbstractContextManager[Watch]) -> T:
-    """Do it, with its progress."""
+def _done(work: Callable[[Watch], T], progress: AbstractContextManager[Watch], *, if_damaged: int = CANNOT) -> T:
+    """Do it, with its progress. `if_damaged`: the exit code if the archive is."""
     try:
         with progress as watch:
             return work(watch)
+    except LogDamaged as error:
+        _fail(str(error), if_damaged)
     except (LogError, EventsError, BadSecurity) as error:
         _fail(str(error))
 
@@ -208,6 +210,6 @@ def _say(message: str) -> None:
     typer.echo(f"muster fleet: {message}", err=True)
 
 
-def _fail(message: str) -> NoReturn:
+def _fail(message: str, code: int = CANNOT) -> NoReturn:
     _say(message)
-    raise typer.Exit(CANNOT)
+    raise typer.Exit(code)

@@ -12,8 +12,8 @@ import pytest
 
 from muster.events.log.base import LogDamaged, LogMismatch, LogMissing, LogUnavailable
 from muster.events.records import RawRecord
-from muster.replay.archive.commits import ArchiveBusy, Change, writing
-from muster.replay.archive.files import DISK
+from muster.replay.archive.commits import Change, writing
+from muster.replay.archive.files import DISK, ArchiveBusy
 from muster.replay.archive.manifest import load, path_of
 from muster.replay.archive.segment import SCHEMA, batch_of
 from muster.replay.archive.writer import PartitionWriter

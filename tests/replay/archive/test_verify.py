@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.events.log.base import LogDamaged
+from muster.events.log.base import LogDamaged, LogMismatch
 from muster.events.records import RawRecord
 from muster.replay.archive.manifest import load, path_of
 from muster.replay.archive.verify import Verified, verify
@@ -72,7 +72,7 @@ async def test_an_altered_manifest_breaks_the_chain(tmp_path: Path) -> None:
     more(log, 1)
     await archived(log, tmp_path)
     manifest = path_of(tmp_path, 2)
-    manifest.write_bytes(manifest.read_bytes().replace(b'"records": 1', b'"records": 2', 1))
+    manifest.write_bytes(manifest.read_bytes().replace(b'"at_ms": ', b'"at_ms": 1'))
     with pytest.raises(LogDamaged, match=r"000000000003\.json does not follow 000000000002\.json"):
         await verified(tmp_path)
 
@@ -104,7 +104,7 @@ async def test_another_log_is_no_comparison(tmp_path: Path) -> None:
     await archived(await filled(), tmp_path)
     other = RawMemoryLog(identity="topic-2")
     await other.open()
-    with pytest.raises(LogDamaged, match="is the archive of another log"):
+    with pytest.raises(LogMismatch, match="is the archive of another log"):
         await verified(tmp_path, other)
 
 

@@ -5,11 +5,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
+from typer.testing import CliRunner, Result
 
+from muster.cli import app
 from muster.events.log.memory import MemoryStorage
 from muster.events.records import StoredRecord
 from muster.replay.fleet.stage import stage
@@ -35,8 +39,16 @@ def tables(sqlite_log: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_muster(*args: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    whole_lines = {name: value for name, value in (env or os.environ).items() if name != "COLUMNS"}
-    return subprocess.run([*MUSTER, *args], capture_output=True, text=True, env=whole_lines, timeout=280, check=False)
+    """Without an environment lines are as long as they are."""
+    whole_lines = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    return subprocess.run(
+        [*MUSTER, *args], capture_output=True, text=True, env=env or whole_lines, timeout=280, check=False
+    )
+
+
+def asked_here(*args: str, COLUMNS: str | None = None) -> Result:  # noqa: N803 -- the variable
+    """The same in this process."""
+    return CliRunner(env={"COLUMNS": COLUMNS}).invoke(app, args)
 
 
 def test_the_tables_and_the_command_line_tell_the_same_story(sqlite_log: str, tables: Path) -> None:
@@ -89,10 +101,10 @@ def test_the_usual_questions_are_answered_for_eyes_and_for_programs(
     asked: tuple[str, ...], column: str, tables: Path
 ) -> None:
     """The same rows."""
-    as_json = run_muster("fleet", *asked, "--tables", str(tables), "--format", "json", "--limit", "3")
+    as_json = asked_here("fleet", *asked, "--tables", str(tables), "--format", "json", "--limit", "3")
     rows = msgspec.json.decode(as_json.stdout)
     assert len(rows) == 3
-    as_table = run_muster("fleet", *asked, "--tables", str(tables), "--limit", "3")
+    as_table = asked_here("fleet", *asked, "--tables", str(tables), "--limit", "3")
     for row in rows:
         assert row[column] in as_table.stdout
 
@@ -100,26 +112,71 @@ def test_the_usual_questions_are_answered_for_eyes_and_for_programs(
 def test_groups_and_windows_are_chosen(tables: Path) -> None:
     """Patterns and times choose; what is not there is said."""
     ask = ("fleet", "top", "--tables", str(tables))
-    rows = msgspec.json.decode(run_muster(*ask, "--groups", "*-mail", "--format", "json").stdout)
+    rows = msgspec.json.decode(asked_here(*ask, "--group", "*-mail", "--format", "json").stdout)
     assert [row["group_id"] for row in rows] == ["e-mail"]
-    assert "The tables have no rebalance there." in run_muster(*ask, "--since", "9999-01-01").stdout
-    assert run_muster(*ask, "--since", "whenever").returncode == 2
+    never = asked_here(*ask, "--since", "9999-01-01")
+    assert "have nothing of that since 9999-01-01T00:00:00.000Z." in never.stdout
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "told"),
+    [
+        (("top", "--group", "none-*"), 1, "no group in TABLES matches 'none-*'"),
+        (("top", "--since", "whenever"), 2, "--since 'whenever' is none of these: a time"),
+        (("top", "--since", "1h", "--until", "2h"), 2, "--since 1h is after --until 2h"),
+        (("top", "--tz", "Europe/Nowhere"), 2, "is no time zone: give UTC, local, or a name"),
+        (("incidents", "--kind", "crush"), 1, "no incident in TABLES is a 'crush': there are "),
+        (("group", "order"), 1, "there is no group 'order' in TABLES; did you mean orders?"),
+        (("group", "orders", "--since", "9999-01-01"), 1, "since 9999-01-01T00:00:00.000Z; they do from "),
+    ],
+)
+def test_an_error_names_the_way_out(asked: tuple[str, ...], code: int, told: str, tables: Path) -> None:
+    """In one line; the exit codes are those of `muster replay`."""
+    answer = asked_here("fleet", *asked, "--tables", str(tables))
+    assert (answer.exit_code, answer.stdout, answer.stderr.count("\n")) == (code, "", 1)
+    assert answer.stderr.startswith("muster fleet: ")
+    assert told.replace("TABLES", str(tables)) in answer.stderr
+
+
+def test_times_are_told_in_the_zone_that_is_asked_for(tables: Path) -> None:
+    """Whole when piped and in Markdown, a line for each row; JSON has UTC always."""
+    ask = ("fleet", "incidents", "--tables", str(tables), "--limit", "3", "--tz", "Asia/Kolkata")
+    as_lines = [msgspec.json.decode(line) for line in asked_here(*ask, "--format", "jsonl").stdout.splitlines()]
+    assert as_lines == msgspec.json.decode(asked_here(*ask, "--format", "json").stdout)
+    at = as_lines[0]["started_at"]
+    assert at.endswith("Z")
+    there = datetime.fromisoformat(at).astimezone(ZoneInfo("Asia/Kolkata")).isoformat(timespec="milliseconds")
+    _, _, *rows = asked_here(*ask).stdout.splitlines()
+    assert rows[0].split()[0] == there
+    assert len(rows) == len(as_lines) == 3
+    as_markdown = asked_here(*ask, "--format", "md").stdout
+    assert f"| {there[:10]} {there[11:23]} UTC+05:30 |" in as_markdown
+
+
+@pytest.mark.parametrize("asked", [("top",), ("causes",), ("storms",), ("incidents",), ("group", "orders")])
+def test_a_terminal_of_80_columns_cuts_no_word(asked: tuple[str, ...], tables: Path) -> None:
+    """Each line fits, and no heading or kind is folded within."""
+    told = asked_here("fleet", *asked, "--tables", str(tables), COLUMNS="80").stdout
+    assert max(map(len, told.splitlines())) <= 80
+    if asked == ("causes",):
+        kinds = msgspec.json.decode(asked_here("fleet", *asked, "--tables", str(tables), "--format", "json").stdout)
+        assert {row["kind"] for row in kinds} <= set(told.split())
 
 
 def test_a_group_is_told_of_part_by_part(tables: Path) -> None:
     """Its totals, causes, days, and times without a coordinator."""
-    asked = run_muster("fleet", "group", "orders", "--tables", str(tables), "--format", "json")
+    asked = asked_here("fleet", "group", "orders", "--tables", str(tables), "--format", "json")
     told = msgspec.json.decode(asked.stdout)
     assert {name for name, rows in told.items() if rows} >= {"totals", "causes", "days", "downtime"}
     assert told["totals"][0]["rebalances"] == sum(day["rebalances"] for day in told["days"])
-    missing = run_muster("fleet", "group", "none", "--tables", str(tables))
-    assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)
+    missing = asked_here("fleet", "group", "none", "--tables", str(tables))
+    assert (missing.exit_code, missing.stderr.count("\n")) == (1, 1)
 
 
 def test_tables_that_are_not_there_are_named(tmp_path: Path) -> None:
     """With the command that makes them."""
-    answer = run_muster("fleet", "storms", "--tables", str(tmp_path))
-    assert answer.returncode == 2
+    answer = asked_here("fleet", "storms", "--tables", str(tmp_path))
+    assert answer.exit_code == 2
     assert f"there are no tables in {tmp_path}: muster fleet build" in answer.stderr
 
 
