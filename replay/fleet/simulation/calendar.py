@@ -1,4 +1,4 @@
-"""What happens when, in a fleet: the rates of deeds by day and hour, and of outages. All of it is drawn by lot.
+"""The calendar of a fleet: the rates of deeds by day and hour, and of outages. All of it is drawn by lot.
 
 Lots are drawn hour by hour with products and comparisons alone, which every machine computes alike. Rates are for each
 group (outages: for each partition of the log) and week of seven days. What a deed's name means stands in scenarios/.

@@ -18,7 +18,7 @@ GROUPS_A_TEAM: Final = 25
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
-    """What is simulated. The same values give the same events, whatever the machine."""
+    """The fleet to simulate. The same values give the same events, whatever the machine."""
 
     groups: int
     seed: int

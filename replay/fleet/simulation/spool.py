@@ -64,7 +64,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it. `coordinators`: each event of the partition, as these groups have it, and when it was stored.
+    """The result. `coordinators`: each event of the partition, as these groups have it, and when it was stored.
 
     `truths`: a line of JSON for each group.
     """

@@ -47,7 +47,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def group_of(lived: Lived, partition: int) -> Group:
-    """What is kept of a group's days."""
+    """The part that is kept of a group's days."""
     processes: dict[str, list[str]] = {}
     for member_id, name in lived.names.items():
         processes.setdefault(name, []).append(member_id)

@@ -96,7 +96,7 @@ class _Week:
         self._stage.run(max(0, at_ms - self._stage.world.wall_ms))
 
     def _be_over(self, scenario: str) -> None:
-        """What was begun since the last time was this scenario's doing; what processes do from now on is not."""
+        """Note that all begun since the last time was this scenario's doing; what processes do from now on is not."""
         stage = self._stage
         self.scenarios += [scenario] * (len(stage.world.stories) - len(self.scenarios))
         stage.run(QUIET_MS + stage.random.randint(0, MINUTE))

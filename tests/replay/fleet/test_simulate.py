@@ -59,7 +59,7 @@ async def test_another_seed_gives_other_events(tmp_path: Path) -> None:
 
 
 async def test_records_are_in_the_order_of_their_times(tmp_path: Path) -> None:
-    """Of all groups of a partition: the log of a partition has one order."""
+    """Those of all groups of a partition: its log has one order."""
     archive, groups = simulated(fleet(4, 1, partitions=1), tmp_path)
     times = [record.timestamp_ms for record in await records_in(f"archive:{archive}")]
     assert times == sorted(times)
@@ -90,7 +90,7 @@ def test_a_log_with_events_is_refused(tmp_path: Path) -> None:
 
 
 def test_every_rate_is_a_scenarios_and_none_is_longer_than_it_may_be() -> None:
-    """Whose weeks they are: deeds fit between outages."""
+    """Deeds fit between outages."""
     assert {rate.scenario for rate in RATES} <= set(SCENARIOS)
     assert max(rate.longest_ms for rate in OUTAGES) < LONGEST_MS
     assert LONGEST_MS < 24 * HOUR_MS

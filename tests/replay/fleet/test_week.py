@@ -69,7 +69,7 @@ def tables(week: tuple[Path, list[Group]], tmp_path_factory: pytest.TempPathFact
 
 
 async def test_the_week_is_told_as_by_why(week: tuple[Path, list[Group]], tables: Path) -> None:
-    """By the engine in this process; the other one makes the same tables."""
+    """This is by the engine in this process; the other one makes the same tables."""
     await assert_told_as_by_why(f"archive:{week[0]}", tables)
 
 
@@ -98,7 +98,7 @@ async def test_both_engines_make_the_same_tables_of_real_clients(name: str, spar
 
 
 async def test_what_is_told_of_the_week_is_what_was_done(week: tuple[Path, list[Group]]) -> None:
-    """By the judge's goals: all that is recorded, 95 % of what must be inferred, and nothing that is false."""
+    """The judge's goals hold: all that is recorded, 95 % of what must be inferred, and nothing that is false."""
     archive, groups = week
     verdicts: list[Verdict] = []
     for group_id, history in (await read_histories(await opened(f"archive:{archive}"))).items():
