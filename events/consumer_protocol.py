@@ -10,7 +10,8 @@ that a client forgot are no obstacle. To explain rebalances the partitions that 
 
 import io
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache, wraps
 from struct import Struct
 from typing import TypeVar
 
@@ -45,14 +46,32 @@ _write_subscription = entity_writer(ConsumerProtocolSubscription)
 _write_assignment = entity_writer(ConsumerProtocolAssignment)
 
 _Message = TypeVar("_Message")
+_Decoded = TypeVar("_Decoded")
+
+REMEMBERED_MAX = 1_024
+REMEMBERED_BYTES_MAX = 1_024
+"""The messages that are remembered, so that equal ones are decoded once: a history repeats few of them very often."""
 
 
+def _remembering(decode: Callable[[bytes], _Decoded]) -> Callable[[bytes], _Decoded]:
+    """The same function, which remembers its last answers to short messages."""
+    remembered = lru_cache(maxsize=REMEMBERED_MAX)(decode)
+
+    @wraps(decode)
+    def decode_or_remember(data: bytes) -> _Decoded:
+        return remembered(data) if len(data) <= REMEMBERED_BYTES_MAX else decode(data)
+
+    return decode_or_remember
+
+
+@_remembering
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
     """Decode the topics of a ConsumerProtocolSubscription; None when the bytes are none."""
     subscription = _read(_read_subscription, metadata)
     return None if subscription is None else frozenset(subscription.topics)
 
 
+@_remembering
 def owned_partitions(metadata: bytes) -> frozenset[tuple[str, int]] | None:
     """Decode the (topic, partition) pairs that a member says it has (KIP-429); None if it says nothing of it.
 
@@ -105,6 +124,7 @@ def _has_user_data(metadata: bytes, at: int) -> bool:
     return -1 <= size <= len(metadata) - at - _COUNT.size
 
 
+@_remembering
 def assigned_partitions(assignment: bytes) -> tuple[tuple[str, int], ...] | None:
     """Decode the (topic, partition) pairs of a ConsumerProtocolAssignment, sorted; None when the bytes are none.
 

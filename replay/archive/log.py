@@ -43,6 +43,11 @@ class ArchiveLog:
         return f"archive:{self._root}"
 
     @property
+    def source(self) -> str:
+        """The location of the log that was archived."""
+        return self._opened().log.location
+
+    @property
     def identity(self) -> str:
         """That of the log that was archived."""
         return self._opened().log.identity
@@ -132,6 +137,16 @@ class ArchiveLog:
     async def owners_marks(self, partition: int) -> OwnersMarks:
         """See RawLog: as they were noted when the archive was written last."""
         return self._opened().marks.get(partition, OwnersMarks())
+
+    def files(self, partition: int, *, start: int, end: int) -> Iterator[tuple[Path, Marks | None]]:
+        """The segments with offsets from `start` up to `end` (exclusive), in order, and what tells strangers' records.
+
+        All of them have the same marks, which whoever reads them in order writes when the first mark is met.
+        """
+        marks = marks_of(self._opened(), partition)
+        for segment in self._opened().of_partition(partition):
+            if segment.first < end and segment.last >= start:
+                yield self._root / segment.path, marks
 
     def use(self, state: State) -> None:
         """Open it as the manifests that were read already have it."""

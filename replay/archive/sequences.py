@@ -10,12 +10,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from muster.events.avro.codec import glance
+from muster.events.avro.numbers import numbers_of
 from muster.events.keys import EntityKind, decode_key
-from muster.events.records import BrokenRecord, StoredRecord, UndecodableKey
+from muster.events.records import BrokenRecord, UndecodableKey
 
 FINDINGS_MAX = 20
 """How many of a kind are named; all are counted."""
+KEYS_MAX = 100_000
+"""How many keys are known at a time: each of them is decoded once."""
 
 
 class Hole(msgspec.Struct, frozen=True):
@@ -40,29 +42,41 @@ class Sequences:
     def __init__(self, partition: int, holes: Sequence[Hole]) -> None:
         self._partition, self._holes = partition, holes
         self._groups: dict[str, _Last] = {}
+        self._keys: dict[bytes, str | None] = {}
+        """The group of each key that came lately; None: the partition's own."""
         self.compacted = self.lost = self.repeated = self.unreadable = 0
         """Events that are missing where offsets are, too; that are missing where none is; that came twice."""
         self.findings: list[str] = []
 
-    def take(self, record: StoredRecord) -> None:
-        """Take the next record. Tombstones say nothing, and strangers' records, which have no value here."""
-        if record.value is None:
-            return
+    def take(self, offset: int, key: bytes, value: bytes) -> None:
+        """Take the next record of an owner that is no tombstone."""
         try:
-            key = decode_key(record.key)
-            if key.kind is EntityKind.PARTITION:
-                return
+            group_id = self._keys[key] if key in self._keys else self._group_of(key)
         except UndecodableKey:
             self.unreadable += 1
             return
-        last = self._groups.setdefault(key.group_id, _Last())
+        if group_id is None:
+            return
+        last = self._groups.get(group_id)
+        if last is None:
+            last = self._groups[group_id] = _Last()
         try:
-            event = glance(record.value)
+            incarnation, seq = numbers_of(value)
         except BrokenRecord:
             self.unreadable += 1
             last.unreadable += 1
             return
-        self._compare(key.group_id, last, record.offset, event.incarnation, event.seq)
+        if seq == last.seq + 1 and incarnation == last.incarnation:
+            last.seq, last.offset, last.unreadable = seq, offset, 0
+        else:
+            self._compare(group_id, last, offset, incarnation, seq)
+
+    def _group_of(self, encoded: bytes) -> str | None:
+        key = decode_key(encoded)
+        if len(self._keys) >= KEYS_MAX:
+            self._keys.clear()
+        found = self._keys[encoded] = None if key.kind is EntityKind.PARTITION else key.group_id
+        return found
 
     def _compare(self, group_id: str, last: _Last, offset: int, incarnation: int, seq: int) -> None:
         if (incarnation, seq) <= (last.incarnation, last.seq):

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from muster.events.log.base import EventLog, LogDamaged, LogMismatch
 from muster.events.log.limits import CHUNK_RECORDS_MAX
@@ -25,12 +27,13 @@ from muster.replay.archive.digest import record_bytes
 from muster.replay.archive.local import archived_log, raw_chunks
 from muster.replay.archive.log import ArchiveLog, marks_of, stored_records
 from muster.replay.archive.manifest import State
-from muster.replay.archive.segment import Segment, read_batches
+from muster.replay.archive.segment import SCHEMA, Segment, read_batches
 from muster.replay.archive.sequences import Hole, Sequences
 
 HOLES_MAX: Final = 100_000
 """How many holes of a partition are kept; more than that are one."""
 NAMED_MAX: Final = 20
+_COLUMNS: Final = ("offset", "key", "value")
 
 Watch = Callable[[int, int], None]
 
@@ -178,7 +181,8 @@ class _Partition:
         """Look at the records: their offsets, and the groups' numbers."""
         position, count = segment.start, 0
         try:
-            for batch in read_batches(self._root / segment.path, segment, rows=CHUNK_RECORDS_MAX):
+            path, columns = self._root / segment.path, _COLUMNS if self._marks is None else SCHEMA.names
+            for batch in read_batches(path, segment, rows=CHUNK_RECORDS_MAX, columns=columns):
                 for offset in batch.column("offset").to_pylist():
                     if offset > position:
                         self._hole(position, offset)
@@ -186,8 +190,7 @@ class _Partition:
                         self._damage.note("offsets", f"{segment.path}: offset {offset} comes too late")
                     position = offset + 1
                 count += batch.num_rows
-                for record in stored_records(batch, self._marks):
-                    self._sequences.take(record)
+                self._numbers(batch)
         except (OSError, LogDamaged) as error:
             self._damage.note("files", str(error))
         self._records += count
@@ -196,6 +199,17 @@ class _Partition:
                 f"{segment.path} has {count} records up to {position}, its manifest {segment.records} to {segment.end}"
             )
             self._damage.note("files", said)
+
+    def _numbers(self, batch: pa.RecordBatch) -> None:
+        """Look at the groups' numbers. Tombstones say nothing, and strangers' records."""
+        if self._marks is None:
+            batch = batch.filter(pc.is_valid(batch.column("value")))
+            for offset, key, value in zip(*(batch.column(name).to_pylist() for name in _COLUMNS), strict=True):
+                self._sequences.take(offset, key or b"", value)
+            return
+        for record in stored_records(batch, self._marks):
+            if record.value is not None:
+                self._sequences.take(record.offset, record.key, record.value)
 
     def _hole(self, start: int, end: int) -> None:
         self._missing += end - start

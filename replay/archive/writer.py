@@ -6,7 +6,6 @@ days of a partition are ranges of its offsets.
 """
 
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Final, Self
 
@@ -94,8 +93,9 @@ class PartitionWriter:
             begin = end
 
     def _check_order(self, batch: pa.RecordBatch) -> None:
-        offsets = batch.column("offset").to_pylist()
-        if set(batch.column("partition").to_pylist()) != {self._partition} or any(a >= b for a, b in pairwise(offsets)):
+        offsets, is_ours = batch.column("offset"), pc.equal(batch.column("partition"), self._partition)
+        follows = pc.less(offsets.slice(0, len(offsets) - 1), offsets.slice(1))
+        if not (pc.all(is_ours).as_py() and pc.all(follows, min_count=0).as_py()):
             raise LogDamaged(
                 f"the records of partition {self._partition} came out of order, between the offsets {offsets[0]} and"
                 f" {offsets[-1]}: nothing of them was archived"

@@ -1,6 +1,7 @@
 """A build: what a log has told since the last one -> parts of tables, and the manifest that names them.
 
-stage     the log's records from the offsets on that the build before reached, copied into Parquet (`stage.py`)
+stage     the log's records from the offsets on that the build before reached: an archive's own files, or copies
+          (`stage.py`); what concerns all groups of a partition (`pieces.py`)
 carry     of groups to which nothing happened, what was open (`carry.py`)
 fold      each group's records, going on from what it had open, into rows (`engines/`, `fold.py`)
 derive    the tables of days, for the days that were touched (`tables/days.py`)
@@ -10,12 +11,15 @@ What was closed before is named again as it is. What was open is made anew, so t
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 
-from muster.events.log.base import EventLog
+from muster.events.log.base import EventLog, LogDamaged
+from muster.replay.archive.log import ArchiveLog
 from muster.replay.fleet import open_items
 from muster.replay.fleet.builds import (
     Build,
@@ -30,7 +34,8 @@ from muster.replay.fleet.builds import (
 from muster.replay.fleet.carry import NOTHING_CARRIED, carry
 from muster.replay.fleet.engines.engine import Engine, Task
 from muster.replay.fleet.fold import prelude_before
-from muster.replay.fleet.stage import Staged, stage
+from muster.replay.fleet.pieces import Survey, survey
+from muster.replay.fleet.stage import stage
 from muster.replay.fleet.tables.days import derived
 from muster.replay.fleet.tables.parts import Part, PartWriter, Role
 from muster.replay.fleet.tables.quarantine import quarantine_row
@@ -41,61 +46,116 @@ from muster.replay.logs.sources import Watch, unwatched
 EngineFor = Callable[[int], Engine]
 """Chooses the engine for so many bytes of events."""
 
+Watching = Callable[[str], AbstractContextManager[Watch]]
+"""Shows how far a step is, whose title it is given."""
+
+
+@contextmanager
+def unwatching(_title: str) -> Iterator[Watch]:
+    """Show nothing."""
+    yield unwatched
+
 
 class Built(msgspec.Struct, frozen=True, kw_only=True):
-    """A build that was made. `events`: those that it read; `took_s`: where the time went, by step."""
+    """A build that was made, or the one before, where the log tells nothing new. `events`: those that it read.
+
+    `took_s`: where the time went, by step. `strangers`: a sentence about records that no owner wrote. `damage`: what
+    could not be read.
+    """
 
     build: Build
-    staged: Staged
-    took_s: dict[str, float]
-
-    @property
-    def events(self) -> int:
-        return self.staged.records
+    is_new: bool
+    events: int = 0
+    took_s: dict[str, float] = {}
+    strangers: tuple[str, ...] = ()
+    damage: tuple[str, ...] = ()
 
 
 async def make_build(
-    log: EventLog, to: Path, engine_for: EngineFor, *, rebuild: bool = False, watch: Watch = unwatched
+    log: EventLog, to: Path, engine_for: EngineFor, *, rebuild: bool = False, watching: Watching = unwatching
 ) -> Built:
     """Bring the tables in a folder up to date with a log that is open. Raises CannotBuild, and as the log does."""
     with locked(to), scratch(to) as folder:
         before = None if rebuild else last_build(to)
+        ends = {partition: await log.end_offset(partition) for partition in range(log.partitions)}
         if before is not None:
-            await _check(before, log, to)
+            _check(before, log, ends, to)
+            if before.until == ends:
+                return Built(build=before, is_new=False)
         clock = _Clock()
-        staged = await stage(log, folder, since=before.until if before else {}, watch=watch)
+        with watching(f"reading {log.location}") as watch:
+            staged = await stage(log, folder, since=before.until if before else {}, ends=ends, watch=watch)
+            with _readable(log):
+                found = survey(staged.pieces, watch)
         clock.lap("reading")
-        engine = engine_for(staged.value_bytes)
-        number = next_number(to)
-        preludes = open_items.load(before.preludes) if before else {}
-        task = Task(
-            to=str(to), scratch=str(folder), build=number, topic=log.location, shared=staged.shared, preludes=preludes
-        )
-        carried = carry(to, before, staged, number, folder) if before else NOTHING_CARRIED
-        clock.lap("carrying over")
-        parts = [*carried.parts, *engine.fold(staged.files, carried.states, task), *_quarantined(task, to)]
-        clock.lap("folding")
-        parts += derived(to, before, parts, number)
-        clock.lap("days")
-        build = Build(
-            number=number,
-            rules=RULES_VERSION,
-            topic=log.location,
-            identity=log.identity,
-            engine=engine.name,
-            made_ms=time.time_ns() // 1_000_000,
-            until=staged.until,
-            records=staged.records + (before.records if before else 0),
-            preludes=open_items.dump(_preludes(preludes, staged.shared)),
-            parts=(*(before.closed if before else ()), *parts),
-        )
+        build, events = _made(log, to, before, found, _Step(engine_for, ends, folder, watching, clock))
         commit(to, build)
         remove_leftovers(to)
         clock.lap("commit")
-    return Built(build=build, staged=staged, took_s=clock.laps)
+    told = (each.report(log.location) for each in (staged.strangers, found.strangers))
+    return Built(
+        build=build,
+        is_new=True,
+        events=events,
+        took_s=clock.laps,
+        strangers=tuple(each for each in told if each is not None),
+        damage=staged.damage,
+    )
 
 
-async def _check(before: Build, log: EventLog, to: Path) -> None:
+class _Step(msgspec.Struct, frozen=True):
+    """The things of one build that its steps need."""
+
+    engine_for: EngineFor
+    ends: Mapping[int, int]
+    scratch: Path
+    watching: Watching
+    clock: "_Clock"
+
+
+def _made(log: EventLog, to: Path, before: Build | None, found: Survey, step: _Step) -> tuple[Build, int]:
+    """Write the parts, and say which; with the number of events that they tell of."""
+    engine = step.engine_for(found.value_bytes)
+    number = next_number(to)
+    preludes = open_items.load(before.preludes) if before else {}
+    task = Task(
+        to=str(to), scratch=str(step.scratch), build=number, topic=_topic(log), shared=found.shared, preludes=preludes
+    )
+    carried = carry(to, before, found, number, step.scratch) if before else NOTHING_CARRIED
+    step.clock.lap("carrying over")
+    with step.watching(f"folding the events of {len(found.groups)} groups") as watch, _readable(log):
+        folded = engine.fold(found.pieces, carried.states, task, lambda done: watch(done, found.records))
+    step.clock.lap("folding")
+    parts = [*carried.parts, *folded.parts, *_quarantined(task, to)]
+    parts += derived(to, before, parts, number)
+    step.clock.lap("days")
+    build = Build(
+        number=number,
+        rules=RULES_VERSION,
+        topic=_topic(log),
+        identity=log.identity,
+        engine=engine.name,
+        made_ms=time.time_ns() // 1_000_000,
+        until=dict(step.ends),
+        records=folded.events + (before.records if before else 0),
+        preludes=open_items.dump(_preludes(preludes, found.shared)),
+        parts=(*(before.closed if before else ()), *parts),
+    )
+    return build, folded.events
+
+
+@contextmanager
+def _readable(log: EventLog) -> Iterator[None]:
+    """Say which log has a file that cannot be read. Raises LogDamaged."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise LogDamaged(f"{log.location}: a file has gone while it was read; build again ({error})") from error
+    except pa.ArrowInvalid as error:
+        raise LogDamaged(f"{log.location} cannot be read: {error}; see fleet verify") from error
+
+
+def _check(before: Build, log: EventLog, ends: Mapping[int, int], to: Path) -> None:
     """Refuse to go on with tables of other rules, or of another log. Raises CannotBuild."""
     if before.rules != RULES_VERSION:
         raise CannotBuild(
@@ -108,12 +168,17 @@ async def _check(before: Build, log: EventLog, to: Path) -> None:
             f" (identity {log.identity}): say --rebuild, or another --to"
         )
     for partition, until in before.until.items():
-        end = await log.end_offset(partition)
+        end = ends.get(partition, 0)
         if end < until:
             raise CannotBuild(
                 f"{log.location} ends at offset {end} of partition {partition}, but the tables in {to} have read up to"
                 f" {until}: the log has lost records, or is an older copy; say --rebuild, or another --to"
             )
+
+
+def _topic(log: EventLog) -> str:
+    """The log's location, and of an archive that of the log that it is one of: its tables are the log's."""
+    return log.source if isinstance(log, ArchiveLog) else log.location
 
 
 def _quarantined(task: Task, to: Path) -> list[Part]:
@@ -129,7 +194,10 @@ def _quarantined(task: Task, to: Path) -> list[Part]:
 def _preludes(before: Mapping[int, Prelude], shared: Mapping[int, list[Read]]) -> dict[int, Prelude]:
     """How each partition stands behind everything that was read."""
     end = 2**63
-    return {partition: prelude_before(reads, end, before.get(partition)) for partition, reads in shared.items()}
+    return {
+        partition: prelude_before(shared.get(partition, ()), end, before.get(partition))
+        for partition in before.keys() | shared.keys()
+    }
 
 
 class _Clock:

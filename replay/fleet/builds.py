@@ -31,6 +31,10 @@ class CannotBuild(Exception):
     """The tables are not what a build can go on with; the message says what is, and the way out."""
 
 
+class BuildBusy(CannotBuild):
+    """Another build of the same tables is running."""
+
+
 class NoTables(Exception):
     """There are no tables to be read; the message says where they were looked for."""
 
@@ -144,13 +148,13 @@ def scratch(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other builds of the same folder out, as far as its file system can. Raises CannotBuild if one runs."""
+    """Keep other builds of the same folder out, as far as its file system can. Raises BuildBusy if one runs."""
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)
     with (folder / FOLDER / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise CannotBuild(f"another build of {folder} is running") from error
+            raise BuildBusy(f"another build of {folder} is running") from error
         yield
 
 

@@ -11,10 +11,11 @@ from uuid import uuid4
 
 import duckdb
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from muster.replay.fleet.builds import Build
-from muster.replay.fleet.stage import Staged
+from muster.replay.fleet.pieces import Survey
 from muster.replay.fleet.tables.parts import COMPRESSION, STATES, Part, Role, schema_of
 from muster.replay.fleet.tables.schemas import FOLDED
 
@@ -32,11 +33,11 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
 NOTHING_CARRIED: Final = Carried(parts=(), states=())
 
 
-def carry(folder: Path, before: Build, staged: Staged, number: int, scratch: Path) -> Carried:
+def carry(folder: Path, before: Build, found: Survey, number: int, scratch: Path) -> Carried:
     """Part the open rows of a build by whether their groups were touched. `scratch`: where the touched states go."""
     parts: list[Part] = []
     with duckdb.connect(config={"memory_limit": MEMORY_LIMIT, "threads": 2}) as connection:
-        _note_touched(connection, staged)
+        _note_touched(connection, found)
         for table, partition in ((STATES, "partition"), *((each.name, "log_partition") for each in FOLDED)):
             paths = [str(folder / part.path) for part in before.of(table) if part.role is Role.OPEN]
             if not paths:
@@ -52,13 +53,11 @@ def carry(folder: Path, before: Build, staged: Staged, number: int, scratch: Pat
     return Carried(parts=tuple(parts), states=())
 
 
-def _note_touched(connection: duckdb.DuckDBPyConnection, staged: Staged) -> None:
-    partitions = [partition for partition, reads in staged.shared.items() if reads]
+def _note_touched(connection: duckdb.DuckDBPyConnection, found: Survey) -> None:
+    partitions = [partition for partition, reads in found.shared.items() if reads]
     connection.execute("create table touched_partitions as select unnest($all)::int as partition", {"all": partitions})
-    connection.execute("create table touched (group_id varchar)")
-    if staged.files:
-        files = [*map(str, staged.files)]
-        connection.execute("insert into touched select distinct group_id from read_parquet($files)", {"files": files})
+    connection.register("groups", pa.table({"group_id": pa.array(found.groups, pa.string())}))
+    connection.execute("create table touched as from groups")
 
 
 def _is_touched(partition: str) -> str:

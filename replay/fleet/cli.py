@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -30,6 +31,13 @@ def fleet() -> None:
 def build_command(
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Where the tables are, or will be: Parquet.")],
     log: LogOption = DEFAULT_LOG,
+    archive: Annotated[
+        Path | None, typer.Option("--archive", metavar="DIR", help="Read an archive's own files, not --log.")
+    ] = None,
+    every: Annotated[
+        int | None,
+        typer.Option("--every", metavar="DURATION", parser=archive_cli.duration, help="Go on for ever, as every 1m."),
+    ] = None,
     kafka_config: KafkaConfigOption = None,
     engine: Annotated[EngineName, typer.Option("--engine", help="Which engine folds.")] = EngineName.AUTO,
     master: Annotated[str, typer.Option("--master", envvar="SPARK_MASTER", help="Spark's master.")] = "local[*]",
@@ -39,17 +47,33 @@ def build_command(
 ) -> None:
     """Bring the tables up to date: rebalances, incidents, memberships, and what is made of them.
 
-    Only what the log has told since the last build is read.
+    Only what the log has told since the last build is read. With --every it goes on until SIGTERM, after which the
+    build in work is ended; a log that is away, one that is not there yet and another build are waited for.
 
     \b
     Example:
 
+        muster fleet build --archive /archive --to fleet --every 1m
         muster fleet build --log sqlite:///muster.db --to fleet
         muster fleet top --tables fleet
     """
-    from muster.replay.fleet.commands import build_tables
+    if rebuild and every is not None:
+        raise typer.BadParameter("--rebuild and --every exclude each other: rebuild once")
+    from muster.replay.fleet.needs import check_needs
 
-    build_tables(to, log, kafka_config or [], engine, master, rebuild=rebuild)
+    check_needs()
+    from muster.replay.fleet.commands import AskedBuild, build_tables
+
+    asked = AskedBuild(
+        log=log if archive is None else f"archive:{quote(str(archive))}",
+        to=to,
+        every_ms=every,
+        engine=engine,
+        master=master,
+        kafka_config=kafka_config or [],
+        rebuild=rebuild,
+    )
+    build_tables(asked)
 
 
 questions_cli.add_to(app)

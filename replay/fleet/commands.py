@@ -1,105 +1,124 @@
-"""`muster fleet build`: what it does. Errors end it with one line, and exit code 2."""
+"""`muster fleet build`: what the command does, once or again and again. Errors end it with one line, exit code 2."""
 
 import asyncio
-import importlib.util
 import os
+import signal
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final
 
+import msgspec
 import typer
 
 from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
-from muster.events.log.base import LogError
+from muster.events.log.base import LogError, LogMissing, LogUnavailable
 from muster.events.records import EventsError
 from muster.replay.fleet.asked import EngineName
+from muster.replay.fleet.build import Built, make_build
+from muster.replay.fleet.builds import BuildBusy, CannotBuild
+from muster.replay.fleet.engines.choice import NoSpark, choose
+from muster.replay.fleet.engines.engine import Engine
+from muster.replay.fleet.engines.local import LocalEngine
+from muster.replay.fleet.fold import OutOfOrder
+from muster.replay.fleet.needs import fail
+from muster.replay.fleet.open_items import NotCarriedOver
+from muster.replay.logs.archives import open_archive
+from muster.replay.progress import watched
 
-if TYPE_CHECKING:
-    from muster.replay.fleet.engines.engine import Engine
-
-CANNOT: Final = 2
 DAMAGED: Final = 3
 """Exit code: what could be read was folded, and there is more that could not."""
 
 
-def _fail(message: str) -> NoReturn:
-    typer.echo(f"muster fleet: {message}", err=True)
-    raise typer.Exit(CANNOT)
+class AskedBuild(msgspec.Struct, frozen=True, kw_only=True):
+    """The options. `every_ms`: None builds once."""
+
+    log: str
+    to: Path
+    every_ms: int | None
+    engine: EngineName
+    master: str
+    kafka_config: Sequence[str]
+    rebuild: bool = False
 
 
-def check_needs() -> None:
-    missing = [name for name in ("pyarrow", "duckdb") if importlib.util.find_spec(name) is None]
-    if missing:
-        _fail(f"{' and '.join(missing)} missing: pip install '.[fleet]' in Muster's checkout")
-
-
-def build_tables(
-    to: Path, log: str, kafka_config: Sequence[str], engine: EngineName, master: str, *, rebuild: bool
-) -> None:
-    """`muster fleet build`."""
-    check_needs()
-    from muster.replay.fleet.builds import CannotBuild  # noqa: PLC0415 -- an extra
-    from muster.replay.fleet.engines.choice import NoSpark  # noqa: PLC0415
-    from muster.replay.fleet.fold import OutOfOrder  # noqa: PLC0415
-    from muster.replay.fleet.open_items import NotCarriedOver  # noqa: PLC0415
-
+def build_tables(asked: AskedBuild) -> None:
+    """Build once, or again and again until SIGTERM, after which the build in work is ended."""
     try:
-        security = security_given(kafka_config, os.environ)
-        damage = asyncio.run(_build(to, log, security, engine, master, rebuild=rebuild))
+        security = security_given(asked.kafka_config, os.environ)
+        if asked.engine is EngineName.SPARK:
+            choose(asked.engine, 0)  # before the log is read
+        damage = asyncio.run(_once(asked, security) if asked.every_ms is None else _again(asked, security))
     except (LogError, EventsError, BadSecurity, CannotBuild, NoSpark, OutOfOrder) as error:
-        _fail(str(error))
+        fail(str(error))
     except NotCarriedOver as error:
-        _fail(f"{error}: say --rebuild")
+        fail(f"{error}: say --rebuild")
     except OSError as error:
-        _fail(f"the tables cannot be written: {error}")
+        fail(f"the tables cannot be written: {error}")
     if damage:
         raise typer.Exit(DAMAGED)
 
 
-async def _build(to: Path, url: str, security: KafkaSecurity, asked: EngineName, master: str, *, rebuild: bool) -> bool:
-    from muster.replay.fleet.build import Built, make_build  # noqa: PLC0415
-    from muster.replay.fleet.engines.choice import choose  # noqa: PLC0415
-    from muster.replay.fleet.engines.engine import Engine  # noqa: PLC0415
-    from muster.replay.logs.archives import open_archive  # noqa: PLC0415
-    from muster.replay.progress import watched  # noqa: PLC0415
+async def _again(asked: AskedBuild, security: KafkaSecurity) -> bool:
+    """Build until SIGTERM comes. Returns whether the last build has met damage."""
+    assert asked.every_ms is not None
+    interval_s = asked.every_ms / 1000
+    stopped = asyncio.Event()
+    damage = False
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    while True:
+        try:
+            damage = await _once(asked, security)
+        except (LogUnavailable, LogMissing, BuildBusy) as error:
+            typer.echo(f"muster fleet: {error}; tried again in {interval_s:g} s", err=True)
+        try:
+            await asyncio.wait_for(stopped.wait(), interval_s)
+        except TimeoutError:
+            continue
+        return damage
 
+
+async def _once(asked: AskedBuild, security: KafkaSecurity) -> bool:
+    """Build, and say what came of it. Returns whether anything could not be read."""
     reason = ""
 
     def engine_for(event_bytes: int) -> Engine:
         nonlocal reason
-        choice = choose(asked, event_bytes)
+        choice = choose(asked.engine, event_bytes)
         reason = choice.reason
-        return _engine(choice.engine, master)
+        return _engine(choice.engine, asked.master)
 
-    if asked is EngineName.SPARK:
-        choose(EngineName.SPARK, 0)  # before the log is read
-    log = open_archive(url, security=security)
+    log = open_archive(asked.log, security=security)
     await log.open()
     try:
-        with watched(f"reading {log.location}") as watch:
-            built: Built = await make_build(log, to, engine_for, rebuild=rebuild, watch=watch)
+        built = await make_build(log, asked.to, engine_for, rebuild=asked.rebuild, watching=watched)
     finally:
         await log.close()
-    if built.staged.strangers.records:
-        typer.echo(f"muster fleet: {built.staged.strangers.report(log.location)}", err=True)
-    for warning in built.staged.damage:
+    if built.is_new or asked.every_ms is None:
+        _tell(built, asked.to, reason)
+    return bool(built.damage)
+
+
+def _tell(built: Built, to: Path, reason: str) -> None:
+    for warning in (*built.strangers, *built.damage):
         typer.echo(f"muster fleet: {warning}", err=True)
     build = built.build
+    news = f"{built.events} new events folded" if built.is_new else "nothing new"
     typer.echo(
         f"{build.rows('rebalances')} rebalances and {build.rows('incidents')} incidents of {build.rows('_open')} groups"
-        f" in {to}: {built.events} new events folded"
+        f" in {to}: {news}"
     )
+    if not built.is_new:
+        return
     took = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in built.took_s.items())
-    typer.echo(f"engine {build.engine} ({reason}); {took}")
-    return bool(built.staged.damage)
+    whole = sum(built.took_s.values())
+    speed = f"; {built.events / whole:,.0f} events a second" if whole > 1 else ""
+    typer.echo(f"engine {build.engine} ({reason}); {took}{speed}")
 
 
-def _engine(name: EngineName, master: str) -> "Engine":
-    if name is EngineName.SPARK:
-        from muster.replay.fleet.engines.spark import SparkEngine  # noqa: PLC0415
-        from muster.replay.fleet.session import spark_session  # noqa: PLC0415
+def _engine(name: EngineName, master: str) -> Engine:
+    if name is EngineName.LOCAL:
+        return LocalEngine()
+    from muster.replay.fleet.engines.spark import SparkEngine  # noqa: PLC0415 -- it takes a second
+    from muster.replay.fleet.session import spark_session  # noqa: PLC0415
 
-        return SparkEngine(spark_session(master))
-    from muster.replay.fleet.engines.local import LocalEngine  # noqa: PLC0415
-
-    return LocalEngine()
+    return SparkEngine(spark_session(master))

@@ -25,11 +25,11 @@ from muster.replay.fleet.tables.memberships import Stays
 from muster.replay.fleet.tables.quarantine import quarantine_row
 from muster.replay.fleet.tables.rebalances import rebalance_row
 from muster.replay.fleet.tables.values import Row
-from muster.replay.history.items import Broken, Happened, Item, PassedOver, Prelude, Read, SeqGaps, Told
+from muster.replay.history.items import Broken, Happened, Item, LogPosition, PassedOver, Prelude, Read, SeqGaps, Told
 from muster.replay.history.transitions import Step, Transition, Transitions
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import Teller
-from muster.replay.logs.sources import read_record
+from muster.replay.logs.sources import read_value
 
 RowOf: TypeAlias = tuple[str, Row]
 """A row, and the name of its table."""
@@ -169,9 +169,9 @@ def prelude_before(shared: Iterable[Read], offset: int, prelude: Prelude | None 
 
 def _own(records: Iterable[StoredRecord]) -> Iterator[Told]:
     for record in records:
-        found = read_record(record)
-        if found is not None and not isinstance(found[1], PassedOver):
-            yield found[1]
+        if record.value is not None:  # a tombstone says nothing that the event before it does not
+            position = LogPosition(partition=record.partition, offset=record.offset, timestamp_ms=record.timestamp_ms)
+            yield read_value(record.value, position, of_partition=False)
 
 
 def _offset(read: Told) -> int:

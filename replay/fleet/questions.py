@@ -15,7 +15,7 @@ from muster import terminal
 from muster.replay.commands.asked import view_of, when, window_of
 from muster.replay.commands.opening import CANNOT_READ, NOT_FOUND, fail, speaking_as
 from muster.replay.fleet.asked import By, Order
-from muster.replay.fleet.commands import check_needs
+from muster.replay.fleet.needs import check_needs
 from muster.replay.form import Format, View
 from muster.replay.history.window import AtTime, Window
 from muster.replay.rebalances.wording import listed
@@ -41,7 +41,7 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     form: Format
 
 
-class _Asking:
+class Asking:
     """A question: where, in which window, and how the answer is told. Ends the command for a wrong option."""
 
     def __init__(self, given: Given) -> None:
@@ -88,7 +88,7 @@ class _Asking:
 @_speaking
 def show_top(given: Given) -> None:
     """`muster fleet top`."""
-    asking = _Asking(given)
+    asking = Asking(given)
     from muster.replay.fleet.queries import top  # noqa: PLC0415 -- an extra
 
     asking.show(lambda: top(given.tables, asking.asked))
@@ -97,7 +97,7 @@ def show_top(given: Given) -> None:
 @_speaking
 def show_causes(given: Given, by: By) -> None:
     """`muster fleet causes`."""
-    asking = _Asking(given)
+    asking = Asking(given)
     from muster.replay.fleet.queries import causes  # noqa: PLC0415 -- an extra
 
     asking.show(lambda: causes(given.tables, asking.asked, by))
@@ -106,7 +106,7 @@ def show_causes(given: Given, by: By) -> None:
 @_speaking
 def show_storms(given: Given) -> None:
     """`muster fleet storms`."""
-    asking = _Asking(given)
+    asking = Asking(given)
     from muster.replay.fleet.queries import storms  # noqa: PLC0415 -- an extra
 
     asking.show(lambda: storms(given.tables, asking.asked))
@@ -115,7 +115,7 @@ def show_storms(given: Given) -> None:
 @_speaking
 def show_incidents(given: Given, kind: str | None, sort: Order) -> None:
     """`muster fleet incidents`."""
-    asking = _Asking(given)
+    asking = Asking(given)
     from muster.replay.fleet.queries import incidents, kinds_in  # noqa: PLC0415 -- an extra
 
     kinds = asking.told(lambda: kinds_in(given.tables)) if kind is not None else []
@@ -127,7 +127,7 @@ def show_incidents(given: Given, kind: str | None, sort: Order) -> None:
 @_speaking
 def show_group(given: Given, group: str) -> None:
     """`muster fleet group`."""
-    asking = _Asking(msgspec.structs.replace(given, group=group))
+    asking = Asking(msgspec.structs.replace(given, group=group))
     from muster.replay.fleet import queries  # noqa: PLC0415 -- an extra
     from muster.replay.fleet.show import show_parts  # noqa: PLC0415
 
@@ -137,7 +137,7 @@ def show_group(given: Given, group: str) -> None:
     show_parts(parts, asking.view, terminal.stdout())
 
 
-def _fail_unknown(asking: _Asking, group: str) -> NoReturn:
+def _fail_unknown(asking: Asking, group: str) -> NoReturn:
     """End the command, naming groups of similar names, or the time that the tables tell of."""
     from muster.replay.fleet.queries import extent_of, groups_in  # noqa: PLC0415 -- an extra
 

@@ -1,4 +1,4 @@
-"""`muster fleet top`, `causes`, `storms`, `incidents`, `group`: their options. A skin, as cli.py is.
+"""`muster fleet top`, `causes`, `storms`, `incidents`, `group`, `report`: their options. A skin, as cli.py is.
 
 What they share with `muster replay` is the same there: times and windows, zones, patterns, forms of an answer.
 """
@@ -10,6 +10,7 @@ import typer
 
 from muster.replay.commands.options import FormatOption, GroupArgument, GroupsOption, SinceOption, TzOption, UntilOption
 from muster.replay.fleet.asked import By, Order
+from muster.replay.fleet.report.teams import DEFAULT_PATTERN as DEFAULT_TEAM_PATTERN
 from muster.replay.form import Format
 
 DEFAULT_TABLES: Final = Path("fleet")
@@ -136,6 +137,43 @@ def group_command(
     show_group(given, group)
 
 
+def report_command(
+    *,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FILE", dir_okay=False, help="The page; it is written over.")
+    ],
+    tables: TablesOption = DEFAULT_TABLES,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    group: GroupsOption = None,
+    team_pattern: Annotated[
+        str,
+        typer.Option(
+            "--team-pattern",
+            metavar="REGEX",
+            help="Finds the team in a group's name: the expression's first group, else all that it matches.",
+        ),
+    ] = DEFAULT_TEAM_PATTERN,
+    limit: LimitOption = 20,
+    tz: TzOption = None,
+) -> None:
+    """The fleet on one HTML page: by group and hour, incidents, causes, teams, storms, flapping, downtime.
+
+    The page needs nothing but itself, and asks no host for anything. Its times are UTC, or those of --tz.
+
+    \b
+    Examples:
+
+        muster fleet report --tables fleet -o fleet.html
+        muster fleet report --tables fleet -o week.html --since 7d --team-pattern '^team-([a-z]+)-'
+    """
+    from muster.replay.fleet.questions import Given
+    from muster.replay.fleet.report.command import report
+
+    given = Given(tables=tables, since=since, until=until, group=group, limit=limit, tz=tz, form=Format.TABLE)
+    report(given, out, team_pattern)
+
+
 def add_to(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("top")(top_command)
@@ -143,3 +181,4 @@ def add_to(app: typer.Typer) -> None:
     app.command("storms")(storms_command)
     app.command("incidents")(incidents_command)
     app.command("group")(group_command)
+    app.command("report")(report_command)

@@ -21,7 +21,7 @@ from muster.events.avro.codec import decode
 from muster.events.avro.glance import GroupGlance
 from muster.events.events import CoordinatorElected, PartitionEvent
 from muster.events.ids import GroupId
-from muster.events.keys import EntityKind, RecordKey, decode_key, prefix_of
+from muster.events.keys import EntityKind, decode_key, prefix_of
 from muster.events.log.base import EventLog, SearchableLog
 from muster.events.partitioner import partition_for
 from muster.events.records import (
@@ -324,14 +324,14 @@ def read_record(record: StoredRecord, wanted: GroupId | None = None) -> tuple[Gr
         return None, PassedOver(position=position, key=record.key)
     if record.value is None or not (of_partition or wanted is None or key.group_id == wanted):
         return None
-    told = _read_value(record.value, key, position)
+    told = read_value(record.value, position, of_partition=of_partition)
     if of_partition and isinstance(told, Broken):
         told = msgspec.structs.replace(told, key=record.key)
     return None if of_partition else GroupId(key.group_id), told
 
 
-def _read_value(value: bytes, key: RecordKey, position: LogPosition) -> Told:
-    of_partition = key.kind is EntityKind.PARTITION
+def read_value(value: bytes, position: LogPosition, *, of_partition: bool) -> Told:
+    """Decode a record's value, of which the key has told whether it concerns a whole partition. Raises LogTooNew."""
     try:
         event = decode(value)
     except UnknownEventType as unknown:

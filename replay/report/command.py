@@ -27,8 +27,7 @@ def report(
     source: Source, group: str, out: Path, view: View, *, window: Window = WHOLE, page_zone: tzinfo = UTC
 ) -> None:
     """The command. `view`: in whose zone errors tell times."""
-    if not out.parent.is_dir():  # before a long log is read
-        fail(f"{printable(str(out))} cannot be written: there is no folder {printable(str(out.parent))}", CANNOT_READ)
+    check_folder(out)  # before a long log is read
 
     async def read() -> None:
         async with opened(source) as reading:
@@ -61,13 +60,19 @@ def report(
                 zone=page_zone,
                 damage=reading.damage,
             )
-            _write(out, text)
+            write_page(out, text)
             _tell(out, len(text.encode()), page, view.zone)
 
     run(read())
 
 
-def _write(out: Path, text: str) -> None:
+def check_folder(out: Path) -> None:
+    """End the command if there is no folder to write into."""
+    if not out.parent.is_dir():
+        fail(f"{printable(str(out))} cannot be written: there is no folder {printable(str(out.parent))}", CANNOT_READ)
+
+
+def write_page(out: Path, text: str) -> None:
     """Write the page beside the file and put it in its place; what is no file (/dev/stdout) is written to."""
     try:
         target = out.resolve()
@@ -90,7 +95,9 @@ def _tell(out: Path, size: int, page: Page, zone: tzinfo) -> None:
     is_file = out.is_file()  # else it may be the page that goes to stdout
     told = f"{plural(page.incidents_told, 'incident')} with {plural(page.rebalances, 'rebalance')}"
     span = f"from {in_zone(page.begin, zone)} to {in_zone(page.end, zone)}"
-    typer.echo(f"{printable(str(out))}: {told} of {printable(page.group_id)}, {span}; {_size(size)}", err=not is_file)
+    typer.echo(
+        f"{printable(str(out))}: {told} of {printable(page.group_id)}, {span}; {size_text(size)}", err=not is_file
+    )
     for each in page.left_out:
         typer.echo(f"  {each}", err=not is_file)
     if page.missing:
@@ -98,5 +105,6 @@ def _tell(out: Path, size: int, page: Page, zone: tzinfo) -> None:
         typer.echo(f"  {told} of the history missing or uncertain: the page says which.", err=not is_file)
 
 
-def _size(size: int) -> str:
+def size_text(size: int) -> str:
+    """The size of a page: '12 KB', '1.4 MB'."""
     return f"{size / 1e6:.1f} MB" if size >= 1_000_000 else f"{max(1, size // 1_000)} KB"

@@ -15,7 +15,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 import msgspec
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import BaseLoader, Environment, PackageLoader, StrictUndefined, Template
 
 from muster import DISTRIBUTION
 from muster.replay.report.fold import ReportFold
@@ -41,13 +41,6 @@ class _Drawing(msgspec.Struct, frozen=True, kw_only=True):
 
 def document(page: Page, zone: tzinfo = UTC) -> str:
     """The document, however long. `zone`: in which it tells times at first; in UTC if the zone has no name."""
-    name = zone.key if isinstance(zone, ZoneInfo) and zone.key != "local" else "UTC"
-
-    def told(at: Instant) -> str:
-        """'2026-11-21 02:00:05.800 UTC', as the script writes it, too."""
-        there = at if name == "UTC" else in_zone(at, zone)
-        return f"{there[:10]} {there[11:23]} {zone_of(there)}"
-
     template, style, script = _parts()
     drawing = _Drawing(
         begin=page.begin_ms,
@@ -61,14 +54,13 @@ def document(page: Page, zone: tzinfo = UTC) -> str:
     )
     return template.render(
         page=page,
-        told=told,
-        zone=name,
+        told=lambda at: told_in(at, zone),
+        zone=zone_name(zone),
         kinds=sorted(Counter(each.kind for each in page.stories).items()),
         style=style,
         script=script,
         data=in_script(drawing),
-        policy=f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; "
-        "form-action 'none'",
+        policy=policy(style, script),
         version=version(DISTRIBUTION),
     )
 
@@ -91,6 +83,39 @@ def in_script(value: object) -> str:
     return msgspec.json.encode(value).decode().translate(_IN_SCRIPT)
 
 
+def policy(style: str, script: str | None = None) -> str:
+    """The policy of a page with this style, and this script or none."""
+    scripts = "'none'" if script is None else f"'{_hash(script)}'"
+    return f"default-src 'none'; script-src {scripts}; style-src '{_hash(style)}'; base-uri 'none'; form-action 'none'"
+
+
+def zone_name(zone: tzinfo) -> str:
+    """The name that a page may use for a zone; UTC if it has none."""
+    return zone.key if isinstance(zone, ZoneInfo) and zone.key != "local" else "UTC"
+
+
+def told_in(at: Instant, zone: tzinfo) -> str:
+    """'2026-11-21 02:00:05.800 UTC', as the script writes it, too."""
+    there = at if zone_name(zone) == "UTC" else in_zone(at, zone)
+    return f"{there[:10]} {there[11:23]} {zone_of(there)}"
+
+
+def templates(loader: BaseLoader) -> Environment:
+    """Templates that escape what they are given."""
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters.update(instant=instant)
+    return environment
+
+
+def style_and_script() -> tuple[str, str]:
+    """The style, which other pages have, too, and the script."""
+    loader = PackageLoader("muster.replay", "report")
+    style, script = (loader.get_source(Environment(), name)[0] for name in ("report.css", "report.js"))  # noqa: S701
+    return style, script
+
+
 def _hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
@@ -98,10 +123,4 @@ def _hash(text: str) -> str:
 @cache
 def _parts() -> tuple[Template, str, str]:
     """The template, the style and the script."""
-    loader = PackageLoader("muster.replay", "report")
-    environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters.update(instant=instant)
-    style, script = (loader.get_source(environment, name)[0] for name in ("report.css", "report.js"))
-    return environment.get_template("report.html.j2"), style, script
+    return templates(PackageLoader("muster.replay", "report")).get_template("report.html.j2"), *style_and_script()

@@ -12,6 +12,7 @@ from muster import schemas
 from muster.events.avro import codec
 from muster.events.avro.codec import Registry, decode, encode, event_type_of, fingerprint_of, glance, records_of
 from muster.events.avro.glance import Glance, GroupGlance
+from muster.events.avro.numbers import FIRST_FIELDS, numbers_of
 from muster.events.causes import Cause
 from muster.events.events import (
     EVENT_TYPES,
@@ -280,3 +281,35 @@ def test_an_event_of_a_partition_has_no_glance(event_type: type[AnyRecordedEvent
             glance(value)
     else:
         assert isinstance(glance(value), GroupGlance if issubclass(event_type, GroupEvent) else Glance)
+
+
+@given(group_and_member_events())
+def test_the_numbers_are_those_that_decoding_finds(event: object) -> None:
+    """Whatever stands behind them, or nothing."""
+    value = encode(event, FORMAT_LEVEL)  # type: ignore[arg-type]
+    wanted = (event.incarnation, event.seq)  # type: ignore[attr-defined]
+    assert numbers_of(value) == numbers_of(value + b"?") == wanted
+
+
+@EVERY_TYPE
+def test_an_event_of_a_partition_has_no_numbers(event_type: type[AnyRecordedEvent]) -> None:
+    """Nor has one of an unknown type, or one that is cut off in them."""
+    value = encode(full_event(event_type), FORMAT_LEVEL)
+    if issubclass(event_type, PartitionEvent):
+        with pytest.raises(BrokenRecord, match="no event of a group begins with c301"):
+            numbers_of(value)
+        return
+    for broken in (value[:12], value[:10], value[:10] + b"\x01" * 4, b"?" * 40, b""):
+        with pytest.raises(BrokenRecord):
+            numbers_of(broken)
+
+
+@EVERY_TYPE
+def test_all_schemas_of_a_groups_events_begin_with_its_numbers(event_type: type[AnyRecordedEvent]) -> None:
+    """So they are found without a look at the rest."""
+    known = [schema for level in schemas.levels() for schema in schemas.event_schemas(level)]
+    own = [schema for schema in known if schema["name"] == event_type.__name__]
+    assert own
+    for schema in own:
+        names = tuple(field["name"] for field in schema["fields"][:3])
+        assert (names == FIRST_FIELDS) is not issubclass(event_type, PartitionEvent)

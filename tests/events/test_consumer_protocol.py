@@ -174,3 +174,10 @@ def test_owned_partitions_are_read_from_version_1_on() -> None:
     assert owned_partitions(metadata[:-1]) is None
     assert owned_partitions(encode_subscription(["orders"])) is None
     assert owned_partitions(b"\xff") is None
+
+
+def test_equal_short_messages_are_decoded_once_and_long_ones_are_not_kept() -> None:
+    """A history repeats few messages very often; a large one is not worth its memory."""
+    short, long = encode_assignment({"a": [1]}), encode_assignment({"a": range(1_000)})
+    assert assigned_partitions(short) is assigned_partitions(bytes(bytearray(short)))
+    assert assigned_partitions(long) is not assigned_partitions(bytes(bytearray(long)))

@@ -12,7 +12,8 @@ from muster.replay.times import read_duration
 ArchiveOption = Annotated[Path, typer.Option("--archive", metavar="DIR", help="The archive's folder.")]
 
 
-def _duration(text: str) -> int:
+def duration(text: str) -> int:
+    """Read the value of `--every`; ms."""
     ms = read_duration(text)
     if not ms:
         raise typer.BadParameter(f"{text!r} should be a number with a unit, such as 30s, 1m or 1h")
@@ -31,7 +32,7 @@ def archive_command(
     once: Annotated[bool, typer.Option("--once", help="Archive what is there, and end (so without --every).")] = False,
     every: Annotated[
         int | None,
-        typer.Option("--every", metavar="DURATION", parser=_duration, help="Go on for ever, in steps such as 1m."),
+        typer.Option("--every", metavar="DURATION", parser=duration, help="Go on for ever, in steps such as 1m."),
     ] = None,
     engine: Annotated[
         Literal["auto", "local", "spark"],

@@ -4,7 +4,7 @@ An engine has one duty: to bring the records of each group in one run, by offset
 does it, the same function folds them and writes the parts, in this process or in a worker's.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
@@ -17,15 +17,25 @@ from muster.events.ids import GroupId
 from muster.events.records import StoredRecord
 from muster.replay.fleet import open_items
 from muster.replay.fleet.fold import GroupFold, OutOfOrder, fold_group
-from muster.replay.fleet.stage import STATE_OFFSET
+from muster.replay.fleet.pieces import Piece
 from muster.replay.fleet.tables.parts import Part, PartWriter, Role
 from muster.replay.history.items import Prelude, Read
 
 BATCH_ROWS: Final = 5_000
 """The records that come at a time."""
 
-Stored = tuple[str, int, int, int, bytes, bytes]
-"""A row of what is staged: group, partition, offset, timestamp_ms, key, value."""
+Took = Callable[[int], None]
+"""Told how many events were folded by now."""
+
+STATE_OFFSET: Final = -1
+"""The offset under which a group's state stands, before all of its records."""
+
+Stored = tuple[str, int, int, int, bytes]
+"""A row of `pieces.RECORDS`: group, partition, offset, timestamp_ms, value."""
+
+
+def untold(_events: int) -> None:
+    """Do nothing: without a progress display."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,38 +53,59 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     preludes: dict[int, Prelude]
 
 
+class Folded(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts that were written, and of how many events they tell."""
+
+    parts: tuple[Part, ...]
+    events: int
+
+
 class Engine(Protocol):
     """Brings records to the fold. `name` is what `--engine` calls it."""
 
     name: str
 
-    def fold(self, files: Sequence[Path], states: Sequence[Path], task: Task) -> list[Part]:
-        """Fold the staged files, going on from the states of groups. Raises what the fold raises."""
+    def fold(self, pieces: Sequence[Piece], states: Sequence[Path], task: Task, watch: Took) -> Folded:
+        """Fold the records of groups in the pieces, going on from the states of groups.
+
+        `watch` is told how many events were folded by now, where that is known before the end. Raises what the fold
+        raises, and what reading the pieces raises.
+        """
         ...
 
 
-def fold_batches(batches: Iterable[pa.RecordBatch], task: Task) -> list[Part]:
-    """Fold records that come in order; returns the parts, whole and on disk. Raises OutOfOrder, NotCarriedOver."""
+def fold_batches(batches: Iterable[pa.RecordBatch], task: Task, watch: Took = untold) -> Folded:
+    """Fold records that come in order; the parts are whole and on disk then. Raises OutOfOrder, NotCarriedOver."""
     writer = PartWriter(Path(task.to), task.build)
     last = ""
-    for group_id, rows in groupby(_rows(batches), key=itemgetter(0)):
+    events = 0
+
+    def rows() -> Iterator[Stored]:
+        nonlocal events
+        for batch in batches:
+            columns: list[list[Any]] = [column.to_pylist() for column in batch.columns]
+            events += sum(offset != STATE_OFFSET for offset in columns[2])
+            yield from zip(*columns, strict=True)
+            watch(events)
+
+    for group_id, of_group in groupby(rows(), key=itemgetter(0)):
         if group_id <= last and last:
             raise OutOfOrder(f"the records of group {group_id!r} came in several runs, after those of {last!r}")
         last = group_id
-        _fold_group(GroupId(group_id), rows, task, writer)
-    return writer.close()
+        _fold_group(GroupId(group_id), of_group, task, writer)
+    return Folded(parts=tuple(writer.close()), events=events)
 
 
 def _fold_group(group_id: GroupId, rows: Iterator[Stored], task: Task, writer: PartWriter) -> None:
     first = next(rows)
     partition = first[1]
     if first[2] == STATE_OFFSET:
-        fold = open_items.load(first[5])
+        fold = open_items.load(first[4])
         assert isinstance(fold, GroupFold)
     else:
         rows = chain([first], rows)
         fold = GroupFold(group_id, partition, task.topic)
-    records = (StoredRecord(*row[1:]) for row in rows)
+    records = (StoredRecord(partition, offset, at_ms, b"", value) for _, partition, offset, at_ms, value in rows)
     shared = task.shared.get(partition, [])
     prelude = task.preludes.get(partition)
     for table, row in fold_group(fold, records, shared, prelude):
@@ -82,9 +113,3 @@ def _fold_group(group_id: GroupId, rows: Iterator[Stored], task: Task, writer: P
     writer.add_state(group_id, partition, open_items.dump(fold))
     for table, row in fold.open_rows():
         writer.add(table, row, Role.OPEN)
-
-
-def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Stored]:
-    for batch in batches:
-        columns: list[list[Any]] = [column.to_pylist() for column in batch.columns]
-        yield from zip(*columns, strict=True)

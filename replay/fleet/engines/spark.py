@@ -1,8 +1,8 @@
 """The engine on Spark: `sortWithinPartitions` stands right under `mapInArrow`, so that the order is part of the plan.
 
-A group's records come in one run, by offset, one group at a time. Workers write the parts themselves, into the folder
-of the tables, which all of them see; what they return is which. A task that is done twice leaves a part that no build
-names.
+Workers read the pieces' files, as this process would, and Spark shuffles them by group and sorts them. A group's
+records come in one run, by offset, one group at a time. Workers write the parts themselves, into the folder of the
+tables, which all of them see; what they return is which. A task that is done twice leaves a part that no build names.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pyarrow as pa
 
-from muster.replay.fleet.engines.engine import Task, fold_batches
-from muster.replay.fleet.stage import STATE_OFFSET
-from muster.replay.fleet.tables.parts import Part
+from muster.replay.fleet.engines.engine import STATE_OFFSET, Folded, Task, Took, fold_batches
+from muster.replay.fleet.pieces import Piece, of_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_FACTS: Final = "part binary"
-_FACTS_SCHEMA: Final = pa.schema([pa.field("part", pa.binary())])
+BUNDLE_BYTES: Final = 32 * 1024 * 1024
+"""The size of the files that one task reads, or one file."""
+
+_RECORDS: Final = "group_id string, partition int, offset bigint, timestamp_ms bigint, value binary"
+_FOLDED: Final = "folded binary"
+_FOLDED_SCHEMA: Final = pa.schema([pa.field("folded", pa.binary())])
 _STATES: Final = (
     "group_id", "partition", f"cast({STATE_OFFSET} as bigint) as offset", "cast(0 as bigint) as timestamp_ms",
-    "cast('' as binary) as key", "state as value",
+    "state as value",
 )  # fmt: skip
 
 
@@ -35,33 +38,55 @@ class SparkEngine:
     def __init__(self, session: "SparkSession") -> None:
         self._session = session
 
-    def fold(self, files: Sequence[Path], states: Sequence[Path], task: Task) -> list[Part]:
+    def fold(self, pieces: Sequence[Piece], states: Sequence[Path], task: Task, watch: Took) -> Folded:
         """See Engine."""
-        if not files and not states:
-            return []
-        facts = self._folded(files, states, task).collect()
-        return [msgspec.json.decode(bytes(fact.part), type=Part) for fact in facts]
+        if not pieces and not states:
+            return Folded(parts=(), events=0)
+        told = [msgspec.json.decode(row.folded, type=Folded) for row in self._folded(pieces, states, task).collect()]
+        events = sum(each.events for each in told)
+        watch(events)
+        return Folded(parts=tuple(part for each in told for part in each.parts), events=events)
 
-    def plan(self, files: Sequence[Path], states: Sequence[Path]) -> str:
+    def plan(self, pieces: Sequence[Piece], states: Sequence[Path]) -> str:
         """The physical plan of a fold, in Spark's words."""
         task = Task(to="", scratch="", build=0, topic="", shared={}, preludes={})
-        frame = self._folded(files, states, task)
+        frame = self._folded(pieces, states, task)
         return str(frame._jdf.queryExecution().executedPlan().toString())  # noqa: SLF001 -- there is no other way
 
-    def _folded(self, files: Sequence[Path], states: Sequence[Path], task: Task) -> "DataFrame":
-        frames: list[DataFrame] = []
-        if files:
-            frames.append(self._session.read.parquet(*map(str, files)))
+    def _folded(self, pieces: Sequence[Piece], states: Sequence[Path], task: Task) -> "DataFrame":
+        bundles = [(msgspec.msgpack.encode(bundle),) for bundle in bundled(pieces)]
+        slices = self._session.sparkContext.parallelize(bundles, max(1, len(bundles)))
+        records = self._session.createDataFrame(slices, "pieces binary").mapInArrow(_read, _RECORDS)
         if states:
-            frames.append(self._session.read.parquet(*map(str, states)).selectExpr(*_STATES))
-        records = frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
+            records = records.unionByName(self._session.read.parquet(*map(str, states)).selectExpr(*_STATES))
         ordered = records.repartition("group_id").sortWithinPartitions("group_id", "offset")
-        return ordered.mapInArrow(_folding(task), _FACTS)
+        return ordered.mapInArrow(_folding(task), _FOLDED)
+
+
+def bundled(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    """The pieces, some of them together where they are small."""
+    bundle: list[Piece] = []
+    size = 0
+    for piece in pieces:
+        piece_bytes = Path(piece.path).stat().st_size
+        if bundle and size + piece_bytes > BUNDLE_BYTES:
+            yield bundle
+            bundle, size = [], 0
+        bundle.append(piece)
+        size += piece_bytes
+    if bundle:
+        yield bundle
+
+
+def _read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for bundle in batch.column(0).to_pylist():
+            yield from of_groups(msgspec.msgpack.decode(bundle, type=list[Piece]))
 
 
 def _folding(task: Task) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        parts = [msgspec.json.encode(part) for part in fold_batches(batches, task)]
-        yield pa.RecordBatch.from_arrays([pa.array(parts, pa.binary())], schema=_FACTS_SCHEMA)
+        folded = msgspec.json.encode(fold_batches(batches, task))
+        yield pa.RecordBatch.from_arrays([pa.array([folded], pa.binary())], schema=_FOLDED_SCHEMA)
 
     return run

@@ -81,7 +81,8 @@ async def test_a_second_build_reads_only_what_is_new(tmp_path: Path) -> None:
     assert closed
     assert set(closed) <= set(second.build.parts)
     third = await built(storage, tmp_path)
-    assert third.events == 0
+    assert (third.is_new, third.events) == (False, 0)
+    assert last_build(tmp_path) == second.build
 
 
 # ---- readers and other builds ------------------------------------------------------------------------------------
@@ -98,7 +99,7 @@ async def test_tables_that_another_build_is_writing_are_read_as_the_last_one_lef
     assert all((tmp_path / part.path).exists() for part in told.parts), "somebody reads through the build before"
     assert not (tmp_path / "rebalances" / "000002-half-closed.parquet").exists(), "a leftover stays for ever"
     assert top(tmp_path, Asked()) != before
-    await built(storage, tmp_path)
+    await built(storage, tmp_path, rebuild=True)
     assert not all((tmp_path / part.path).exists() for part in told.parts)
 
 
@@ -125,8 +126,8 @@ async def test_a_reader_whose_files_have_gone_reads_the_later_build(
     storage = judged(SEEDS[:20])
     await built(up_to(storage, 0.5), tmp_path)
     old = current(tmp_path)
-    for _ in range(2):
-        await built(storage, tmp_path)
+    for share in (0.8, 1.0):
+        await built(up_to(storage, share), tmp_path)
     seen = [old]
     monkeypatch.setattr("muster.replay.fleet.queries.current", lambda folder: seen.pop() if seen else current(folder))
     assert top(tmp_path, Asked(limit=1_000)).rows

@@ -3,12 +3,15 @@
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from muster.events.log.memory import MemoryStorage
+from muster.replay.archive.segment import SCHEMA
 from muster.replay.fleet.asked import EngineName
 from muster.replay.fleet.engines.choice import LOCAL_BYTES_MAX, NoSpark, choose
 from muster.replay.fleet.engines.spark import SparkEngine
+from muster.replay.fleet.pieces import Piece
 from muster.replay.fleet.tables.schemas import TABLES
 from tests.replay.fleet.fleets import all_tables, built, judged, table_of, up_to
 
@@ -32,12 +35,8 @@ async def test_both_engines_make_the_same_tables(spark: SparkEngine, lived_log: 
 @pytest.mark.spark
 def test_sparks_plan_has_the_sort_right_under_the_fold(spark: SparkEngine, tmp_path: Path) -> None:
     """Nothing comes between, so that the planner has no reason to drop it (MEASURED.md: the order trap)."""
-    import pyarrow.parquet as pq
-
-    from muster.replay.fleet.stage import SCHEMA
-
     pq.write_table(SCHEMA.empty_table(), tmp_path / "a.parquet")
-    plan = spark.plan([tmp_path / "a.parquet"], [])
+    plan = spark.plan([Piece(path=str(tmp_path / "a.parquet"), partition=0, start=0, end=1)], [])
     steps = [line.strip(" +-:") for line in plan.splitlines() if line.strip(" +-:")]
     fold = next(number for number, step in enumerate(steps) if "MapInArrow" in step)
     assert steps[fold + 1].lstrip("*0123456789() ").startswith("Sort [group_id")

@@ -16,7 +16,7 @@ from muster.replay.fleet.build import make_build
 from muster.replay.fleet.engines.engine import Task, fold_batches
 from muster.replay.fleet.engines.local import LocalEngine
 from muster.replay.fleet.fold import GroupFold, OutOfOrder, fold_group
-from muster.replay.fleet.stage import SCHEMA
+from muster.replay.fleet.pieces import RECORDS
 from muster.replay.history.items import Broken, Gap
 from muster.replay.incidents.acts import departure
 from muster.replay.logs.archives import open_archive
@@ -154,9 +154,9 @@ def test_a_group_that_comes_in_several_runs_is_refused(tmp_path: Path) -> None:
     """A second fold of it would begin in the middle, and tell of a gap that is none."""
     records = records_of_a_group()
     runs = [("b", records[0]), ("a", records[0]), ("b", records[1])]
-    rows = [(name, 0, each.offset, each.timestamp_ms, each.key, each.value) for name, each in runs]
-    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), SCHEMA, strict=True)]
-    batch = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+    rows = [(name, 0, each.offset, each.timestamp_ms, each.value) for name, each in runs]
+    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), RECORDS, strict=True)]
+    batch = pa.RecordBatch.from_arrays(columns, schema=RECORDS)
     task = Task(to=str(tmp_path), scratch=str(tmp_path), build=1, topic="log", shared={}, preludes={})
     with pytest.raises(OutOfOrder, match="came in several runs"):
         fold_batches([batch], task)

@@ -16,7 +16,7 @@ from muster.replay.history.window import AtTime, Edge, Window
 from muster.replay.incidents.telling import incidents
 from muster.replay.incidents.windows import QUIET_MS
 from muster.replay.logs.sources import Reading, find_start, items, read_histories
-from muster.replay.report.command import _size
+from muster.replay.report.command import size_text
 from muster.replay.report.fold import ReportFold
 from muster.replay.report.page import Page
 from tests.replay.commands.test_cli import assert_fails, run
@@ -235,4 +235,4 @@ def test_a_groups_name_is_printable_beside_its_page(tmp_path: Path) -> None:
 )
 def test_the_size_of_a_report_is_told_for_people(size: int, told: str) -> None:
     """The limit is 2 MB."""
-    assert _size(size) == told
+    assert size_text(size) == told

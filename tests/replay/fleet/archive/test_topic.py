@@ -1,10 +1,13 @@
 """The archive of a topic on a real broker, by this process."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient
 
+from muster.events.log.base import LogMismatch
 from muster.events.log.kafka.log import KafkaEventLog
 from muster.events.records import Record
 from muster.replay.archive.verify import verify
@@ -39,3 +42,58 @@ async def test_an_archive_has_the_topic_byte_by_byte(kafka_broker: Broker, tmp_p
     found = await verify(tmp_path, log, watch=lambda _done, _total: None)
     assert (found.damage, found.compared) == ((), 303)
     await log.close()
+
+
+async def test_a_strangers_transactions_hold_nothing_up(kafka_broker: Broker, tmp_path: Path) -> None:
+    """Open, aborted and committed ones are archived as they come; what ends them takes an offset without a record."""
+    topic = new_topic_name()
+    log = KafkaEventLog([kafka_broker.bootstrap], topic, partitions=1)
+    await log.open()
+    writer = await log.claim(0)
+    producer = AIOKafkaProducer(bootstrap_servers=kafka_broker.bootstrap, transactional_id=topic)
+    await producer.start()
+    for ends in (producer.commit_transaction, producer.abort_transaction):
+        await producer.begin_transaction()
+        await producer.send_and_wait(topic, b"strange", b"key", partition=0)
+        await ends()
+    await producer.begin_transaction()
+    await producer.send_and_wait(topic, b"not committed", b"key", partition=0)
+    await writer.append([(Record(b"a", b"1"),)])
+    await archived(log, tmp_path, now_ms=None)  # while the last one is open
+    await producer.abort_transaction()
+    await producer.stop()
+    await writer.append([(Record(b"a", b"2"),)])
+    await archived(log, tmp_path, now_ms=None)
+
+    assert await digests_in(tmp_path) == await digests(log)
+    stored = await read_all(await opened(tmp_path), 0)
+    assert [(record.value, record.stranger) for record in stored] == [
+        (None, True), (None, True), (None, True), (b"1", False), (b"2", False)
+    ]  # fmt: skip
+    found = await verify(tmp_path, log, watch=lambda _done, _total: None)
+    assert (found.damage, found.compared, found.partitions[0].missing) == ((), 5, 3)
+    await log.close()
+
+
+async def test_a_topic_that_was_deleted_and_made_anew_is_refused(kafka_broker: Broker, tmp_path: Path) -> None:
+    """Though its name and its partitions are the same, its offsets are other records."""
+    topic = new_topic_name()
+    for number in range(2):
+        log = KafkaEventLog([kafka_broker.bootstrap], topic, partitions=1)
+        await log.open()
+        writer = await log.claim(0)
+        await writer.append([(Record(b"a", b"1"), Record(b"b", b"2"))])
+        if number:
+            with pytest.raises(LogMismatch, match="deleted and made anew is another one"):
+                await archived(log, tmp_path, now_ms=None)
+        else:
+            await archived(log, tmp_path, now_ms=None)
+            admin = AIOKafkaAdminClient(bootstrap_servers=kafka_broker.bootstrap)
+            await admin.start()
+            await admin.delete_topics([topic])
+            async with asyncio.timeout(30):
+                while topic in await admin.list_topics():  # noqa: ASYNC110 -- another process is asked
+                    await asyncio.sleep(0.01)
+            await admin.close()
+        await log.close()
+    assert len(await read_all(await opened(tmp_path))) == 2

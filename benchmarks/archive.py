@@ -1,0 +1,161 @@
+"""`python -m benchmarks.archive`: the archive's speed and memory, each command as a process of its own.
+
+The same events are archived from a SQLite log and from a Kafka topic, by each engine; the archive is verified, and read
+by `muster replay`, beside the log that it was made of. Give it a machine that does nothing else; where others use it,
+the processor time tells more.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Final
+
+import msgspec
+import typer
+from rich.console import Console
+
+from benchmarks.history import many_groups, one_group, write
+from benchmarks.results import Figure, Goal, Results
+from muster.events.log.url import open_log
+from tests.brokers import KAFKA_VERSION, MEASURED_JVM_OPTIONS, running_broker
+
+GROUPS: Final = 1_000
+EVENTS_PER_REBALANCE: Final = 31
+GOAL: Final = Goal(at_least=100_000)
+MEMORY: Final = Goal(at_most=300)
+COLUMNS: Final = {
+    "sqlite": "SQLite log",
+    "kafka-log": "Kafka log",
+    "spark": "Kafka log, by Spark",
+    "archive": "archive",
+}
+RESULTS: Final = Path(__file__).parent / "results"
+COMMANDS: Final = (
+    ("groups",),
+    ("why", "group-7", "--all"),
+    ("history", "group-7"),
+    ("digest", "--since", "2000-01-01T00:00:00Z"),
+)
+
+_MAIN: Final = """
+import sys
+import time
+from pathlib import Path
+from muster.cli import main
+try:
+    main()
+finally:
+    (line,) = (each for each in Path("/proc/self/status").read_text().splitlines() if each.startswith("VmHWM:"))
+    sys.stderr.write(f" {time.process_time()} {line.split()[1]}")
+"""
+"""`muster`, which says at its end what it has used: processor time in seconds, and KB of memory at most."""
+
+
+class Ran(msgspec.Struct, frozen=True, kw_only=True):
+    """A command that was run. `cpu_s`, `memory_mb`: of its own process, at most."""
+
+    seconds: float
+    cpu_s: float
+    memory_mb: float
+
+
+def main(
+    *,
+    events: Annotated[int, typer.Option(help="Events of the history, of 1,000 groups.")] = 1_000_000,
+    kafka_log: Annotated[bool, typer.Option(help="Measure a Kafka topic, too.")] = True,
+    spark: Annotated[bool, typer.Option(help="Measure Spark on the topic, too; it needs Java.")] = True,
+    out: Annotated[Path, typer.Option(help="The directory for JSON and Markdown.")] = RESULTS,
+) -> None:
+    """Measure what the archive costs."""
+    console = Console()
+    results = measure(events, console, kafka_log=kafka_log, spark=spark and kafka_log)
+    results.show(console)
+    results.write(out, "archive")
+
+
+def measure(events: int, console: Console, *, kafka_log: bool, spark: bool) -> Results:
+    """All figures, in one run."""
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(TemporaryDirectory(prefix="muster-bench-")))
+        logs = {"sqlite": f"sqlite:///{directory}/muster.db"}
+        if kafka_log:
+            broker = stack.enter_context(running_broker(how="process", jvm_options=MEASURED_JVM_OPTIONS))
+            logs["kafka-log"] = f"kafka://{broker.bootstrap}/events"
+        records = 0
+        rebalances = max(1, events // GROUPS // EVENTS_PER_REBALANCE)
+        for server, url in logs.items():
+            with console.status(f"{server}: {events:,} events"):
+                records = asyncio.run(write(open_log(url), many_groups(one_group(rebalances), GROUPS)))
+        if spark:
+            logs["spark"] = logs["kafka-log"]
+        with console.status("archiving"):
+            figures = _archiving(directory, logs, records)
+        with console.status("verifying and reading"):
+            figures += _reading(directory / "sqlite", logs["sqlite"], records)
+    columns = {server: COLUMNS[server] for server in (*logs, "archive")}
+    return Results(title=f"Archive, {records:,} records", columns=columns, figures=figures, kafka=KAFKA_VERSION)
+
+
+def _archiving(directory: Path, logs: dict[str, str], records: int) -> list[Figure]:
+    """Archive each log into a folder of its own. The start of the process, and Spark's, counts."""
+    ran = {}
+    for server, url in logs.items():
+        engine = "spark" if server == "spark" else "local"
+        ran[server] = _run("fleet", "archive", "--log", url, "--to", str(directory / server), "--engine", engine)
+    speeds = {server: records / each.seconds for server, each in ran.items()}
+    return [
+        Figure(name="archive", unit="records/s", values=speeds, goal=GOAL),
+        *_costs(ran, " (without Java's)"),
+    ]
+
+
+def _reading(root: Path, log: str, records: int) -> list[Figure]:
+    """Run what reads an archive, and the log beside it where that can be read likewise."""
+    figures = []
+    for name, more in (("verify", ()), ("verify --log", ("--log", log))):
+        ran = {"archive": _run("fleet", "verify", "--archive", str(root), *more)}
+        figures += [
+            Figure(name=name, unit="records/s", values={"archive": records / ran["archive"].seconds}),
+            *_costs(ran),
+        ]
+    for command in COMMANDS:
+        ran = {
+            server: _run("replay", *command, "--log", url)
+            for server, url in (("sqlite", log), ("archive", f"archive:{root}"))
+        }
+        figures += [
+            Figure(name=" ".join(command), unit="s", values={server: each.seconds for server, each in ran.items()}),
+            *_costs(ran),
+        ]
+    return figures
+
+
+def _costs(ran: Mapping[str, Ran], whose: str = "") -> list[Figure]:
+    memory = {server: each.memory_mb for server, each in ran.items()}
+    return [
+        Figure(
+            name=f"... its processor time{whose}", unit="s", values={server: each.cpu_s for server, each in ran.items()}
+        ),
+        Figure(name=f"... its memory{whose}", unit="MB", values=memory, goal=MEMORY),
+    ]
+
+
+def _run(*arguments: str) -> Ran:
+    line: Sequence[str] = [sys.executable, "-c", _MAIN, *arguments]
+    environment = os.environ | {"SPARK_MASTER": "local[2]"}
+    started = time.perf_counter()
+    ran = subprocess.run(
+        line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=True, env=environment
+    )
+    cpu_s, kilobytes = ran.stderr.split()[-2:]
+    return Ran(seconds=time.perf_counter() - started, cpu_s=float(cpu_s), memory_mb=int(kilobytes) / 1024)
+
+
+if __name__ == "__main__":
+    typer.run(main)

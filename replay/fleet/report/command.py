@@ -1,0 +1,34 @@
+"""`muster fleet report`: ask the tables, make the page, write it."""
+
+import re
+import time
+from pathlib import Path
+
+import typer
+
+from muster.replay.commands.opening import CANNOT_READ, fail, speaking_as
+from muster.replay.fleet.questions import Asking, Given
+from muster.replay.rebalances.wording import plural
+from muster.replay.render.printable import printable
+from muster.replay.report.command import check_folder, size_text, write_page
+from muster.replay.zones import zone_named
+
+
+@speaking_as("muster fleet")
+def report(given: Given, out: Path, team_pattern: str) -> None:
+    """The command."""
+    asking = Asking(given)
+    check_folder(out)
+    try:
+        pattern = re.compile(team_pattern)
+    except re.error as error:
+        fail(f"--team-pattern {printable(team_pattern)!r} is no regular expression: {error}", CANNOT_READ)
+    from muster.replay.fleet.report.html import fitting  # noqa: PLC0415 -- an extra
+
+    zone = zone_named("UTC") if given.tz is None else asking.view.zone
+    made_ms = time.time_ns() // 1_000_000
+    text, facts = asking.told(lambda: fitting(given.tables, asking.asked, pattern, made_ms=made_ms, zone=zone))
+    write_page(out, text)
+    numbers = f"{plural(facts.extent['rebalances'], 'rebalance')} of {plural(facts.extent['groups'], 'group')}"
+    is_file = out.is_file()  # else it may be the page that goes to stdout
+    typer.echo(f"{printable(str(out))}: {numbers}; {size_text(len(text.encode()))}", err=not is_file)

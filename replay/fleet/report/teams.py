@@ -1,0 +1,61 @@
+"""Teams, and what their groups cost. A team is what a pattern finds in the names of groups. Pure."""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+DEFAULT_PATTERN: Final = r"^([^._-]+)[._-]"
+"""The begin of a group's name, up to the first of these separators."""
+
+NO_TEAM: Final = "(no team)"
+
+
+class GroupCost(msgspec.Struct, frozen=True, kw_only=True):
+    """The cost of a group."""
+
+    group_id: str
+    rebalances: int
+    rebalancing_ms: int
+    partition_ms: int
+
+
+class Team(msgspec.Struct, frozen=True, kw_only=True):
+    """A team: what its groups cost together, and the one of them that cost most."""
+
+    name: str
+    groups: int
+    rebalances: int
+    rebalancing_ms: int
+    partition_ms: int
+    worst_group: str
+
+
+def team_of(group_id: str, pattern: re.Pattern[str]) -> str:
+    """The team of a group: the pattern's first group if it has one, else all that it matches."""
+    found = pattern.search(group_id)
+    if found is None:
+        return NO_TEAM
+    return (found[1] if pattern.groups else found[0]) or NO_TEAM
+
+
+def teams_of(groups: Iterable[GroupCost], pattern: re.Pattern[str]) -> list[Team]:
+    """The teams, the one whose groups cost most first."""
+    by_team: dict[str, list[GroupCost]] = {}
+    for group in groups:
+        by_team.setdefault(team_of(group.group_id, pattern), []).append(group)
+    teams = [
+        Team(
+            name=name,
+            groups=len(of_team),
+            rebalances=sum(each.rebalances for each in of_team),
+            rebalancing_ms=sum(each.rebalancing_ms for each in of_team),
+            partition_ms=sum(each.partition_ms for each in of_team),
+            worst_group=max(
+                of_team, key=lambda each: (each.partition_ms, each.rebalancing_ms, each.rebalances)
+            ).group_id,
+        )
+        for name, of_team in by_team.items()
+    ]
+    return sorted(teams, key=lambda team: (-team.partition_ms, -team.rebalancing_ms, -team.rebalances, team.name))

@@ -1,0 +1,228 @@
+"""`muster fleet report`: the facts of the page are those of the tables, names are data, and it needs nothing else."""
+
+import asyncio
+import base64
+import hashlib
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from muster.cli import app
+from muster.replay.fleet.queries import Asked
+from muster.replay.fleet.report.facts import THE_REST, facts_of
+from muster.replay.fleet.report.heat import COLUMNS_MAX, LEVELS, level_of, paths_of, scale_of
+from muster.replay.fleet.report.html import document
+from muster.replay.fleet.report.teams import DEFAULT_PATTERN, GroupCost, team_of, teams_of
+from muster.replay.report.html import PAGE_BYTES_MAX
+from tests.replay.fleet.fleets import built, judged, rows_of
+from tests.replay.report.browser import Tab, browser, found, url_of
+from tests.replay.report.test_browser import IS_CI, IS_OPTED_OUT, WHY
+from tests.replay.report.test_document import Nesting
+from tests.replay.report.told import MADE_MS, hostile
+from tests.replay.written import sqlite_log
+
+END_TAG = "</script><script>document.title = 'owned'</script>"
+TEAM = re.compile(DEFAULT_PATTERN)
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tables of some of the judge's cases."""
+    folder = tmp_path_factory.mktemp("tables")
+    asyncio.run(built(judged(range(0, 24, 2)), folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(tables: Path) -> str:
+    return document(facts_of(tables, Asked(), TEAM, rows=5), str(tables), made_ms=MADE_MS)
+
+
+def made(tables: Path, out: Path, *more: str) -> Result:
+    """Run the command."""
+    return CliRunner().invoke(app, ["fleet", "report", "--tables", str(tables), "-o", str(out), *more])
+
+
+def hostile_tables(text: str, folder: Path) -> Path:
+    """The tables of a group whose members call themselves so."""
+    log = asyncio.run(sqlite_log(folder / "muster.db", hostile(text)))
+    answer = CliRunner().invoke(app, ["fleet", "build", "--log", log, "--to", str(folder / "tables")])
+    assert answer.exit_code == 0, answer.output
+    return folder / "tables"
+
+
+# ---- facts ------------------------------------------------------------------------------------------------------
+
+
+def test_its_numbers_are_those_of_the_tables(tables: Path) -> None:
+    """Added up here row by row; the groups without a row of their own are in the last one."""
+    facts = facts_of(tables, Asked(), TEAM, rows=5)
+    rebalances = rows_of(tables, "rebalances")
+    costs = Counter[str]()
+    for row in rebalances:
+        costs[row["group_id"]] += row["partition_ms"] or 0
+    *own, rest = facts.rows
+    assert [(row.name, row.partition_ms) for row in own] == costs.most_common(5)
+    assert (rest.name, rest.partition_ms) == (THE_REST, sum(costs.values()) - sum(row.partition_ms for row in own))
+    assert facts.rest == len(costs) - 5
+    assert sum(row.rebalances for row in facts.rows) == len(rebalances) == facts.extent["rebalances"]
+    assert facts.extent["incidents"] == len(rows_of(tables, "incidents"))
+    assert facts.extent["partition_ms"] == sum(costs.values())
+    (team,) = facts.teams
+    assert (team.name, team.groups, team.partition_ms) == ("group", len(costs), sum(costs.values()))
+
+
+def test_the_window_and_the_pattern_choose(tables: Path) -> None:
+    """Nothing that began outside of them is on the page."""
+    group_id = rows_of(tables, "rebalances")[0]["group_id"]
+    facts = facts_of(tables, Asked(groups=group_id), TEAM)
+    assert {row.name for row in facts.rows} == {group_id}
+    assert {row["group_id"] for row in facts.incidents} == {group_id}
+    assert facts.rest == 0
+    nothing = facts_of(tables, Asked(since_ms=MADE_MS + 10**12), TEAM)
+    assert (nothing.scale, nothing.rows, nothing.incidents) == (None, (), ())
+
+
+@pytest.mark.parametrize(
+    ("group_id", "pattern", "team"),
+    [
+        ("payments.orders", DEFAULT_PATTERN, "payments"),
+        ("payments-orders.1", DEFAULT_PATTERN, "payments"),
+        ("orders", DEFAULT_PATTERN, "(no team)"),
+        ("x-team-a-orders", "team-[a-z]", "team-a"),
+        ("x-team-a-orders", "team-([a-z])-", "a"),
+        ("orders", "(x)?", "(no team)"),
+    ],
+)
+def test_a_team_is_what_the_pattern_finds(group_id: str, pattern: str, team: str) -> None:
+    assert team_of(group_id, re.compile(pattern)) == team
+
+
+def test_teams_are_in_the_order_of_what_their_groups_cost() -> None:
+    """Each with the group of it that cost most."""
+    costs = [("a-1", 10), ("b-1", 100), ("a-2", 95)]
+    groups = [GroupCost(group_id=name, rebalances=1, rebalancing_ms=1, partition_ms=ms) for name, ms in costs]
+    told = [(team.name, team.groups, team.partition_ms, team.worst_group) for team in teams_of(groups, TEAM)]
+    assert told == [("a", 2, 105, "a-2"), ("b", 1, 100, "b-1")]
+
+
+def test_cells_beside_each_other_are_one_stroke() -> None:
+    """Their level is that of what they cost; what costs nothing has the lowest."""
+    cells = {10: 0, 11: 5, 13: 70_000, 14: 20_000}
+    assert paths_of(cells, scale_of(10, 20)) == (
+        (1, "M0 5h2"),
+        (2, "M4 5h1"),
+        (3, "M3 5h1"),
+    )
+    for least, level, _ in LEVELS:
+        assert (level_of(least - 1), level_of(least)) == (level - 1, level)
+
+
+def test_a_quarter_has_fewer_columns_than_hours() -> None:
+    """They have several hours each; a month's are hours."""
+    assert scale_of(0, 24 * 31 - 1).hours == 1
+    quarter = scale_of(100, 100 + 24 * 90 - 1)
+    assert (quarter.hours, quarter.columns) == (3, 720)
+    assert quarter.columns <= COLUMNS_MAX
+    assert quarter.column(100 + 24 * 90 - 1) == quarter.columns - 1
+
+
+# ---- document ---------------------------------------------------------------------------------------------------
+
+
+def test_it_needs_nothing_but_itself(page: str) -> None:
+    """Its tags are closed, links lead to what is there; the policy allows its style alone, and names no host."""
+    nesting = Nesting()
+    nesting.feed(page)
+    assert nesting.open == []
+    assert len(set(nesting.ids)) == len(nesting.ids)
+    assert set(re.findall(r'(?:aria-labelledby|href)="#?(.*?)"', page)) <= set(nesting.ids)
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="(.+?)"', page)
+    (style,) = re.findall("<style>(.*?)</style>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"default-src 'none'; script-src 'none'; style-src 'sha256-{digest}';" in policy.replace("&#39;", "'")
+    assert not re.findall(r"\w+://", page)
+    assert not re.findall(r"<[^>]+ (style|on\w+)=", page)
+    assert "<script" not in page
+
+
+def test_what_clients_say_opens_no_tag(tmp_path: Path) -> None:
+    """Wherever a client may say something."""
+    tables, out = hostile_tables(END_TAG, tmp_path), tmp_path / "fleet.html"
+    assert made(tables, out).exit_code == 0
+    page = out.read_text(encoding="utf-8")
+    assert "owned" in page
+    assert "<script" not in page
+    nesting = Nesting()
+    nesting.feed(page)
+    assert nesting.open == []
+
+
+def test_the_worst_of_a_quarter_of_ten_thousand_groups_fits(tables: Path) -> None:
+    """Rows of which no two neighbours have the same level, and names of the longest."""
+    facts = facts_of(tables, Asked(), TEAM)
+    scale = scale_of(0, 24 * 90 - 1)
+    paths = paths_of({hour: 10**7 * (hour // 3 % 2) for hour in range(24 * 90)}, scale)
+    import msgspec
+
+    rows = tuple(msgspec.structs.replace(facts.rows[0], name="<" * 32_000, paths=paths) for _ in range(41))
+    incidents = tuple({**facts.incidents[0], "headline": "<" * 32_000, "group_id": "<" * 32_000} for _ in range(20))
+    full = msgspec.structs.replace(facts, scale=scale, rows=rows, incidents=incidents)
+    assert len(document(full, "fleet", made_ms=MADE_MS).encode()) < PAGE_BYTES_MAX / 2
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (("--team-pattern", "("), "--team-pattern '(' is no regular expression"),
+        (("-o", "/none/fleet.html"), "there is no folder /none"),
+        (("--tables", "/none"), "there are no tables in /none"),
+    ],
+)
+def test_an_error_is_one_line(more: tuple[str, ...], told: str, tables: Path, tmp_path: Path) -> None:
+    """And nothing is written."""
+    answer = made(tables, tmp_path / "fleet.html", *more)
+    assert (answer.exit_code, answer.stderr.count("\n")) == (2, 1)
+    assert told in answer.stderr
+    assert not (tmp_path / "fleet.html").exists()
+
+
+def test_times_are_told_in_the_zone_that_is_asked_for(tables: Path, tmp_path: Path) -> None:
+    """In UTC unless one is."""
+    for zone, told in ((), " UTC</time>"), (("--tz", "Asia/Kolkata"), " UTC+05:30</time>"):
+        assert made(tables, tmp_path / "fleet.html", *zone).exit_code == 0
+        assert told in (tmp_path / "fleet.html").read_text(encoding="utf-8")
+
+
+# ---- browser ----------------------------------------------------------------------------------------------------
+
+in_browser = pytest.mark.skipif(IS_OPTED_OUT or not (IS_CI or found()), reason=f"{WHY}: NOT TESTED IN A BROWSER")
+
+
+@pytest.fixture(scope="module")
+def tab() -> Iterator[Tab]:
+    assert found() is not None, f"no Chromium: apt-get install chromium ({os.name})"
+    with browser() as opened:
+        yield opened
+
+
+@in_browser
+@pytest.mark.parametrize("width", [1200, 400])
+def test_it_loads_without_errors_and_asks_nobody(tab: Tab, page: str, tmp_path: Path, width: int) -> None:
+    """As wide as the screen, with a picture for each row, which tells a reader of screens what it shows."""
+    tab.size(width, 900)
+    path = tmp_path / "fleet.html"
+    path.write_text(page, encoding="utf-8")
+    tab.open(url_of(path))
+    assert (tab.errors, tab.requests) == ([], [url_of(path)])
+    assert tab.run("document.documentElement.scrollWidth") == width
+    pictures = tab.run("[...document.querySelectorAll('.heat svg[role=img]')].map(e => e.getAttribute('aria-label'))")
+    assert len(pictures) == 6
+    assert all(each.startswith("most in the hour from 20") for each in pictures)
+    strokes = "[...document.querySelectorAll('.heat path')].every(each => getComputedStyle(each).stroke !== 'none')"
+    assert tab.run(strokes)
