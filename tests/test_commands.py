@@ -23,8 +23,8 @@ SUBCOMMANDS = [
     [], ["members"], ["members", "list"], ["members", "add"], ["members", "config"], ["groups"], ["groups", "repair"],
     ["log"], ["log", "repair"], ["log", "upgrade"], ["replay"], ["replay", "groups"], ["replay", "history"],
     ["replay", "why"], ["replay", "state"], ["replay", "report"], ["fleet"], ["fleet", "build"], ["fleet", "archive"],
-    ["fleet", "verify"], ["fleet", "compact"], ["fleet", "expire"], ["fleet", "top"], ["fleet", "group"], ["adopt"],
-    ["release"],
+    ["fleet", "verify"], ["fleet", "compact"], ["fleet", "expire"], ["fleet", "top"], ["fleet", "group"],
+    ["fleet", "report"], ["adopt"], ["release"],
 ]  # fmt: skip
 
 

