@@ -57,8 +57,7 @@ class GroupCheck:
             self.events += 1
             yield from self._transition(item)
         elif isinstance(item, Broken):
-            self._is_certain = False
-            self._unreadable += 1
+            self._unreadable += 1  # the numbers tell if it was an event
         self._rerunner.feed(item)
         yield from self._by_the_rules()
         if isinstance(item, Happened):

@@ -120,6 +120,8 @@ def test_groups_are_chosen_and_sorted(url: str) -> None:
     assert names("--group", "p*") == ["payments"]
     assert names("--since", "2026-11-21T02:30:00") == ["orders"]
     assert names("--until", "2026-11-21T02:00:02") == ["payments"]
+    assert names("--until", "2026-11-21T02:10:00") == ["orders", "payments"]
+    assert names("--since", "2026-11-21T02:01:00", "--until", "2026-11-21T02:30:00") == ["orders"]
     assert names("--sort", "rebalances") == ["orders", "payments"]
     assert names("--sort", "last")[0] == "orders"
     assert_fails(run("groups", "--group", "x*", log=url), 1, "no group in", "'x*'")
