@@ -1,18 +1,21 @@
 """The port of the metrics, and strangers who keep its threads busy."""
 
+import errno
+import os
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPConnection
+from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler
 
 import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from muster.coordinator.observability.metrics_endpoint import CONNECTIONS_MAX, MetricsEndpoint
+from muster.coordinator.observability.metrics_endpoint import CONNECTIONS_MAX, RETRY_ACCEPT_S, MetricsEndpoint
 
 WITHIN_S = 60
 
@@ -53,6 +56,26 @@ def test_half_sent_requests_keep_few_threads_and_nobody_out() -> None:
                 connections.enter_context(half_sent(port))
             assert status(port) == 200
             assert threading.active_count() <= before + 1 + CONNECTIONS_MAX
+
+
+def test_who_waits_for_a_file_to_be_free_is_answered_then_and_costs_little_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The thread that accepts would try again without end, and leave little of the interpreter to the event loop."""
+    tries: list[str] = []
+    accept = socket.socket.accept
+
+    def few_files(bound: socket.socket) -> Any:
+        tries.append("accept")
+        if len(tries) < 6:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return accept(bound)
+
+    monkeypatch.setattr(socket.socket, "accept", few_files)
+    monkeypatch.setattr(time, "sleep", lambda pause_s: tries.append(f"wait {pause_s}"))
+    with endpoint() as port:
+        assert status(port) == 200
+    assert tries == [*["accept", f"wait {RETRY_ACCEPT_S}"] * 3, "accept"]
 
 
 def test_a_request_that_trickles_in_is_ended(capfd: pytest.CaptureFixture[str]) -> None:
