@@ -44,7 +44,7 @@ class SteadyClock:
         return (_shifted(event, -self._jumped_ms) if self._jumped_ms else event), jump_ms
 
     def _jump(self, event: AnyEvent) -> int:
-        """By how much the clock jumped before the event; all jumps are summed up."""
+        """The time by which the clock jumped before the event; all jumps are summed up."""
         why = event.why
         if why.uptime_ms is None:
             self._epoch, self._jumped_ms = None, 0

@@ -122,7 +122,7 @@ def test_the_host_of_a_sidecar_makes_no_storm(tmp_path: Path) -> None:
 
 
 def test_of_a_group_that_is_never_quiet_a_bounded_tail_is_kept_before_the_window() -> None:
-    """What is in the window is told all the same."""
+    """The incident in the window is told all the same."""
 
     class Value(bytes):
         """A value that is counted while it is kept."""
