@@ -5,7 +5,7 @@ from typing import Annotated, Final
 import typer
 
 from muster.events.log.options import DEFAULT_LOG, KafkaConfigOption, LogOption
-from muster.replay.commands.options import FormatOption, GroupArgument, SinceOption, TzOption, UntilOption
+from muster.replay.commands.options import FormatOption, GroupArgument, GroupsOption, SinceOption, TzOption, UntilOption
 from muster.replay.form import Format
 from muster.replay.times import FORMS_OF_AT
 
@@ -108,6 +108,9 @@ def whatif_command(
 
 def verify_command(
     *,
+    group: GroupsOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
     tz: TzOption = None,
     log: LogOption = DEFAULT_LOG,
     kafka_config: KafkaConfigOption = None,
@@ -116,16 +119,20 @@ def verify_command(
     """Does the whole log hold together? Owners, epochs, numbering, invariants; and the rules give what was recorded.
 
     Exit code 0 if so, 1 if something was found. Each finding names partition, offset, group and seq, what was expected,
-    what was found, and what to do. What compaction has taken is said, and no finding.
+    what was found, and what to do. What compaction has taken is said, and no finding. With --since, what came before
+    is checked, too, since the rest stands on it, and only what was found since is told.
 
     \b
     Examples:
 
         muster replay verify --log sqlite:///muster.db
+        muster replay verify --group 'orders-*' --since 24h
         muster replay verify --log night.jsonl
         muster replay verify --format jsonl | jq -r .check | sort | uniq -c
     """
     from muster.replay.commands import asked, comparing
     from muster.replay.commands.opening import source_of
 
-    comparing.verify(source_of(log, kafka_config or []), asked.view_of(form, tz))
+    view = asked.view_of(form, tz)
+    window = asked.window_of(since, until, view, may_be_seq=False)
+    comparing.verify(source_of(log, kafka_config or []), view, window=window, wanted=group)
