@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from muster.replay.render.markdown import escaped
-from tests.replay.commands.test_cli import assert_fails, run
+from tests.replay.commands.test_cli import BUFFERED, assert_fails, run
 from tests.replay.stories import a_night
 from tests.replay.written import append, script, sqlite_log
 
@@ -120,6 +120,8 @@ def test_groups_are_chosen_and_sorted(url: str) -> None:
     assert names("--group", "p*") == ["payments"]
     assert names("--since", "2026-11-21T02:30:00") == ["orders"]
     assert names("--until", "2026-11-21T02:00:02") == ["payments"]
+    assert names("--until", "2026-11-21T02:10:00") == ["orders", "payments"]
+    assert names("--since", "2026-11-21T02:01:00", "--until", "2026-11-21T02:30:00") == ["orders"]
     assert names("--sort", "rebalances") == ["orders", "payments"]
     assert names("--sort", "last")[0] == "orders"
     assert_fails(run("groups", "--group", "x*", log=url), 1, "no group in", "'x*'")
@@ -143,7 +145,7 @@ def test_following_shows_what_is_appended(tmp_path: Path) -> None:
     told = script("orders").created()
     url = asyncio.run(append(tmp_path, told.partition, *told.stored_transitions()))
     command = [sys.executable, "-m", "muster", "replay", "history", "orders", "--follow", "--log", url]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=BUFFERED)
     try:
         assert process.stdout is not None
         assert "What happened to orders" in process.stdout.readline()

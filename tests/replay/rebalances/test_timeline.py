@@ -1,5 +1,6 @@
 """The fold from events to rebalances, case by case."""
 
+import re
 from collections.abc import Callable
 from functools import cache
 
@@ -20,6 +21,7 @@ from tests.replay import memberships
 from tests.replay.histories import Script
 from tests.replay.played import history_of
 from tests.replay.stories import a_night
+from tests.replay.told import printed_rebalances, rebalances_of
 
 
 def told(script: Script) -> list[Rebalance]:
@@ -246,3 +248,16 @@ def test_every_partition_is_counted_once(before: Ownership, after: Ownership) ->
     assert there.moved + there.gained + there.lost + there.stayed == total
     assert (there.moved, there.gained, there.lost) == (back.moved, back.lost, back.gained)
     assert movement(NOBODY, after).gained == len(after.owners)
+
+
+def test_of_many_moves_some_are_shown_and_the_others_are_counted() -> None:
+    """A group of hundreds would fill the screen."""
+    script = Script().created()
+    names = [f"m{number:03}" for number in range(200)]
+    script.start(*(script.joined(script.member(name)) for name in names)).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
+    script.stabilize({name: {"orders": [number]} for number, name in enumerate(names)})
+    out = printed_rebalances(rebalances_of(script.history()), width=200)
+    left = re.search(r"and (\d+) more; --format json has all of them", out)
+    assert left is not None
+    shown = len(re.findall(r"orders \d+", out))
+    assert (0 < shown < 30, shown + int(left[1])) == (True, 200)

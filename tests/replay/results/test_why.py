@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -141,6 +142,24 @@ def test_an_incident_that_crosses_the_edge_of_a_window_is_whole_and_says_so(url:
         assert [each["crosses"] for each in cut if each["kind"] == "crash"] == [["until"]]
         assert cut[-1]["started_at"] < every[-2]["started_at"]
     assert all(each["crosses"] == [] for each in every)
+
+
+def test_a_window_tells_of_a_takeover_as_the_whole_history_does(tmp_path: Path) -> None:
+    """The owner before, and the settings of the one that serves, are in the log before the window."""
+    story = script("orders").coordinator("a:1").created()
+    story.start(story.joined(story.member("x"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
+    story.stabilize({"x": {"orders": [0]}}).wait(3_600_000).start(story.joined(story.member("y")))
+    story.wait(1_000).complete(story.rejoined(story.of("x"))).stabilize({"x": {"orders": [0]}})
+    story.wait(3_600_000).coordinator("b:2").wait(3_600_000).coordinator("c:3").wait(1_000)
+    story.start(story.removed(story.of("y"), Cause.MEMBER_LEFT)).emptied()
+    url = asyncio.run(sqlite_log(tmp_path / "muster.db", story))
+    whole = told(url)
+    changes = [each["headline"] for each in whole if each["kind"] == "coordinator-change"]
+    assert [("a:1" in each, "b:2" in each) for each in changes] == [(True, True), (False, True)]
+    for since in ("02:30", "03:30", "04:30"):
+        assert told(url, "--since", f"2026-11-21T{since}:00Z") == [
+            each for each in whole if each["started_at"] > f"2026-11-21T{since}"
+        ]
 
 
 def test_a_time_without_an_incident_is_no_error(url: str) -> None:
