@@ -170,6 +170,33 @@ def test_following_shows_what_is_appended(tmp_path: Path) -> None:
     assert_fails(run("history", "orders", "--follow", "--format", "json", log=url), 2, "use jsonl")
 
 
+def test_a_piped_history_has_a_line_for_each_event_with_day_and_zone(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For grep and cut: time, number, generation and text, under a head of the same columns."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    told = [
+        msgspec.json.decode(each)
+        for each in run("history", "orders", "--format", "jsonl", log=url).stdout.split("\n")[:-1]
+    ]
+    piped = CliRunner().invoke(app, ["history", "orders", "--log", url, "--tz", "UTC"]).stdout
+    head, *lines = piped.splitlines()
+    assert head.split() == ["Time", "Seq", "Gen", "What", "happened", "to", "orders"]
+    starts = [head.index(name) + len(name) for name in ("Seq", "Gen")] + [head.index("What")]
+    for line, each in zip(lines, told, strict=True):
+        seq, generation = ("" if each[name] is None else str(each[name]) for name in ("seq", "generation"))
+        assert line.startswith(each["at"])
+        assert line[: starts[0]].endswith(f"  {seq}")
+        assert line[: starts[1]].endswith(f"  {generation}")
+        assert line[starts[2] :] == each["text"]
+
+
+def test_a_history_in_markdown_is_a_table_of_the_same_lines(url: str) -> None:
+    """One head."""
+    told = run("history", "orders", "--format", "jsonl", log=url).stdout.splitlines()
+    head, rule, *rows = run("history", "orders", "--format", "md", log=url).stdout.splitlines()
+    assert (head.count("|"), rule.count("|"), len(rows)) == (5, 5, len(told))
+    assert all(row.count(" | ") == 3 for row in rows)
+
+
 @pytest.mark.parametrize(
     ("sent", "shown"),
     [

@@ -15,7 +15,7 @@ from tests.replay.commands.test_cli import assert_fails, run
 from tests.replay.golden import assert_golden
 from tests.replay.histories import Script
 from tests.replay.stories import a_night
-from tests.replay.written import script, sqlite_log
+from tests.replay.written import CountedValue, counted, script, sqlite_log
 
 GROUPS = ("payments", "invoices", "e-mail", "refunds")
 SINCE = ["--since", "2026-11-21T01:30:00"]
@@ -124,17 +124,6 @@ def test_the_host_of_a_sidecar_makes_no_storm(tmp_path: Path) -> None:
 def test_of_a_group_that_is_never_quiet_a_bounded_tail_is_kept_before_the_window() -> None:
     """The incident in the window is told all the same."""
 
-    class Value(bytes):
-        """A value that is counted while it is kept."""
-
-        kept = 0
-
-        def __init__(self, _: bytes) -> None:
-            type(self).kept += 1
-
-        def __del__(self) -> None:
-            type(self).kept -= 1
-
     told = script("busy").created()
     told.start(told.joined(told.member("a"))).advanced(told.joined(told.member("b")))
     told.complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({"a": {"orders": [0]}, "b": {"orders": [1]}})
@@ -149,6 +138,6 @@ def test_of_a_group_that_is_never_quiet_a_bounded_tail_is_kept_before_the_window
     fold = DigestFold(Window(since=AtTime(since_ms)))
     for number, record in enumerate(told.stored_records()):
         if number == before:
-            assert Value.kept < 2 * TAIL_MAX < before
-        fold.take(msgspec.structs.replace(record, value=Value(record.value or b"")))
+            assert CountedValue.kept < 2 * TAIL_MAX < before
+        fold.take(counted(record))
     assert [each.kind for each in fold.result("memory", None).incidents] == ["crash"]
