@@ -33,6 +33,7 @@ from muster.replay.results.state import StateAt, state_of
 from muster.replay.times import Instant, instant, wall_ms_of
 
 KEYS_KNOWN_MAX: Final = 200_000
+KEYS_KNOWN_BYTES: Final = 20_000_000
 
 
 @unique
@@ -108,6 +109,7 @@ class Overview:
         self._wanted = wanted
         self._groups: dict[GroupId, _Group] = {}
         self._by_key: dict[bytes, _Group | None] = {}
+        self._by_key_bytes = 0
         self._partitions: defaultdict[int, Partition] = defaultdict(Partition)
         self._kept = Kept()
         self._unreadable: list[Broken] = []
@@ -154,8 +156,10 @@ class Overview:
         if key.kind is EntityKind.PARTITION:
             self._note(record)
             return None
-        if len(self._by_key) >= KEYS_KNOWN_MAX:
+        if len(self._by_key) >= KEYS_KNOWN_MAX or self._by_key_bytes >= KEYS_KNOWN_BYTES:
             self._by_key.clear()
+            self._by_key_bytes = 0
+        self._by_key_bytes += len(record.key)
         group_id = GroupId(key.group_id)
         group = None
         if self._wanted is None or fnmatchcase(group_id, self._wanted):

@@ -1,9 +1,12 @@
 """The table of groups: their last incidents by the width of the terminal, and what of a history is missing."""
 
+import pytest
+
 from muster.events.causes import Cause
 from muster.events.records import StoredRecord
 from muster.replay.form import Format
 from muster.replay.rebalances.rebalance import Outcome
+from muster.replay.results import group_tail
 from muster.replay.results.group_tail import TAIL_MAX
 from muster.replay.results.groups import Groups, Overview
 from tests.replay.histories import Script
@@ -89,3 +92,17 @@ def test_while_a_rebalance_is_running_its_beginning_is_kept_however_long_it_is()
     last = rebalances_of(script.history())[-1]
     assert (line.last_rebalance_at, line.last_text) == (last.started_at, last.trigger.text)
     assert line.last_outcome is Outcome.STABLE
+
+
+def test_a_tail_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few records may be large ones."""
+    monkeypatch.setattr(group_tail, "TAIL_BYTES", 20_000)
+    script = Script().created()
+    script.start(script.joined(script.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({})
+    busy(script, "a", TAIL_MAX // 4)
+    records, groups = script.stored_records(), Overview()
+    for record in records:
+        groups.take(counted(record))
+    assert CountedValue.kept < len(records) // 4
+    (line,) = groups.result("memory").groups
+    assert (line.rebalances, line.last_outcome) == (1, Outcome.STABLE)
