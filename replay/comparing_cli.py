@@ -51,7 +51,15 @@ def diff_command(
 
 
 def _ms(name: str, text: str) -> typer.models.OptionInfo:
-    return typer.Option(name, metavar="MS", min=0, max=INT32_MAX, help=text)  # type: ignore[no-any-return]
+    # A range of typer's own is printed beside MS, and leaves no room for the names in 80 columns.
+    return typer.Option(name, metavar="MS", parser=_milliseconds, help=text)  # type: ignore[no-any-return]
+
+
+def _milliseconds(text: str) -> int:
+    """Parse a number of ms. Raises BadParameter."""
+    if not (text.isascii() and text.isdecimal()) or len(text) > len(str(INT32_MAX)) or int(text) > INT32_MAX:
+        raise typer.BadParameter(f"{text!r} is not a number from 0 to {INT32_MAX}")
+    return int(text)
 
 
 def whatif_command(
@@ -62,10 +70,14 @@ def whatif_command(
         int | None, _ms("--rebalance-timeout-ms", "The rebalance timeout of all members (max.poll.interval.ms).")
     ] = None,
     scale_up: Annotated[
-        int | None, _ms("--scale-up-delay-ms", "members.expansion.delay.ms of the group: joins are gathered so long.")
+        int | None, _ms("--scale-up-delay-ms", "The group's scale-up delay: joins of new members are gathered so long.")
     ] = None,
     initial: Annotated[
-        int | None, _ms("--initial-rebalance-delay-ms", "group.initial.rebalance.delay.ms of the coordinator.")
+        int | None,
+        _ms(
+            "--initial-rebalance-delay-ms",
+            "The coordinator's initial rebalance delay: a first rebalance waits.",
+        ),
     ] = None,
     static: Annotated[
         bool, typer.Option("--static", help="Each process has a group.instance.id, and sends no LeaveGroup.")

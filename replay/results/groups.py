@@ -74,6 +74,11 @@ class GroupLine(msgspec.Struct, frozen=True, kw_only=True):
     owner: Owner
     last_incident: LastIncident | None = None
 
+    @property
+    def last_at(self) -> Instant | None:
+        """When the last incident began; the last rebalance, where that is all that can be told."""
+        return self.last_incident.started_at if self.last_incident is not None else self.last_rebalance_at
+
 
 class Groups(msgspec.Struct, frozen=True, kw_only=True):
     """`unreadable_keys`: records of which not even the group is known, and that were not passed over by a repair."""
@@ -89,7 +94,7 @@ SORTS: Final[dict[Sort, Callable[["GroupLine"], Any]]] = {
     Sort.STATE: lambda line: line.state or "",
     Sort.MEMBERS: lambda line: -line.members,
     Sort.REBALANCES: lambda line: -line.rebalances,
-    Sort.LAST: lambda line: -(wall_ms_of(line.last_rebalance_at) if line.last_rebalance_at is not None else -1),
+    Sort.LAST: lambda line: -(wall_ms_of(line.last_at) if line.last_at is not None else -1),
     Sort.EVENTS: lambda line: -line.events,
 }
 """The keys to sort groups by: names and states in their order, of all else the most, or the latest, first."""

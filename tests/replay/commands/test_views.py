@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,15 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from muster.cli import app as muster
+from muster.events.ids import GroupId
 from muster.replay.cli import app
+from muster.replay.form import Sort
+from muster.replay.incidents.grade import Grade
 from muster.replay.render.markdown import escaped
+from muster.replay.results.group_tail import LastIncident
+from muster.replay.results.groups import SORTS, GroupLine, Owner
+from muster.replay.times import Instant
 from tests.replay.commands.test_cli import BUFFERED, assert_fails, run
 from tests.replay.stories import a_night
 from tests.replay.written import append, script, sqlite_log
@@ -201,3 +209,48 @@ def test_a_history_in_markdown_is_a_table_of_the_same_lines(url: str) -> None:
 )
 def test_what_formats_is_escaped_and_what_does_not_stays_readable(sent: str, shown: str) -> None:
     assert escaped(sent) == shown
+
+
+def test_the_last_by_which_groups_are_sorted_is_the_one_that_is_shown() -> None:
+    """An incident without a rebalance is later than the last rebalance."""
+    early, late = (Instant(f"2026-11-21T0{hour}:00:00.000Z") for hour in (2, 3))
+    line = GroupLine(
+        group_id=GroupId("a"),
+        partition=0,
+        state=None,
+        generation_id=None,
+        members=0,
+        static_members=0,
+        rebalances=1,
+        last_rebalance_at=early,
+        last_cause=None,
+        last_text=None,
+        last_outcome=None,
+        last_event_at=None,
+        events=1,
+        missing_events=0,
+        unknown_events=0,
+        quarantined=(),
+        coordinator="muster",
+        owner=Owner.MUSTER,
+    )
+    last = LastIncident(kind="crash", grade=Grade.RECORDED, headline="", started_at=late, ended_at=late)
+    told = msgspec.structs.replace(line, last_incident=last)
+    assert (line.last_at, told.last_at) == (early, late)
+    assert sorted((line, told), key=SORTS[Sort.LAST]) == [told, line]
+
+
+@pytest.mark.parametrize("command", [each.name for each in app.registered_commands])
+def test_the_help_has_each_option_whole_in_80_columns(command: str) -> None:
+    """No name is cut off, as it is told by `muster`."""
+    told = CliRunner().invoke(muster, ["replay", command, "--help"], env={"COLUMNS": "80", "TERM": "dumb"}).stdout
+    assert "--log " in told
+    assert not re.search(r"--[a-z-]*…", told), told
+
+
+@pytest.mark.parametrize("ms", ["x", "-1", "2147483648", "9" * 5_000, "1.5", "\u0661"])
+def test_a_setting_is_a_number_of_ms(ms: str) -> None:
+    """Kafka's settings are 32 bits; nothing is read before that is known."""
+    result = CliRunner().invoke(app, ["whatif", "orders", "--session-timeout-ms", ms, "--log", "sqlite:///none.db"])
+    assert result.exit_code == 2
+    assert "Invalid value" in result.stderr
