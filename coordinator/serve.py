@@ -44,7 +44,7 @@ from muster.coordinator.settings.setting_sources import mistyped
 from muster.coordinator.settings.settings import Settings
 from muster.coordinator.standalone.server import Server, ServerSettings
 from muster.coordinator.topics import BadTopic
-from muster.coordinator.wire.registry import APIS
+from muster.coordinator.wire.registry import APIS, load_messages_of_members
 from muster.events.log.base import Deposed, LogDamaged, LogError
 from muster.events.records import EventsError
 
@@ -125,6 +125,7 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
     offsets = offset_store_for(
         event_log, settings.log, replication=settings.log_replication, security=settings.log_security()
     )
+    load_messages_of_members()
     watch = watch_loop(stack)  # all is imported, which holds the loop while there is nobody to serve
     clock = SystemClock()
     cluster = _cluster(settings)

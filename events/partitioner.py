@@ -8,6 +8,7 @@ one large number, 64 bits each, and its halves are added to each other until one
 to the power of its distance from the lower one. That takes a tenth of the time.
 """
 
+from codecs import utf_16_be_encode
 from functools import cache, lru_cache
 
 from muster.events.ids import is_remembered
@@ -31,7 +32,7 @@ _remembered = lru_cache(maxsize=65_536)(_partition_for)
 
 def java_string_hash(text: str) -> int:
     """Java's `text.hashCode()`, a signed number of 32 bits. A lone surrogate counts as itself, as in Java."""
-    encoded = text.encode("utf-16-be", "surrogatepass")
+    encoded, _ = utf_16_be_encode(text, "surrogatepass")  # str.encode would read the codec from a file when first used
     units = len(encoded) // 2
     lanes = 1 << units.bit_length()
     laid_out = bytearray(_LANE_BYTES * lanes)

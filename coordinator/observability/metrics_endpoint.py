@@ -18,6 +18,8 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 import structlog
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
+from muster.events.kafka.shortage import shortage
+
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
@@ -26,6 +28,9 @@ WSGIApplication = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 CONNECTIONS_MAX = 32
 REQUEST_S = 10.0
 """The time for a request, from the connection until its answer is read."""
+RETRY_ACCEPT_S = 0.1
+"""The pause after an accept for which no file was free: who waits for it is there all the time, and this thread would
+try again without end, at the cost of the event loop."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -39,6 +44,15 @@ class _Server(ThreadingMixIn, WSGIServer):
         self._changed = threading.Condition()
         super().__init__(address, _Quiet)
         self.set_app(app)
+
+    def get_request(self) -> Any:  # noqa: ANN401 -- the library's
+        """A connection waits to be accepted. Raises OSError, which ends nothing."""
+        try:
+            return super().get_request()
+        except OSError as error:
+            if shortage(error) is not None:
+                time.sleep(RETRY_ACCEPT_S)
+            raise
 
     def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 -- the library's
         """A connection has come."""

@@ -1,10 +1,11 @@
 """The deadlines of a partition: one heap, one timer.
 
 There is no timer per member. A group has one entry in the heap, for the earliest of its deadlines; a heartbeat moves a
-deadline in place, which is noticed when the entry comes up. `due` is called with the group of an entry that has come
-up, after all requests that had arrived by then were processed (`when_caught_up`), so that no member expires while its
-heartbeat waits behind other requests. If the timer is so late that the machine must have stood still, `paused` is
-called instead, and nothing is due until `begin` is called again.
+deadline in place, which is noticed when the entry comes up. Entries that count no more, as those of groups that are
+gone, are thrown out when they are most of the heap: they may lie half an hour ahead, with ids of 32 kB. `due` is called
+with the group of an entry that has come up, after all requests that had arrived by then were processed
+(`when_caught_up`), so that no member expires while its heartbeat waits behind other requests. If the timer is so late
+that the machine must have stood still, `paused` is called instead, and nothing is due until `begin` is called again.
 """
 
 import asyncio
@@ -22,6 +23,9 @@ PAUSE_MS = 1_000
 
 GRACE_S = 0.005
 """The delay before deadlines are decided, in which requests that have arrived are read."""
+
+STALE_MIN = 64
+"""So many entries that count no more are never worth the throwing out."""
 
 
 class Deadlines:
@@ -57,11 +61,13 @@ class Deadlines:
             return
         self._scheduled[group_id] = deadline_ms
         heapq.heappush(self._heap, (deadline_ms, group_id))
+        self._throw_out_stale()
         if deadline_ms < self._timer_due_ms:
             self._set_timer(deadline_ms)
 
     def forget(self, group_id: GroupId) -> None:
-        self._scheduled.pop(group_id, None)
+        if self._scheduled.pop(group_id, None) is not None:
+            self._throw_out_stale()
 
     def close(self) -> None:
         self._is_closed = True
@@ -69,6 +75,12 @@ class Deadlines:
             self._timer.cancel()
         self._timer_due_ms = -math.inf  # nothing sets a timer from here on
         self._heap.clear()
+
+    def _throw_out_stale(self) -> None:
+        """Keep one entry for each group, if the others are more."""
+        if len(self._heap) > 2 * len(self._scheduled) + STALE_MIN:
+            self._heap = [(deadline_ms, group_id) for group_id, deadline_ms in self._scheduled.items()]
+            heapq.heapify(self._heap)
 
     def _set_timer(self, due_ms: float) -> None:
         if self._timer is not None:

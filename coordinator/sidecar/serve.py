@@ -62,6 +62,7 @@ from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.upstream.link import UpstreamLink, UpstreamRefused
 from muster.coordinator.upstream.reachability import Reachability
 from muster.coordinator.upstream.shadows import ShadowName, Shadows, ShadowUnavailable
+from muster.coordinator.wire.registry import load_messages_of_members
 from muster.events.ids import GroupId
 from muster.events.kafka.errors import TryAgain
 from muster.events.kafka.muster_check import is_muster
@@ -94,6 +95,7 @@ class _Sidecar:
 
     async def start(self) -> None:
         settings, stack = self.settings, self.stack
+        load_messages_of_members()
         watch = watch_loop(stack)
         stack.push_async_callback(self.link.close)
         if settings.metrics is not None:

@@ -17,6 +17,4 @@ LogOption = Annotated[
         help="The event log: sqlite:///FILE or kafka://HOST:PORT/TOPIC.",
     ),
 ]
-KafkaConfigOption = Annotated[
-    list[str] | None, typer.Option(KAFKA_CONFIG, metavar="NAME=VALUE", help=KAFKA_CONFIG_HELP)
-]
+KafkaConfigOption = Annotated[list[str] | None, typer.Option(KAFKA_CONFIG, metavar="KEY=VALUE", help=KAFKA_CONFIG_HELP)]

@@ -4,6 +4,7 @@ As in `reading.py`, each reads the log, folds it, renders the result. `verify` e
 something, and with 3, whatever it found, when a part of the log could not be read.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import aclosing
 from typing import Final
@@ -12,7 +13,7 @@ import typer
 
 from muster import terminal
 from muster.events.ids import GroupId
-from muster.replay.commands.asked import fail_outside, fail_unknown, feed, start_of
+from muster.replay.commands.asked import fail_outside, fail_unknown, feed, start_of, when
 from muster.replay.commands.opening import CANNOT_READ, NOT_FOUND, Source, fail, opened, run, say
 from muster.replay.form import Format, View
 from muster.replay.history.window import NUMBER_DIGITS_MAX, WHOLE, At, Cut, Place, Window, bounds
@@ -22,6 +23,7 @@ from muster.replay.render.as_json import write_line
 from muster.replay.render.printable import printable
 from muster.replay.results.diff import Diff, DiffFold
 from muster.replay.results.state import AtGeneration
+from muster.replay.times import in_zone, instant
 from muster.replay.verify.verification import Verification
 from muster.replay.whatif.addresses import SharedAddresses
 from muster.replay.whatif.alterations import Alterations
@@ -127,21 +129,33 @@ async def _shared(reading: Reading, start: Start) -> SharedAddresses:
 # ---- verify -------------------------------------------------------------------------------------
 
 
-def verify(source: Source, view: View) -> None:
+def verify(source: Source, view: View, *, window: Window = WHOLE, wanted: str | None = None) -> None:
     """`muster replay verify`."""
 
     async def read() -> int:
         async with opened(source) as reading:
-            verification = Verification(reading.log.partitions, lambda: reading.damage)
+            verification = Verification(reading.log.partitions, lambda: reading.damage, window=window, wanted=wanted)
             async for chunk in reading.all_chunks(range(reading.log.partitions)):
                 for record in chunk:
                     verification.feed(record)
             verified = verification.result(reading.log.location)
+            if not verified.events and not verified.found and not reading.damage:
+                _fail_unverified(reading.log.location, verification, window, wanted, view)
             _print(verified, view)
             return verified.found
 
     if run(read()):
         raise typer.Exit(FOUND)
+
+
+def _fail_unverified(location: str, verification: Verification, window: Window, wanted: str | None, view: View) -> None:
+    """End the command if a part was asked for that the log does not have: nothing of it holds together, or does not."""
+    if math.isfinite(verification.first_ms):
+        first, last = (in_zone(instant(int(each)), view.zone) for each in (verification.first_ms, verification.last_ms))
+        whose = "" if wanted is None else f" of groups that match {printable(wanted)!r}"
+        fail(f"{location} tells of nothing{whose}{when(window, view)}; it tells of {first} to {last}", NOT_FOUND)
+    if wanted is not None:
+        fail(f"no group in {location} matches {printable(wanted)!r}", NOT_FOUND)
 
 
 def _print(result: Result, view: View) -> None:

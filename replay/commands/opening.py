@@ -79,15 +79,16 @@ async def opened(source: Source) -> AsyncIterator[Reading]:
 def run(reading: Coroutine[None, None, T], writes: str = "the answer") -> T:
     """Read; whatever is wrong with the log, or with what is written (`writes`: where to), is one line."""
     try:
-        result = asyncio.run(reading)
-        sys.stdout.flush()
+        try:
+            return asyncio.run(reading)
+        finally:
+            sys.stdout.flush()
     except (LogError, EventsError) as error:
         fail(str(error), CANNOT_READ)
     except BrokenPipeError:  # whoever read the answer has enough
         raise
     except OSError as error:
         fail(f"{writes} cannot be written: {error.strerror}", CANNOT_READ)
-    return result
 
 
 def refuse_to_replace(log: EventLog, to: Path) -> None:

@@ -11,7 +11,8 @@ FormatOption = Annotated[
     Format,
     typer.Option(
         "--format",
-        help="A table for eyes; json, or jsonl (a line per incident, event, group) for programs; md for a chat.",
+        metavar="FORM",  # the choices beside it would leave the names no room in 80 columns
+        help="table: for eyes; json, or jsonl (a line per incident, event, group): for programs; md: for a chat.",
     ),
 ]
 SinceOption = Annotated[str | None, typer.Option("--since", metavar="WHEN", help=f"Only from then on: {FORMS_OF_AT}.")]

@@ -10,7 +10,14 @@ from typing import Final
 
 import msgspec
 
-from muster.events.events import AnyEvent, MemberEvent, StaticMemberReplaced
+from muster.events.events import (
+    AnyEvent,
+    GroupDeleted,
+    GroupEmptied,
+    JoinPhaseCompleted,
+    MemberEvent,
+    StaticMemberReplaced,
+)
 
 JUMP_MS: Final = 1_000
 SLEW: Final = 1 / 1_000
@@ -25,13 +32,23 @@ class SteadyClock:
         self._uptime_ms = 0
         self._ahead_ms = 0
         self._jumped_ms = 0  # in this owner's life, all jumps together
+        self._jumped_when_empty_ms = 0
 
     def steadied(self, event: AnyEvent) -> tuple[AnyEvent, int]:
         """The event with the times as they would be without jumps; and by how much the clock jumped before it, or 0."""
+        jump_ms = self._jump(event)
+        if isinstance(event, GroupEmptied):
+            self._jumped_when_empty_ms = self._jumped_ms
+        elif isinstance(event, GroupDeleted) and event.empty_since_ms is not None:
+            event = msgspec.structs.replace(event, empty_since_ms=event.empty_since_ms - self._jumped_when_empty_ms)
+        return (_shifted(event, -self._jumped_ms) if self._jumped_ms else event), jump_ms
+
+    def _jump(self, event: AnyEvent) -> int:
+        """The time by which the clock jumped before the event; all jumps are summed up."""
         why = event.why
         if why.uptime_ms is None:
-            self._epoch = None
-            return event, 0
+            self._epoch, self._jumped_ms = None, 0
+            return 0
         ahead_ms, jump_ms = why.decided_ms - why.uptime_ms, 0
         if self._epoch == event.owner_epoch:
             slewed_ms = (why.uptime_ms - self._uptime_ms) * SLEW
@@ -41,7 +58,7 @@ class SteadyClock:
             self._jumped_ms = 0
         self._epoch, self._uptime_ms, self._ahead_ms = event.owner_epoch, why.uptime_ms, ahead_ms
         self._jumped_ms += jump_ms
-        return (_shifted(event, -self._jumped_ms) if self._jumped_ms else event), jump_ms
+        return jump_ms
 
 
 def _shifted(event: AnyEvent, by_ms: int) -> AnyEvent:
@@ -50,6 +67,10 @@ def _shifted(event: AnyEvent, by_ms: int) -> AnyEvent:
     )
     if isinstance(event, StaticMemberReplaced) and event.replaced_last_seen_ms is not None:
         event = msgspec.structs.replace(event, replaced_last_seen_ms=event.replaced_last_seen_ms + by_ms)
+    if isinstance(event, JoinPhaseCompleted):
+        seen_ms = tuple(None if each is None else each + by_ms for each in event.absent_seen_ms)
+        returned = tuple(msgspec.structs.replace(each, heard_ms=each.heard_ms + by_ms) for each in event.returned)
+        event = msgspec.structs.replace(event, absent_seen_ms=seen_ms, returned=returned)
     if isinstance(event, MemberEvent):
         return msgspec.structs.replace(event, why=why, last_seen_ms=event.last_seen_ms + by_ms)
     return msgspec.structs.replace(event, why=why)

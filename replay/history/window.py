@@ -106,6 +106,14 @@ class Cut:
             return Place.WITHIN if at_ms >= since.wall_ms else Place.BEFORE
         return self._place
 
+    def is_within(self, at_ms: int) -> bool:
+        """Whether this moment lies in a window of times."""
+        since, until = self._window.since, self._window.until
+        return not (
+            (isinstance(since, AtTime) and at_ms < since.wall_ms)
+            or (isinstance(until, AtTime) and at_ms > until.wall_ms)
+        )
+
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """A window as results show it: instants, or numbers; None where there is no bound."""

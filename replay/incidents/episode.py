@@ -1,7 +1,7 @@
 """Episodes: stretches of a group's history between two times of quiet, and what kinds of incidents ask of one.
 
 An incident lies within one episode. So an episode is all that is kept while a history is read: its length is bounded
-by `ACTS_MAX`, after which it is ended whether it is quiet or not.
+by `ACTS_MAX`, after which it is ended whether it is quiet or not; its incidents say so then, and those of the next one.
 """
 
 from bisect import bisect_left, bisect_right
@@ -54,6 +54,8 @@ class Episode:
         self.holes: list[Hole] = []
         self.known_until_ms: int | None = None
         """When the history tells the next thing, or ends; wall clock ms."""
+        self.is_split = False
+        """Whether it is a part of one that had more than `ACTS_MAX` acts."""
         self._last_ms: int | None = None
 
     # ---- filling -----------------------------------------------------------------------------------------------------
@@ -82,7 +84,11 @@ class Episode:
         """Whether what happens at this moment belongs to the next episode."""
         if self._last_ms is None:
             return False
-        return at_ms - self._last_ms > QUIET_MS or len(self.acts) >= ACTS_MAX
+        return self.is_quiet_before(at_ms) or len(self.acts) >= ACTS_MAX
+
+    def is_quiet_before(self, at_ms: int) -> bool:
+        """Whether nothing happened for so long that the next thing belongs to another episode."""
+        return self._last_ms is not None and at_ms - self._last_ms > QUIET_MS
 
     # ---- reading -----------------------------------------------------------------------------------------------------
 

@@ -24,13 +24,19 @@ from muster.replay.incidents.rounds import is_second_round
 from muster.replay.incidents.standbys import calls
 from muster.replay.incidents.subscriptions import given_up as gave_up
 from muster.replay.incidents.waiting import given_up, held_ms, waits
-from muster.replay.incidents.windows import DEPLOYMENT_NEXT_MS
+from muster.replay.incidents.windows import ACTS_MAX, DEPLOYMENT_NEXT_MS, QUIET_MS
 from muster.replay.rebalances.rebalance import MemberRef, Outcome, Rebalance
 from muster.replay.rebalances.wording import missing_text
-from muster.replay.times import instant, wall_ms_of
+from muster.replay.times import duration, instant, wall_ms_of
 
 CHILDREN: Final = {"crash": frozenset({"deployment", "blue-green"}), "slow-member": frozenset({"deployment"})}
 """The kinds that happen within others: a process that died, or was slow, while others were being replaced."""
+
+SPLIT: Final = (
+    f"within less than {duration(QUIET_MS)} of each other there was more than is looked at together ({ACTS_MAX:,} acts"
+    " of members): it is told in parts, and what belongs together may be in two of them"
+)
+"""The note on each incident of such a part."""
 
 
 class _Draft:
@@ -192,9 +198,10 @@ def _incident(
 
 
 def _notes(draft: _Draft, episode: Episode) -> tuple[str, ...]:
-    """The parts of the history that are missing and can touch it, and jumps of the clock, once each."""
+    """Say what is missing of the history and can touch it, jumps of the clock, and that it is a part; once each."""
     missing = (missing_text(hole.part) for hole in episode.holes if _can_touch(hole, draft, episode))
-    return tuple(dict.fromkeys((*missing, *(note for each in draft.rebalances for note in each.notes))))
+    split = (SPLIT,) if episode.is_split else ()
+    return tuple(dict.fromkeys((*split, *missing, *(note for each in draft.rebalances for note in each.notes))))
 
 
 def _can_touch(hole: Hole, draft: _Draft, episode: Episode) -> bool:

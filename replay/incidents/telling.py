@@ -61,8 +61,10 @@ class Teller:
             self._note_earlier(step)
             return
         if self.is_over_before(step):
-            yield from incidents_of(self._episode, self._group_id)
-            self._episode = Episode(self._episode.after)
+            ended, self._episode = self._episode, Episode(self._episode.after)
+            self._episode.is_split = not ended.is_quiet_before(at_ms)
+            ended.is_split = ended.is_split or self._episode.is_split
+            yield from incidents_of(ended, self._group_id)
         self._last_ms = at_ms
         finished = self._timeline.feed(step)
         if finished is not None:

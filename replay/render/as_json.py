@@ -55,7 +55,7 @@ class JsonLines:
         write_line(value, self._out)
 
     def end(self) -> None:
-        self._out.flush()
+        """Nothing comes after the last one."""
 
 
 class JsonDocument:

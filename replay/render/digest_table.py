@@ -53,11 +53,12 @@ def _incident(incident: Incident) -> str:
 def _answer(digest: Digest) -> str:
     """'3 incidents in 2 of 14 groups from .. to ..; 12 groups were quiet'."""
     loud = digest.groups - digest.quiet
-    told = f"{plural(digest.told, 'incident')} in {loud} of {plural(digest.groups, 'group')}{_when(digest.window)}"
+    told = f"{plural(digest.told, 'incident')} in {loud} of {plural(digest.groups, 'group')}{when_text(digest.window)}"
     return f"{told}; {digest.quiet} {'was' if digest.quiet == 1 else 'were'} quiet"
 
 
-def _when(window: Bounds | None) -> str:
+def when_text(window: Bounds | None) -> str:
+    """The window of times in words, with a blank before them; nothing for the whole history."""
     if window is None:
         return ""
     since = "" if window.since is None else f" since {moment_of(window.since)}"

@@ -70,7 +70,7 @@ def _group(line: GroupLine) -> Sequence[str]:
         escaped(line.state),
         line.owner,
         *map(escaped, numbers),
-        moment(line.last_rebalance_at if line.last_incident is None else line.last_incident.started_at),
+        moment(line.last_at),
         escaped(line.last_text if line.last_incident is None else line.last_incident.headline),
     )
 

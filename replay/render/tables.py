@@ -68,7 +68,7 @@ def moment_text(at: Instant | None, style: str = "") -> Text:
 
 def print_groups(groups: Groups, console: Console) -> None:
     """A line for each group, then what could not be read."""
-    instants = [at for at in map(_last_at, groups.groups) if at is not None]
+    instants = [at for line in groups.groups if (at := line.last_at) is not None]
     zones = " ".join(dict.fromkeys(map(zone_of, instants))) or "UTC"  # two, where summer time began between
     last = f"Last incident ({zones})"
     made = table("Group", "State", "Gen", "Members", "Rebal.", last, right=("Gen", "Rebal."))
@@ -117,13 +117,9 @@ def _members_text(line: GroupLine) -> str:
     return f"{line.members} ({line.static_members} static)" if line.static_members else str(line.members)
 
 
-def _last_at(line: GroupLine) -> Instant | None:
-    return line.last_incident.started_at if line.last_incident is not None else line.last_rebalance_at
-
-
 def _last(line: GroupLine, *, wide: bool) -> Text:
     """The last incident; the last rebalance, where that is all that can be told."""
-    cell = moment_text(_last_at(line))
+    cell = moment_text(line.last_at)
     incident = line.last_incident
     if incident is not None:
         words = f"{incident.kind}: {incident.headline}" if wide else incident.kind

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from muster.replay.rebalances.wording import plural
 from muster.replay.render import markdown
+from muster.replay.render.digest_table import when_text
 from muster.replay.render.printable import printable, text
 from muster.replay.render.tables import grid, table
 from muster.replay.verify.finding import Finding, Verified
@@ -52,6 +53,8 @@ def _verdict(verified: Verified) -> str:
         return f"No finding in what can be read of {verified.log}, which is not all of it"
     if not verified.records:
         return f"{verified.log} is empty"
+    if verified.window is not None or verified.pattern is not None:
+        return f"What was checked of {verified.log} holds together"
     return f"{verified.log} holds together"
 
 
@@ -61,7 +64,12 @@ def _more(verified: Verified) -> str:
 
 def _rows(verified: Verified) -> Iterator[tuple[str, RenderableType]]:
     read = f"{plural(verified.records, 'record')} in {plural(verified.partitions, 'partition')}"
-    yield "Read", text(f"{read}: {plural(verified.events, 'event')} of {plural(verified.groups, 'group')}")
+    checked = f"{plural(verified.events, 'event')} of {plural(verified.groups, 'group')}"
+    if verified.window is None and verified.pattern is None:
+        yield "Read", text(f"{read}: {checked}")
+    else:
+        yield "Read", text(read)
+        yield "Checked", text(f"{checked}{_part(verified)}")
     yield "Decided again", text(f"{verified.decided_again} of {verified.events} events, as they were recorded")
     if verified.compacted_groups:
         yield "Compacted", _compacted(verified)
@@ -73,6 +81,13 @@ def _rows(verified: Verified) -> Iterator[tuple[str, RenderableType]]:
         yield "Not read", Text("\n").join(text(each, "red") for each in verified.unread)
     if verified.advice:
         yield "What to do", Text("\n").join(_told(f"{check}: ", advice) for check, advice in verified.advice.items())
+
+
+def _part(verified: Verified) -> str:
+    """Which part of the log was checked, and on what it stands."""
+    whose = "" if verified.pattern is None else f" that match '{verified.pattern}'"
+    folded = f"; {plural(verified.folded, 'event')} before that checked, and not told of" if verified.folded else ""
+    return f"{whose}{when_text(verified.window)}{folded}"
 
 
 def _compacted(verified: Verified) -> Text:

@@ -16,7 +16,7 @@ import msgspec
 from muster.coordinator.group.commands import AnyCommand
 from muster.coordinator.group.decide import decide
 from muster.coordinator.group.settings import INT32_MAX, GroupSettings
-from muster.coordinator.group.soft_state import NEVER, RateLimitWindow, Session, Sessions, SoftState
+from muster.coordinator.group.soft_state import NEVER, RateLimitWindow, Session, SoftState
 from muster.coordinator.group.takeover import restore_soft_state
 from muster.coordinator.group.turn import Moment
 from muster.events.avro.evolve import evolve, is_gone
@@ -177,9 +177,8 @@ class Rerunner:
             yield soft
 
     def _fresh(self) -> SoftState:
-        """A copy for one attempt: `derive` changes it, and the rules share its sessions."""
+        """A copy for one attempt: `derive` and the rules put other sessions in it, and change none of those there."""
         soft = self._soft.copy()
-        soft.sessions = Sessions((id_, msgspec.structs.replace(session)) for id_, session in soft.sessions.items())
         soft.refusals = RateLimitWindow()
         soft.pending_members.clear()
         soft.held_joins.clear()

@@ -32,6 +32,10 @@ TAIL_MAX: Final = 2_000
 TAILS_MAX: Final = 60_000
 """Records that are kept of all groups, but for those since their last rebalances."""
 
+TAIL_BYTES: Final = 1_000_000
+TAILS_BYTES: Final = 30_000_000
+"""The same in bytes of their keys and values: a member's ids and metadata may have 32 KB each."""
+
 COORDINATED_KEPT: Final = 1_000
 """Events that are kept of each partition."""
 
@@ -61,10 +65,16 @@ class Partition:
 
 
 class Kept:
-    """The number of records that are kept of all groups."""
+    """The number of records that are kept of all groups, and of their bytes."""
 
     def __init__(self) -> None:
         self.records = 0
+        self.bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are so many that groups are to keep no more than they must."""
+        return self.records >= TAILS_MAX or self.bytes >= TAILS_BYTES
 
 
 class Tail:
@@ -78,12 +88,13 @@ class Tail:
         self._begin = BEGINNING
         self._is_quiet = True  # at `_begin`
         self._records: list[StoredRecord] = []
+        self._bytes = 0  # of them
         self._last: Rebalance | None = None  # before `_begin`
 
     def keep(self, record: StoredRecord) -> None:
         """The next record."""
         self._records.append(record)
-        self._kept.records += 1
+        self._count(1, _size(record))
 
     def trim(self) -> None:
         """Drop, at the end of a transition, what is no longer needed."""
@@ -93,8 +104,8 @@ class Tail:
             self._begin_at(begin, is_quiet=True)
         elif not self._is_quiet and skim.before_last.offset > self._begin.offset:
             self._begin_at(skim.before_last, is_quiet=False)
-        is_long = len(self._records) >= TAIL_MAX
-        if is_long or (self._is_quiet and self._kept.records >= TAILS_MAX):
+        is_long = len(self._records) >= TAIL_MAX or self._bytes >= TAIL_BYTES
+        if is_long or (self._is_quiet and self._kept.is_full):
             if skim.before_last.offset > self._begin.offset:
                 self._begin_at(skim.before_last, is_quiet=False)
             elif is_long and skim.is_at_rest:
@@ -105,9 +116,14 @@ class Tail:
     def _begin_at(self, begin: Checkpoint, *, is_quiet: bool) -> None:
         """Keep what follows upon this place alone."""
         dropped = bisect_left(self._records, begin.offset, key=attrgetter("offset"))
+        self._count(-dropped, -sum(map(_size, self._records[:dropped])))
         del self._records[:dropped]
-        self._kept.records -= dropped
         self._begin, self._is_quiet = begin, is_quiet
+
+    def _count(self, records: int, size: int) -> None:
+        self._bytes += size
+        self._kept.records += records
+        self._kept.bytes += size
 
     def _items(self) -> Iterator[Item]:
         """The items since `_begin`."""
@@ -150,3 +166,7 @@ class Tail:
             ended_at=last.ended_at,
         )
         return told, rebalance
+
+
+def _size(record: StoredRecord) -> int:
+    return len(record.key) + len(record.value or b"")

@@ -33,6 +33,7 @@ from muster.replay.results.state import StateAt, state_of
 from muster.replay.times import Instant, instant, wall_ms_of
 
 KEYS_KNOWN_MAX: Final = 200_000
+KEYS_KNOWN_BYTES: Final = 20_000_000
 
 
 @unique
@@ -74,6 +75,11 @@ class GroupLine(msgspec.Struct, frozen=True, kw_only=True):
     owner: Owner
     last_incident: LastIncident | None = None
 
+    @property
+    def last_at(self) -> Instant | None:
+        """When the last incident began; the last rebalance, where that is all that can be told."""
+        return self.last_incident.started_at if self.last_incident is not None else self.last_rebalance_at
+
 
 class Groups(msgspec.Struct, frozen=True, kw_only=True):
     """`unreadable_keys`: records of which not even the group is known, and that were not passed over by a repair."""
@@ -89,7 +95,7 @@ SORTS: Final[dict[Sort, Callable[["GroupLine"], Any]]] = {
     Sort.STATE: lambda line: line.state or "",
     Sort.MEMBERS: lambda line: -line.members,
     Sort.REBALANCES: lambda line: -line.rebalances,
-    Sort.LAST: lambda line: -(wall_ms_of(line.last_rebalance_at) if line.last_rebalance_at is not None else -1),
+    Sort.LAST: lambda line: -(wall_ms_of(line.last_at) if line.last_at is not None else -1),
     Sort.EVENTS: lambda line: -line.events,
 }
 """The keys to sort groups by: names and states in their order, of all else the most, or the latest, first."""
@@ -103,6 +109,7 @@ class Overview:
         self._wanted = wanted
         self._groups: dict[GroupId, _Group] = {}
         self._by_key: dict[bytes, _Group | None] = {}
+        self._by_key_bytes = 0
         self._partitions: defaultdict[int, Partition] = defaultdict(Partition)
         self._kept = Kept()
         self._unreadable: list[Broken] = []
@@ -149,8 +156,10 @@ class Overview:
         if key.kind is EntityKind.PARTITION:
             self._note(record)
             return None
-        if len(self._by_key) >= KEYS_KNOWN_MAX:
+        if len(self._by_key) >= KEYS_KNOWN_MAX or self._by_key_bytes >= KEYS_KNOWN_BYTES:
             self._by_key.clear()
+            self._by_key_bytes = 0
+        self._by_key_bytes += len(record.key)
         group_id = GroupId(key.group_id)
         group = None
         if self._wanted is None or fnmatchcase(group_id, self._wanted):

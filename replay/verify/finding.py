@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from muster.events.ids import GroupId
+from muster.replay.history.window import Bounds
 
 
 @unique
@@ -82,6 +83,9 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
     """The result. `findings` holds the first ones, `found` is how many there are; so with `compacted`.
 
+    `window` and `pattern`: the part of the log that was asked for; `groups`, `events`, `decided_again` and what was
+    found are of it. `folded`: events of its groups before the window, which were checked for it, and are not told of.
+
     `decided_again` of the `events` were found by the rules as they were recorded. `passed_over` were unreadable, and
     are repaired. `strangers`: records that no owner wrote; readers skip them. `unread`: parts that could not be read,
     of which nothing is known.
@@ -89,10 +93,13 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 
     log: str
     partitions: int
+    window: Bounds | None = None
+    pattern: str | None = None
     records: int
     groups: int
     events: int
     decided_again: int
+    folded: int = 0
     compacted_groups: int
     compacted: tuple[Compacted, ...]
     strangers: int

@@ -2,6 +2,9 @@
 
 What compaction took is known from missing offsets: an event that is missing where no offset is, was lost otherwise.
 From there on the group is not known for certain until it is made anew, so only its events by themselves are checked.
+
+Of a window, what comes before it is checked, too, since what is in it rests on that; it is counted apart, and its
+findings are not given.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,19 +16,23 @@ from muster.events.events import AnyEvent
 from muster.events.ids import GroupId
 from muster.replay.history.items import Broken, Coordinated, Gap, Happened, LogPosition
 from muster.replay.history.transitions import Transition, Transitions
+from muster.replay.history.window import WHOLE, Cut, Place, Window
 from muster.replay.rerun.rerun import Difference, Rerunner, comparable
 from muster.replay.verify.finding import Check, Compacted, Finding
-from muster.replay.verify.invariants import broken_invariants, broken_move
+from muster.replay.verify.invariants import broken_invariants, broken_move, invariants_broken_by
 
 VALUE_LENGTH_MAX = 120
 
 
 class GroupCheck:
-    """The checks of one group."""
+    """The checks of one group. `events`, `decided_again`: those of the window; `folded`: the events before it."""
 
-    def __init__(self, group_id: GroupId, partition: int) -> None:
-        self.events = 0
+    def __init__(self, group_id: GroupId, partition: int, window: Window = WHOLE) -> None:
+        self.events = self.folded = 0
         self.decided_again = 0
+        self._cut = Cut(window)
+        self._is_over = False  # the window
+        self._is_well = False  # every invariant holds, as of the last transition
         self._group_id = group_id
         self._partition = partition
         self._incarnation, self._seq = -1, 0
@@ -52,13 +59,19 @@ class GroupCheck:
 
     def feed(self, item: Happened | Coordinated | Broken, *, is_compacted: bool) -> Iterator[Finding]:
         """Take in what concerns the group. `is_compacted`: offsets are missing since its last event."""
-        if isinstance(item, Happened):
-            yield from self._number(item, is_compacted=is_compacted)
-            self.events += 1
-            yield from self._transition(item)
-        elif isinstance(item, Broken):
-            self._is_certain = False
-            self._unreadable += 1
+        place = self._cut.place(item)
+        if place is Place.AFTER:
+            if not self._is_over:
+                self._is_over = True
+                self._rerunner.end()  # it is of a later moment, so the decision before it is whole
+                yield from self._by_the_rules()
+            return
+        found = tuple(self._checked(item, is_compacted=is_compacted))
+        if place is Place.WITHIN:
+            self.events += isinstance(item, Happened)
+            yield from found
+        else:
+            self.folded += isinstance(item, Happened)
         self._rerunner.feed(item)
         yield from self._by_the_rules()
         if isinstance(item, Happened):
@@ -69,11 +82,20 @@ class GroupCheck:
 
     def end(self, *, is_cut: bool = False) -> Iterator[Finding]:
         """The log ends here. `is_cut`: what comes behind it could not be read; the last decision may be half of one."""
-        if self._unfinished is not None and not is_cut:
+        is_cut = is_cut or self._is_over
+        if self._unfinished is not None and not is_cut and self._cut.is_within(self._unfinished.at_ms):
             expected = "an event on the group's own key, with which a decision ends"
             yield self._finding(Check.TRANSITION, self._unfinished, expected=expected, found="the end of the log")
         self._rerunner.end(is_cut=is_cut)
         yield from self._by_the_rules()
+
+    def _checked(self, item: Happened | Coordinated | Broken, *, is_compacted: bool) -> Iterator[Finding]:
+        if isinstance(item, Happened):
+            yield from self._number(item, is_compacted=is_compacted)
+            yield from self._transition(item)
+        elif isinstance(item, Broken):
+            self._is_certain = self._is_well = False
+            self._unreadable += 1
 
     def _number(self, item: Happened, *, is_compacted: bool) -> Iterator[Finding]:
         event = item.event
@@ -86,7 +108,7 @@ class GroupCheck:
             self._is_certain = True
         expected_seq, missing = self._seq + 1, event.seq - self._seq - 1
         if missing:
-            self._is_certain = False
+            self._is_certain = self._is_well = False
         if missing > 0 and is_compacted:
             self._missing += missing
         elif missing < 0 or missing > self._unreadable:
@@ -110,16 +132,26 @@ class GroupCheck:
             for broken in broken_move(step.before.image, step.event):
                 yield self._finding(Check.TRANSITION, item, expected="a legal transition", found=broken)
         if not is_gone(step.after):
-            for broken in broken_invariants(step.after):
+            for broken in self._broken_invariants(step):
                 yield self._finding(Check.INVARIANT, item, expected="every invariant holds", found=broken)
+
+    def _broken_invariants(self, step: Transition) -> Sequence[str]:
+        if self._is_well and not step.begins_life:
+            broken = tuple(invariants_broken_by(step.before, step.parts, step.after))
+        else:
+            broken = tuple(broken_invariants(step.after))
+        self._is_well = not broken
+        return broken
 
     def _by_the_rules(self) -> Iterator[Finding]:
         rerunner = self._rerunner
         if not (rerunner.inputs or rerunner.differences):
             return
-        self.decided_again += sum(each.last_seq - each.first_seq + 1 for each in rerunner.inputs)
+        within = (each for each in rerunner.inputs if self._cut.is_within(each.moment.wall_ms))
+        self.decided_again += sum(each.last_seq - each.first_seq + 1 for each in within)
         for difference in rerunner.differences:
-            yield self._difference(difference)
+            if self._cut.is_within(difference.recorded[0].why.decided_ms):
+                yield self._difference(difference)
         rerunner.inputs.clear()
         rerunner.differences.clear()
 

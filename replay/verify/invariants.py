@@ -2,20 +2,27 @@
 
 The numbers are those of `events/state.py`, the letters those of the catalogue of rules. Here for `verify`; the tests of
 the rules ask the same after every command.
+
+After a decision that changed neither state nor generation of a group that was well, only the members that it touched
+can break one, so that thousands of others are not looked at again (`changed_members`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from muster.coordinator.group.transitions import VALID_PREVIOUS_STATES
 from muster.events.events import (
+    AnyEvent,
     AnyGroupEvent,
     GroupDeleted,
     GroupEmptied,
     GroupStabilized,
     JoinPhaseCompleted,
+    MemberEvent,
     RebalanceStarted,
+    StaticMemberReplaced,
 )
-from muster.events.state import NO_GENERATION, Group, GroupImage, GroupState, MemberRole
+from muster.events.ids import MemberId
+from muster.events.state import NO_GENERATION, Group, GroupImage, GroupState, Member, MemberRole
 
 _ENTERED_BY: dict[GroupState, type[AnyGroupEvent]] = {
     GroupState.PREPARING_REBALANCE: RebalanceStarted,
@@ -29,10 +36,58 @@ _SETTLED = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
 
 def broken_invariants(group: Group) -> Iterator[str]:
     """The numbered invariants that do not hold, each with what is wrong."""
+    members = group.members.values()
     yield from _of_members(group)
     yield from _of_registrations(group)
-    yield from _of_leader(group)
-    yield from _of_assignments(group)
+    yield from _of_leader(group, members)
+    yield from _of_assignments(group, members)
+
+
+def invariants_broken_by(before: Group, parts: Iterable[AnyEvent], after: Group) -> Iterator[str]:
+    """The same of the group `after` these events; all of them held for the group `before`."""
+    one, other = before.image, after.image
+    if (one.state, one.generation_id) != (other.state, other.generation_id):
+        yield from broken_invariants(after)
+        return
+    changed = changed_members(before, parts)
+    members = [after.members[each] for each in changed if each in after.members]
+    yield from _of_changed(before, changed, after)
+    yield from _of_registrations(after)
+    yield from _of_leader(after, members)
+    yield from _of_assignments(after, members)
+
+
+def changed_members(before: Group, parts: Iterable[AnyEvent]) -> set[MemberId]:
+    """The ids under which the events may have put, changed or removed a member."""
+    changed: set[MemberId] = set()
+    for event in parts:
+        if not isinstance(event, MemberEvent):
+            continue
+        instance = event.member.group_instance_id
+        changed.add(event.member.member_id)
+        if isinstance(event, StaticMemberReplaced):
+            changed.add(event.replaced_member_id)
+        if instance is not None and instance in before.instances:
+            changed.add(before.instances[instance])
+    return changed
+
+
+def _of_changed(before: Group, changed: Collection[MemberId], after: Group) -> Iterator[str]:
+    """Invariants 1, 2 and 4 for the changed members alone."""
+    was = [before.members[each] for each in changed if each in before.members]
+    now = [(each, after.members[each]) for each in changed if each in after.members]
+    if any(member.member_id != member_id for member_id, member in now):
+        yield "1: a member stands under another's id"
+    static = {m.group_instance_id: m.member_id for _, m in now if m.group_instance_id is not None}
+    grown = len(static) - sum(m.group_instance_id is not None for m in was)
+    if len(after.instances) - len(before.instances) != grown or any(
+        after.instances.get(instance) != member_id for instance, member_id in static.items()
+    ):
+        yield "2: the instance ids are not those of the static members"
+    if len(static) != sum(m.group_instance_id is not None for _, m in now):
+        yield "2: two members have one instance id"
+    if after.state in (GroupState.EMPTY, GroupState.DEAD) and after.members:
+        yield f"4: {after.state.value} with {len(after.members)} members"
 
 
 def _of_members(group: Group) -> Iterator[str]:
@@ -53,11 +108,11 @@ def _of_registrations(group: Group) -> Iterator[str]:
     for instance, registration in group.registrations.items():
         if registration.group_instance_id != instance:
             yield "7: a registration stands under another instance id"
-    if group.registrations.keys() & group.instances.keys():
+    if any(instance in group.instances for instance in group.registrations):
         yield "7: a member's instance id is registered still"
 
 
-def _of_leader(group: Group) -> Iterator[str]:
+def _of_leader(group: Group, looked_at: Iterable[Member]) -> Iterator[str]:
     image, members = group.image, group.members
     if members and image.leader_id not in members:
         yield f"3: the leader {image.leader_id} is no member"
@@ -70,23 +125,23 @@ def _of_leader(group: Group) -> Iterator[str]:
         if leader is None or leader.is_inactive:
             yield f"9: {image.state.value} without an active leader"
     if image.state not in (GroupState.STABLE, GroupState.PREPARING_REBALANCE) and any(
-        member.role is MemberRole.CALLED for member in members.values()
+        member.role is MemberRole.CALLED for member in looked_at
     ):
         yield f"9: a standby is called in {image.state.value}"
 
 
-def _of_assignments(group: Group) -> Iterator[str]:
-    image, members = group.image, group.members.values()
+def _of_assignments(group: Group, looked_at: Collection[Member]) -> Iterator[str]:
+    image = group.image
     if image.state in (GroupState.EMPTY, GroupState.DEAD) and image.protocol_name is not None:
         yield f"4: {image.state.value} with the protocol {image.protocol_name}"
     if image.departures_gathered and image.state is not GroupState.STABLE:
         yield f"8: departures are gathered in {image.state.value}"
-    if image.departures_gathered and not any(member.retiring for member in members):
+    if image.departures_gathered and not any(m.retiring for m in group.members.values()):
         yield "8: departures are gathered, and nobody retires"
-    if any(member.assigned_generation_id > image.generation_id for member in members):
+    if any(member.assigned_generation_id > image.generation_id for member in looked_at):
         yield "6: an assignment for a later generation"
     if image.state is GroupState.STABLE:
-        if any(member.assigned_generation_id != image.generation_id for member in members):
+        if any(member.assigned_generation_id != image.generation_id for member in looked_at):
             yield "6: Stable, and a member has no assignment for this generation"
         if image.assigned_generation_id != image.generation_id:
             yield "6: Stable, and the assignments are those of another generation"

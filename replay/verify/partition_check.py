@@ -1,22 +1,33 @@
 """One partition of a log, checked record by record: its owners, their epochs, and the groups that live in it."""
 
+import math
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 
 from muster.events.events import CoordinatorElected
 from muster.events.ids import GroupId
+from muster.events.keys import EntityKind, decode_key
 from muster.events.partitioner import partition_for
-from muster.events.records import StoredRecord
+from muster.events.records import StoredRecord, UndecodableKey
 from muster.replay.history.items import Broken, Coordinated, Happened, PassedOver, Prelude, Read, still_broken
+from muster.replay.history.window import WHOLE, Cut, Window
 from muster.replay.logs.sources import read_record
 from muster.replay.verify.finding import Check, Finding
 from muster.replay.verify.group_check import GroupCheck
 
 
 class PartitionCheck:
-    """The checks of one partition."""
+    """The checks of one partition. `wanted`: a pattern of group ids, as for files; None: all.
 
-    def __init__(self, partition: int, partitions: int) -> None:
+    `first_ms`, `last_ms`: the earliest and the latest event of the groups, wall clock ms.
+    """
+
+    def __init__(self, partition: int, partitions: int, window: Window = WHOLE, wanted: str | None = None) -> None:
         self.partition = partition
+        self.first_ms, self.last_ms = math.inf, -math.inf
+        self._window = window
+        self._cut = Cut(window)
+        self._wanted = wanted
         self._partitions = partitions
         self.groups: dict[GroupId, GroupCheck] = {}
         self._seen: dict[GroupId, int] = {}  # how many offsets were missing as of each group's last event
@@ -36,33 +47,56 @@ class PartitionCheck:
     def feed(self, record: StoredRecord) -> Iterator[Finding]:
         """Take in the next record of an owner. Raises LogTooNew."""
         self.skip(record)
-        read = read_record(record)
+        read = read_record(record) if self._is_wanted(record) else None
         if read is None:
             return
         group_id, told = read
         if group_id is None:
             yield from self._of_partition(told)
         elif isinstance(told, Happened | Broken):
+            self._note_time(told)
             yield from self._of_group(group_id, told)
 
     def end(self, *, is_cut: bool = False) -> Iterator[Finding]:
         """The partition ends here. `is_cut`: what comes behind it could not be read."""
         for broken in self._unreadable:
-            yield _finding_of(broken, None)
+            if self._is_within(broken):
+                yield _finding_of(broken, None)
         for group in self.groups.values():
             yield from group.end(is_cut=is_cut)
 
+    def _is_wanted(self, record: StoredRecord) -> bool:
+        """Whether it is of a group that is wanted, or of the whole partition."""
+        if self._wanted is None:
+            return True
+        try:
+            key = decode_key(record.key)
+        except UndecodableKey:
+            return True
+        return key.kind is EntityKind.PARTITION or fnmatchcase(key.group_id, self._wanted)
+
+    def _is_within(self, told: Happened | Coordinated | Broken) -> bool:
+        """Whether what is found in it is to be given."""
+        return self._cut.is_within(told.position.timestamp_ms if isinstance(told, Broken) else told.at_ms)
+
+    def _note_time(self, told: Happened | Broken) -> None:
+        if isinstance(told, Happened):
+            self.first_ms, self.last_ms = min(self.first_ms, told.at_ms), max(self.last_ms, told.at_ms)
+
     def _of_group(self, group_id: GroupId, told: Happened | Broken) -> Iterator[Finding]:
+        found: list[Finding] = []
         check = self.groups.get(group_id)
         if check is None:
-            check = self.groups[group_id] = GroupCheck(group_id, self.partition)
-            yield from self._first_of(group_id, told)
+            check = self.groups[group_id] = GroupCheck(group_id, self.partition, self._window)
+            found.extend(self._first_of(group_id, told))
             for item in self._prelude.reads:
                 yield from check.feed(item, is_compacted=False)
         if isinstance(told, Broken):
-            yield _finding_of(told, group_id)
+            found.append(_finding_of(told, group_id))
         else:
-            yield from self._epoch_of(told, told.event.owner_epoch, group_id)
+            found.extend(self._epoch_of(told, told.event.owner_epoch, group_id))
+        if self._is_within(told):
+            yield from found
         is_compacted = self._seen.get(group_id, 0) < self._missing_offsets
         self._seen[group_id] = self._missing_offsets
         yield from check.feed(told, is_compacted=is_compacted)
@@ -82,7 +116,9 @@ class PartitionCheck:
         elif isinstance(told, Broken):
             self._unreadable.append(told)
         elif isinstance(told, Coordinated):
-            yield from self._owner(told)
+            found = tuple(self._owner(told))
+            if self._is_within(told):
+                yield from found
         if isinstance(told, Broken | Coordinated):
             for group in self.groups.values():
                 yield from group.feed(told, is_compacted=False)

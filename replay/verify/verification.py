@@ -1,9 +1,11 @@
 """A whole log, checked: feed it every record, partition by partition, then ask for the result."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from muster.events.records import StoredRecord
+from muster.replay.history.window import WHOLE, Window, bounds
 from muster.replay.verify.finding import ADVICE, Check, Compacted, Finding, Verified
 from muster.replay.verify.partition_check import PartitionCheck
 
@@ -14,19 +16,31 @@ LISTED_MAX: Final = 1_000
 class Verification:
     """The fold. It keeps the groups of one partition as they stand, and no history.
 
-    `partitions` of the log. `damage`: what is said by now of parts that could not be read.
+    `partitions` of the log. `damage`: what is said by now of parts that could not be read. `window` of times, and
+    `wanted`, a pattern of group ids: what is told of. Of the partitions, those that have such a group.
     """
 
-    def __init__(self, partitions: int, damage: Callable[[], Sequence[str]] = tuple) -> None:
+    def __init__(
+        self,
+        partitions: int,
+        damage: Callable[[], Sequence[str]] = tuple,
+        *,
+        window: Window = WHOLE,
+        wanted: str | None = None,
+    ) -> None:
+        self.first_ms, self.last_ms = math.inf, -math.inf
         self._partitions = partitions
         self._damage = damage
+        self._window = window
+        self._wanted = wanted
+        self._of_partition: list[Finding] = []  # until it is known whether a group that is wanted is in it
         self._check: PartitionCheck | None = None
         self._findings: list[Finding] = []
         self._checks: set[Check] = set()
         self._compacted: list[Compacted] = []
         self._found = self._records = self._strangers = 0
         self._groups = self._events = self._decided_again = self._passed_over = 0
-        self._compacted_groups = 0
+        self._compacted_groups = self._folded = 0
         self._damages = 0
 
     def feed(self, record: StoredRecord) -> None:
@@ -34,7 +48,7 @@ class Verification:
         check = self._check
         if check is None or check.partition != record.partition:
             self._end_partition()
-            check = self._check = PartitionCheck(record.partition, self._partitions)
+            check = self._check = PartitionCheck(record.partition, self._partitions, self._window, self._wanted)
         self._records += 1
         if record.stranger:
             self._strangers += 1
@@ -48,10 +62,13 @@ class Verification:
         return Verified(
             log=log,
             partitions=self._partitions,
+            window=bounds(self._window),
+            pattern=self._wanted,
             records=self._records,
             groups=self._groups,
             events=self._events,
             decided_again=self._decided_again,
+            folded=self._folded,
             compacted_groups=self._compacted_groups,
             compacted=tuple(self._compacted),
             strangers=self._strangers,
@@ -69,10 +86,15 @@ class Verification:
         damages, before = len(self._damage()), self._damages
         self._damages = damages
         self._take(check.end(is_cut=damages > before))
-        self._passed_over += check.passed_over
+        kept, self._of_partition = self._of_partition, []
+        if self._wanted is None or check.groups:
+            self._keep(kept)
+            self._passed_over += check.passed_over
+        self.first_ms, self.last_ms = min(self.first_ms, check.first_ms), max(self.last_ms, check.last_ms)
         for group in check.groups.values():
-            self._groups += 1
+            self._groups += bool(group.events) or not group.folded
             self._events += group.events
+            self._folded += group.folded
             self._decided_again += group.decided_again
             compacted = group.compacted
             if compacted is not None:
@@ -81,6 +103,17 @@ class Verification:
                     self._compacted.append(compacted)
 
     def _take(self, found: Iterable[Finding]) -> None:
+        """Keep what was found; of a whole partition, once one of the groups that are wanted is in it."""
+        if self._wanted is None:
+            self._keep(found)
+            return
+        for each in found:
+            if each.group_id is not None:
+                self._keep([each])
+            elif len(self._of_partition) < LISTED_MAX:
+                self._of_partition.append(each)
+
+    def _keep(self, found: Iterable[Finding]) -> None:
         for each in found:
             self._found += 1
             self._checks.add(each.check)

@@ -9,6 +9,8 @@ facts.py        What came in, in order: the recorded history as commands, with t
 lookahead.py    Facts, held back until what follows from them is known, too.
 pace.py         How fast a group's members went along with a recorded rebalance.
 departures.py   Members that fell silent before their sessions ended.
+awaited.py      The members for whom a play waits: who rejoins next, and who syncs.
+requests.py     The requests that members send in a play.
 play.py         A group, its rules and its members, played on from a recorded state.
 silences.py     Shorter sessions: which of the recorded silences they would not have borne.
 verdict.py      The result.

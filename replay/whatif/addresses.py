@@ -4,6 +4,7 @@ A member that was dead already when its successor came has not shared anything w
 """
 
 import math
+from collections import defaultdict
 
 import msgspec
 
@@ -29,6 +30,7 @@ class SharedAddresses:
 
     def __init__(self, group: Group | None = None) -> None:
         self._lives: dict[MemberId, _Life] = {}
+        self._at: defaultdict[Address, set[MemberId]] = defaultdict(set)
         self._shared: set[Address] = set()
         for member in group.members.values() if group is not None else ():
             self._begin(member)
@@ -42,6 +44,7 @@ class SharedAddresses:
             self._of_member(event)
         elif isinstance(event, GroupDeleted):
             self._lives.clear()
+            self._at.clear()
 
     def end(self) -> None:
         """End the reading: a member that is alive shares with whoever came after it."""
@@ -55,9 +58,9 @@ class SharedAddresses:
     def _of_member(self, event: AnyMemberEvent) -> None:
         member = event.member
         if isinstance(event, StaticMemberReplaced):
-            self._lives.pop(event.replaced_member_id, None)
+            self._pop(event.replaced_member_id)
         elif isinstance(event, MemberRemoved):
-            life = self._lives.pop(member.member_id, None)
+            life = self._pop(member.member_id)
             if life is not None:
                 is_silent = event.why.cause is Cause.SESSION_EXPIRED
                 self._end(life, event.last_seen_ms if is_silent else event.why.decided_ms)
@@ -69,10 +72,20 @@ class SharedAddresses:
         if member.group_instance_id is not None:
             return
         address = _address(member)
-        for life in self._lives.values():
-            if life.address == address:
-                life.successor_ms = min(life.successor_ms, member.joined_ms)
+        for member_id in self._at[address]:
+            life = self._lives[member_id]
+            life.successor_ms = min(life.successor_ms, member.joined_ms)
         self._lives[member.member_id] = _Life(address=address)
+        self._at[address].add(member.member_id)
+
+    def _pop(self, member_id: MemberId) -> _Life | None:
+        life = self._lives.pop(member_id, None)
+        if life is not None:
+            there = self._at[life.address]
+            there.discard(member_id)
+            if not there:
+                del self._at[life.address]
+        return life
 
     def _end(self, life: _Life, at_ms: float) -> None:
         if life.successor_ms < at_ms:

@@ -30,6 +30,7 @@ class Lookahead:
         self._steps: deque[Step] = deque()
         self._last_ms = 0
         self._session_max_ms = 0
+        self._looked_through = 1  # of the steps behind the first, for the end of the rebalance that begins with it
 
     @property
     def following(self) -> Iterator[Step]:
@@ -51,6 +52,7 @@ class Lookahead:
         """Give the steps that need not wait any longer. `is_end`: no others come."""
         while self._steps and (is_end or self._is_ready(self._steps[0])):
             step = self._steps.popleft()
+            self._looked_through = 1
             if isinstance(step, Fact):
                 self.departures.forget(step.at_ms - self.horizon_ms)
             yield step
@@ -65,9 +67,11 @@ class Lookahead:
 
     def _has_ended(self) -> bool:
         """Whether the end of the rebalance that begins with the first step has been read."""
-        for step in islice(self._steps, 1, None):
+        for step in islice(self._steps, self._looked_through, None):
+            self._looked_through += 1
             if isinstance(step, Coordinated) or not isinstance(step, Fact):
                 return True
             if step.started is not None or step.leaves_settled:
+                self._looked_through -= 1
                 return True
         return False

@@ -5,20 +5,17 @@ process comes back. Time is wall clock ms, and moves when it is told to: what is
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from muster.coordinator.group.commands import (
     AnyCommand,
-    Caller,
     EndHold,
     EndRegistration,
     EndRetirement,
     ExpireSession,
-    JoinGroup,
     PromoteLearners,
-    SyncGroup,
 )
 from muster.coordinator.group.decide import decide
 from muster.coordinator.group.settings import GroupSettings
@@ -30,11 +27,10 @@ from muster.events.causes import Cause
 from muster.events.events import JoinPhaseCompleted, MemberJoined, MemberRemoved, RebalanceStarted, StaticMemberReplaced
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
 from muster.events.state import Group, GroupState, Member
-from muster.replay.rerun.situation import PHANTOM
+from muster.replay.whatif.awaited import Rejoins, Syncs
 from muster.replay.whatif.pace import NEVER, PROMPT, Pace
+from muster.replay.whatif.requests import join_of, sync_of
 
-_JOIN_GROUP, _SYNC_GROUP = 11, 14
-_LATEST = 9
 _PLANS = (EndRegistration, EndRetirement, PromoteLearners)
 _COMES_AT = (Cause.NOT_REJOINED, Cause.SYNC_TIMED_OUT)
 DECISIONS_MAX = 100_000
@@ -77,7 +73,9 @@ class Play:
         self._silent_once_admitted: dict[MemberId, Member] = {}
         self._settings = settings
         self._soft = restore_soft_state(group, now_ms, settings)
-        self._rejoin_ms: dict[MemberId, float] = {}
+        self._rejoins = Rejoins()
+        self._syncs = Syncs(self._soft.pending_syncs)
+        self._came: list[MemberId] = []  # that may have been silent under their ids before
         self._late: list[tuple[float, Member]] = []  # alive, dropped, and when each comes back
         self._dropped: set[MemberId] = set()
         self._sync_ms = NEVER  # a sync phase that was running when the play began was recorded to be superseded
@@ -110,7 +108,12 @@ class Play:
         """When a member that the join phase waits for comes, if it is alive then; NEVER if none waits for it."""
         is_awaited = self.group is not None and self.group.state is GroupState.PREPARING_REBALANCE
         is_there = member_id in self._soft.parked_joins
-        return self._rejoin_ms.get(member_id, NEVER) if is_awaited and not is_there else NEVER
+        return self._rejoins.at_ms(member_id) if is_awaited and not is_there else NEVER
+
+    def came(self) -> list[MemberId]:
+        """Those who joined, or rejoined, since this was asked last."""
+        came, self._came = self._came, []
+        return came
 
     def _former(self, member: Member) -> MemberId:
         instance = member.group_instance_id
@@ -131,12 +134,18 @@ class Play:
 
     def arrive(self, member: Member) -> None:
         """A process joins, and knows of no member id."""
-        self.feed(self._join(member, UNKNOWN_MEMBER_ID))
+        self._feed_join(member, UNKNOWN_MEMBER_ID)
 
     def rejoin(self, member: Member) -> None:
         """A member joins again, as it is now."""
         self.silent.pop(member.member_id, None)
-        self.feed(self._join(member, member.member_id))
+        self._rejoins.add(member.member_id)
+        self._await(member.member_id)
+        self._feed_join(member, member.member_id)
+
+    def _feed_join(self, member: Member, member_id: MemberId) -> None:
+        assert self.group is not None
+        self.feed(join_of(self.group, member, member_id, self.now_ms))
 
     def feed(self, command: AnyCommand) -> None:
         """Decide a command, and let the members go along with it."""
@@ -202,19 +211,38 @@ class Play:
         self.group, self._soft = decision.group, decision.soft
         if decision.refreshed_session is not None:
             decision.refreshed_session.refresh(self.now_ms)
+        gone: list[MemberId] = []
         for event in decision.events:
             if isinstance(event, RebalanceStarted):
                 self._note_start(event)
-            elif isinstance(event, MemberJoined) and event.member.member_id in self._silent_once_admitted:
-                self.silent[event.member.member_id] = self._silent_once_admitted.pop(event.member.member_id)
+            elif isinstance(event, MemberJoined):
+                self._await(event.member.member_id)
+                if event.member.member_id in self._silent_once_admitted:
+                    self.silent[event.member.member_id] = self._silent_once_admitted.pop(event.member.member_id)
             elif isinstance(event, JoinPhaseCompleted):
                 self._sync_ms = self.now_ms + self.pace.syncs_after_ms(event.group.leader_id)
+                self._syncs = Syncs(self._soft.pending_syncs)
             elif isinstance(event, MemberRemoved):
                 self._note_removal(event.member, event.why.cause)
-            elif isinstance(event, StaticMemberReplaced) and event.why.cause is Cause.STATIC_RESTART_ABSORBED:
-                self.kept |= {event.member.member_id, event.replaced_member_id}
-        members = self.group.members if self.group is not None else {}
-        self.silent = {member_id: member for member_id, member in self.silent.items() if member_id in members}
+                gone.append(event.member.member_id)
+            elif isinstance(event, StaticMemberReplaced):
+                self._await(event.member.member_id)
+                gone.append(event.replaced_member_id)
+                if event.why.cause is Cause.STATIC_RESTART_ABSORBED:
+                    self.kept |= {event.member.member_id, event.replaced_member_id}
+        self._forget(gone)
+
+    def _await(self, member_id: MemberId) -> None:
+        self._came.append(member_id)
+        self._syncs.add(member_id)
+
+    def _forget(self, gone: Iterable[MemberId]) -> None:
+        if self.group is None:
+            self.silent.clear()
+            return
+        for member_id in gone:
+            if member_id not in self.group.members:
+                self.silent.pop(member_id, None)
 
     def _begun(self, event: RebalanceStarted) -> Started:
         member_id = event.why.member_id
@@ -228,7 +256,7 @@ class Play:
             instance = member.group_instance_id
             self.expired.append(Expired(at_ms=self.now_ms, member_id=member.member_id, group_instance_id=instance))
         elif cause in _COMES_AT and self._is_alive(member.member_id):
-            at_ms = self._sync_ms if cause is Cause.SYNC_TIMED_OUT else self._rejoin_ms.get(member.member_id, NEVER)
+            at_ms = self._sync_ms if cause is Cause.SYNC_TIMED_OUT else self._rejoins.at_ms(member.member_id)
             if self.now_ms <= at_ms < NEVER:
                 self._late.append((at_ms, member))
                 self._dropped.add(member.member_id)
@@ -236,7 +264,7 @@ class Play:
     def _note_start(self, event: RebalanceStarted) -> None:
         self.started.append(self._begun(event))
         members = self.group.members if self.group is not None else {}
-        self._rejoin_ms = {each: self.now_ms + self.pace.rejoins_after_ms(each) for each in members}
+        self._rejoins = Rejoins({each: self.now_ms + self.pace.rejoins_after_ms(each) for each in members})
 
     # ---- what members do --------------------------------------------------------------------------------------------
 
@@ -255,18 +283,27 @@ class Play:
         for late in self._late:
             if late[0] <= self.now_ms:
                 self._late.remove(late)
-                yield self._join(late[1], UNKNOWN_MEMBER_ID)
+                yield join_of(group, late[1], UNKNOWN_MEMBER_ID, self.now_ms)
                 return
         if group.state is GroupState.PREPARING_REBALANCE:
-            for member_id, member in group.members.items():
-                is_time = self._rejoin_ms.get(member_id, NEVER) <= self.now_ms
-                if is_time and self._is_alive(member_id) and member_id not in self._soft.parked_joins:
-                    yield self._join(member, member_id)
-        elif self._soft.pending_syncs:
-            for member_id in self._soft.pending_syncs:
-                is_leader = member_id == group.leader_id
-                if self._is_alive(member_id) and not (is_leader and self._sync_ms > self.now_ms):
-                    yield self._sync(member_id, group)
+            at_ms, next_id = self._rejoins.first(self._is_to_rejoin)
+            if next_id is not None and at_ms <= self.now_ms:
+                yield join_of(group, group.members[next_id], next_id, self.now_ms)
+            return
+        follower_id, leader_id = self._syncs.first(self._is_follower_to_sync), group.leader_id
+        if follower_id is not None:
+            yield sync_of(group, follower_id, self.now_ms)
+        elif leader_id in self._soft.pending_syncs and self._is_alive(leader_id) and self._sync_ms <= self.now_ms:
+            assert leader_id is not None
+            yield sync_of(group, leader_id, self.now_ms)
+
+    def _is_to_rejoin(self, member_id: MemberId) -> bool:
+        is_member = self.group is not None and member_id in self.group.members
+        return is_member and self._is_alive(member_id) and member_id not in self._soft.parked_joins
+
+    def _is_follower_to_sync(self, member_id: MemberId) -> bool:
+        is_leader = self.group is not None and member_id == self.group.leader_id
+        return member_id in self._soft.pending_syncs and not is_leader and self._is_alive(member_id)
 
     def _next_of_members(self) -> float:
         return min(self._next_of_those_in_phase(), min((at_ms for at_ms, _ in self._late), default=NEVER))
@@ -275,58 +312,10 @@ class Play:
         group = self.group
         assert group is not None
         if group.state is GroupState.PREPARING_REBALANCE:
-            waiting = (
-                self._rejoin_ms.get(member_id, NEVER)
-                for member_id in group.members
-                if self._is_alive(member_id) and member_id not in self._soft.parked_joins
-            )
-            return min(waiting, default=NEVER)
+            return self._rejoins.first(self._is_to_rejoin)[0]
         if group.state is GroupState.COMPLETING_REBALANCE and group.leader_id in self._soft.pending_syncs:
             return self._sync_ms if self._is_alive(group.leader_id) else NEVER
         return NEVER
 
     def _is_alive(self, member_id: MemberId | None) -> bool:
         return member_id not in self.silent
-
-    def _caller(self, api_key: int, member: Member) -> Caller:
-        return Caller(
-            request_id=0,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            principal=member.principal,
-            api_key=api_key,
-            api_version=_LATEST,
-            arrived_ms=self.now_ms,
-            arrived_wall_ms=self.now_ms,
-        )
-
-    def _join(self, member: Member, member_id: MemberId) -> JoinGroup:
-        assert self.group is not None
-        return JoinGroup(
-            group_id=self.group.group_id,
-            caller=self._caller(_JOIN_GROUP, member),
-            member_id=member_id,
-            group_instance_id=member.group_instance_id,
-            # The same id as the member's would say that it is a request sent again, which leads to no event.
-            proposed_member_id=member.member_id if member_id == UNKNOWN_MEMBER_ID else PHANTOM,
-            protocol_type=self.group.image.protocol_type or "consumer",
-            protocols=member.protocols,
-            session_timeout_ms=member.session_timeout_ms,
-            rebalance_timeout_ms=member.rebalance_timeout_ms,
-            reason=None,
-            requires_known_member_id=False,
-            supports_skip_assignment=True,
-        )
-
-    def _sync(self, member_id: MemberId, group: Group) -> SyncGroup:
-        member = group.members[member_id]
-        return SyncGroup(
-            group_id=group.group_id,
-            caller=self._caller(_SYNC_GROUP, member),
-            member_id=member_id,
-            group_instance_id=member.group_instance_id,
-            generation_id=group.generation_id,
-            protocol_type=None,
-            protocol_name=None,
-            assignments=tuple((each, b"") for each in group.members),
-        )

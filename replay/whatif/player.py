@@ -33,7 +33,7 @@ from muster.replay.rerun.rerun import PERMISSIVE, group_settings
 from muster.replay.times import instant
 from muster.replay.whatif import telling
 from muster.replay.whatif.alterations import Altered
-from muster.replay.whatif.departures import FellSilent, fell_silent
+from muster.replay.whatif.departures import Falling, FellSilent, fell_silent
 from muster.replay.whatif.facts import MISSING, Fact, Step, is_second_round
 from muster.replay.whatif.lookahead import Lookahead
 from muster.replay.whatif.pace import pace_of
@@ -66,6 +66,7 @@ class Player:
         self._verdicts = verdicts
         self._settings = PERMISSIVE
         self._play: Play | None = None
+        self._falling = Falling(ahead.departures, 0)  # of the play
         self._is_settled = True  # the group, in the log, after the last fact
         self._is_within = False
         self._last_ms = 0
@@ -193,12 +194,13 @@ class Player:
                 self._settle(self._play)
         if self._play is None and fact.started is not None:
             self._play, self._told, self._besides = self._begin(fact, group), 0, 0
+            self._falling = Falling(self._ahead.departures, fact.at_ms)
             self._advance(self._play, fact.at_ms)
         return self._play
 
     def _advance(self, play: Play, until_ms: int) -> None:
         """Let time pass, in which members fall silent."""
-        for silent in self._ahead.departures.silent_at(until_ms):
+        for silent in (*self._falling.again(play.came(), until_ms), *self._falling.until(until_ms)):
             play.come_to(max(play.now_ms, silent.last_seen_ms + 1))
             self._silence(silent, play)
         play.come_to(until_ms)

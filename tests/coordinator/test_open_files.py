@@ -16,10 +16,13 @@ import pytest
 from muster.coordinator.assembly import Readiness
 from muster.coordinator.clock import SystemClock
 from muster.coordinator.open_files import connections_within, reserve_of
+from muster.coordinator.wire.registry import APIS
 from muster.events.kafka import shortage as told
 from tests.brokers.broker import HOST
 from tests.brokers.child import leashed
-from tests.muster_process import COMMAND
+from tests.conformance.wire import Connection, ms
+from tests.coordinator.serving import join_body
+from tests.muster_process import COMMAND, running_muster
 from tests.waiting import until_so
 
 WITHIN_S = 60
@@ -126,3 +129,32 @@ def test_once_a_file_is_free_all_is_well(no_file_is_free: Callable[[], None], mo
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
     readiness.free_files.look()
     assert readiness() is None
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="another process's limit can be set on Linux alone")
+async def test_without_a_free_file_members_are_answered_on_the_connections_that_they_have() -> None:
+    """Though nobody has sent such a request before."""
+    body: dict[str, Any] = {
+        **join_body(group_id=""),
+        "generation_id": 1,
+        "protocol_name": "range",
+        "assignments": [],
+        "members": [],
+        "topics": [],
+        "groups": [],
+        "require_stable": False,
+        "retention_time_ms": ms(-1),
+        "generation_id_or_member_epoch": 1,
+    }
+    with running_muster(log="memory:") as muster:
+        connection = await Connection.open(muster.bootstrap, client_id="app")
+        await connection.ask("ApiVersions", 0)  # it is accepted by then
+        before = resource.prlimit(muster.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(muster.pid, resource.RLIMIT_NOFILE, (3, before[1]))
+        try:
+            for key in (11, 14, 12, 13, 8, 9):
+                for version in APIS[key].versions:
+                    assert await connection.ask(APIS[key].name, version, **body)
+        finally:
+            resource.prlimit(muster.pid, resource.RLIMIT_NOFILE, before)
+            connection.close()

@@ -20,17 +20,21 @@ from muster.events.events import (
     MemberEvent,
     PartitionEvent,
 )
-from muster.events.ids import GroupInstanceId
+from muster.events.ids import GroupInstanceId, MemberId
 from muster.events.keys import EntityKind, RecordKey, encode_key
 from muster.events.records import FORMAT_LEVEL, Record, StoredRecord
-from muster.events.state import Group, Registration
+from muster.events.state import Group, GroupState, MemberRole, Registration
 from muster.replay.history.items import Coordinated, Happened
+from muster.replay.history.transitions import Transition, Transitions
+from muster.replay.history.window import WHOLE, AtTime, Window
 from muster.replay.verify.finding import Check, Verified
-from muster.replay.verify.invariants import broken_invariants
+from muster.replay.verify.invariants import broken_invariants, invariants_broken_by
 from muster.replay.verify.verification import Verification
 from tests.coordinator.group.harness import Harness
+from tests.coordinator.group.test_cost import Work
+from tests.replay.lived import Unchecked
 from tests.replay.play import MembershipPlay, Play
-from tests.replay.played import history_of
+from tests.replay.played import history_of, stable
 from tests.replay.stories import a_night
 from tests.replay.written import BROKEN_KEY, PARTITIONS, broken_value
 
@@ -56,8 +60,10 @@ def stored(events: list[AnyRecordedEvent], level: int = FORMAT_LEVEL) -> list[St
     return [StoredRecord(0, offset, 0, record.key, record.value) for offset, record in enumerate(records)]
 
 
-def verified(records: list[StoredRecord], partitions: int = 1) -> Verified:
-    verification = Verification(partitions)
+def verified(
+    records: list[StoredRecord], partitions: int = 1, *, window: Window = WHOLE, wanted: str | None = None
+) -> Verified:
+    verification = Verification(partitions, window=window, wanted=wanted)
     for record in records:
         verification.feed(record)
     return verification.result("memory")
@@ -257,3 +263,130 @@ def test_an_instance_is_a_member_or_registered() -> None:
     instance = GroupInstanceId("a")
     changed.registrations[instance] = Registration(group_instance_id=instance, registered_ms=0)
     assert list(broken_invariants(changed)) == ["7: a member's instance id is registered still"]
+
+
+# ---- a part of a log ----------------------------------------------------------------------------
+
+
+def forged_twice() -> tuple[list[StoredRecord], list[int], list[int]]:
+    """A history with two assignments that the rules did not decide; all times, and the seq of these."""
+    h = Harness()
+    a, _ = h.stable_group(h.static("a"), h.static("b"))
+    h.sleep(5_000)
+    h.leave_instance("b")
+    a.join()
+    h.sync_all(a)
+    events = events_of(h)
+    at = [i for i, event in enumerate(events) if isinstance(event, MemberAssigned)]
+    forged: list[int] = []
+    for position in (at[0], at[-1]):
+        event = events[position]
+        assert isinstance(event, MemberAssigned)
+        member = msgspec.structs.replace(event.member, client_host="/6.6.6.6")
+        events[position] = msgspec.structs.replace(event, member=member)
+        forged.append(event.seq)
+    times = [event.why.decided_ms for event in events if not isinstance(event, PartitionEvent)]
+    return stored(events), times, forged
+
+
+def test_of_a_window_what_came_before_is_folded_and_not_told_of() -> None:
+    """It counts its own events, says how many it stands on, and gives the findings that lie in it alone."""
+    records, times, forged = forged_twice()
+    assert [seq for check, seq in checks(verified(records)) if check is Check.RULES] == forged
+    since = verified(records, window=Window(since=AtTime(times[-1])))
+    within = sum(at_ms == times[-1] for at_ms in times)
+    assert [seq for check, seq in checks(since) if check is Check.RULES] == forged[1:]
+    assert (since.events, since.folded, since.groups) == (within, len(times) - within, 1)
+    assert 0 < since.decided_again < within
+    until = verified(records, window=Window(until=AtTime(times[-1] - 1)))
+    assert [seq for check, seq in checks(until) if check is Check.RULES] == forged[:1]
+    assert (until.events, until.folded) == (len(times) - within, 0)
+    between = verified(records, window=Window(since=AtTime(times[-1] - 2), until=AtTime(times[-1] - 1)))
+    assert (between.events, between.found, between.groups) == (0, 0, 0)
+
+
+def test_a_window_that_ends_within_a_history_has_no_unfinished_decision() -> None:
+    """Nothing that comes behind it is looked at."""
+    records, times, _ = forged_twice()
+    for until_ms in sorted(set(times)):
+        found = verified(records, window=Window(until=AtTime(until_ms)))
+        assert Check.TRANSITION not in {finding.check for finding in found.findings}
+
+
+def test_of_groups_that_are_asked_for_the_owners_of_their_partitions_are_checked_too() -> None:
+    """A fault of a partition in which none of them lives is not told of."""
+    records, _, forged = forged_twice()
+    records = appended(records, BROKEN_KEY)
+    assert [check for check, _ in checks(verified(records, wanted="ord*"))].count(Check.READABLE) == 1
+    assert (Check.RULES, forged[0]) in checks(verified(records, wanted="ord*"))
+    other = verified(records, wanted="pay*")
+    assert (other.found, other.groups, other.events, other.pattern) == (0, 0, 0, "pay*")
+
+
+# ---- what a decision costs ----------------------------------------------------------------------
+
+
+def _forged(event: MemberEvent, how: int) -> MemberEvent:
+    member = event.member
+    wrong: list[dict[str, Any]] = [
+        {"group_instance_id": GroupInstanceId("another")},
+        {"group_instance_id": None},
+        {"assigned_generation_id": member.assigned_generation_id + 7},
+        {"role": MemberRole.CALLED},
+        {"member_id": MemberId("somebody")},
+    ]
+    return msgspec.structs.replace(event, member=msgspec.structs.replace(member, **wrong[how]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.booleans(), st.integers(0, 4), st.integers(0, 10**6))
+def test_looking_at_the_changed_members_finds_what_looking_at_all_of_them_does(
+    seed: int, planned: bool, how: int, which: int
+) -> None:
+    """Random histories in which one event is forged, up to the first decision after which something does not hold."""
+    play = (MembershipPlay if planned else Play)(random.Random(seed))
+    for _ in range(30):
+        play.step()
+    items = list(history_of(play.harness).items)
+    at = [i for i, item in enumerate(items) if isinstance(item, Happened) and isinstance(item.event, MemberEvent)]
+    if at:
+        position = at[which % len(at)]
+        item = items[position]
+        assert isinstance(item, Happened)
+        assert isinstance(item.event, MemberEvent)
+        items[position] = msgspec.structs.replace(item, event=_forged(item.event, how))
+    is_well = False
+    for step in Transitions(play.harness.group_id).steps(items):
+        if not isinstance(step, Transition) or step.after.state is GroupState.DEAD:
+            is_well = False
+            continue
+        broken = list(broken_invariants(step.after))
+        if is_well and not step.begins_life:
+            assert bool(broken) == any(invariants_broken_by(step.before, step.parts, step.after)), broken
+        is_well = not broken
+
+
+def work_of(size: int) -> float:
+    """The work that one replaced process is for `verify`, in a group of so many static members."""
+    h, ends = Unchecked(), []
+    stable(*(h.static(f"i{number}") for number in range(size)))
+    for number in range(12):
+        h.sleep(100)
+        h.static(f"i{number}").enter()
+        ends.append(len(stored(list(h.events))))
+    records = stored(list(h.events))
+    verification, work = Verification(1), Work()
+    for record in records[: ends[1]]:  # the first one has the formation of the group decided
+        verification.feed(record)
+    with work.counted():
+        for record in records[ends[1] :]:
+            verification.feed(record)
+    result = verification.result("memory")
+    assert (result.found, result.decided_again) == (0, len(h.events))
+    return work.total / 10
+
+
+def test_a_decision_costs_the_same_in_a_group_of_any_size() -> None:
+    """Neither the rules' sessions nor the invariants are gone through for each of them."""
+    work_of(10)  # what is made once is made
+    assert work_of(600) < 2 * work_of(100)

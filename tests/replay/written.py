@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+import msgspec
+
 from muster.events.avro.codec import records_of
 from muster.events.keys import EntityKind, RecordKey, encode_key
 from muster.events.log.base import EventLog
@@ -84,3 +86,20 @@ def unknown_type(group_id: str) -> Record:
 
 
 BROKEN_KEY = Record(b"not a key", b"\x00")
+
+
+class CountedValue(bytes):
+    """A record's value that is counted while it is kept."""
+
+    kept = 0
+
+    def __init__(self, _: bytes) -> None:
+        type(self).kept += 1
+
+    def __del__(self) -> None:
+        type(self).kept -= 1
+
+
+def counted(record: StoredRecord) -> StoredRecord:
+    """The record, for tests of how many are kept."""
+    return msgspec.structs.replace(record, value=CountedValue(record.value or b""))

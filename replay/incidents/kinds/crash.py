@@ -54,9 +54,10 @@ def _held(view: View, act: Went) -> str:
     rebalance = view.episode.rebalance_of(act)
     if rebalance is None or act not in given_up(rebalance, view.episode) or rebalance.trigger.seq == act.seq:
         return ""
+    waited_ms = act.at_ms - rebalance.started_ms
     came = [each.member for each in view.free(Came) if rebalance.first_seq <= each.seq <= rebalance.last_seq]
     meanwhile = f"; {processes(came)} had come meanwhile" if came else ""
-    return f"; a join phase waited {duration(rebalance.join_phase.duration_ms or 0)} for it{meanwhile}"
+    return f"; a join phase waited {duration(waited_ms)} for it{meanwhile}"
 
 
 def _why_removed(act: Went, *, is_known: bool) -> str:

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from muster.events.ids import MemberId
 from muster.events.state import Member
-from muster.replay.incidents.acts import AnyAct, Came, CameBack, Departure, Rejoined, Went
+from muster.replay.incidents.acts import AnyAct, Departure, Went
 from muster.replay.incidents.episode import Episode
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
@@ -13,7 +12,7 @@ from muster.replay.incidents.kinds.replaced import grade_of
 from muster.replay.incidents.naming import process_name
 from muster.replay.incidents.silence import silences
 from muster.replay.incidents.windows import HELD_MS
-from muster.replay.rebalances.rebalance import Outcome, Rebalance
+from muster.replay.rebalances.rebalance import Outcome, Rebalance, SyncPhase
 from muster.replay.rebalances.wording import plural
 from muster.replay.times import duration, setting
 
@@ -28,45 +27,45 @@ _ADVICE = ("see how long its assignor takes: it has the rebalance timeout (max.p
 
 def find(view: View) -> Iterator[Claim]:
     for rebalance in view.rebalances():
-        phase = rebalance.sync_phase
-        if phase is None or phase.leader is None:
-            continue
-        went = _leader_lost(view, rebalance)
-        slow = phase.duration_ms is not None and phase.duration_ms >= HELD_MS
-        if went is None and not slow:
-            continue
-        leader = _member(view, phase.leader.member_id, went)
-        if leader is None:
-            continue
-        others = len(rebalance.members_after) - 1
-        assigning = f"the assignment ({rebalance.protocol_name}, {plural(len(rebalance.members_after), 'member')})"
-        if went is not None and went.how is Departure.EXPIRED:
-            what = f"was not heard from any more while all waited for {assigning}"
-        elif went is not None:
-            timeout = setting(leader.rebalance_timeout_ms)
-            what = f"did not send {assigning} within the rebalance timeout of {timeout}"
-            if view.episode.silence_of(went).is_known:
-                what += f", last heard from {duration(went.at_ms - went.last_seen_ms)} before"
-        elif rebalance.outcome is Outcome.STABLE:
-            what = f"took {duration(phase.duration_ms or 0)} to send {assigning}"
-        else:
-            what = f"had not sent {assigning} after {duration(phase.duration_ms or 0)}, when another rebalance began"
-        own: tuple[AnyAct, ...] = ()
-        grade = Grade.RECORDED
-        if went is not None and view.is_free(went):
-            back = view.returns().get(went.seq)
-            own = (went,) if back is None else back.acts
-            grade = grade if back is None else grade_of([back])
-        yield Claim(
-            kind=KIND,
-            acts=own,
-            culprits=(leader,),
-            grade=grade,
-            headline=f"the leader {process_name(leader)} {what}; {plural(max(others, 0), 'other member')} had to wait",
-            chain=_evidence(rebalance, leader, went, view.episode),
-            advice=() if went is not None and went.how is Departure.EXPIRED else _ADVICE,
-            held=(rebalance,),
-        )
+        phase, went = rebalance.sync_phase, _leader_lost(view, rebalance)
+        slow_ms = 0 if phase is None or phase.duration_ms is None else phase.duration_ms
+        leader = went.member if went is not None else _leader(view, phase)
+        if leader is not None and (went is not None or slow_ms >= HELD_MS):
+            yield _claim(view, rebalance, leader, went, slow_ms)
+
+
+def _claim(view: View, rebalance: Rebalance, leader: Member, went: Went | None, slow_ms: int) -> Claim:
+    own: tuple[AnyAct, ...] = ()
+    grade = Grade.RECORDED
+    if went is not None and view.is_free(went):
+        back = view.returns().get(went.seq)
+        own = (went,) if back is None else back.acts
+        grade = grade if back is None else grade_of([back])
+    others = len(rebalance.members_after) - 1
+    what = _what(view, rebalance, leader, went, slow_ms)
+    return Claim(
+        kind=KIND,
+        acts=own,
+        culprits=(leader,),
+        grade=grade,
+        headline=f"the leader {process_name(leader)} {what}; {plural(max(others, 0), 'other member')} had to wait",
+        chain=_evidence(rebalance, leader, went, view.episode),
+        advice=() if went is not None and went.how is Departure.EXPIRED else _ADVICE,
+        held=(rebalance,),
+    )
+
+
+def _what(view: View, rebalance: Rebalance, leader: Member, went: Went | None, slow_ms: int) -> str:
+    assigning = f"the assignment ({rebalance.protocol_name}, {plural(len(rebalance.members_after), 'member')})"
+    if went is not None and went.how is Departure.EXPIRED:
+        return f"was not heard from any more while all waited for {assigning}"
+    if went is not None:
+        what = f"did not send {assigning} within the rebalance timeout of {setting(leader.rebalance_timeout_ms)}"
+        is_known = view.episode.silence_of(went).is_known
+        return f"{what}, last heard from {duration(went.at_ms - went.last_seen_ms)} before" if is_known else what
+    if rebalance.outcome is Outcome.STABLE:
+        return f"took {duration(slow_ms)} to send {assigning}"
+    return f"had not sent {assigning} after {duration(slow_ms)}, when another rebalance began"
 
 
 def _evidence(rebalance: Rebalance, leader: Member, went: Went | None, episode: Episode) -> tuple[Statement, ...]:
@@ -81,9 +80,9 @@ def _evidence(rebalance: Rebalance, leader: Member, went: Went | None, episode: 
     )
     if went is not None:
         return (got, *silences(episode, [went]))
-    if phase.ended_at is None or rebalance.outcome is not Outcome.STABLE:
+    if phase.duration_ms is None or rebalance.outcome is not Outcome.STABLE:
         return (got,)
-    sent = f"the leader {name} sent it, {duration(phase.duration_ms or 0)} later"
+    sent = f"the leader {name} sent it, {duration(phase.duration_ms)} later"
     return (got, Statement(text=sent, grade=Grade.RECORDED, at=phase.ended_at, seqs=(rebalance.last_seq,)))
 
 
@@ -100,11 +99,5 @@ def _leader_lost(view: View, rebalance: Rebalance) -> Went | None:
     return found if found is not None and found.how in (Departure.NOT_SYNCED, Departure.EXPIRED) else None
 
 
-def _member(view: View, member_id: MemberId, went: Went | None) -> Member | None:
-    if went is not None:
-        return went.member
-    for act in view.episode.acts:
-        if isinstance(act, Came | CameBack | Rejoined) and act.member.member_id == member_id:
-            return act.member
-    before = view.episode.before
-    return before.members.get(member_id) if before is not None else None
+def _leader(view: View, phase: SyncPhase | None) -> Member | None:
+    return None if phase is None or phase.leader is None else view.episode.member(phase.leader.member_id)

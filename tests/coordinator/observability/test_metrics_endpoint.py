@@ -1,18 +1,21 @@
 """The port of the metrics, and strangers who keep its threads busy."""
 
+import errno
+import os
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPConnection
+from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler
 
 import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from muster.coordinator.observability.metrics_endpoint import CONNECTIONS_MAX, MetricsEndpoint
+from muster.coordinator.observability.metrics_endpoint import CONNECTIONS_MAX, RETRY_ACCEPT_S, MetricsEndpoint
 
 WITHIN_S = 60
 
@@ -55,16 +58,34 @@ def test_half_sent_requests_keep_few_threads_and_nobody_out() -> None:
             assert threading.active_count() <= before + 1 + CONNECTIONS_MAX
 
 
+def test_who_waits_for_a_file_to_be_free_is_answered_then_and_costs_little_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The thread that accepts would try again without end, and leave little of the interpreter to the event loop."""
+    tries: list[str] = []
+    accept = socket.socket.accept
+
+    def few_files(bound: socket.socket) -> Any:
+        tries.append("accept")
+        if len(tries) < 6:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return accept(bound)
+
+    monkeypatch.setattr(socket.socket, "accept", few_files)
+    monkeypatch.setattr(time, "sleep", lambda pause_s: tries.append(f"wait {pause_s}"))
+    with endpoint() as port:
+        assert status(port) == 200
+    assert tries == [*["accept", f"wait {RETRY_ACCEPT_S}"] * 3, "accept"]
+
+
 def test_a_request_that_trickles_in_is_ended(capfd: pytest.CaptureFixture[str]) -> None:
     """However often a byte comes, and without a traceback for it."""
     given_up_s = time.monotonic() + WITHIN_S
-    with endpoint(request_s=0.2) as port, half_sent(port) as connection:
-        with suppress(ConnectionError):
-            while time.monotonic() < given_up_s:
-                connection.sendall(b"P")
-                time.sleep(0.02)
-            pytest.fail("it is still read")
-        assert status(port) == 200
+    with endpoint(request_s=0.2) as port, half_sent(port) as connection, suppress(ConnectionError):
+        while time.monotonic() < given_up_s:
+            connection.sendall(b"P")
+            time.sleep(0.02)
+        pytest.fail("it is still read")
     assert capfd.readouterr().err == ""
 
 

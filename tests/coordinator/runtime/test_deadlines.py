@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from muster.coordinator.runtime.deadlines import GRACE_S, Deadlines
+from muster.coordinator.runtime.deadlines import GRACE_S, STALE_MIN, Deadlines
 from muster.events.ids import GroupId
 from tests.simulation.virtual_time import VirtualClock, simulate
 from tests.waiting import until
@@ -130,3 +130,19 @@ def test_a_group_that_is_forgotten_has_no_deadline() -> None:
         deadlines.close()
 
     simulate(story())
+
+
+async def test_groups_that_come_and_go_leave_little_behind_until_their_deadlines() -> None:
+    """A client may make a group with a session of half an hour, and delete it, without end."""
+    due, waiting = list[GroupId](), list[Callable[[], None]]()
+    deadlines = subject(due, waiting)
+    deadlines.schedule(GroupId("stays"), 1_500)
+    for number in range(10 * STALE_MIN):
+        deadlines.schedule(GroupId(f"gone-{number}"), 1_000_000)
+        deadlines.forget(GroupId(f"gone-{number}"))
+        deadlines.schedule(GroupId("sooner"), 1_000_000 - number)
+        assert len(deadlines._heap) <= 2 * 3 + STALE_MIN
+    deadlines._clock.now_ms = 2_000_000  # type: ignore[attr-defined]
+    deadlines._run()
+    assert due == ["stays", "sooner"]
+    deadlines.close()

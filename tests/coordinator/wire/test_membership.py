@@ -1,5 +1,6 @@
 """JoinGroup, SyncGroup, Heartbeat and LeaveGroup in all their versions: bytes to commands, outcomes to bytes."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -17,10 +18,12 @@ from muster.coordinator.group.outcomes import (
     SyncGroupOutcome,
 )
 from muster.coordinator.service import HeartbeatTicket
+from muster.coordinator.wire.leave_group import MEMBERS_AT_ONCE
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.state import Protocol
 from tests.coordinator.kio_client import KEYS, Exchange, versions
 from tests.coordinator.scripted import NOW_MS, NOW_WALL_MS, UUID_TEXT, ScriptedGroups, new_service
+from tests.waiting import until
 
 JOIN: dict[str, Any] = {
     "group_id": "orders",
@@ -311,3 +314,56 @@ def test_leave_group_puts_the_error_where_the_version_wants_it(version: int, top
         assert [(each.member_id, each.error_code) for each in response.members] == [
             (each.member_id, each.error) for each in outcome.members
         ]
+
+
+NAMES = [f"shop-{number}" for number in range(2 * MEMBERS_AT_ONCE + 1)]
+
+
+def left(command: Any, error: ErrorCode = ErrorCode.none) -> LeaveGroupOutcome:
+    members = tuple(
+        LeftMember(member_id=each.member_id, group_instance_id=None, error=error) for each in command.members
+    )
+    return LeaveGroupOutcome(members=members)
+
+
+async def leaving(groups: ScriptedGroups, *, parts: int, names: Sequence[str] = NAMES) -> Exchange:
+    """One request in which all of them leave."""
+    members = [{"member_id": each, "group_instance_id": None, "reason": None} for each in names]
+    exchange = Exchange(new_service(groups), "LeaveGroup", 5, group_id="orders", members=members)
+    await until(lambda: len(groups.commands) >= parts)
+    return exchange
+
+
+async def test_very_many_leave_by_several_commands_and_are_answered_in_their_order() -> None:
+    """A command is decided in one piece: 5,000 in one would hold the loop for 40 ms."""
+    groups = ScriptedGroups(lambda _: None)
+    exchange = await leaving(groups, parts=3)
+    assert [len(each.members) for each in groups.commands] == [MEMBERS_AT_ONCE, MEMBERS_AT_ONCE, 1]  # type: ignore[union-attr]
+    assert [each.caller.request_id for each in groups.commands] == [1, 2, 3]
+    for command, reply in reversed(groups.parked):
+        assert exchange.answers == []
+        reply(left(command))
+    await until(lambda: bool(exchange.answers))
+    assert exchange.response.error_code is ErrorCode.none
+    assert [each.member_id for each in exchange.response.members] == NAMES
+
+
+async def test_what_a_part_of_a_leave_is_refused_with_is_the_answer() -> None:
+    """The client asks again; whoever is gone by then is answered UNKNOWN_MEMBER_ID."""
+    groups = ScriptedGroups(lambda _: None)
+    exchange = await leaving(groups, parts=3)
+    (first, tell_first), (_, tell_second), (third, tell_third) = groups.parked
+    tell_first(left(first))
+    tell_second(LeaveGroupOutcome(error=ErrorCode.not_coordinator))
+    tell_third(left(third))
+    assert exchange.response.error_code is ErrorCode.not_coordinator
+    assert exchange.response.members == ()
+
+
+@pytest.mark.parametrize("number", [0, 1, MEMBERS_AT_ONCE])
+async def test_no_more_leave_by_one_command(number: int) -> None:
+    groups = ScriptedGroups(left)
+    exchange = await leaving(groups, parts=1, names=NAMES[:number])
+    await until(lambda: bool(exchange.answers))
+    assert len(groups.commands) == 1
+    assert [each.member_id for each in exchange.response.members] == NAMES[:number]

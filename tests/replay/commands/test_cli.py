@@ -20,6 +20,8 @@ from tests.replay.stories import a_night
 from tests.replay.written import PARTITIONS, append, broken_value, script, sqlite_log
 
 WIDE = {"COLUMNS": "140", "TERM": "dumb"}
+BUFFERED = {**os.environ, "PYTHONUNBUFFERED": ""}
+"""For processes that write as users have them do, wherever the tests run."""
 
 
 @pytest.fixture(scope="module")
@@ -272,8 +274,39 @@ def test_an_answer_that_cannot_be_written_is_one_line(url: str, form: str) -> No
     """The disk is full: exit code 2, whether the answer is long or waits in a buffer until the end."""
     line = [sys.executable, "-m", "muster", "replay", "history", "orders", "--format", form, "--log", url]
     with Path("/dev/full").open("w") as full:
-        ran = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+        ran = subprocess.run(
+            line, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60, env=BUFFERED
+        )
     assert (ran.returncode, ran.stderr) == (2, "muster replay: the answer cannot be written: No space left on device\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_an_answer_that_cannot_be_written_is_told_of_a_damaged_log_too(url: str, tmp_path: Path) -> None:
+    """After what is damaged, and with exit code 2: there is no answer."""
+    export = tmp_path / "night.jsonl"
+    run("export", str(export), log=url)
+    export.write_bytes(export.read_bytes()[:-100])
+    line = [
+        sys.executable,
+        "-m",
+        "muster",
+        "replay",
+        "history",
+        "orders",
+        "--format",
+        "jsonl",
+        "--until",
+        "4",
+        "--log",
+        f"jsonl:///{export}",
+    ]
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(
+            line, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60, env=BUFFERED
+        )
+    damage, written = ran.stderr.splitlines()
+    assert "is broken or cut off" in damage
+    assert (ran.returncode, written) == (2, "muster replay: the answer cannot be written: No space left on device")
 
 
 def test_a_number_of_thousands_of_digits_is_no_moment(url: str) -> None:

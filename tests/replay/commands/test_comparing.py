@@ -179,3 +179,25 @@ def _starts(url: str) -> list[int]:
     """Wall clock ms at which the rebalances began."""
     lines = (msgspec.json.decode(line) for line in _lines("history", GROUP_ID, "--format", "jsonl", log=url))
     return [wall_ms_of(line["at"]) for line in lines if line.get("type") == RebalanceStarted.__name__]
+
+
+def test_verify_of_a_part_says_what_was_checked(url: str) -> None:
+    """A window, and groups of a pattern; nothing is said to hold together that is not in the log."""
+    middle = instant(_starts(url)[1] - 1)
+    result = run("verify", "--log", url, "--since", middle, "--group", "ord*", "--tz", "UTC", width="200")
+    assert result.exit_code == 0, result.output
+    assert f"that match 'ord*' since {middle[:10]} {middle[11:-1]} UTC; " in result.stdout
+    assert "before that checked, and not told of" in result.stdout
+    part = msgspec.json.decode(run("verify", "--log", url, "--since", middle, "--format", "json").stdout)
+    whole = msgspec.json.decode(run("verify", "--log", url, "--format", "json").stdout)
+    assert (part["window"]["since"], whole["window"]) == (middle, None)
+    assert part["events"] + part["folded"] == whole["events"] == whole["decided_again"]
+    assert part["decided_again"] == part["events"] > 0
+    for asked, told in (
+        (("--group", "x*"), "no group"),
+        (("--since", "2050-01-01T00:00"), "it tells of "),
+        (("--since", "7"), "a seq number is one group's"),
+    ):
+        result = run("verify", "--log", url, *asked)
+        assert (result.exit_code in (1, 2), result.stdout, result.stderr.count("\n")) == (True, "", 1), result.output
+        assert told in result.stderr

@@ -2,15 +2,25 @@
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import msgspec
 import pytest
+from typer.testing import CliRunner
 
+from muster.cli import app as muster
+from muster.events.ids import GroupId
+from muster.replay.cli import app
+from muster.replay.form import Sort
+from muster.replay.incidents.grade import Grade
 from muster.replay.render.markdown import escaped
-from tests.replay.commands.test_cli import assert_fails, run
+from muster.replay.results.group_tail import LastIncident
+from muster.replay.results.groups import SORTS, GroupLine, Owner
+from muster.replay.times import Instant
+from tests.replay.commands.test_cli import BUFFERED, assert_fails, run
 from tests.replay.stories import a_night
 from tests.replay.written import append, script, sqlite_log
 
@@ -120,6 +130,8 @@ def test_groups_are_chosen_and_sorted(url: str) -> None:
     assert names("--group", "p*") == ["payments"]
     assert names("--since", "2026-11-21T02:30:00") == ["orders"]
     assert names("--until", "2026-11-21T02:00:02") == ["payments"]
+    assert names("--until", "2026-11-21T02:10:00") == ["orders", "payments"]
+    assert names("--since", "2026-11-21T02:01:00", "--until", "2026-11-21T02:30:00") == ["orders"]
     assert names("--sort", "rebalances") == ["orders", "payments"]
     assert names("--sort", "last")[0] == "orders"
     assert_fails(run("groups", "--group", "x*", log=url), 1, "no group in", "'x*'")
@@ -143,7 +155,7 @@ def test_following_shows_what_is_appended(tmp_path: Path) -> None:
     told = script("orders").created()
     url = asyncio.run(append(tmp_path, told.partition, *told.stored_transitions()))
     command = [sys.executable, "-m", "muster", "replay", "history", "orders", "--follow", "--log", url]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=BUFFERED)
     try:
         assert process.stdout is not None
         assert "What happened to orders" in process.stdout.readline()
@@ -158,6 +170,33 @@ def test_following_shows_what_is_appended(tmp_path: Path) -> None:
     assert_fails(run("history", "orders", "--follow", "--format", "json", log=url), 2, "use jsonl")
 
 
+def test_a_piped_history_has_a_line_for_each_event_with_day_and_zone(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For grep and cut: time, number, generation and text, under a head of the same columns."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    told = [
+        msgspec.json.decode(each)
+        for each in run("history", "orders", "--format", "jsonl", log=url).stdout.split("\n")[:-1]
+    ]
+    piped = CliRunner().invoke(app, ["history", "orders", "--log", url, "--tz", "UTC"]).stdout
+    head, *lines = piped.splitlines()
+    assert head.split() == ["Time", "Seq", "Gen", "What", "happened", "to", "orders"]
+    starts = [head.index(name) + len(name) for name in ("Seq", "Gen")] + [head.index("What")]
+    for line, each in zip(lines, told, strict=True):
+        seq, generation = ("" if each[name] is None else str(each[name]) for name in ("seq", "generation"))
+        assert line.startswith(each["at"])
+        assert line[: starts[0]].endswith(f"  {seq}")
+        assert line[: starts[1]].endswith(f"  {generation}")
+        assert line[starts[2] :] == each["text"]
+
+
+def test_a_history_in_markdown_is_a_table_of_the_same_lines(url: str) -> None:
+    """One head."""
+    told = run("history", "orders", "--format", "jsonl", log=url).stdout.splitlines()
+    head, rule, *rows = run("history", "orders", "--format", "md", log=url).stdout.splitlines()
+    assert (head.count("|"), rule.count("|"), len(rows)) == (5, 5, len(told))
+    assert all(row.count(" | ") == 3 for row in rows)
+
+
 @pytest.mark.parametrize(
     ("sent", "shown"),
     [
@@ -170,3 +209,48 @@ def test_following_shows_what_is_appended(tmp_path: Path) -> None:
 )
 def test_what_formats_is_escaped_and_what_does_not_stays_readable(sent: str, shown: str) -> None:
     assert escaped(sent) == shown
+
+
+def test_the_last_by_which_groups_are_sorted_is_the_one_that_is_shown() -> None:
+    """An incident without a rebalance is later than the last rebalance."""
+    early, late = (Instant(f"2026-11-21T0{hour}:00:00.000Z") for hour in (2, 3))
+    line = GroupLine(
+        group_id=GroupId("a"),
+        partition=0,
+        state=None,
+        generation_id=None,
+        members=0,
+        static_members=0,
+        rebalances=1,
+        last_rebalance_at=early,
+        last_cause=None,
+        last_text=None,
+        last_outcome=None,
+        last_event_at=None,
+        events=1,
+        missing_events=0,
+        unknown_events=0,
+        quarantined=(),
+        coordinator="muster",
+        owner=Owner.MUSTER,
+    )
+    last = LastIncident(kind="crash", grade=Grade.RECORDED, headline="", started_at=late, ended_at=late)
+    told = msgspec.structs.replace(line, last_incident=last)
+    assert (line.last_at, told.last_at) == (early, late)
+    assert sorted((line, told), key=SORTS[Sort.LAST]) == [told, line]
+
+
+@pytest.mark.parametrize("command", [each.name for each in app.registered_commands])
+def test_the_help_has_each_option_whole_in_80_columns(command: str) -> None:
+    """No name is cut off, as it is told by `muster`."""
+    told = CliRunner().invoke(muster, ["replay", command, "--help"], env={"COLUMNS": "80", "TERM": "dumb"}).stdout
+    assert "--log " in told
+    assert not re.search(r"--[a-z-]*…", told), told
+
+
+@pytest.mark.parametrize("ms", ["x", "-1", "2147483648", "9" * 5_000, "1.5", "\u0661"])
+def test_a_setting_is_a_number_of_ms(ms: str) -> None:
+    """Kafka's settings are 32 bits; nothing is read before that is known."""
+    result = CliRunner().invoke(app, ["whatif", "orders", "--session-timeout-ms", ms, "--log", "sqlite:///none.db"])
+    assert result.exit_code == 2
+    assert "Invalid value" in result.stderr

@@ -40,6 +40,8 @@ def twice() -> Script:
 def stories() -> dict[str, list[StoredRecord]]:
     """Histories by what is in them: each is in the partition of its group."""
     told = {"night": a_night().stored_records(), "twice": twice().stored_records()}
+    first = script("orders").created()  # with the first record of its partition
+    told["first"] = first.start(first.joined(first.member("billing-1"))).complete().stabilize({}).stored_records()
     told["compacted"] = [record for record in told["night"] if not 3 <= record.offset <= 16]
     broken = list(told["night"])
     value = broken_value("orders")
@@ -181,11 +183,12 @@ async def test_a_checkpoint_lies_where_nothing_had_happened_for_as_long_as_is_as
     assert far.checkpoint == from_the_beginning(ORDERS).checkpoint
 
 
-async def test_a_number_that_is_not_there_is_not_reached() -> None:
+@pytest.mark.parametrize(("story", "last_seq"), [("night", 44), ("first", 6)])
+async def test_a_number_that_is_not_there_is_not_reached(story: str, last_seq: int) -> None:
     """The numbers that there are, are known then."""
-    reading, _ = await opened("night")
+    reading, _ = await opened(story)
     start = await find_start(reading, ORDERS, Window(since=AtSeq(1_000)))
     assert not start.is_reached
     assert start.first is not None
     assert start.last is not None
-    assert (start.first.seq, start.last.seq) == (1, 44)
+    assert (start.first.seq, start.last.seq) == (1, last_seq)

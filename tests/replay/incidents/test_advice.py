@@ -6,7 +6,10 @@ from functools import partial
 import pytest
 
 from muster.replay.fleet.simulation import outages
+from muster.replay.incidents.telling import incidents
+from tests.replay import memberships
 from tests.replay.incidents.fleet import Fleet, of_kind
+from tests.replay.played import history_of
 
 S = 1_000
 
@@ -98,3 +101,9 @@ def test_one_newcomer_needs_no_advice() -> None:
     fleet.start(3)
     fleet.rest(20 * S)
     assert of_kind(fleet.told(), "scale-up").advice == ()
+
+
+def test_a_duel_is_ended_by_an_instance_id_for_each() -> None:
+    """Neither a longer session nor a look at the network would help."""
+    (told,) = of_kind(incidents(history_of(memberships.duel())), "duel").advice
+    assert "give each process a group.instance.id of its own" in told

@@ -14,7 +14,10 @@ from muster.coordinator.group.commands import (
     ConfigOperation,
 )
 from muster.coordinator.group.configs import REBALANCE
+from muster.events.causes import Cause
 from muster.replay.fleet.simulation.rules import GROUP_ID
+from muster.replay.incidents.telling import incidents
+from tests.replay.histories import Script
 from tests.replay.incidents.fleet import BOTH, QUIET_MS, Fleet, expect, said
 
 S = 1_000
@@ -105,6 +108,16 @@ def test_a_second_round_says_what_was_given_up(level: int) -> None:
     for number in (1, 2, 3):
         gave_up = rf"'app-{number}' \(10.0.1.{number}\) rejoined without orders \d+, which it had given up"
         assert re.search(gave_up, said(incident, "recorded"))
+
+
+def test_a_rebalance_that_follows_since_an_assignment_could_not_be_stored_is_of_the_same_incident() -> None:
+    """Nobody has done anything in between."""
+    script = Script().created()
+    script.start(script.joined(script.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
+    script.wait(S).start(why=script.why(Cause.ASSIGNMENT_NOT_STORED, script.of("a")))
+    script.wait(S).complete(script.rejoined(script.of("a"))).stabilize({"a": {"orders": [0]}})
+    (incident,) = incidents(script.history())
+    assert (incident.kind, [each.to_generation for each in incident.rebalances]) == ("start", [1, 2])
 
 
 @BOTH

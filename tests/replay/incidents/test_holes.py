@@ -1,9 +1,14 @@
 """Parts of a history that are missing are noted on the incidents that may be told wrong for it, and on no others."""
 
+import pytest
+
 from muster.replay.fleet.simulation.rules import GROUP_ID
 from muster.replay.history.items import Happened, History, with_gaps
+from muster.replay.incidents import episode
+from muster.replay.incidents.grouping import SPLIT
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import incidents
+from muster.replay.incidents.windows import QUIET_MS
 from tests.replay.incidents.fleet import Fleet, of_kind
 
 S = 1_000
@@ -78,3 +83,24 @@ def test_a_gap_long_after_a_crash_is_not_noted_on_it() -> None:
     told = told_without(fleet, from_ms, to_ms)
     assert not notes_of(told, "crash")
     assert [bool(each.notes) for each in told if each.kind == "scale-up"] == [False, False, False, True]
+
+
+def test_what_is_too_much_to_be_looked_at_together_says_that_it_is_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each incident of the parts, and none of what happens after a time of quiet."""
+    fleet = Fleet(4)
+    for process in (1, 2, 3):
+        fleet.restart(process, 2 * S)
+        fleet.rest(60 * S)
+    fleet.rest(2 * QUIET_MS)
+    fleet.start(7)
+    fleet.rest(20 * S)
+
+    def split() -> list[tuple[str, bool]]:
+        history = History(group_id=GROUP_ID, log="fleet", items=tuple(with_gaps(fleet.world.rules.reads)))
+        return [(each.kind, SPLIT in each.notes) for each in incidents(history)]
+
+    assert not any(noted for _, noted in split())
+    monkeypatch.setattr(episode, "ACTS_MAX", 6)
+    told = split()
+    assert [noted for kind, noted in told if kind != "start"][:-1] == [True] * 3
+    assert [noted for kind, noted in told if kind in ("start", "scale-up")] == [False] * 2

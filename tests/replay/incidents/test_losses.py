@@ -59,6 +59,22 @@ def test_a_dead_member_that_the_rebalance_timeout_removes_is_a_crash(level: int)
     assert "it waited for 'app-3' (10.0.1.3), which did not join within the rebalance timeout" in said(crash)
 
 
+@BOTH
+def test_a_phase_that_waited_for_several_is_of_the_incident_that_began_it(level: int) -> None:
+    """It waited for a member that had died for good and for one of a deployment; the deployment's first had left."""
+    fleet = Fleet(5, session_ms=100 * S, rebalance_ms=20 * S)
+    fleet[2].die()
+    fleet.restart(3, 40 * S, kill=True)
+    fleet.restart(1, 30 * S)
+    fleet.rest(90 * S)
+    told = fleet.told(level)
+    deployment, crash = (of_kind(told, kind) for kind in ("deployment", "crash"))
+    waited = deployment.rebalances[0]
+    assert "client app-1) left the group" in waited.trigger.text
+    assert "it waited for 'app-2' (10.0.1.2) and 'app-3' (10.0.1.3)" in said(deployment)
+    assert not crash.rebalances, shown(crash)
+
+
 def test_a_process_that_stood_still_had_not_died() -> None:
     """Which format level 4 tells from a restart."""
     fleet = Fleet(3)

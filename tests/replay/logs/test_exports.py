@@ -118,6 +118,8 @@ def test_every_command_says_the_same_of_an_export(url: str, tmp_path: Path, name
     path = tmp_path / name
     done = run("export", str(path), "--log", url)
     assert (done.exit_code, done.stderr) == (0, ""), done.output
+    written = sum(len(each.stored_records()) for each in (a_night(), script("payments").coordinator("a:1").created()))
+    assert done.stdout.startswith(f"{written} records of ")
     assert f"were written to {path}" in done.stdout
     for command in (["groups"], ["history", "orders"], ["why", "orders", "--all"], ["state", "orders", "--at", "12"]):
         original = run(*command, "--format", "jsonl", "--log", url)

@@ -1,14 +1,17 @@
 """The fold from events to rebalances, case by case."""
 
+import re
 from collections.abc import Callable
 from functools import cache
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.events.causes import Cause
 from muster.events.events import CoordinatorPaused
+from muster.events.ids import MemberId
 from muster.replay.history.items import Broken, Gap, Happened, History, LogPosition, Told, Unreadable, with_gaps
 from muster.replay.rebalances.moves import NOBODY, Ownership, movement
 from muster.replay.rebalances.rebalance import HappeningKind, MemberRef, Outcome, Rebalance
@@ -20,6 +23,7 @@ from tests.replay import memberships
 from tests.replay.histories import Script
 from tests.replay.played import history_of
 from tests.replay.stories import a_night
+from tests.replay.told import printed_rebalances, rebalances_of
 
 
 def told(script: Script) -> list[Rebalance]:
@@ -246,3 +250,32 @@ def test_every_partition_is_counted_once(before: Ownership, after: Ownership) ->
     assert there.moved + there.gained + there.lost + there.stayed == total
     assert (there.moved, there.gained, there.lost) == (back.moved, back.lost, back.gained)
     assert movement(NOBODY, after).gained == len(after.owners)
+
+
+def test_of_many_moves_some_are_shown_and_the_others_are_counted() -> None:
+    """A group of hundreds would fill the screen."""
+    script = Script().created()
+    names = [f"m{number:03}" for number in range(200)]
+    script.start(*(script.joined(script.member(name)) for name in names)).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
+    script.stabilize({name: {"orders": [number]} for number, name in enumerate(names)})
+    out = printed_rebalances(rebalances_of(script.history()), width=200)
+    left = re.search(r"and (\d+) more; --format json has all of them", out)
+    assert left is not None
+    shown = len(re.findall(r"orders \d+", out))
+    assert (0 < shown < 30, shown + int(left[1])) == (True, 200)
+
+
+@pytest.mark.parametrize("is_member", [True, False])
+def test_who_began_a_rebalance_by_a_request_is_named_as_the_group_knows_it(is_member: bool) -> None:
+    """The request may come by way of another host; of one that had not joined yet it is all that is known."""
+    script = Script().created()
+    script.start(script.joined(script.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
+    member = script.of("a")
+    cause = Cause.ASSIGNMENT_NOT_STORED if is_member else Cause.PENDING_MEMBER_LEFT
+    sent = {"client_id": "proxy", "client_host": "/10.9.9.9", "principal": "User:proxy", "group_instance_id": None}
+    why = msgspec.structs.replace(script.why(cause, member), **sent)
+    if not is_member:
+        why = msgspec.structs.replace(why, member_id=MemberId("pending-1"))
+    (who,) = rebalances_of(script.start(why=why).history())[-1].trigger.who
+    told = {name: getattr(who, name) for name in sent}
+    assert told == ({name: getattr(member, name) for name in sent} if is_member else sent)

@@ -118,6 +118,16 @@ def test_a_group_that_was_made_anew_has_the_members_of_both_lives() -> None:
     assert {name: lane[0] for name, lane in lanes_of(page_of(script.history())).items()} == {"one": "left", "two": ""}
 
 
+def test_members_whose_going_is_not_in_the_log_are_gone_when_the_group_is_made_anew() -> None:
+    """How they went is not recorded."""
+    script = Script().coordinator("coordinator-a:100").created()
+    script.start(script.joined(script.member("one"))).wait(100).complete().stabilize({"one": {"orders": [0]}})
+    script.wait(60_000).made_anew().created()
+    script.start(script.joined(script.member("two"))).wait(100).complete().stabilize({"two": {"orders": [0]}})
+    lanes = lanes_of(page_of(script.history()))
+    assert {name: lane[0] for name, lane in lanes.items()} == {"one": "not recorded", "two": ""}
+
+
 def test_a_history_of_which_nothing_can_be_read_has_a_page() -> None:
     """It says what is missing, and that the state is not known."""
     position = LogPosition(partition=3, offset=0, timestamp_ms=1_795_226_400_000)

@@ -8,11 +8,14 @@ import msgspec
 import pytest
 
 from muster.events.causes import Cause
+from muster.replay.history.window import AtTime, Window
+from muster.replay.results.digest import DigestFold
+from muster.replay.results.group_tail import TAIL_MAX
 from tests.replay.commands.test_cli import assert_fails, run
 from tests.replay.golden import assert_golden
 from tests.replay.histories import Script
 from tests.replay.stories import a_night
-from tests.replay.written import script, sqlite_log
+from tests.replay.written import CountedValue, counted, script, sqlite_log
 
 GROUPS = ("payments", "invoices", "e-mail", "refunds")
 SINCE = ["--since", "2026-11-21T01:30:00"]
@@ -116,3 +119,25 @@ def test_the_host_of_a_sidecar_makes_no_storm(tmp_path: Path) -> None:
     url = asyncio.run(sqlite_log(tmp_path / "muster.db", *scripts))
     told = digest(url, *SINCE)
     assert (told["storms"], told["kinds"]["crash"]) == ([], len(GROUPS))
+
+
+def test_of_a_group_that_is_never_quiet_a_bounded_tail_is_kept_before_the_window() -> None:
+    """The incident in the window is told all the same."""
+
+    told = script("busy").created()
+    told.start(told.joined(told.member("a"))).advanced(told.joined(told.member("b")))
+    told.complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({"a": {"orders": [0]}, "b": {"orders": [1]}})
+    for _ in range(3 * TAIL_MAX // 2):
+        told.wait(1_000).advanced(told.rejoined(told.of("a")))
+    before = len(told.stored_records())
+    since_ms = told.wait(1_000).now_ms
+    told.start(told.removed(told.of("b"), Cause.SESSION_EXPIRED, silent_ms=45_000)).complete(
+        told.rejoined(told.of("a"))
+    )
+    told.stabilize({"a": {"orders": [0, 1]}})
+    fold = DigestFold(Window(since=AtTime(since_ms)))
+    for number, record in enumerate(told.stored_records()):
+        if number == before:
+            assert CountedValue.kept < 2 * TAIL_MAX < before
+        fold.take(counted(record))
+    assert [each.kind for each in fold.result("memory", None).incidents] == ["crash"]

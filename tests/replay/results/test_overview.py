@@ -1,11 +1,18 @@
 """The table of groups: their last incidents by the width of the terminal, and what of a history is missing."""
 
+import pytest
+
+from muster.events.causes import Cause
 from muster.events.records import StoredRecord
 from muster.replay.form import Format
+from muster.replay.rebalances.rebalance import Outcome
+from muster.replay.results import group_tail
+from muster.replay.results.group_tail import TAIL_MAX
 from muster.replay.results.groups import Groups, Overview
 from tests.replay.histories import Script
 from tests.replay.stories import a_night
-from tests.replay.told import printed
+from tests.replay.told import printed, rebalances_of
+from tests.replay.written import CountedValue, counted
 
 
 def overview(records: list[StoredRecord]) -> Groups:
@@ -45,3 +52,57 @@ def test_of_a_history_that_has_lost_its_beginning_there_were_so_many_rebalances_
     assert line.missing_events
     assert f"| {line.rebalances}+ |" in printed(cut, Format.MD)
     assert f" {line.rebalances}+ " in printed(cut, width=140)
+
+
+def busy(script: Script, name: str, transitions: int) -> None:
+    """Something happens to a member all the time, and no rebalance."""
+    for _ in range(transitions):
+        script.wait(1_000).advanced(script.rejoined(script.of(name)))
+
+
+def test_of_a_group_that_is_never_quiet_a_bounded_tail_is_kept() -> None:
+    """Its last rebalance is told all the same, before and after what came then has been dropped."""
+    script = Script().created()
+    script.start(script.joined(script.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({})
+    busy(script, "a", TAIL_MAX)
+    script.wait(1_000).start(script.joined(script.member("b"))).complete(script.rejoined(script.of("a"))).stabilize({})
+    at = rebalances_of(script.history())[-1].started_at
+    groups, fed = Overview(), 0
+    for turn in range(3):
+        busy(script, "b", TAIL_MAX // (2 - turn % 2))
+        records = script.stored_records()
+        for record in records[fed:]:
+            groups.take(counted(record))
+        fed = len(records)
+        assert CountedValue.kept < 2 * TAIL_MAX
+        (line,) = groups.result("memory").groups
+        assert (line.rebalances, line.last_rebalance_at, line.last_outcome) == (2, at, Outcome.STABLE)
+        assert "'b'" in (line.last_text or "")
+
+
+def test_while_a_rebalance_is_running_its_beginning_is_kept_however_long_it_is() -> None:
+    """Its members and its trigger are told when it ends."""
+    script = Script().created()
+    script.start(script.joined(script.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({})
+    busy(script, "a", TAIL_MAX)
+    script.wait(1_000).start(script.joined(script.member("b")))
+    busy(script, "a", TAIL_MAX)
+    script.complete().stabilize({})
+    (line,) = overview(script.stored_records()).groups
+    last = rebalances_of(script.history())[-1]
+    assert (line.last_rebalance_at, line.last_text) == (last.started_at, last.trigger.text)
+    assert line.last_outcome is Outcome.STABLE
+
+
+def test_a_tail_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few records may be large ones."""
+    monkeypatch.setattr(group_tail, "TAIL_BYTES", 20_000)
+    script = Script().created()
+    script.start(script.joined(script.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({})
+    busy(script, "a", TAIL_MAX // 4)
+    records, groups = script.stored_records(), Overview()
+    for record in records:
+        groups.take(counted(record))
+    assert CountedValue.kept < len(records) // 4
+    (line,) = groups.result("memory").groups
+    assert (line.rebalances, line.last_outcome) == (1, Outcome.STABLE)

@@ -2,10 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from rich.console import Console
 
 from muster.events.causes import Cause
 from muster.replay.commands.why import Asked, _Shown
@@ -14,10 +17,12 @@ from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import incidents
 from muster.replay.rebalances.rebalance import Rebalance
 from muster.replay.render import Detail, IncidentStream
+from muster.replay.render.incident_table import print_incident
 from muster.replay.results.why import NEWEST, Every, Newest
 from tests.replay.commands.test_cli import assert_fails, run
 from tests.replay.golden import assert_golden
 from tests.replay.histories import Script
+from tests.replay.incidents.fleet import Fleet, of_kind
 from tests.replay.stories import a_night
 from tests.replay.told import printed_incidents
 from tests.replay.written import script, sqlite_log
@@ -143,6 +148,24 @@ def test_an_incident_that_crosses_the_edge_of_a_window_is_whole_and_says_so(url:
     assert all(each["crosses"] == [] for each in every)
 
 
+def test_a_window_tells_of_a_takeover_as_the_whole_history_does(tmp_path: Path) -> None:
+    """The owner before, and the settings of the one that serves, are in the log before the window."""
+    story = script("orders").coordinator("a:1").created()
+    story.start(story.joined(story.member("x"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
+    story.stabilize({"x": {"orders": [0]}}).wait(3_600_000).start(story.joined(story.member("y")))
+    story.wait(1_000).complete(story.rejoined(story.of("x"))).stabilize({"x": {"orders": [0]}})
+    story.wait(3_600_000).coordinator("b:2").wait(3_600_000).coordinator("c:3").wait(1_000)
+    story.start(story.removed(story.of("y"), Cause.MEMBER_LEFT)).emptied()
+    url = asyncio.run(sqlite_log(tmp_path / "muster.db", story))
+    whole = told(url)
+    changes = [each["headline"] for each in whole if each["kind"] == "coordinator-change"]
+    assert [("a:1" in each, "b:2" in each) for each in changes] == [(True, True), (False, True)]
+    for since in ("02:30", "03:30", "04:30"):
+        assert told(url, "--since", f"2026-11-21T{since}:00Z") == [
+            each for each in whole if each["started_at"] > f"2026-11-21T{since}"
+        ]
+
+
 def test_a_time_without_an_incident_is_no_error(url: str) -> None:
     """The history is there, and nothing happened."""
     result = run("why", "orders", "--since", "2026-11-21T02:20", "--until", "2026-11-21T02:40", log=url)
@@ -196,3 +219,28 @@ def test_of_a_list_the_newest_is_told_whole_and_the_others_in_brief() -> None:
         stream = Stream()
         _Shown(stream, Asked(), choice).feed(NIGHT[:3])
         assert stream.details == [Detail.WHOLE, others, others]
+
+
+def test_an_incident_within_another_says_so_and_what_is_too_much_is_counted() -> None:
+    """A crash in a deployment: its kind and number; on a terminal some sentences and rebalances, not all."""
+    fleet = Fleet(12)
+    for number in range(1, 9):
+        fleet.restart(number, 5_000)
+        fleet.run(20_000)
+        if number == 3:
+            fleet[12].die()
+    fleet.rest(20_000)
+    crash, deployment = (of_kind(fleet.told(), kind) for kind in ("crash", "deployment"))
+    assert crash.parent == deployment.id
+    _, seq, kind = deployment.id.split("-")
+    assert f"Within {kind} (seq {seq})" in " ".join(printed_incidents([crash]).split())
+    assert "Within" not in printed_incidents([deployment])
+    brief, whole = StringIO(), StringIO()
+    print_incident(deployment, Console(file=brief, width=200), Detail.BRIEF)
+    print_incident(deployment, Console(file=whole, width=200), Detail.ALL)
+    reached = [f"{each.from_generation} -> {each.to_generation}" for each in deployment.rebalances]
+    told = [sum(each in out.getvalue() for each in reached) for out in (brief, whole)]
+    assert told[1] == len(reached)
+    assert f"and {len(reached) - Detail.BRIEF} more" in brief.getvalue()
+    assert f"... and {len(deployment.chain) - Detail.BRIEF} more; --format json has all" in brief.getvalue()
+    assert " more" not in whole.getvalue()

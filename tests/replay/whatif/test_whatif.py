@@ -143,6 +143,7 @@ def test_a_group_that_forms_without_an_initial_delay() -> None:
     result, really = told(script, STATIC, with_settings(STATIC, initial_rebalance_delay_ms=0), begins="")
     assert verdicts(result) == [WOULD]
     assert [each.verdict for each in result.additional] == [WOULD]
+    assert (bool(result.rebalances), result.left_out) == (True, 0)
     assert really == 2
 
 

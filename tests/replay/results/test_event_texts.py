@@ -1,0 +1,74 @@
+"""The text of an event by its cause: what each says that others of its type do not."""
+
+import msgspec
+import pytest
+
+from muster.events.causes import Cause
+from muster.events.events import (
+    AnyEvent,
+    GroupCreated,
+    GroupEmptied,
+    InstanceRegistered,
+    JoinPhaseCompleted,
+    JoinRefused,
+    MemberAssigned,
+    RegistrationEnded,
+)
+from muster.events.ids import GroupInstanceId
+from muster.events.state import Registration
+from muster.replay.results.event_texts import event_text
+from tests.replay.histories import Script
+
+
+def events() -> dict[type, AnyEvent]:
+    """One of each type."""
+    script = Script().created()
+    script.start(script.joined(script.member("a"))).advanced(script.joined(script.member("b")))
+    script.complete(cause=Cause.JOIN_PHASE_TIMED_OUT, absent=[script.of("b")])
+    script.stabilize({"a": {"orders": [3, 4]}})
+    script.refused(script.member("c"), 81, Cause.GROUP_FULL, suppressed=7).emptied()
+    why = msgspec.structs.replace(script.why(Cause.UNKNOWN), client_id="admin-1", api_key=44)
+    registration = Registration(group_instance_id=GroupInstanceId("r"), registered_ms=0)
+    fields = {"registration": registration, "why": why, **script._head()}
+    told: list[AnyEvent] = [InstanceRegistered(**fields), RegistrationEnded(**fields)]
+    told += [event for _, parts in script.transitions for event in parts]  # type: ignore[misc]
+    return {type(event): event for event in reversed(told)}
+
+
+EVENTS = events()
+
+
+@pytest.mark.parametrize(
+    ("event_type", "cause", "said"),
+    [
+        (GroupCreated, Cause.GROUP_CREATED, "the group was created"),
+        (GroupCreated, Cause.GROUP_REPAIRED, "an administrator had it made anew"),
+        (GroupCreated, Cause.OFFSETS_FOUND, "it has committed offsets: it was made anew"),
+        (GroupEmptied, Cause.RECORD_OVERWRITTEN, "a record that Muster did not write stood in its place"),
+        (GroupEmptied, Cause.ALL_JOINED, "the group is empty, generation 2"),
+        (InstanceRegistered, Cause.INSTANCES_REGISTERED, "'r' was registered: it is to come"),
+        (RegistrationEnded, Cause.REGISTRATION_WITHDRAWN, "no longer expected: its registration was withdrawn"),
+        (RegistrationEnded, Cause.REGISTRATION_TIMED_OUT, "no longer expected: the time for registered instances"),
+        (RegistrationEnded, Cause.GROUP_DELETED, "no longer expected: the group was deleted"),
+        (RegistrationEnded, Cause.REGISTRATION_COMPLETE, "instance 'r' came, as was registered"),
+        (JoinRefused, Cause.GROUP_FULL, "(GROUP_MAX_SIZE_REACHED), and 7 more that were not written"),
+        (JoinPhaseCompleted, Cause.JOIN_PHASE_TIMED_OUT, "; 1 static member did not rejoin and stayed"),
+        (MemberAssigned, Cause.ASSIGNMENT_RECEIVED, "was assigned orders 3-4"),
+        (MemberAssigned, Cause.STANDBY_CALLED, "orders 3-4, a lost member's: the standby was called"),
+    ],
+)
+def test_the_text_says_what_the_cause_makes_of_the_event(event_type: type, cause: Cause, said: str) -> None:
+    """Nothing of another cause is in it."""
+    event = EVENTS[event_type]
+    told = event_text(msgspec.structs.replace(event, why=msgspec.structs.replace(event.why, cause=cause)))
+    assert said in told
+    assert "None" not in told
+
+
+def test_bytes_that_are_no_assignment_are_counted() -> None:
+    """Other clients than consumers may write what they like."""
+    event = EVENTS[MemberAssigned]
+    assert isinstance(event, MemberAssigned)
+    for assignment, said in ((b"\x00\x01\x02", "3 bytes that are no consumer assignment"), (b"", "nothing")):
+        changed = msgspec.structs.replace(event.member, assignment=assignment)
+        assert event_text(msgspec.structs.replace(event, member=changed)).endswith(f"was assigned {said}")

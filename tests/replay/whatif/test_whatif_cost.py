@@ -1,0 +1,43 @@
+"""The cost of a what-if follows what happened, not what happened times the number of members."""
+
+from muster.replay.whatif.alterations import Alterations
+from muster.replay.whatif.answer import what_if
+from tests.coordinator.group.client import Client
+from tests.coordinator.group.test_cost import Work
+from tests.replay.lived import Unchecked
+from tests.replay.played import history_of, stable, sync
+
+
+def work_of(size: int) -> float:
+    """The work that each member of a group is, where all of them are restarted, and half of them die then."""
+    h = Unchecked()
+    clients = stable(*(_member(h, number) for number in range(size)))
+    restarted = [_member(h, number) for number in range(size)]
+    for client, successor in zip(clients, restarted, strict=True):
+        h.sleep(20)
+        client.leave()
+        h.sleep(3)
+        successor.enter()
+    while any(client.joined is None for client in restarted):
+        h.sleep_until_next()
+    sync(*restarted)
+    for _ in range(12):
+        h.sleep(5_000)
+        for client in restarted[size // 2 :]:
+            client.heartbeat()
+    history, work = history_of(h), Work()
+    with work.counted():
+        result = what_if(history, Alterations(is_static=True))
+    assert result.would > 0
+    return work.total / size
+
+
+def _member(h: Unchecked, number: int) -> Client:
+    timeouts = {"session_timeout_ms": 45_000, "rebalance_timeout_ms": 300_000}
+    return h.dynamic(f"app-{number}", host=f"/10.0.{number // 250}.{number % 250}", **timeouts)
+
+
+def test_a_member_costs_the_same_in_a_group_of_any_size() -> None:
+    """Neither who is silent, nor who is to rejoin or to sync, is gone through for each request of another."""
+    work_of(10)  # what is made once is made
+    assert work_of(160) < 2 * work_of(40)
