@@ -116,6 +116,7 @@ class _Step(msgspec.Struct, frozen=True):
 def _made(log: EventLog, to: Path, before: Build | None, found: Survey, step: _Step) -> tuple[Build, int]:
     """Write the parts, and say which; with the number of events that they tell of."""
     engine = step.engine_for(found.value_bytes)
+    step.clock.lap("starting the engine")
     number = next_number(to)
     preludes = open_items.load(before.preludes) if before else {}
     task = Task(

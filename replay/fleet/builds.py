@@ -107,8 +107,10 @@ def current(folder: Path) -> Build:
 def commit(folder: Path, build: Build) -> None:
     """Make the build the last one. Raises CannotBuild if another has its number."""
     target = _manifest(folder, build.number)
+    before = _named(folder, build.number - 1)
     for part in build.parts:
-        _sync(folder / part.path)
+        if part.path not in before:  # those were synced by the build that made them
+            _sync(folder / part.path)
     aside = target.with_suffix(".tmp")
     aside.write_bytes(msgspec.json.format(msgspec.json.encode(build), indent=1))
     _sync(aside)
@@ -126,15 +128,19 @@ def remove_leftovers(folder: Path) -> None:
     numbers = _numbers(folder)
     for number in numbers[:-KEPT]:
         _manifest(folder, number).unlink()
-    named = set()
-    for number in numbers[-KEPT:]:
-        # Only paths, so that a build of another version of the rules can be read, too.
-        build = msgspec.json.decode(_manifest(folder, number).read_bytes(), type=_Named)
-        named |= {part.path for part in build.parts}
+    named = set().union(*(_named(folder, number) for number in numbers[-KEPT:]))
     for table in (*TABLES, STATES):
         for path in (folder / table).glob("*.parquet"):
             if str(path.relative_to(folder)) not in named:
                 path.unlink()
+
+
+def _named(folder: Path, number: int) -> set[str]:
+    """The paths that a build names, whatever its rules; none where it is not there, or cannot be read (--rebuild)."""
+    try:
+        return {part.path for part in msgspec.json.decode(_manifest(folder, number).read_bytes(), type=_Named).parts}
+    except (FileNotFoundError, msgspec.DecodeError):
+        return set()
 
 
 @contextmanager

@@ -148,6 +148,33 @@ async def test_a_number_that_another_build_has_taken_is_refused(tmp_path: Path) 
         builds.commit(tmp_path, first.build)
 
 
+async def test_a_build_syncs_what_it_has_written_before_it_is_there_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A year's tables have many files, of which a day's build has made few."""
+    storage = judged(SEEDS[:4])
+    synced: list[Path] = []
+    monkeypatch.setattr(builds, "_sync", synced.append)
+    first = await built(up_to(storage, 0.9), tmp_path)
+    before = {tmp_path / part.path for part in first.build.parts}
+    assert before < set(synced)
+    synced.clear()
+    second = await built(storage, tmp_path)
+    new = {tmp_path / part.path for part in second.build.parts} - before
+    assert new
+    assert {path for path in synced if path.suffix == ".parquet"} == new
+
+
+async def test_tables_whose_last_build_cannot_be_read_are_built_anew(tmp_path: Path) -> None:
+    """Only `--rebuild` does: what they would go on from is not known."""
+    await built(judged([3]), tmp_path)
+    (tmp_path / "_builds" / "000001.json").write_text("{")
+    with pytest.raises(CannotBuild, match=r"000001\.json cannot be read"):
+        await built(judged([3]), tmp_path)
+    await built(judged([3]), tmp_path, rebuild=True)
+    assert current(tmp_path).number == 2
+
+
 async def test_tables_of_another_log_are_refused(tmp_path: Path) -> None:
     """They name both; `--rebuild` makes them anew."""
     await built(judged([3]), tmp_path)
