@@ -9,6 +9,7 @@ The Kafka log is imported only when a URL asks for it: replaying a file needs no
 """
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -17,6 +18,7 @@ from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 from muster.events.log.base import EventLog, LogError, LogMissing
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from muster.events.log.sqlite.log import SqliteEventLog
+from muster.events.log.wall_clock import wall_clock_ms
 from muster.events.records import FORMAT_LEVEL
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -48,12 +50,14 @@ def open_log(
     audit_window_ms: int | None = None,
     security: KafkaSecurity = NOT_SECURED,
     new_format_level: int = FORMAT_LEVEL,
+    wall_ms: Callable[[], int] = wall_clock_ms,
 ) -> EventLog:
     """Make the log of a URL; the caller awaits its `open()`. Raises InvalidLogUrl; LogMissing to read `memory:`.
 
     `partitions`, `replication` (Kafka alone) and `audit_window_ms` are settings of the log when it is made, and are
     compared with it when it exists; None takes it as it is. `read_only` makes nothing and claims nothing. `security`
-    is how the cluster is reached, `new_format_level` the level of a topic that has no records yet (Kafka alone).
+    is how the cluster is reached, `new_format_level` the level of a topic that has no records yet, `wall_ms` the clock
+    of records that are appended to one (both Kafka alone).
     """
     scheme, separator, _ = url.partition(":")
     if not separator:
@@ -80,6 +84,7 @@ def open_log(
                 audit_window_ms=audit_window_ms,
                 security=security,
                 new_format_level=new_format_level,
+                wall_ms=wall_ms,
             )
         case _:
             raise InvalidLogUrl(url, f"there is no scheme {scheme!r}")
@@ -111,6 +116,7 @@ def _kafka(
     audit_window_ms: int | None,
     security: KafkaSecurity,
     new_format_level: int,
+    wall_ms: Callable[[], int],
 ) -> EventLog:
     servers = parts.netloc.split(",")
     for server in servers:
@@ -132,6 +138,7 @@ def _kafka(
         audit_window_ms=AUDIT_WINDOW_MS if audit_window_ms is None else audit_window_ms,
         security=security,
         new_format_level=new_format_level,
+        wall_ms=wall_ms,
     )
 
 

@@ -211,10 +211,10 @@ def _small(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def _with_keys(batch: pa.RecordBatch, wanted: Sequence[bytes]) -> pa.RecordBatch:
     """The rows whose key begins with one of `wanted`, or is none of ours."""
     keys = batch.column("key")
-    mask = pc.invert(pc.fill_null(pc.starts_with(keys, KEY_HEADER), False))  # noqa: FBT003 -- pyarrow's signature
+    mask = pc.invert(pc.starts_with(keys, KEY_HEADER))
     for prefix in wanted:
-        mask = pc.or_(mask, pc.fill_null(pc.starts_with(keys, prefix), False))  # noqa: FBT003
-    return batch.filter(mask)
+        mask = pc.or_(mask, pc.starts_with(keys, prefix))
+    return batch.filter(pc.or_kleene(mask, pc.is_null(keys)))
 
 
 def _stored(record: RawRecord, marks: Marks | None) -> StoredRecord:

@@ -16,6 +16,7 @@
     questions_cli.py  the options of `muster fleet top` and its like; questions.py: what they do
     report/        `muster fleet report`: one page of all of it
     asked.py       the values of options
+    simulation/    groups that are played, and the truth of what was done to them
     archive/       the commands that keep an archive, and the archiver on Spark
     cli.py         `muster fleet ...`: its options
     commands.py    what `build` does

@@ -10,6 +10,7 @@ from muster.events.log.options import DEFAULT_LOG, KafkaConfigOption, LogOption
 from muster.replay.fleet import questions_cli
 from muster.replay.fleet.archive import cli as archive_cli
 from muster.replay.fleet.asked import EngineName
+from muster.replay.fleet.simulation import cli as simulation_cli
 
 app = typer.Typer(
     name="fleet",
@@ -77,3 +78,4 @@ def build_command(
 
 questions_cli.add_to(app)
 archive_cli.add_to(app)
+simulation_cli.add_to(app)

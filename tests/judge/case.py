@@ -9,13 +9,13 @@ from typing import Final
 
 import msgspec
 
-import tests.judge.scenarios  # noqa: F401 -- registers them
+import muster.replay.fleet.simulation.scenarios  # noqa: F401 -- registers them
 from muster.events.ids import MemberId
+from muster.replay.fleet.simulation.rules import GROUP_ID
+from muster.replay.fleet.simulation.scenario import SCENARIOS, Scenario, Sort
+from muster.replay.fleet.simulation.stage import QUIET_MS, Stage
+from muster.replay.fleet.simulation.truth import Knowable, Story, Truth
 from muster.replay.history.items import Broken, Happened, History, Told, Unreadable, with_gaps
-from tests.judge.rules import GROUP_ID
-from tests.judge.scenario import SCENARIOS, Scenario, Sort
-from tests.judge.stage import QUIET_MS, Stage
-from tests.judge.truth import Knowable, Story, Truth
 
 WORK_SEEDS: Final = range(1_000)
 HELD_OUT_FROM: Final = 1_000_000

@@ -19,9 +19,9 @@ from typing import Final
 import msgspec
 
 from muster.events.ids import MemberId
+from muster.replay.fleet.simulation.truth import Knowable, Range, RebalanceId, Truth
 from tests.judge.case import Case
 from tests.judge.telling import Telling
-from tests.judge.truth import Knowable, Range, RebalanceId, Truth
 
 SPAN_WITHIN_MS: Final = 1_000
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from muster.replay.fleet.simulation.truth import Range, Truth
 from tests.judge.case import Case
-from tests.judge.truth import Range, Truth
 
 
 def clock(at_ms: int) -> str:

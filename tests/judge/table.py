@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from muster.replay.fleet.simulation.truth import Knowable
 from tests.judge.count import Verdict
-from tests.judge.truth import Knowable
 
 GOALS: Final = {Knowable.RECORDED: 1.0, Knowable.INFERRED: 0.95}
 """The share of right answers. And no false one."""

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from muster.replay.fleet.simulation.truth import Knowable, RebalanceId, Truth
 from tests.judge.case import Case
 from tests.judge.telling import Grade, Telling
-from tests.judge.truth import Knowable, RebalanceId, Truth
 
 
 def repeated(case: Case) -> list[Telling]:

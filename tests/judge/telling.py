@@ -10,8 +10,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from muster.replay.fleet.simulation.truth import RebalanceId
 from muster.replay.history.items import History
-from tests.judge.truth import RebalanceId
 
 Grade = Literal["recorded", "inferred", "unknown"]
 UNKNOWN: Final = "unknown"

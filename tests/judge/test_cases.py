@@ -3,11 +3,11 @@
 import pytest
 
 from muster.events.events import GroupEmptied, GroupStabilized, JoinPhaseCompleted, RebalanceStarted
+from muster.replay.fleet.simulation.scenario import SCENARIOS, Scenario, Sort
+from muster.replay.fleet.simulation.truth import Knowable, RebalanceId
 from muster.replay.history.items import Broken, Gap, Happened
 from tests.judge.case import WEIGHTS, Case, make_case, play
-from tests.judge.scenario import SCENARIOS, Scenario, Sort
 from tests.judge.showing import shown
-from tests.judge.truth import Knowable, RebalanceId
 
 KINDS = {
     "assignor-change",

@@ -154,7 +154,10 @@ def decode_raw(
         try:
             records = iter(()) if batch.is_control else batch.records()
             while some := list(islice(records, CHUNK_RECORDS_MAX)):
-                yield [_raw(r, partition, batch) for r in some if start <= r.offset < end], some[-1].offset + 1
+                after = some[-1].offset + 1
+                if some[0].offset < start or after > end:
+                    some = [record for record in some if start <= record.offset < end]
+                yield _raw(some, partition, batch), after
         except _CANNOT_BE_READ as error:
             if marks.since is None or batch.base_offset < marks.since:
                 reason = f"the batch cannot be read: {error or type(error).__name__}"
@@ -162,17 +165,12 @@ def decode_raw(
         yield [], batch.next_offset
 
 
-def _raw(record: DefaultRecord, partition: int, batch: _Batch) -> RawRecord:
-    return RawRecord(
-        partition,
-        record.offset,
-        record.timestamp,
-        record.key,
-        record.value,
-        tuple(record.headers),
-        batch.producer[0],
-        batch.is_transactional,
-    )
+def _raw(records: list[DefaultRecord], partition: int, batch: _Batch) -> list[RawRecord]:
+    producer_id, is_transactional = batch.producer[0], batch.is_transactional
+    return [
+        RawRecord(partition, r.offset, r.timestamp, r.key, r.value, tuple(r.headers), producer_id, is_transactional)
+        for r in records
+    ]
 
 
 def _are_all_native(records: list[DefaultRecord], producer_id: int, home: str | None) -> bool:

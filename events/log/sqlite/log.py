@@ -150,6 +150,10 @@ class SqliteEventLog:
         epoch = await self.file.write(partial(_claim, partition))
         return SqliteLogWriter(self.file, partition, epoch, self._batch_bytes_max, self._wall_ms)
 
+    async def restore(self, records: Sequence[StoredRecord]) -> None:
+        """Store records with the offsets and times that they have already. Of a log that no owner has claimed."""
+        await self.file.write(partial(_restore, records))
+
     async def has_owners_record(self, partition: int) -> bool:
         """Whether the partition has any record: no stranger writes into the file."""
         return await self.end_offset(partition) > 0
@@ -294,6 +298,10 @@ def _append(
         ((partition, offset, timestamp_ms, record.key, record.value) for offset, record in enumerate(records, offset)),
     )
     return offset + len(records)
+
+
+def _restore(records: Iterable[StoredRecord], connection: sqlite3.Connection) -> None:
+    connection.executemany(_INSERT, ((r.partition, r.offset, r.timestamp_ms, r.key, r.value) for r in records))
 
 
 def _leave_sign(sign: SignOfLife, connection: sqlite3.Connection) -> None:

@@ -13,6 +13,8 @@ import msgspec
 import pyarrow as pa
 
 from muster.replay.fleet.engines.engine import STATE_OFFSET, Folded, Task, Took, fold_batches
+from muster.replay.fleet.fold import OutOfOrder
+from muster.replay.fleet.open_items import NotCarriedOver
 from muster.replay.fleet.pieces import Piece, of_groups
 
 if TYPE_CHECKING:
@@ -22,8 +24,10 @@ BUNDLE_BYTES: Final = 32 * 1024 * 1024
 """The size of the files that one task reads, or one file."""
 
 _RECORDS: Final = "group_id string, partition int, offset bigint, timestamp_ms bigint, value binary"
-_FOLDED: Final = "folded binary"
-_FOLDED_SCHEMA: Final = pa.schema([pa.field("folded", pa.binary())])
+_FOLDED: Final = "folded binary, refusal string, message string"
+_FOLDED_SCHEMA: Final = pa.schema([("folded", pa.binary()), ("refusal", pa.string()), ("message", pa.string())])
+_REFUSALS: Final = {each.__name__: each for each in (OutOfOrder, NotCarriedOver)}
+"""The errors of a fold that come back as rows: Spark would wrap them into its own, with two stack traces."""
 _STATES: Final = (
     "group_id", "partition", f"cast({STATE_OFFSET} as bigint) as offset", "cast(0 as bigint) as timestamp_ms",
     "state as value",
@@ -42,7 +46,11 @@ class SparkEngine:
         """See Engine."""
         if not pieces and not states:
             return Folded(parts=(), events=0)
-        told = [msgspec.json.decode(row.folded, type=Folded) for row in self._folded(pieces, states, task).collect()]
+        rows = self._folded(pieces, states, task).collect()
+        for row in rows:
+            if row.refusal is not None:
+                raise _REFUSALS[row.refusal](row.message)
+        told = [msgspec.json.decode(row.folded, type=Folded) for row in rows]
         events = sum(each.events for each in told)
         watch(events)
         return Folded(parts=tuple(part for each in told for part in each.parts), events=events)
@@ -86,7 +94,11 @@ def _read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _folding(task: Task) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        folded = msgspec.json.encode(fold_batches(batches, task))
-        yield pa.RecordBatch.from_arrays([pa.array([folded], pa.binary())], schema=_FOLDED_SCHEMA)
+        row: dict[str, bytes | str | None] = {"folded": None, "refusal": None, "message": None}
+        try:
+            row["folded"] = msgspec.json.encode(fold_batches(batches, task))
+        except tuple(_REFUSALS.values()) as refusal:
+            row |= {"refusal": type(refusal).__name__, "message": str(refusal)}
+        yield pa.RecordBatch.from_pylist([row], schema=_FOLDED_SCHEMA)
 
     return run

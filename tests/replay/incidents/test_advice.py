@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from tests.judge import outages
+from muster.replay.fleet.simulation import outages
 from tests.replay.incidents.fleet import Fleet, of_kind
 
 S = 1_000

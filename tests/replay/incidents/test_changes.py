@@ -14,7 +14,7 @@ from muster.coordinator.group.commands import (
     ConfigOperation,
 )
 from muster.coordinator.group.configs import REBALANCE
-from tests.judge.rules import GROUP_ID
+from muster.replay.fleet.simulation.rules import GROUP_ID
 from tests.replay.incidents.fleet import BOTH, QUIET_MS, Fleet, expect, said
 
 S = 1_000

@@ -1,11 +1,11 @@
 """Windows of histories in which the wall clock jumped: incidents are told in times without the jump."""
 
+from muster.replay.fleet.simulation.rules import GROUP_ID
 from muster.replay.history.items import Happened
 from muster.replay.history.window import AtTime, Window
 from muster.replay.incidents.incident import Incident
 from muster.replay.report.fold import ReportFold
 from muster.replay.results.why import Around, Why
-from tests.judge.rules import GROUP_ID
 from tests.replay.incidents.fleet import QUIET_MS, Fleet
 
 HOUR_MS = 3_600_000

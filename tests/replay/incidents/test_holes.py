@@ -1,9 +1,9 @@
 """Parts of a history that are missing are noted on the incidents that may be told wrong for it, and on no others."""
 
+from muster.replay.fleet.simulation.rules import GROUP_ID
 from muster.replay.history.items import Happened, History, with_gaps
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import incidents
-from tests.judge.rules import GROUP_ID
 from tests.replay.incidents.fleet import Fleet, of_kind
 
 S = 1_000

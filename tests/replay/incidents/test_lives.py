@@ -12,8 +12,8 @@ from muster.coordinator.group.commands import (
     LeavingMember,
 )
 from muster.events.causes import Cause
+from muster.replay.fleet.simulation.rules import GROUP_ID
 from muster.replay.incidents.telling import incidents
-from tests.judge.rules import GROUP_ID
 from tests.replay.histories import Script
 from tests.replay.incidents.fleet import BOTH, BY_ADMIN, OLDER, Fleet, expect, of_kind, said
 

@@ -5,10 +5,10 @@ from itertools import islice
 
 import pytest
 
+from muster.replay.fleet.simulation.scenario import SCENARIOS
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import incidents
 from tests.judge.case import play
-from tests.judge.scenario import SCENARIOS
 
 PROCESS = r"'[a-z0-9-]+' \([0-9.]+\)"
 

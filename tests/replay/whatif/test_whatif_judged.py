@@ -5,13 +5,13 @@ from random import Random
 import pytest
 
 from muster.events.events import RebalanceStarted
+from muster.replay.fleet.simulation.scenario import SCENARIOS, Scenario
+from muster.replay.fleet.simulation.setup import Setup
+from muster.replay.fleet.simulation.stage import Stage, Wanted
 from muster.replay.history.items import Happened
 from muster.replay.whatif.alterations import Alterations
 from muster.replay.whatif.answer import what_if
 from tests.judge.case import WEIGHTS, Case, play
-from tests.judge.scenario import SCENARIOS, Scenario
-from tests.judge.setup import Setup
-from tests.judge.stage import Stage, Wanted
 
 OTHERS = [
     Alterations(session_timeout_ms=60_000),

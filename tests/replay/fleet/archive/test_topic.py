@@ -71,7 +71,8 @@ async def test_a_strangers_transactions_hold_nothing_up(kafka_broker: Broker, tm
         (None, True), (None, True), (None, True), (b"1", False), (b"2", False)
     ]  # fmt: skip
     found = await verify(tmp_path, log, watch=lambda _done, _total: None)
-    assert (found.damage, found.compared, found.partitions[0].missing) == ((), 5, 3)
+    assert (found.damage, found.compared) == ((), 5)
+    assert found.partitions[0].missing in {2, 3}  # the broker may write the last end behind our record
     await log.close()
 
 

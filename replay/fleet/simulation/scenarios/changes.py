@@ -4,14 +4,13 @@ from functools import partial
 
 from muster.coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation
 from muster.coordinator.group.configs import REBALANCE
-from tests.judge.process import Process
-from tests.judge.rules import GROUP_ID
-from tests.judge.scenario import Sort, scenario
-from tests.judge.scenarios.losses import silent_ms
-from tests.judge.scenarios.slowness import newcomer
-from tests.judge.setup import Setup
-from tests.judge.stage import SECOND, Stage, Wanted
-from tests.judge.truth import Knowable, Story
+from muster.replay.fleet.simulation.process import Process
+from muster.replay.fleet.simulation.scenario import Sort, scenario
+from muster.replay.fleet.simulation.scenarios.losses import silent_ms
+from muster.replay.fleet.simulation.scenarios.slowness import newcomer
+from muster.replay.fleet.simulation.setup import Setup
+from muster.replay.fleet.simulation.stage import SECOND, Stage, Wanted
+from muster.replay.fleet.simulation.truth import Knowable, Story
 
 METADATA_CHANGED = "cached metadata has changed from (version1: {orders=[..]}) at the beginning of the rebalance"
 SUBSCRIPTION_CHANGED = "the subscription has changed from [orders] at the beginning of the rebalance"
@@ -116,6 +115,8 @@ def enforced_by_administrator(stage: Stage) -> None:
     forced = ConfigChange(name=REBALANCE, operation=ConfigOperation.SET, value="force")
     stage.world.administer(
         story,
-        lambda caller: AlterGroupConfig(group_id=GROUP_ID, caller=caller, changes=(forced,), validate_only=False),
+        lambda caller: AlterGroupConfig(
+            group_id=stage.world.rules.group_id, caller=caller, changes=(forced,), validate_only=False
+        ),
     )
     stage.rest(5 * SECOND)

@@ -41,7 +41,8 @@ READING_MS = 40
 class Rules:
     """See the module. `group` and `soft` are what the last command left; `reads` is the log."""
 
-    def __init__(self, *, wall_ms: int, settings: GroupSettings) -> None:
+    def __init__(self, *, wall_ms: int, settings: GroupSettings, group_id: GroupId = GROUP_ID) -> None:
+        self.group_id = group_id
         self.now_ms = 1_000
         self.wall_offset_ms = wall_ms - self.now_ms
         self.settings = settings
@@ -70,14 +71,14 @@ class Rules:
 
     def due(self) -> list[AnyDeadline]:
         """The deadlines that have passed by now."""
-        return due(GROUP_ID, self.soft, self.now_ms) if self.group is not None else []
+        return due(self.group_id, self.soft, self.now_ms) if self.group is not None else []
 
     def next_deadline_ms(self) -> float:
         return self.soft.next_deadline_ms()
 
     def expiry(self) -> ExpireOffsets:
         """The sweep's question, for a group without offsets."""
-        return ExpireOffsets(group_id=GROUP_ID, offsets={}, wall_ms=self.wall_ms)
+        return ExpireOffsets(group_id=self.group_id, offsets={}, wall_ms=self.wall_ms)
 
     # ---- owners ---------------------------------------------------------------------------------
 
@@ -126,7 +127,7 @@ class Rules:
         self.elect(owner_before_seen_ms=owner_before_seen_ms)
         self.soft = SoftState() if self.group is None else restore_soft_state(self.group, self.now_ms, self.settings)
         if self.group is not None and len(self.group.members) > self.settings.max_size:
-            return self.send(CheckCapacity(group_id=GROUP_ID))
+            return self.send(CheckCapacity(group_id=self.group_id))
         return None
 
     def stop(self) -> None:

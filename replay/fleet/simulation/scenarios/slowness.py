@@ -1,8 +1,8 @@
 """Those who make others wait: slow members, slow leaders, ids that were handed out and never used."""
 
-from tests.judge.scenario import Sort, scenario
-from tests.judge.stage import SECOND, Stage, Wanted
-from tests.judge.truth import Knowable, Story
+from muster.replay.fleet.simulation.scenario import Sort, scenario
+from muster.replay.fleet.simulation.stage import SECOND, Stage, Wanted
+from muster.replay.fleet.simulation.truth import Knowable, Story
 
 
 def newcomer(stage: Stage) -> Story:

@@ -11,13 +11,12 @@ from muster.coordinator.group.commands import (
 )
 from muster.coordinator.group.configs import LEARNER_TIMEOUT, REGISTERED, RETIRED, TARGET_GROUP_SIZE
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId
-from tests.judge.process import Process
-from tests.judge.rules import GROUP_ID
-from tests.judge.scenario import Sort, scenario
-from tests.judge.scenarios.losses import crash_of, silent_ms
-from tests.judge.scenarios.replacing import shut_down
-from tests.judge.stage import QUIET_MS, SECOND, Stage, Wanted
-from tests.judge.truth import Knowable, Story
+from muster.replay.fleet.simulation.process import Process
+from muster.replay.fleet.simulation.scenario import Sort, scenario
+from muster.replay.fleet.simulation.scenarios.losses import crash_of, silent_ms
+from muster.replay.fleet.simulation.scenarios.replacing import shut_down
+from muster.replay.fleet.simulation.stage import QUIET_MS, SECOND, Stage, Wanted
+from muster.replay.fleet.simulation.truth import Knowable, Story
 
 LEAVE, DELETE, NO_API = 13, 42, -1
 REMOVED = "member was removed by an admin"
@@ -39,7 +38,9 @@ def remove(stage: Stage, processes: list[Process]) -> Story:
     for each in processes:
         each.story = story
     stage.world.administer(
-        story, lambda caller: LeaveGroup(group_id=GROUP_ID, caller=caller, members=leaving), api_key=LEAVE
+        story,
+        lambda caller: LeaveGroup(group_id=stage.world.rules.group_id, caller=caller, members=leaving),
+        api_key=LEAVE,
     )
     for each in processes:
         if not comes_back:
@@ -53,7 +54,9 @@ def configure(stage: Stage, story: Story, name: str, value: str) -> None:
     change = ConfigChange(name=name, operation=ConfigOperation.SET, value=value)
     stage.world.administer(
         story,
-        lambda caller: AlterGroupConfig(group_id=GROUP_ID, caller=caller, changes=(change,), validate_only=False),
+        lambda caller: AlterGroupConfig(
+            group_id=stage.world.rules.group_id, caller=caller, changes=(change,), validate_only=False
+        ),
     )
 
 
@@ -80,7 +83,9 @@ def group_deleted(stage: Stage) -> None:
     stage.run(QUIET_MS)
     story = stage.world.story("group-deleted")
     stage.note("an administrator deletes the group")
-    stage.world.administer(story, lambda caller: DeleteGroup(group_id=GROUP_ID, caller=caller), api_key=DELETE)
+    stage.world.administer(
+        story, lambda caller: DeleteGroup(group_id=stage.world.rules.group_id, caller=caller), api_key=DELETE
+    )
     story.acts = [(emptied_ms - 60 * SECOND, stage.world.wall_ms), (stage.world.wall_ms, stage.world.wall_ms)]
     _form_anew(stage)
 
@@ -153,7 +158,9 @@ def planned_release(stage: Stage) -> None:
     stage.note("the group is released")
     for each in stage.processes:
         each.story = story
-    stage.world.administer(story, lambda caller: ReleaseGroup(group_id=GROUP_ID, caller=caller), api_key=NO_API)
+    stage.world.administer(
+        story, lambda caller: ReleaseGroup(group_id=stage.world.rules.group_id, caller=caller), api_key=NO_API
+    )
     stage.rest(10 * SECOND)
 
 

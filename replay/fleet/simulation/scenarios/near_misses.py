@@ -1,10 +1,10 @@
 """Incidents that are nearly another kind: on the other side of a window or a limit."""
 
-from tests.judge.scenario import Sort, scenario
-from tests.judge.scenarios.losses import crash_of, silent_ms
-from tests.judge.scenarios.slowness import newcomer
-from tests.judge.stage import MINUTE, SECOND, Stage, Style, Wanted
-from tests.judge.truth import Knowable
+from muster.replay.fleet.simulation.scenario import Sort, scenario
+from muster.replay.fleet.simulation.scenarios.losses import crash_of, silent_ms
+from muster.replay.fleet.simulation.scenarios.slowness import newcomer
+from muster.replay.fleet.simulation.stage import MINUTE, SECOND, Stage, Style, Wanted
+from muster.replay.fleet.simulation.truth import Knowable
 
 TELLING = (Style.OWN_IDS, Style.BEHIND_ONE_HOST, Style.SHARED_ID)
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from muster.coordinator.group.settings import GroupSettings
 from muster.events.ids import UNKNOWN_MEMBER_ID
-from tests.judge.process import NEVER, Process
-from tests.judge.truth import Story
-from tests.judge.world import World
+from muster.replay.fleet.simulation.process import NEVER, Process
+from muster.replay.fleet.simulation.truth import Story
+from muster.replay.fleet.simulation.world import World
 
 RECONNECT_MS = 1_500
 """The longest that a process takes to find the coordinator again."""

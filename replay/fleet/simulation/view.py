@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from muster.coordinator.group.commands import AnyCommand, JoinGroup
 from muster.events.state import GroupState
-from tests.judge.rules import Rules
-from tests.judge.truth import Rebalance, Story
+from muster.replay.fleet.simulation.rules import Rules
+from muster.replay.fleet.simulation.truth import Rebalance, Story
 
 if TYPE_CHECKING:
-    from tests.judge.process import Process
+    from muster.replay.fleet.simulation.process import Process
 
 HELD_MS: Final = 5_000
 """A phase was held by a process if it waited for it alone for longer than this, and for over half of its length."""

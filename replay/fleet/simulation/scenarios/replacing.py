@@ -1,9 +1,9 @@
 """Many processes that come, go or are replaced: deployments, scaling, start and shutdown."""
 
-from tests.judge.scenario import Sort, scenario
-from tests.judge.scenarios.losses import silent_ms
-from tests.judge.stage import MINUTE, QUIET_MS, SECOND, Stage, Wanted
-from tests.judge.truth import Knowable, Story
+from muster.replay.fleet.simulation.scenario import Sort, scenario
+from muster.replay.fleet.simulation.scenarios.losses import silent_ms
+from muster.replay.fleet.simulation.stage import MINUTE, QUIET_MS, SECOND, Stage, Wanted
+from muster.replay.fleet.simulation.truth import Knowable, Story
 
 
 def third(size: int) -> int:
@@ -33,6 +33,18 @@ def deployment(stage: Stage) -> None:
     longest_ms = stage.random.choice((shortest_ms, 2 * shortest_ms, 270 * SECOND))
     number = stage.random.choice((stage.size, stage.random.randint(third(stage.size), stage.size)))
     roll(stage, story, number, gap_ms=(shortest_ms, max(shortest_ms, longest_ms)), crash=False)
+    stage.rest(silent_ms(stage))
+
+
+@scenario(Sort.FLEET)
+def rolling_deployment(stage: Stage) -> None:
+    """All are replaced, each when the one before is back and the group is at rest, as orchestrators do it."""
+    story = stage.world.story("deployment", culprits=[each.name for each in stage.processes])
+    longest_ms = stage.random.choice((5 * SECOND, 20 * SECOND, 60 * SECOND))
+    for each in stage.processes:
+        down_ms = stage.random.randint(2 * SECOND, longest_ms)
+        stage.restart(each, story, down_ms, crash=False)
+        stage.rest(down_ms + stage.random.randint(SECOND, 10 * SECOND))
     stage.rest(silent_ms(stage))
 
 

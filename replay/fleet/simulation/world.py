@@ -27,11 +27,11 @@ from muster.coordinator.group.commands import (
 from muster.coordinator.group.settings import GroupSettings
 from muster.events.ids import MemberId
 from muster.events.state import GroupState
-from tests.judge.process import NEVER, Process
-from tests.judge.rules import Rules
-from tests.judge.setup import Setup
-from tests.judge.truth import Story
-from tests.judge.view import View
+from muster.replay.fleet.simulation.process import NEVER, Process
+from muster.replay.fleet.simulation.rules import Rules
+from muster.replay.fleet.simulation.setup import NOWHERE, Place, Setup
+from muster.replay.fleet.simulation.truth import Story
+from muster.replay.fleet.simulation.view import View
 
 BEGAN_WALL_MS = 1_700_000_000_000
 FIRING_MAX = 2_000
@@ -41,9 +41,12 @@ ALTER_CONFIGS = 44
 class World:
     """See the module. Times are monotonic ms; `rules.wall_ms` is the wall clock."""
 
-    def __init__(self, random: Random, *, settings: GroupSettings, partitions: Mapping[str, int]) -> None:
+    def __init__(
+        self, random: Random, *, settings: GroupSettings, partitions: Mapping[str, int], place: Place = NOWHERE
+    ) -> None:
         self.random = random
-        self.rules = Rules(wall_ms=BEGAN_WALL_MS + random.randrange(10**9), settings=settings)
+        began_ms = BEGAN_WALL_MS + random.randrange(10**9) if place.began_ms is None else place.began_ms
+        self.rules = Rules(wall_ms=began_ms, settings=settings, group_id=place.group_id)
         self.view = View(self.rules)
         self.partitions = dict(partitions)
         self.processes: list[Process] = []

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from tests.judge.stage import Stage, Wanted
+from muster.replay.fleet.simulation.stage import Stage, Wanted
 
 Play = Callable[[Stage], None]
 
@@ -19,6 +19,8 @@ class Sort(StrEnum):
     COMPOUND = "compound"
     NEAR_MISS = "near miss"
     QUIET = "quiet"
+    FLEET = "of a fleet's days"
+    """Not among the judge's cases."""
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):

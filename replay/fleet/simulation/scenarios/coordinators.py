@@ -2,25 +2,35 @@
 
 import msgspec
 
-from tests.judge.outages import bring_up, pause, resume, take_down
-from tests.judge.scenario import Sort, scenario
-from tests.judge.stage import SECOND, Stage, Wanted
-from tests.judge.truth import Story
+from muster.replay.fleet.simulation.outages import bring_up, pause, resume, take_down
+from muster.replay.fleet.simulation.scenario import Sort, scenario
+from muster.replay.fleet.simulation.stage import SECOND, Stage, Wanted
+from muster.replay.fleet.simulation.truth import Story
 
 SIGN_OF_LIFE_MS = 5_000
 
 
 def away(stage: Stage, away_ms: int, *, paused: bool = False) -> Story:
-    """The coordinator is away for so long. What the processes do of themselves from then on is its doing."""
+    """The coordinator is away for so long; how it ends is drawn by lot."""
+    seen_before_ms = stage.random.randint(0, SIGN_OF_LIFE_MS) if stage.random.random() < 0.8 else None
+    orderly = not paused and stage.random.random() < 0.5
+    return be_away(stage, away_ms, paused=paused, orderly=orderly, seen_before_ms=seen_before_ms)
+
+
+def be_away(stage: Stage, away_ms: int, *, paused: bool, orderly: bool, seen_before_ms: int | None) -> Story:
+    """The same without a lot. What the processes do of themselves from then on is its doing.
+
+    `seen_before_ms`: it left its last sign of life so long before; None: it left none.
+    """
     world = stage.world
     story = world.story("coordinator-outage")
-    seen_ms = world.wall_ms - stage.random.randint(0, SIGN_OF_LIFE_MS) if stage.random.random() < 0.8 else None
+    seen_ms = None if seen_before_ms is None else world.wall_ms - seen_before_ms
     began_ms = world.rules.last_record_ms if seen_ms is None else seen_ms
     if paused:
         began_ms = world.wall_ms
         pause(world)
     else:
-        take_down(world, orderly=stage.random.random() < 0.5)
+        take_down(world, orderly=orderly)
     stage.note(f"the coordinator {'is paused' if paused else 'ends'}, for {away_ms / SECOND:.1f} s")
     stage.run(away_ms)
     story.act(began_ms, world.wall_ms + SECOND)

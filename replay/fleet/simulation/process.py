@@ -20,13 +20,19 @@ from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome
 from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, assigned_partitions
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
 from muster.events.state import Protocol
-from tests.judge.assignors import COOPERATIVE, Owned, Subscriber, as_assignment, as_subscription, assign
-from tests.judge.rules import GROUP_ID
-from tests.judge.setup import Setup
-from tests.judge.truth import Story
+from muster.replay.fleet.simulation.assignors import (
+    COOPERATIVE,
+    Owned,
+    Subscriber,
+    as_assignment,
+    as_subscription,
+    assign,
+)
+from muster.replay.fleet.simulation.setup import Setup
+from muster.replay.fleet.simulation.truth import Story
 
 if TYPE_CHECKING:
-    from tests.judge.world import World
+    from muster.replay.fleet.simulation.world import World
 
 JOIN, HEARTBEAT, LEAVE, SYNC = 11, 12, 13, 14
 NEVER = math.inf
@@ -110,13 +116,12 @@ class Process:
     def leave(self, reason: str | None) -> None:
         told = reason if self.setup.tells_reasons else None
         leaving = LeavingMember(member_id=self.member_id, group_instance_id=self._instance, reason=told)
-        self.world.ask(
-            self,
-            lambda request_id: LeaveGroup(
-                group_id=GROUP_ID, caller=self._caller(LEAVE, 5, request_id), members=(leaving,)
-            ),
-            lambda _: None,
-        )
+        group_id = self.world.rules.group_id
+
+        def make(request_id: int) -> LeaveGroup:
+            return LeaveGroup(group_id=group_id, caller=self._caller(LEAVE, 5, request_id), members=(leaving,))
+
+        self.world.ask(self, make, lambda _: None)
 
     def stop_polling(self) -> None:
         """Leave at the poll time-out, as clients do by themselves; a static one falls silent."""
@@ -169,7 +174,7 @@ class Process:
         is_sent = self.world.ask(
             self,
             lambda request_id: Heartbeat(
-                group_id=GROUP_ID,
+                group_id=self.world.rules.group_id,
                 caller=self._caller(HEARTBEAT, 4, request_id),
                 member_id=self.member_id,
                 group_instance_id=self._instance,
@@ -204,7 +209,7 @@ class Process:
         self.world.ask(
             self,
             lambda request_id: SyncGroup(
-                group_id=GROUP_ID,
+                group_id=self.world.rules.group_id,
                 caller=self._caller(SYNC, 5, request_id),
                 member_id=self.member_id,
                 group_instance_id=self._instance,
@@ -323,7 +328,7 @@ class Process:
         owned = self.owned if COOPERATIVE in setup.assignors else None
         metadata = as_subscription(setup.topics, owned)
         return JoinGroup(
-            group_id=GROUP_ID,
+            group_id=self.world.rules.group_id,
             caller=self._caller(JOIN, setup.version, request_id),
             member_id=self.member_id,
             group_instance_id=self._instance,
@@ -342,7 +347,7 @@ class Process:
             request_id=request_id,
             client_id=self.setup.client_id,
             client_host=self.setup.host,
-            principal="User:orders",
+            principal=f"User:{self.world.rules.group_id}",
             api_key=api_key,
             api_version=api_version,
             arrived_ms=self.world.now_ms,

@@ -11,7 +11,7 @@ near_misses.py      what is nearly another kind
 quiet.py            nothing, or nothing that matters
 """
 
-from tests.judge.scenarios import (
+from muster.replay.fleet.simulation.scenarios import (
     administration,
     changes,
     compounds,

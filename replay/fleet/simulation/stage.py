@@ -12,10 +12,10 @@ from random import Random
 import msgspec
 
 from muster.coordinator.group.settings import GroupSettings
-from tests.judge.process import Process
-from tests.judge.setup import Setup
-from tests.judge.truth import Knowable, Story
-from tests.judge.world import World
+from muster.replay.fleet.simulation.process import Process
+from muster.replay.fleet.simulation.setup import NOWHERE, Place, Setup
+from muster.replay.fleet.simulation.truth import Knowable, Story
+from muster.replay.fleet.simulation.world import World
 
 LIBRARIES = ("java", "librdkafka", "kafka-python", "aiokafka")
 ASSIGNORS = (("range",), ("roundrobin",), ("sticky",), ("range", "cooperative-sticky"), ("cooperative-sticky",))
@@ -51,8 +51,9 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 class Stage:
     """See the module."""
 
-    def __init__(self, random: Random, wanted: Wanted) -> None:
+    def __init__(self, random: Random, wanted: Wanted, place: Place = NOWHERE) -> None:
         self.random = random
+        self.place = place
         self.size = min(wanted.size_max, max(wanted.size_min, int(random.triangular(2, 31, 5))))
         self.style = random.choice(wanted.styles)
         self.static_share = random.choice((0.0, 0.0, 0.5, 1.0)) if wanted.static is None else wanted.static
@@ -69,7 +70,7 @@ class Stage:
         self._hosts = 0
         self._made = 0
         settings = GroupSettings(initial_rebalance_delay_ms=random.choice((0, 3_000, 3_000)))
-        self.world = World(random, settings=settings, partitions={"orders": random.choice((6, 12, 24))})
+        self.world = World(random, settings=settings, partitions={"orders": random.choice((6, 12, 24))}, place=place)
         self.opening = self.world.story("start")
 
     @property
@@ -111,7 +112,7 @@ class Stage:
         has_own_id = self.style not in (Style.SHARED_ID, Style.ALIKE)
         return Setup(
             name=name,
-            client_id=name if has_own_id else "consumer-orders-1",
+            client_id=name if has_own_id else f"consumer-{self.place.group_id}-1",
             host=self._host(),
             instance=name if static else None,
             library=self.random.choice(self.libraries),
@@ -126,9 +127,9 @@ class Stage:
 
     def _host(self) -> str:
         if self.style in (Style.BEHIND_ONE_HOST, Style.ALIKE):
-            return "/127.0.0.1"
+            return self.place.host(0)
         self._hosts += 1
-        return f"/10.0.{self._hosts // 200}.{self._hosts % 200 + 1}"
+        return self.place.host(self._hosts)
 
     def restarted(self, setup: Setup) -> Setup:
         """The configuration of the process that takes its place."""

@@ -1,16 +1,16 @@
 """Two things at a time: each is an incident of its own."""
 
 from muster.events.state import GroupState
-from tests.judge.outages import cut, heal
-from tests.judge.scenario import Sort, scenario
-from tests.judge.scenarios.administration import remove
-from tests.judge.scenarios.changes import SUBSCRIPTION_CHANGED, change
-from tests.judge.scenarios.coordinators import away, conclude
-from tests.judge.scenarios.losses import crash_of, silent_ms
-from tests.judge.scenarios.replacing import third
-from tests.judge.scenarios.slowness import newcomer
-from tests.judge.stage import MINUTE, SECOND, Stage, Style, Wanted
-from tests.judge.truth import Knowable
+from muster.replay.fleet.simulation.outages import cut, heal
+from muster.replay.fleet.simulation.scenario import Sort, scenario
+from muster.replay.fleet.simulation.scenarios.administration import remove
+from muster.replay.fleet.simulation.scenarios.changes import SUBSCRIPTION_CHANGED, change
+from muster.replay.fleet.simulation.scenarios.coordinators import away, conclude
+from muster.replay.fleet.simulation.scenarios.losses import crash_of, silent_ms
+from muster.replay.fleet.simulation.scenarios.replacing import third
+from muster.replay.fleet.simulation.scenarios.slowness import newcomer
+from muster.replay.fleet.simulation.stage import MINUTE, SECOND, Stage, Style, Wanted
+from muster.replay.fleet.simulation.truth import Knowable
 
 TELLING = (Style.OWN_IDS, Style.BEHIND_ONE_HOST, Style.SHARED_ID)
 HOUR_MS = 60 * MINUTE

@@ -1,0 +1,109 @@
+"""`muster fleet simulate`: play, write, say what was made. Errors end it with one line, and exit code 2."""
+
+import asyncio
+import importlib.util
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, NoReturn
+from urllib.parse import unquote
+
+import msgspec
+import typer
+
+from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
+from muster.events.log.base import LogError
+from muster.events.records import EventsError
+from muster.replay.fleet.simulation.calendar import Span
+from muster.replay.fleet.simulation.fleet import Fleet
+from muster.replay.progress import watched
+
+CANNOT: Final = 2
+ARCHIVE: Final = "archive:"
+SQLITE: Final = "sqlite:///"
+Watch = Callable[[int, int], None]
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The options. `truth`: None: beside the log; `jobs`: None: one for each core."""
+
+    to: str
+    groups: int
+    days: int
+    seed: int
+    partitions: int
+    begin: datetime
+    truth: Path | None
+    jobs: int | None
+    kafka_config: tuple[str, ...]
+
+    @property
+    def fleet(self) -> Fleet:
+        began_ms = int(self.begin.replace(tzinfo=UTC).timestamp()) * 1_000
+        span = Span(began_ms, self.days)
+        return Fleet(groups=self.groups, seed=self.seed, partitions=self.partitions, span=span)
+
+    @property
+    def truth_file(self) -> Path:
+        place = self.to.removeprefix(ARCHIVE).removeprefix(SQLITE).rstrip("/")
+        return self.truth or Path(f"{unquote(place.rpartition('/')[2] if '://' in place else place)}.truth.jsonl")
+
+
+def simulate(asked: Asked) -> None:
+    """See the module."""
+    missing = [name for name in ("pyarrow", "duckdb") if importlib.util.find_spec(name) is None]
+    if missing:
+        _fail(f"{' and '.join(missing)} missing: pip install '.[fleet]' in Muster's checkout")
+    from muster.replay.fleet.simulation import spool  # noqa: PLC0415 -- an extra
+
+    fleet, truth = asked.fleet, asked.truth_file
+    try:
+        security = security_given(asked.kafka_config, os.environ)
+        truth.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".simulation-", dir=truth.parent) as folder:
+            begun = time.monotonic()
+            with watched("playing groups") as watch:
+                made = spool.play(fleet, Path(folder), truth, jobs=asked.jobs or os.cpu_count() or 1, watch=watch)
+            played_s = time.monotonic() - begun
+            with watched(f"writing {asked.to}") as watch:
+                _write(asked, fleet, Path(folder), security, _adding(watch, made.events))
+    except (LogError, EventsError, BadSecurity) as error:
+        _fail(str(error))
+    except OSError as error:
+        _fail(f"the simulation cannot be written: {error}")
+    wrote_s = time.monotonic() - begun - played_s
+    typer.echo(
+        f"{made.events:,} events of {made.groups:,} groups in {asked.to}, {made.incidents:,} incidents in {truth};"
+        f" played in {played_s:.1f} s ({made.events / max(played_s, 0.001):,.0f} events a second), written in"
+        f" {wrote_s:.1f} s"
+    )
+
+
+def _write(asked: Asked, fleet: Fleet, folder: Path, security: KafkaSecurity, watch: Callable[[int], None]) -> None:
+    from muster.replay.fleet.simulation import sinks  # noqa: PLC0415 -- an extra
+
+    if asked.to.startswith(ARCHIVE):
+        sinks.to_archive(fleet, folder, Path(unquote(asked.to.removeprefix(ARCHIVE))), watch)
+    elif asked.to.startswith(SQLITE):
+        asyncio.run(sinks.to_sqlite(fleet, folder, Path(unquote(asked.to.removeprefix(SQLITE))), watch))
+    else:
+        asyncio.run(sinks.to_topic(fleet, folder, asked.to, security, watch))
+
+
+def _adding(watch: Watch, total: int) -> Callable[[int], None]:
+    done = 0
+
+    def add(records: int) -> None:
+        nonlocal done
+        done += records
+        watch(done, max(done, total))
+
+    return add
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(f"muster fleet: {message}", err=True)
+    raise typer.Exit(CANNOT)

@@ -1,0 +1,173 @@
+"""A group over days: it forms, is deployed, scaled, and loses processes, while its coordinator goes and comes back.
+
+What belongs here: which deed is done next, on a group that goes on living. Deeds are one after another, each QUIET_MS
+after the one before has come to rest; one that the group is not made for is left out. What was lost for good is
+replaced by the next deed, so that a group keeps its size, more or less. All is drawn from the seed and the group's
+name. Processes keep their client ids: those of pods whose ids change with each restart are the judge's (tests/judge).
+"""
+
+from random import Random
+from typing import Final
+
+import msgspec
+
+import muster.replay.fleet.simulation.scenarios  # noqa: F401 -- registers them
+from muster.events.ids import GroupId
+from muster.replay.fleet.simulation.calendar import LONGEST_MS, Deed, End, Outage, Span, deeds
+from muster.replay.fleet.simulation.scenario import SCENARIOS
+from muster.replay.fleet.simulation.scenarios.coordinators import be_away, conclude
+from muster.replay.fleet.simulation.setup import Place
+from muster.replay.fleet.simulation.stage import MINUTE, QUIET_MS, SECOND, Stage, Wanted
+from muster.replay.fleet.simulation.truth import Story, Truth
+from muster.replay.history.items import Told
+
+SIZES: Final = ((2, 4, 40), (5, 12, 40), (13, 30, 18), (31, 60, 2))
+"""Sizes of groups: from, to, and how many of a hundred."""
+
+BEGINS_WITHIN_MS: Final = 30 * MINUTE
+
+
+class Lived(msgspec.Struct, frozen=True, kw_only=True):
+    """A group's days. `told`: what its log tells, its coordinators' events with what they know of this group alone.
+
+    `names`: the process behind each member id. `scenarios`: by truth, the deed within which it was done.
+    """
+
+    group_id: GroupId
+    setting: str
+    told: list[Told]
+    truths: tuple[Truth, ...]
+    scenarios: tuple[str, ...]
+    names: dict[str, str]
+    until_ms: int
+
+
+def live(seed: int, group_id: GroupId, number: int, span: Span, outages: list[Outage]) -> Lived:
+    """Play a group; the same arguments give the same. `number`: its place in the fleet, for its hosts."""
+    random = Random(f"{seed} {group_id}")
+    wanted = Wanted(size_min=_size(random), size_max=60)
+    place = Place(group_id=group_id, began_ms=span.began_ms, first_host=number * 1_024)
+    stage = Stage(random, wanted, place)
+    stage.size = wanted.size_min
+    stage.renames_pods = False
+    week = _Week(stage, span, outages)
+    week.play(deeds(random, span))
+    world = stage.world
+    return Lived(
+        group_id=group_id,
+        setting=stage.setting,
+        told=world.rules.reads,
+        truths=tuple(story.truth(world.stories) for story in world.stories),
+        scenarios=tuple(week.scenarios),
+        names={str(member_id): name for member_id, name in world.names.items()},
+        until_ms=span.ends_ms,
+    )
+
+
+def _size(random: Random) -> int:
+    smallest, largest, _ = random.choices(SIZES, weights=[share for _, _, share in SIZES])[0]
+    return random.randint(smallest, largest)
+
+
+class _Week:
+    def __init__(self, stage: Stage, span: Span, outages: list[Outage]) -> None:
+        self._stage, self._span = stage, span
+        self._outages = list(outages)
+        self._home_size = stage.size
+        self._done: set[str] = set()
+        self._nobodys = Story("nothing")
+        self.scenarios: list[str] = []
+
+    def play(self, planned: list[Deed]) -> None:
+        stage = self._stage
+        stage.run(stage.random.randrange(BEGINS_WITHIN_MS))
+        stage.open()
+        self._be_over("start")
+        for deed in planned:
+            self._pass_outages(deed.at_ms)
+            if deed.at_ms + LONGEST_MS < min([self._span.ends_ms, *(each.at_ms for each in self._outages)]):
+                self._until(deed.at_ms)
+                self._do(deed)
+        self._pass_outages(self._span.ends_ms)
+        self._until(self._span.ends_ms)
+        assert not [*self._nobodys.must, *self._nobodys.may], "a rebalance came of no deed"
+
+    def _until(self, at_ms: int) -> None:
+        self._stage.run(max(0, at_ms - self._stage.world.wall_ms))
+
+    def _be_over(self, scenario: str) -> None:
+        """Note that all begun since the last time was this scenario's doing; what processes do from now on is not."""
+        stage = self._stage
+        self.scenarios += [scenario] * (len(stage.world.stories) - len(self.scenarios))
+        stage.run(QUIET_MS + stage.random.randint(0, MINUTE))
+        for each in stage.processes:
+            each.story = self._nobodys
+
+    # ---- outages ---------------------------------------------------------------------------------
+
+    def _pass_outages(self, until_ms: int) -> None:
+        while self._outages and self._outages[0].at_ms <= until_ms:
+            self._pass_outage(self._outages.pop(0))
+
+    def _pass_outage(self, outage: Outage) -> None:
+        stage = self._stage
+        assert stage.world.wall_ms <= outage.at_ms, "a deed took longer than LONGEST_MS"
+        self._until(outage.at_ms)
+        had_members = bool(stage.processes)
+        story = be_away(
+            stage,
+            outage.away_ms,
+            paused=outage.end is End.PAUSE,
+            orderly=outage.end is End.STOP,
+            seen_before_ms=outage.seen_before_ms,
+        )
+        story.is_optional = not had_members
+        conclude(stage, story)
+        self._be_over("coordinator-outage")
+
+    # ---- deeds -----------------------------------------------------------------------------------
+
+    def _do(self, deed: Deed) -> None:
+        """Do it, or what the group needs first. Left out if the one before is not long enough over."""
+        stage = self._stage
+        if stage.world.wall_ms > deed.at_ms:
+            return
+        stage.size = len(stage.processes)
+        if stage.size == 0:
+            self._start_again()
+        elif stage.size < max(2, self._home_size * 2 // 3):
+            self._play("scale-up")
+        elif stage.size > self._home_size * 3 // 2 + 2:
+            if len(stage.dynamic) == stage.size:
+                self._play("scale-down")
+        elif deed.scenario not in self._done and self._fits(SCENARIOS[deed.scenario].wanted):
+            self._play(deed.scenario)
+            if deed.once:
+                self._done.add(deed.scenario)
+
+    def _play(self, name: str) -> None:
+        SCENARIOS[name].play(self._stage)
+        self._rest(name)
+
+    def _start_again(self) -> None:
+        stage = self._stage
+        stage.newcomers(stage.world.story("start"), self._home_size, lambda: stage.random.randint(0, SECOND))
+        self._rest("start")
+
+    def _rest(self, name: str) -> None:
+        self._stage.rest()
+        self._be_over(name)
+
+    def _fits(self, wanted: Wanted) -> bool:
+        """Whether the group is as the scenario wants it."""
+        stage = self._stage
+        static_share = len(stage.static) / stage.size
+        return (
+            wanted.size_min <= stage.size <= wanted.size_max
+            and (wanted.static is None or wanted.static == static_share)
+            and set(stage.libraries) <= set(wanted.libraries)
+            and stage.assignors in wanted.assignors
+            and stage.version >= wanted.version_min
+            and stage.rebalance_ms <= wanted.rebalance_max_ms
+            and stage.style in wanted.styles
+        )

@@ -1,0 +1,46 @@
+"""A small fleet that was simulated into an archive, with the truth of what was done to it."""
+
+from pathlib import Path
+
+import msgspec
+
+from muster.events.ids import MemberId
+from muster.replay.fleet.simulation import spool
+from muster.replay.fleet.simulation.calendar import Span
+from muster.replay.fleet.simulation.fleet import Fleet
+from muster.replay.fleet.simulation.scenario import Sort
+from muster.replay.fleet.simulation.sinks import to_archive
+from muster.replay.fleet.simulation.told import Group
+from muster.replay.history.items import History
+from tests.judge.case import Case
+
+MONDAY_MS = 1_767_571_200_000
+"""2026-01-05."""
+
+
+def fleet(groups: int, days: int, *, seed: int = 1, partitions: int = 3) -> Fleet:
+    return Fleet(groups=groups, seed=seed, partitions=partitions, span=Span(MONDAY_MS, days))
+
+
+def simulated(what: Fleet, folder: Path) -> tuple[Path, list[Group]]:
+    """Play it into an archive in the folder; the archive, and the truth of each group."""
+    (spooled := folder / "spool").mkdir()
+    truth = folder / "truth.jsonl"
+    spool.play(what, spooled, truth, jobs=1, watch=lambda _done, _total: None)
+    to_archive(what, spooled, folder / "archive", lambda _records: None)
+    return folder / "archive", [msgspec.json.decode(line, type=Group) for line in truth.read_bytes().splitlines()]
+
+
+def case_of(group: Group, history: History) -> Case:
+    """A group's days as the judge counts them."""
+    return Case(
+        seed=0,
+        scenario=group.group_id,
+        sort=Sort.FLEET,
+        setting=group.setting,
+        history=history,
+        until_ms=group.until_ms,
+        truths=group.truths(),
+        names={MemberId(member_id): name for member_id, name in group.names().items()},
+        notes=(),
+    )

@@ -1,0 +1,161 @@
+"""An archive, folded by both engines and asked: files in any order, losses, repetitions, levels, damage."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from muster.events.avro.codec import decode, encode
+from muster.events.keys import EntityKind, decode_key
+from muster.events.log.memory import MemoryStorage
+from muster.events.records import FORMAT_LEVEL_WRITTEN_MIN, StoredRecord
+from muster.replay.archive.log import ArchiveLog
+from muster.replay.fleet.asked import Order
+from muster.replay.fleet.build import Built, make_build
+from muster.replay.fleet.engines.engine import Engine
+from muster.replay.fleet.engines.local import LocalEngine
+from muster.replay.fleet.fold import OutOfOrder
+from muster.replay.fleet.queries import Asked, incidents
+from tests.replay.archive.logs import archived
+from tests.replay.fleet import fleets
+from tests.replay.fleet.fleets import CAUSES, INCIDENTS, all_tables, in_order, judged, rows_of, told_by_why, up_to
+from tests.replay.written import broken_value
+
+SEEDS = (3, 14, 15, 92)
+GROUP = "group-14"
+PARTITION = 1
+"""The group's place in the log."""
+
+STEPS = (0.2, 0.4, 0.6, 0.8, 1.0)
+
+
+@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.spark)])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """Each of the engines."""
+    if request.param == "local":
+        return LocalEngine()
+    spark: Engine = request.getfixturevalue("spark")
+    return spark
+
+
+async def archive_of(storage: MemoryStorage, root: Path) -> ArchiveLog:
+    """Archive a log in steps, each of which makes files of its own, and open what was archived."""
+    for share in STEPS:
+        await archived(await fleets.opened(up_to(storage, share)), root)
+    log = ArchiveLog(root)
+    await log.open()
+    return log
+
+
+async def tables_of(log: ArchiveLog, to: Path, engine: Engine) -> Built:
+    return await make_build(log, to, lambda _bytes: engine)
+
+
+async def assert_told_as_by_why(log: ArchiveLog, tables: Path) -> None:
+    rebalances, told = await told_by_why(log)
+    assert in_order(rows_of(tables, "rebalances"), CAUSES) == rebalances
+    assert in_order(rows_of(tables, "incidents"), INCIDENTS) == told
+
+
+def changed(change: Callable[[list[StoredRecord]], list[StoredRecord]]) -> MemoryStorage:
+    """A log in which the records of one partition are others; its offsets follow each other."""
+    storage = judged(SEEDS)
+    records = change(storage.records[PARTITION])
+    storage.records[PARTITION] = [msgspec.structs.replace(each, offset=n) for n, each in enumerate(records)]
+    return storage
+
+
+def is_of_group(record: StoredRecord) -> bool:
+    return record.value is not None and decode_key(record.key).kind is not EntityKind.PARTITION
+
+
+def the_middle_one(records: list[StoredRecord]) -> int:
+    """The place of an event of the group, half-way."""
+    places = [place for place, record in enumerate(records) if is_of_group(record)]
+    return places[len(places) // 2]
+
+
+async def test_records_in_many_files_are_folded_in_the_logs_order(engine: Engine, tmp_path: Path) -> None:
+    """A group's records lie in several segments, and each engine brings them in one run."""
+    log = await archive_of(judged(SEEDS), tmp_path / "archive")
+    assert len(list((tmp_path / "archive").glob("day=*/partition-00001/*.parquet"))) == len(STEPS)
+    await tables_of(log, tmp_path / "tables", engine)
+    await assert_told_as_by_why(log, tmp_path / "tables")
+
+
+async def test_a_loss_is_found_by_seq_and_told(engine: Engine, tmp_path: Path) -> None:
+    """No offset is missing, but a number of the group is: what happened there is told as not known."""
+    log = await archive_of(
+        changed(lambda records: [each for n, each in enumerate(records) if n != the_middle_one(records)]),
+        tmp_path / "archive",
+    )
+    await tables_of(log, tmp_path / "tables", engine)
+    await assert_told_as_by_why(log, tmp_path / "tables")
+    asked = Asked(since_ms=None, until_ms=None, groups=GROUP, limit=100)
+    assert len(incidents(tmp_path / "tables", asked, None, Order.TIME).rows) > 0
+    notes = [note for row in rows_of(tmp_path / "tables", "incidents") for note in row["notes"]]
+    assert any("is not in the log" in note for note in notes), notes
+
+
+async def test_a_repetition_is_found_by_seq_and_refused(engine: Engine, tmp_path: Path) -> None:
+    """Every row behind it would be wrong; nothing is committed."""
+
+    def twice(records: list[StoredRecord]) -> list[StoredRecord]:
+        place = the_middle_one(records)
+        return [*records[: place + 1], *records[place:]]
+
+    log = await archive_of(changed(twice), tmp_path / "archive")
+    with pytest.raises(OutOfOrder, match=rf"group '{GROUP}': .* came after seq (\d+), its own seq is \1"):
+        await tables_of(log, tmp_path / "tables", engine)
+    assert not list((tmp_path / "tables" / "_builds").glob("*.json"))
+
+
+async def test_events_of_two_format_levels_are_one_history(engine: Engine, tmp_path: Path) -> None:
+    """The log went on at the newer level in the middle; each event is read as its own level has it."""
+
+    def upgraded(records: list[StoredRecord]) -> list[StoredRecord]:
+        middle = the_middle_one(records)
+        return [*(at_level(each, FORMAT_LEVEL_WRITTEN_MIN) for each in records[:middle]), *records[middle:]]
+
+    storage = changed(upgraded)
+    assert storage.records[PARTITION] != changed(lambda records: records).records[PARTITION]
+    log = await archive_of(storage, tmp_path / "archive")
+    await tables_of(log, tmp_path / "tables", engine)
+    await assert_told_as_by_why(log, tmp_path / "tables")
+    assert not rows_of(tmp_path / "tables", "quarantine")
+
+
+def at_level(record: StoredRecord, level: int) -> StoredRecord:
+    """The record as it is written at a level; a tombstone has none."""
+    value = None if record.value is None else encode(decode(record.value), level)
+    return msgspec.structs.replace(record, value=value)
+
+
+async def test_a_broken_record_is_quarantined_and_all_else_goes_on(engine: Engine, tmp_path: Path) -> None:
+    """Its topic, partition, offset and reason stand in a table; other groups are told as if it was not there."""
+    places: list[int] = []
+
+    def broken(records: list[StoredRecord]) -> list[StoredRecord]:
+        places.append(the_middle_one(records))
+        value = broken_value(GROUP).value
+        return [msgspec.structs.replace(r, value=value) if n == places[0] else r for n, r in enumerate(records)]
+
+    log = await archive_of(changed(broken), tmp_path / "archive")
+    await tables_of(log, tmp_path / "tables", engine)
+    (row,) = rows_of(tmp_path / "tables", "quarantine")
+    assert (row["topic"], row["log_partition"], row["offset"]) == ("memory", PARTITION, places[0])
+    assert (row["group_id"], row["kind"]) == (GROUP, "broken")
+    assert row["reason"]
+    await assert_told_as_by_why(log, tmp_path / "tables")
+    whole = await archive_of(judged(SEEDS), tmp_path / "whole")
+    await tables_of(whole, tmp_path / "others", engine)
+    assert others(tmp_path / "tables") == others(tmp_path / "others")
+    assert len(others(tmp_path / "others")) > len(SEEDS)
+
+
+def others(tables: Path) -> list[tuple[str, object]]:
+    """The rows of all groups but the one."""
+    return [
+        (name, row) for name, rows in all_tables(tables).items() for row in rows if row.get("group_id", GROUP) != GROUP
+    ]
