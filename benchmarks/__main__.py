@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks import crowds, hostile, replaying, sidecar, standalone
+from benchmarks import crowds, fleet, hostile, replaying, sidecar, standalone
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -18,6 +18,7 @@ class Part(StrEnum):
     CROWDS = "crowds"
     HOSTILE = "hostile"
     REPLAY = "replay"
+    FLEET = "fleet"
 
 
 def main(
@@ -34,7 +35,7 @@ def main(
     members: Annotated[int, typer.Option(help="Members whose memory is measured, in groups of 100.")] = 100_000,
     connections: Annotated[int, typer.Option(help="Idle connections whose memory is measured.")] = 2_000,
     sends: Annotated[int, typer.Option(help="How often each hostile request is sent; the longest wait counts.")] = 3,
-    events: Annotated[int, typer.Option(help="Events of the histories that replay reads.")] = 1_000_000,
+    events: Annotated[int, typer.Option(help="Events that replay and the fleet read.")] = 1_000_000,
     out: Annotated[Path, typer.Option(help="The directory for JSON and Markdown.")] = RESULTS,
 ) -> None:
     """Measure Muster beside a real Kafka, in one run."""
@@ -71,6 +72,10 @@ def main(
         results = replaying.measure(replaying.Load(events=events, kafka_log=kafka_log), console)
         results.show(console)
         results.write(out, Part.REPLAY)
+    if not parts or Part.FLEET in parts:
+        results = fleet.measure(events, console)
+        results.show(console)
+        results.write(out, Part.FLEET)
     console.print(f"[dim]written to {out}[/]")
 
 

@@ -21,6 +21,7 @@ from tests.simulation.virtual_time import simulate
 
 MEMBERS = 10
 TRANSITIONS_PER_APPEND = 500
+DAY_MS = 86_400_000
 
 
 def one_group(rebalances: int = 1) -> list[AnyEvent]:
@@ -135,3 +136,13 @@ async def write(log: EventLog, told: Iterable[tuple[GroupId, Transition]]) -> in
         await append(partition)
     await log.close()
     return count
+
+
+def days_of(template: list[AnyEvent], group_id: GroupId, days: int) -> Iterator[list[AnyEvent]]:
+    """The story of one group: its first rebalance on the first day, the others of the template on each day after it."""
+    begin = next(at for at, event in enumerate(template, start=1) if isinstance(event, GroupStabilized))
+    first, again = template[:begin], template[begin:]
+    generations = _generation(again) - _generation(first)
+    yield [_moved(event, group_id, 0, seq=0, ms=0, generations=0) for event in template]
+    for turn in range(1, days):
+        yield [_moved(event, group_id, turn, seq=len(again), ms=DAY_MS, generations=generations) for event in again]

@@ -1,0 +1,204 @@
+"""`muster fleet build` on a year's archive: in one process, on Spark with one core and two, and one new day of it.
+
+Beside them the bare work: Spark sorts the same records by key and offset, and a worker counts them.
+"""
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+from rich.console import Console
+
+from benchmarks.history import days_of, one_group
+from benchmarks.results import Figure, Goal, Results
+from muster.events.avro.codec import records_of
+from muster.events.events import AnyEvent
+from muster.events.ids import GroupId
+from muster.events.log.memory import MemoryEventLog, MemoryStorage
+from muster.events.partitioner import partition_for
+from muster.events.records import FORMAT_LEVEL, StoredRecord
+from muster.replay.archive.local import archive
+from muster.replay.fleet.session import spark_session
+from muster.replay.logs.sources import unwatched
+from tests.brokers import KAFKA_VERSION
+
+DAYS: Final = 365
+PARTITIONS: Final = 8
+SMALL_MB: Final = 26
+WORKER_MB: Final = 300
+EVENTS_A_SECOND: Final = 60_000
+COLUMNS: Final = {
+    "bare": "bare sort and count, local[2]",
+    "local": "one process",
+    "one": "local[1]",
+    "fleet": "local[2]",
+}
+
+_LOOK_EVERY_S: Final = 0.1
+_TOOK: Final = re.compile(r"folding (\d+\.\d) s")
+_MAIN: Final = "from muster.cli import main; main()"
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """A command that was run: seconds, those of its fold, and the most memory of a worker of Spark, in MB."""
+
+    took_s: float
+    folding_s: float
+    worker_mb: float
+
+
+def measure(events: int, console: Console) -> Results:
+    """All figures, in one run."""
+    figures: list[Figure] = []
+    with TemporaryDirectory(prefix="muster-bench-") as name:
+        folder = Path(name)
+        with console.status(f"an archive of {events:,} events"):
+            year, total, value_bytes = _archived(folder / "year", events, DAYS)
+            small, _, _ = _archived(folder / "small", max(1, total * SMALL_MB * 1_000_000 // value_bytes), 30)
+        with console.status("builds"):
+            local = _build(year, folder / "local", "local")
+            day = _build_a_day_more(year, folder / "local", events)
+            of_small = _build(small, folder / "of-small", "auto")
+            one = _build(year, folder / "one", "spark", "local[1]")
+            two = _build(year, folder / "two", "spark", "local[2]")
+            bare_s = _bare(year)
+    folding = {name: total / run.folding_s for name, run in (("local", local), ("one", one), ("fleet", two))}
+    shell = {name: run.took_s for name, run in (("local", local), ("one", one), ("fleet", two))}
+    figures += [
+        Figure(
+            name=f"{total:,} events sorted and folded",
+            unit="1/s",
+            values={"bare": total / bare_s, **folding},
+            goal=Goal(at_least=EVENTS_A_SECOND),
+        ),
+        Figure(name="... the whole command", unit="s", values=shell),
+        Figure(
+            name="... the largest worker",
+            unit="MB",
+            values={"one": one.worker_mb, "fleet": two.worker_mb},
+            goal=Goal(at_most=WORKER_MB),
+        ),
+        Figure(name=f"one day more of {DAYS}, the whole command", unit="s", values={"local": day.took_s}),
+        Figure(
+            name=f"{SMALL_MB} MB of events, the whole command, engine auto",
+            unit="s",
+            values={"fleet": of_small.took_s},
+            goal=Goal(at_most=5),
+        ),
+    ]
+    return Results(title="Fleet", columns=COLUMNS, figures=figures, kafka=KAFKA_VERSION)
+
+
+# ---- the archive --------------------------------------------------------------------------------
+
+
+def _archived(root: Path, events: int, days: int) -> tuple[Path, int, int]:
+    """An archive of so many days, with how many events and bytes of them it has."""
+    storage = _storage(root, days, _groups(events, days))
+    _archive(storage, root)
+    values = [record.value or b"" for records in storage.records for record in records]
+    return root, len(values), sum(map(len, values))
+
+
+def _groups(events: int, days: int) -> int:
+    return max(1, events // (days * len(one_group()) + 1))
+
+
+def _storage(root: Path, days: int, groups: int) -> MemoryStorage:
+    """The story of each group, all groups of one day before those of the next."""
+    storage = MemoryStorage(partitions=PARTITIONS)
+    storage.identity = root.name
+    template = one_group(rebalances=2)
+    stories = [days_of(template, GroupId(f"group-{number}"), days) for number in range(groups)]
+    for of_day in zip(*stories, strict=True):
+        for told in of_day:
+            _append(storage, told)
+    return storage
+
+
+def _append(storage: MemoryStorage, told: list[AnyEvent]) -> None:
+    partition = partition_for(told[0].group_id, PARTITIONS)
+    stored = storage.records[partition]
+    for event, record in zip(told, records_of(told, FORMAT_LEVEL), strict=True):
+        stored.append(StoredRecord(partition, len(stored), event.why.decided_ms, record.key, record.value))
+
+
+def _archive(storage: MemoryStorage, root: Path) -> None:
+    async def run() -> None:
+        log = MemoryEventLog(storage)
+        await log.open()
+        await archive(log, root, watch=unwatched)
+
+    asyncio.run(run())
+
+
+# ---- builds --------------------------------------------------------------------------------------
+
+
+def _build(root: Path, to: Path, engine: str, master: str = "local[2]") -> Run:
+    """Build as from a shell, in a session of its own, so that Spark's workers are known by it."""
+    line = ["fleet", "build", "--archive", str(root), "--to", str(to), "--engine", engine, "--master", master]
+    started = time.perf_counter()
+    child = subprocess.Popen(
+        [sys.executable, "-c", _MAIN, *line], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    worker_mb = 0.0
+    told = None
+    while told is None:
+        try:
+            told, _ = child.communicate(timeout=_LOOK_EVERY_S)
+        except subprocess.TimeoutExpired:
+            worker_mb = max(worker_mb, _largest_worker_mb(child.pid))
+    assert child.returncode == 0, told
+    took = _TOOK.search(told)
+    assert took is not None, told
+    folding_s = max(0.1, float(took.group(1)))
+    return Run(took_s=time.perf_counter() - started, folding_s=folding_s, worker_mb=worker_mb)
+
+
+def _largest_worker_mb(session: int) -> float:
+    """The most memory that one of the session's workers has had, in MB."""
+    largest = 0.0
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            if os.getsid(int(process.name)) == session and b"pyspark.daemon" in (process / "cmdline").read_bytes():
+                peak = re.search(r"VmHWM:\s+(\d+)", (process / "status").read_text())
+                largest = max(largest, int(peak.group(1)) / 1024 if peak else 0.0)
+    return largest
+
+
+def _build_a_day_more(root: Path, to: Path, events: int) -> Run:
+    _archive(_storage(root, DAYS + 1, _groups(events, DAYS)), root)
+    return _build(root, to, "local")
+
+
+# ---- the bare work -------------------------------------------------------------------------------
+
+
+def _bare(root: Path) -> float:
+    """Seconds to sort the archive's records by key and offset, and to count them in a worker."""
+    session = spark_session("local[2]")
+    segments = [str(path) for path in root.glob("day=*/*/*.parquet")]
+    started = time.perf_counter()
+    records = session.read.parquet(*segments).select("key", "offset", "timestamp_ms", "value")
+    ordered = records.repartition("key").sortWithinPartitions("key", "offset")
+    counted = sum(row.records for row in ordered.mapInArrow(_count, "records long").collect())
+    taken = time.perf_counter() - started
+    session.stop()
+    assert counted
+    return taken
+
+
+def _count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    records = sum(1 for batch in batches for row in zip(*(each.to_pylist() for each in batch.columns), strict=True))
+    yield pa.RecordBatch.from_arrays([pa.array([records], pa.int64())], names=["records"])
