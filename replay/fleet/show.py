@@ -103,7 +103,8 @@ def show_parts(parts: Mapping[str, Answer], view: View, console: Console) -> Non
 def _print(answer: Answer, zone: tzinfo, console: Console, *, as_facts: bool = False) -> None:
     is_piped = console.width >= terminal.UNWRAPPED
     columns = answer.columns if is_piped else _columns_for(answer.name, answer.columns, console.width)
-    below = {} if is_piped else BELOW.get(answer.name, {})
+    asked_below = {} if is_piped else BELOW.get(answer.name, {})
+    below = {name: [each for each in names if each in columns] for name, names in asked_below.items()}
     if as_facts:
         (record,) = answer.records
         console.print(grid([(_heading(name), _cell(name, record[name], zone, whole=True)) for name in answer.columns]))
