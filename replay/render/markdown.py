@@ -9,13 +9,17 @@ from muster.replay.results.groups import GroupLine, Groups
 from muster.replay.results.state import MemberState, StateAt, States
 from muster.replay.times import Instant, clock_of, day_of, setting, zone_of
 
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$@]|^[-+#]|^\d+(?=[.)]))")
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$@]|^[-+#])")
 """Characters that format anywhere, mention somebody in a chat, or begin a list or a heading; dates stay readable."""
+_NUMBERED = re.compile(r"^(\d+)([.)])")
+"""The begin of a numbered list: a digit cannot be escaped, what stands behind it can."""
 
 
 def escaped(content: object) -> str:
     """Text that Markdown shows as it is, on one line. None is a dash."""
-    return "-" if content is None else _SPECIAL.sub(r"\\\1", printable(str(content)))
+    if content is None:
+        return "-"
+    return _NUMBERED.sub(r"\1\\\2", _SPECIAL.sub(r"\\\1", printable(str(content))))
 
 
 def moment(at: Instant | None) -> str:

@@ -202,7 +202,9 @@ def test_a_history_in_markdown_is_a_table_of_the_same_lines(url: str) -> None:
     [
         ("# all\n- one", "\\# all\\\\n- one"),
         ("+1", "\\+1"),
-        ("1. first", "\\1. first"),
+        ("1. first", "1\\. first"),
+        ("10) tenth", "10\\) tenth"),
+        ("7.2", "7\\.2"),
         ("[here](http://x) *now* `rm` <b> @channel", "\\[here\\](http://x) \\*now\\* \\`rm\\` \\<b\\> \\@channel"),
         ("2026-11-21 (billing-1)", "2026-11-21 (billing-1)"),
     ],
