@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from muster.events.log.base import EventLog, LogDamaged, LogMismatch, OwnersMarks, RawLog
-from muster.events.records import RawRecord
+from muster.events.log.base import EventLog, LogMismatch, OwnersMarks, RawLog
+from muster.events.records import BrokenBatch, RawRecord
 from muster.replay.archive.commits import ArchiveWriter, Change, writing
 from muster.replay.archive.files import DISK, Disk
 from muster.replay.archive.manifest import Archived, State
@@ -24,12 +24,16 @@ Watch = Callable[[int, int], None]
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one run: what it has added, and how far the archive is: `next_offsets` by partition."""
+    """The result of one run: what it has added, and how far the archive is: `next_offsets` by partition.
+
+    `damage`: the parts of the log that could not be read, behind which nothing of their partitions was archived.
+    """
 
     records: int
     segments: int
     bytes: int
     next_offsets: dict[int, int]
+    damage: tuple[str, ...] = ()
 
 
 def archived_log(log: EventLog) -> Archived:
@@ -60,7 +64,8 @@ async def archive(
 ) -> Done:
     """Archive what the log has by now, and the archive has not. `now_ms`: in place of the wall clock.
 
-    Raises what the log raises, ArchiveBusy, LogMismatch, LogDamaged; LogUnavailable too if there is no room.
+    A part of the log that cannot be read ends its partition before it, and no other one. Raises what else the log
+    raises, ArchiveBusy, LogMismatch, LogDamaged; LogUnavailable too if there is no room.
     """
     with writing(root, disk=disk, now_ms=now_ms, make=True) as writer:
         state = writer.begin(archived_log(log))
@@ -86,6 +91,7 @@ class _Run:
         self._waiting: list[Segment] = []
         self._marks: dict[int, OwnersMarks] = {}
         self._added: list[Segment] = []
+        self._damage: list[str] = []
 
     async def partition(self, partition: int, end: int) -> AsyncIterator[int]:
         """Archive a partition up to an offset; yields how far it is."""
@@ -104,20 +110,34 @@ class _Run:
             disk=writer.disk,
             segment_bytes_max=self._bytes_max,
         ) as segments:
-            async for chunk in raw_chunks(self._log, partition, start=start, end=end):
-                self._refuse_damage()
+            async for chunk in self._whole_chunks(partition, start=start, end=end):
                 for segment in segments.add(batch_of(chunk)):
                     self._take(segment)
                 yield chunk[-1].offset + 1
-            self._refuse_damage()
             for segment in segments.finish():
                 self._take(segment)
 
-    def _refuse_damage(self) -> None:
-        """Raise LogDamaged once a part of the log could not be read: it would be a hole for ever."""
+    async def _whole_chunks(self, partition: int, *, start: int, end: int) -> AsyncIterator[Sequence[RawRecord]]:
+        """Read chunks up to the first part that cannot be read, which is noted: behind it would be a hole for ever."""
+        try:
+            async for chunk in raw_chunks(self._log, partition, start=start, end=end):
+                if self._is_damaged():
+                    return
+                yield chunk
+            self._is_damaged()
+        except BrokenBatch as broken:
+            self._note(f"{self._log.location}, {broken}")
+
+    def _is_damaged(self) -> bool:
+        """Whether the log has met damage since this was asked last, and passed over it."""
         found = [warning for warning in self._log.warnings if warning not in self._warnings]
+        self._warnings = tuple(self._log.warnings)
         if found:
-            raise LogDamaged(f"{found[0]}; nothing behind it was archived. Repair the log (muster log repair) first")
+            self._note(found[0])
+        return bool(found)
+
+    def _note(self, damage: str) -> None:
+        self._damage.append(f"{damage}; nothing behind it in its partition was archived")
 
     def _take(self, segment: Segment) -> None:
         self._waiting.append(segment)
@@ -137,6 +157,7 @@ class _Run:
             segments=len(self._added),
             bytes=sum(each.bytes for each in self._added),
             next_offsets=dict(self._writer.state.next_offsets),
+            damage=tuple(self._damage),
         )
 
 

@@ -25,7 +25,7 @@ from muster.events.log.kafka.client.link import KafkaLink, PartitionLane
 from muster.events.log.kafka.decoding import decode_batches, decode_raw, writers_of
 from muster.events.log.kafka.marks import Marks, Newest, Written
 from muster.events.log.limits import CHUNK_RECORDS_MAX
-from muster.events.records import RawRecord, StoredRecord
+from muster.events.records import BrokenBatch, RawRecord, StoredRecord
 
 R = TypeVar("R")
 _Decode = Callable[[bytes, int], Iterator[tuple[list[R], int]]]
@@ -64,7 +64,7 @@ async def read(
     """Read chunks of the records at offsets from `start` up to `end` (exclusive).
 
     `marks`: from where on owners mark, if that is known. Raises LogUnavailable when the leader cannot be reached for
-    `timeout_ms`, or its log is shorter than `end`; BrokenBatch for a batch that cannot be read.
+    `timeout_ms`, or its log is shorter than `end`; BrokenBatch for a batch that cannot be read, behind all before it.
     """
     known = marks or Marks()
 
@@ -102,16 +102,22 @@ async def _read(
         if not fetched.batches:
             return
         before, chunk = position, list[R]()
-        for records, after in decode(fetched.batches, before):
-            position = after
-            chunk += records
-            if len(chunk) >= CHUNK_RECORDS_MAX:
-                yield chunk
-                chunk = []
-                # Decoding waits for nothing, so an owner that tails partitions would answer nobody meanwhile.
-                await asyncio.sleep(0)
+        broken: BrokenBatch | None = None
+        try:
+            for records, after in decode(fetched.batches, before):
+                position = after
+                chunk += records
+                if len(chunk) >= CHUNK_RECORDS_MAX:
+                    yield chunk
+                    chunk = []
+                    # Decoding waits for nothing, so an owner that tails partitions would answer nobody meanwhile.
+                    await asyncio.sleep(0)
+        except BrokenBatch as error:
+            broken = error
         if chunk:
             yield chunk
+        if broken is not None:
+            raise broken
         if position == before:
             raise LogUnavailable(f"no whole batch came for offset {position} of partition {partition} of {topic}")
 

@@ -1,6 +1,7 @@
 """`muster fleet archive`, `verify`, `compact` and `expire`: open what is named, do it, say what was done.
 
-Errors end a command with one line, and exit code 2; damage that `verify` finds with exit code 3.
+Errors end a command with one line, and exit code 2; damage that `verify` finds, or that `archive` met in the log, is
+exit code 3.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ import msgspec
 import typer
 
 from muster.events.kafka.security import BadSecurity, security_given
-from muster.events.log.base import EventLog, LogDamaged, LogError, LogUnavailable
+from muster.events.log.base import EventLog, LogDamaged, LogError, LogMissing, LogUnavailable
 from muster.events.log.url import open_log
 from muster.events.records import EventsError
 from muster.replay.archive import local
@@ -32,6 +33,7 @@ from muster.replay.progress import watched
 
 T = TypeVar("T")
 Watch = Callable[[int, int], None]
+Run = Callable[[], Done]
 
 CANNOT: Final = 2
 DAMAGED: Final = 3
@@ -49,35 +51,45 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def archive_command(asked: Asked) -> None:
-    """Archive once, or again and again; then a log that is away, a full disk and another writer are waited for."""
+    """Archive once, or again and again; then a log that is away or missing, a full disk, another writer are waited for.
+
+    What of the log could not be read is said, again and again only where it changes.
+    """
     try:
         security = security_given(asked.kafka_config, os.environ)
         opening = partial(open_log, asked.log, read_only=True, security=security)
-        chosen = _chosen(asked, opening)
-        engine = f"{chosen.engine} engine ({chosen.reason})"
-        run = _spark(asked, opening) if chosen.engine == "spark" else partial(_local, asked, opening)
+        chosen: tuple[str, Run] | None = None
+        known: tuple[str, ...] = ()
         while True:
             begun = time.monotonic()
             try:
+                engine, run = chosen = chosen or _chosen(asked, opening)
                 done = run()
                 if done.records or asked.every_ms is None:
                     _tell(done, engine, time.monotonic() - begun)
-            except (LogUnavailable, ArchiveBusy) as error:
+                for damage in done.damage if done.damage != known else ():
+                    _say(damage)
+                known = done.damage
+            except (LogUnavailable, LogMissing, ArchiveBusy) as error:
                 if asked.every_ms is None:
                     raise
                 _say(f"{error}; tried again in {asked.every_ms / 1000:g} s")
             if asked.every_ms is None:
-                return
+                break
             time.sleep(asked.every_ms / 1000)
     except (LogError, EventsError, BadSecurity, choice.CannotRun) as error:
         _fail(str(error))
+    if known:
+        raise typer.Exit(DAMAGED)
 
 
-def _chosen(asked: Asked, opening: Callable[[], EventLog]) -> choice.Choice:
-    """Which engine; the log is asked how much there is only where that matters."""
+def _chosen(asked: Asked, opening: Callable[[], EventLog]) -> tuple[str, Run]:
+    """The engine, in words, and its run; the log is asked how much there is only where that matters."""
     is_topic = asked.log.startswith("kafka:")
     records = asyncio.run(_backlog(asked, opening)) if asked.engine == "auto" and is_topic else 0
-    return choice.choose(asked.engine, is_topic=is_topic, records=records)
+    chosen = choice.choose(asked.engine, is_topic=is_topic, records=records)
+    run = _spark(asked, opening) if chosen.engine == "spark" else partial(_local, asked, opening)
+    return f"{chosen.engine} engine ({chosen.reason})", run
 
 
 async def _backlog(asked: Asked, opening: Callable[[], EventLog]) -> int:
@@ -100,13 +112,11 @@ def _local(asked: Asked, opening: Callable[[], EventLog]) -> Done:
                 return await local.archive(log, asked.to, watch=watch)
         finally:
             await log.close()
-            for warning in log.warnings:
-                _say(warning)
 
     return asyncio.run(run())
 
 
-def _spark(asked: Asked, opening: Callable[[], EventLog]) -> Callable[[], Done]:
+def _spark(asked: Asked, opening: Callable[[], EventLog]) -> Run:
     from pyspark.errors import PySparkException  # noqa: PLC0415 -- an extra
 
     from muster.replay.fleet.archive import streaming  # noqa: PLC0415 -- what Spark alone needs

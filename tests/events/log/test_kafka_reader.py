@@ -6,7 +6,7 @@ from kio.schema.errors import ErrorCode
 from muster.events.log.base import LogDenied, LogUnavailable
 from muster.events.log.kafka.batches import Stamp, encode_batch
 from muster.events.log.kafka.reader import glimpses, newest_stamp, read
-from muster.events.records import Record
+from muster.events.records import BrokenBatch, Record
 from tests.events.log.foreign_batches import at_offset
 from tests.events.log.stored_partition import StoredPartition
 
@@ -40,6 +40,17 @@ async def test_a_log_that_ends_too_early_is_not_taken_for_one_with_a_gap() -> No
     assert [record.offset for record in await anext(chunks)] == [0]
     with pytest.raises(LogUnavailable, match="ends at 1, before 5"):
         await anext(chunks)
+
+
+async def test_what_stands_before_a_broken_batch_is_given_first() -> None:
+    """Though one fetch brought both."""
+    offset, encoded = batch(1)
+    link = StoredPartition(batch(0), (offset, encoded[:-1] + bytes([encoded[-1] ^ 1])), end=2)
+    chunks = read(link, "events", 0, start=0, end=2, timeout_ms=50)
+    assert [record.offset for record in await anext(chunks)] == [0]
+    with pytest.raises(BrokenBatch, match="partition 0, offset 1: the checksum"):
+        await anext(chunks)
+    assert link.fetched == [0]
 
 
 async def test_a_fetch_that_is_refused_for_good_is_not_tried_again() -> None:

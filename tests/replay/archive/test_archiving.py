@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from muster.events.log.base import LogDamaged, LogMismatch, LogMissing, LogUnavailable
-from muster.events.records import RawRecord
+from muster.events.records import BrokenBatch, RawRecord
 from muster.replay.archive.commits import Change, writing
 from muster.replay.archive.files import DISK, ArchiveBusy
 from muster.replay.archive.manifest import load, path_of
@@ -223,26 +223,32 @@ async def test_records_out_of_order_are_refused(tmp_path: Path) -> None:
     assert named(tmp_path) == set()
 
 
-async def test_a_log_that_cannot_be_read_whole_is_archived_up_to_the_damage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("how", ["passed over", "raised"])
+async def test_what_cannot_be_read_ends_its_partition_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """A reader would pass over it; an archive would have a hole for ever."""
-    log = await filled(1, 10)
+    """A reader would pass over it; an archive would have a hole for ever. What stands before it is there at once."""
+    log = await filled(3, 10)
     read_raw = log.read_raw
 
     async def damaged(partition: int, *, start: int, end: int) -> AsyncIterator[Sequence[RawRecord]]:
         async for chunk in read_raw(partition, start=start, end=end):
-            if chunk[0].offset == 6:
-                log.found = ("memory is damaged",)
-            else:
+            if partition == 2 or chunk[0].offset != 6:
                 yield chunk
+            elif how == "raised":
+                raise BrokenBatch("its checksum is wrong", partition=partition, offset=6)
+            else:
+                log.found = (*log.found, f"a page of {partition} is damaged")
 
     monkeypatch.setattr(log, "read_raw", damaged)
-    with pytest.raises(LogDamaged, match="memory is damaged; nothing behind it was archived"):
-        await archived(log, tmp_path / "a", segment_bytes_max=1)
-    state = load(tmp_path / "a")
-    assert state is not None
-    assert state.next_offset(0) <= 6
+    done = await archived(log, tmp_path / "a")
+    assert done.next_offsets == {0: 6, 1: 6, 2: 10}
+    words = "memory, partition {}, offset 6: its checksum is wrong" if how == "raised" else "a page of {} is damaged"
+    said = [f"{words.format(partition)}; nothing behind it in its partition was archived" for partition in (0, 1)]
+    assert list(done.damage) == said
+    monkeypatch.setattr(log, "read_raw", read_raw)
+    assert (await archived(log, tmp_path / "a")).damage == ()
+    assert await digests_in(tmp_path / "a") == await digests(log)
 
 
 async def test_a_file_system_without_hard_links_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

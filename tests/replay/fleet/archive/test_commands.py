@@ -11,9 +11,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from muster.cli import app
-from muster.replay.archive import files
+from muster.events.log.base import LogMissing, LogUnavailable
+from muster.events.log.memory import MemoryEventLog, MemoryStorage
+from muster.replay.archive import files, local
 from muster.replay.archive.commits import writing
-from muster.replay.fleet.archive import choice
+from muster.replay.archive.local import Done
+from muster.replay.fleet.archive import choice, commands
 from muster.replay.fleet.archive.choice import CannotRun, choose
 from muster.replay.times import read_duration
 from tests.replay.written import script, sqlite_log
@@ -126,6 +129,56 @@ def test_with_every_it_goes_on_and_waits_for_a_full_disk(tmp_path: Path, monkeyp
     assert "there is no room" in answer.stderr
     assert answer.stderr.count("; tried again in 30 s\n") == 2
     assert "is written by another process" in answer.stderr
+
+
+def test_with_every_a_log_that_is_away_or_missing_at_the_start_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where `auto` has to ask how much there is."""
+    steps: list[Exception] = [LogUnavailable("kafka:9092 does not answer"), LogMissing("there is no topic events")]
+    log = MemoryEventLog(MemoryStorage(1))
+
+    def open_next(*_: object, **__: object) -> MemoryEventLog:
+        if steps:
+            raise steps.pop(0)
+        return log
+
+    def between_steps(_seconds: float) -> None:
+        if (tmp_path / "a").exists():
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "open_log", open_next)
+    monkeypatch.setattr("time.sleep", between_steps)
+    answer = fleet("archive", "--log", "kafka://kafka:9092/events", "--to", str(tmp_path / "a"), "--every", "30s")
+    assert answer.stderr.splitlines()[:2] == [
+        "muster fleet: kafka:9092 does not answer; tried again in 30 s",
+        "muster fleet: there is no topic events; tried again in 30 s",
+    ]
+    assert (tmp_path / "a" / "manifests").is_dir()
+
+
+def test_what_cannot_be_read_of_the_log_is_said_and_is_the_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --every it goes on, and says it once."""
+    broken = Done(records=0, segments=0, bytes=0, next_offsets={}, damage=("events, partition 0, offset 6: broken",))
+    waited: list[float] = []
+
+    async def archive(*_: object, **__: object) -> Done:
+        return broken
+
+    def between_steps(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(local, "archive", archive)
+    monkeypatch.setattr("time.sleep", between_steps)
+    args = ("archive", "--log", written(tmp_path), "--to", str(tmp_path / "a"))
+    once = fleet(*args)
+    assert (once.exit_code, once.stderr) == (3, "muster fleet: events, partition 0, offset 6: broken\n")
+    assert fleet(*args, "--every", "30s").stderr.count("offset 6: broken") == 1
+    assert len(waited) == 3
 
 
 def test_the_choice_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
