@@ -259,6 +259,7 @@ def test_a_new_subscription_of_a_standby_moves_nothing() -> None:
     assert s.join().error is ErrorCode.none
     assert h.live.members[s.member_id].protocols == s.protocols
     assert h.state is GroupState.STABLE
+    assert h.delete_offsets(("payments", 0)).outcome.refused == {("payments", 0): ErrorCode.group_subscribed_to_topic}
 
 
 def test_a_rebalance_keeps_the_active_active_and_hides_the_standbys_from_the_leader() -> None:
