@@ -6,7 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group import standbys
-from muster.coordinator.group.commands import ConfigOperation
+from muster.coordinator.group.commands import ConfigOperation, EndMemberSync
 from muster.coordinator.group.configs import TARGET_GROUP_SIZE
 from muster.coordinator.group.roles import EMPTY_ASSIGNMENT
 from muster.events.causes import Cause
@@ -178,6 +178,19 @@ def test_a_called_standby_that_never_syncs_is_removed() -> None:
         h.sleep(4_000)
     assert s.member_id not in h.live.members
     assert starts(h)[1:] == [Cause.SYNC_TIMED_OUT]
+
+
+def test_a_called_standby_has_until_its_deadline_to_sync() -> None:
+    """A deadline that comes early removes nobody, nor one that was dropped since."""
+    h = Harness()
+    _a, b, s = with_standbys(h, h.static("s"))
+    b.leave()
+    early = EndMemberSync(group_id=h.group_id, due_ms=h.now_ms, member_id=s.member_id)
+    assert h.send(early).events == ()
+    take_over(s)
+    assert s.member_id not in h.soft.member_sync_deadlines
+    assert h.send(early).events == ()
+    assert role(h, s) is MemberRole.ACTIVE
 
 
 def test_a_standby_that_restarts_while_it_is_called_takes_over() -> None:
@@ -387,7 +400,9 @@ def test_a_group_of_another_type_knows_no_standbys() -> None:
         h.stable_group(h.static("a", **given))
         call = h.alter((TARGET_GROUP_SIZE, ConfigOperation.SET, "1"))
         assert call.error is ErrorCode.inconsistent_group_protocol
+        assert (call.outcome.message or "").startswith(f"{TARGET_GROUP_SIZE}: ")
         assert "consumer" in (call.outcome.message or "")
+        assert h.alter(("members.expansion.delay.ms", ConfigOperation.SET, "0")).error is ErrorCode.none
         assert h.static("b", **given).join().parked
 
 
