@@ -364,6 +364,18 @@ def test_a_delay_begins_with_the_first_who_waits() -> None:
     assert h.soft.expansion_deadline_ms == h.now_ms + 4_000
 
 
+def test_others_who_wait_do_not_complete_a_registration() -> None:
+    """They wait for the delay; as many as are registered are not those who are."""
+    h = Harness()
+    h.stable_group(h.static("a"))
+    h.alter((REGISTERED, ConfigOperation.SET, "b,c"), ("members.expansion.delay.ms", ConfigOperation.SET, "60000"))
+    for name in "dbe":
+        assert h.static(name).join().parked
+    assert h.state is GroupState.STABLE
+    h.static("c").join()
+    assert starts(h)[1:] == [Cause.REGISTRATION_COMPLETE]
+
+
 def test_an_arrival_that_no_longer_fits_is_refused_when_it_is_admitted() -> None:
     """The group may have agreed on other protocols meanwhile."""
     h = Harness()
