@@ -1,5 +1,6 @@
 """Logs that are read: the only part that touches one.
 
+reading.py      One reading of a log: its chunks, what cannot be read of them, what is appended meanwhile.
 sources.py      A log read: the records of one group, or of all.
 archives.py     Files that a log was exported to, read as logs; and opening whatever `--log` names.
 exports.py      Writing such files.

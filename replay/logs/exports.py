@@ -22,7 +22,8 @@ from muster.events.keys import EntityKind, decode_key, encode_key, key_of
 from muster.events.records import FORMAT_LEVEL, BrokenRecord, StoredRecord, UndecodableKey
 from muster.replay.history.items import Coordinated, Happened
 from muster.replay.logs.pseudonyms import Pseudonyms
-from muster.replay.logs.sources import Reading, read_record
+from muster.replay.logs.reading import Reading
+from muster.replay.logs.sources import read_record
 
 FORM: Final = "muster-export-1"
 TYPES: Final[dict[str, type[AnyRecordedEvent]]] = {each.__name__: each for each in EVENT_TYPES}

@@ -1,8 +1,10 @@
 """`muster replay` seen through its options: windows, time zones, forms, several groups, what goes on."""
 
 import asyncio
+import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -199,23 +201,64 @@ def test_all_groups_at_one_instant(url: str) -> None:
 
 
 def test_following_shows_what_is_appended(tmp_path: Path) -> None:
-    """A line for each event, as soon as it is there."""
+    """A line for each event, as soon as it is there, to each who follows; interrupted it ends, without a word."""
     told = script("orders").created()
     url = asyncio.run(append(tmp_path, told.partition, *told.stored_transitions()))
     command = [sys.executable, "-m", "muster", "replay", "history", "orders", "--follow", "--log", url]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=BUFFERED)
-    try:
-        assert process.stdout is not None
-        assert "What happened to orders" in process.stdout.readline()
-        assert "the group was created" in process.stdout.readline()
+    with contextlib.ExitStack() as stack:
+        followers = []
+        for _ in range(2):
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=BUFFERED)
+            followers.append(stack.enter_context(process))
+            stack.callback(process.kill)
+        for each in followers:
+            assert each.stdout is not None
+            assert "What happened to orders" in each.stdout.readline()
+            assert "the group was created" in each.stdout.readline()
         more = told.start(told.joined(told.member("billing-9"))).stored_transitions()[1:]
         asyncio.run(append(tmp_path, told.partition, *more))
-        assert "billing-9" in process.stdout.readline()
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
-        process.stdout.close()  # type: ignore[union-attr]
+        for each in followers:
+            assert each.stdout is not None
+            assert "billing-9" in each.stdout.readline()
+            assert "the join phase began" in each.stdout.readline()
+            each.send_signal(signal.SIGINT)
+            assert each.communicate(timeout=30) == ("", "")
+            assert each.returncode == 128 + signal.SIGINT
     assert_fails(run("history", "orders", "--follow", "--format", "json", log=url), 2, "use jsonl")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["groups"],
+        ["history", "orders"],
+        ["history", "orders", "--follow"],
+        ["why", "orders", "--all", "--format", "jsonl"],
+        ["state", "--at", "now", "--format", "md"],
+        ["diff", "orders", "12", "20"],
+        ["whatif", "orders", "--static"],
+        ["digest", "--since", "2026-11-21"],
+        ["verify"],
+    ],
+)
+def test_whoever_has_read_enough_ends_a_command_without_a_word(url: str, command: list[str]) -> None:
+    """As SIGPIPE would: what was asked for is there, and the log is well."""
+    read, write = os.pipe()
+    os.close(read)
+    told = [sys.executable, "-m", "muster", "replay", *command, "--log", url]
+    ended = subprocess.run(told, stdout=write, stderr=subprocess.PIPE, timeout=60, check=False, env=BUFFERED)
+    os.close(write)
+    assert (ended.returncode, ended.stderr) == (128 + signal.SIGPIPE, b"")
+
+
+def test_an_output_that_is_closed_is_read_by_nobody(url: str) -> None:
+    """The exit code is there all the same."""
+    told = [sys.executable, "-m", "muster", "replay", "groups", "--log", url]
+    for end, code in (([], 0), (["--group", "nobody"], 1)):
+        command = ["sh", "-c", '"$@" >&-', "sh", *told, *end]
+        ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        assert ended.returncode == code
+        assert "Traceback" not in ended.stderr
 
 
 def test_a_piped_history_has_a_line_for_each_event_with_day_and_zone(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
