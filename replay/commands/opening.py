@@ -16,7 +16,7 @@ import typer
 from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
 from muster.events.log.base import EventLog, LogError
 from muster.events.records import EventsError
-from muster.replay.logs.archives import open_archive
+from muster.replay.logs.opening import open_for_reading
 from muster.replay.logs.reading import Reading
 from muster.replay.progress import watched
 from muster.replay.render.printable import printable
@@ -62,7 +62,7 @@ def source_of(url: str, kafka_config: Sequence[str]) -> Source:
 @asynccontextmanager
 async def opened(source: Source) -> AsyncIterator[Reading]:
     """The log, open for reading. In the end, what was noticed while reading is told; damage is the exit code."""
-    log = open_archive(source.url, security=source.security)
+    log = open_for_reading(source.url, security=source.security)
     await log.open()
     reading = Reading(log=log)
     try:

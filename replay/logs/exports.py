@@ -5,7 +5,7 @@
     NAME.avro   an Avro container file: the records byte by byte, as they are in the log.
 
 Both have partition after partition, each in the order of its offsets. What belongs here: the lines and the schema, and
-writing them. `archives.py` reads them.
+writing them. `exported.py` reads them.
 """
 
 from collections.abc import Iterator

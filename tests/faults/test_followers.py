@@ -33,7 +33,7 @@ class Follower:
 
     @property
     def joined(self) -> list[str]:
-        """Who has joined, by instance id."""
+        """The members that have joined, by instance id."""
         events = [item.event for item in self.items if isinstance(item, Happened)]
         return [str(event.member.group_instance_id) for event in events if isinstance(event, MemberJoined)]
 
