@@ -188,7 +188,7 @@ async def test_a_topic_that_would_give_records_other_times_is_refused(kafka_brok
 
 
 async def topic_configs(broker: Broker, topic: str) -> dict[str, str]:
-    """What the broker has set for a topic."""
+    """Ask the broker for a topic's configs."""
     admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
     await admin.start()
     try:
