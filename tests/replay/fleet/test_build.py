@@ -93,11 +93,15 @@ async def test_tables_that_another_build_is_writing_are_read_as_the_last_one_lef
     storage = judged(SEEDS)
     await built(up_to(storage, 0.5), tmp_path)
     before, told = top(tmp_path, Asked()), current(tmp_path)
-    (tmp_path / "rebalances" / "000002-half-closed.parquet").write_bytes(b"PAR1 and not much more")
+    (tmp_path / "rebalances" / "000002-0123456789abcdef0123456789abcdef-closed.parquet").write_bytes(
+        b"PAR1 and not much more"
+    )
     assert top(tmp_path, Asked()) == before
     await built(storage, tmp_path)
     assert all((tmp_path / part.path).exists() for part in told.parts), "somebody reads through the build before"
-    assert not (tmp_path / "rebalances" / "000002-half-closed.parquet").exists(), "a leftover stays for ever"
+    assert not (tmp_path / "rebalances" / "000002-0123456789abcdef0123456789abcdef-closed.parquet").exists(), (
+        "a leftover stays for ever"
+    )
     assert top(tmp_path, Asked()) != before
     await built(storage, tmp_path, rebuild=True)
     assert not all((tmp_path / part.path).exists() for part in told.parts)
@@ -196,7 +200,10 @@ async def test_a_log_that_has_lost_records_is_refused(tmp_path: Path) -> None:
 
 async def test_what_a_killed_build_has_left_goes_with_the_next_one(tmp_path: Path) -> None:
     """Its scratch folder, and the parts that it had written."""
-    left = [tmp_path / "_building-abc" / "staged-000000.parquet", tmp_path / "incidents" / "000001-x-closed.parquet"]
+    left = [
+        tmp_path / "_building-abc" / "staged-000000.parquet",
+        tmp_path / "incidents" / "000001-0123456789abcdef0123456789abcdef-closed.parquet",
+    ]
     for path in left:
         path.parent.mkdir()
         path.write_bytes(b"")
