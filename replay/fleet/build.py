@@ -5,9 +5,10 @@ stage     the log's records from the offsets on that the build before reached: a
 carry     of groups to which nothing happened, what was open (`carry.py`)
 fold      each group's records, going on from what it had open, into rows (`engines/`, `fold.py`)
 derive    the tables of days, for the days that were touched (`tables/days.py`)
+join      small parts of what is closed, into fewer (`joining.py`)
 commit    the manifest (`builds.py`)
 
-What was closed before is named again as it is. What was open is made anew, so that the result is a full build's.
+What was closed before is named again as it is, or joined. What was open is made anew: the result is a full build's.
 """
 
 import time
@@ -34,6 +35,7 @@ from muster.replay.fleet.builds import (
 from muster.replay.fleet.carry import NOTHING_CARRIED, carry
 from muster.replay.fleet.engines.engine import Engine, Task
 from muster.replay.fleet.fold import prelude_before
+from muster.replay.fleet.joining import joined
 from muster.replay.fleet.pieces import Survey, survey
 from muster.replay.fleet.room import needing_room
 from muster.replay.fleet.stage import stage
@@ -133,6 +135,9 @@ def _made(log: EventLog, to: Path, before: Build | None, found: Survey, step: _S
     parts = [*carried.parts, *folded.parts, *_quarantined(task, to)]
     parts += derived(to, before, parts, number)
     step.clock.lap("days")
+    closed = [*(before.closed if before else ()), *(part for part in parts if part.role is Role.CLOSED)]
+    closed = joined(to, closed, number, step.scratch)
+    step.clock.lap("joining small files")
     build = Build(
         number=number,
         rules=RULES_VERSION,
@@ -143,7 +148,7 @@ def _made(log: EventLog, to: Path, before: Build | None, found: Survey, step: _S
         until=dict(step.ends),
         records=folded.events + (before.records if before else 0),
         preludes=open_items.dump(_preludes(preludes, found.shared)),
-        parts=(*(before.closed if before else ()), *parts),
+        parts=(*closed, *(part for part in parts if part.role is not Role.CLOSED)),
     )
     return build, folded.events
 

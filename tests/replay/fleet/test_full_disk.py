@@ -153,7 +153,7 @@ async def test_with_every_an_archive_waits_for_room(tmp_path: Path) -> None:
 
 
 async def test_once_ends_with_a_line_and_a_code(tmp_path: Path) -> None:
-    """Of an archive and of a build; with room they go on."""
+    """An archive and a build alike; with room they go on."""
     log, words = await sqlite_copy(large(), tmp_path / "muster.db"), tmp_path / "words"
     archive = ("archive", "--log", log, "--to", str(tmp_path / "a"), "--once")
     build = ("build", "--log", log, "--to", str(tmp_path / "t"))
