@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/python -m uv
+# Hundreds of processes are started: without compiled files each would compile all that it imports, for a second or more.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test quick lint unit coverage rules mutants judge fuzz frames model simulate conformance-long bench clean
 
