@@ -1,4 +1,4 @@
-"""What clients were told, in the order in which they heard it: the half of the evidence that no log has.
+"""The answers that clients heard, in that order: the half of the evidence that no log has.
 
 What belongs here: answers with a success, as clients saw them. What it must not know: what is right.
 """
@@ -51,7 +51,7 @@ class Ledger:
         self.leaves: list[Told] = []
         self.counts: Counter[str] = Counter()
         self.wrongs: list[str] = []
-        """What a client may never be told, whatever stands in a log."""
+        """Answers that no client may ever get, whatever stands in a log."""
 
     @property
     def requests(self) -> int:

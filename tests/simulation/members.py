@@ -45,7 +45,7 @@ def _decoded(api: str, version: int, after_correlation_id: bytes) -> Fields:
 
 
 class Members:
-    """What all members share: the network, the addresses, and what they were told."""
+    """The network, the addresses and the ledger, which all members share."""
 
     def __init__(self, world: World, network: Network, servers: Callable[[], Sequence[MusterServer]]) -> None:
         self.world = world

@@ -23,12 +23,12 @@ SLOW_S = (0.05, 0.8)
 
 
 def latency_s(random: Random) -> float:
-    """How long something is on its way."""
+    """The time that something is on its way."""
     return random.uniform(*(SLOW_S if random.random() < SLOW_SHARE else LATENCY_S))
 
 
 class Host(Protocol):
-    """Whom others can connect to."""
+    """A process that others can connect to."""
 
     name: str
     loop: SimulatedLoop
@@ -43,7 +43,7 @@ class Host(Protocol):
 
 
 class Departure(msgspec.Struct, frozen=True):
-    """When bytes left the other end, and which partitions that one served then."""
+    """The moment when bytes left the other end, and which partitions that one served then."""
 
     at_s: float
     serves: frozenset[int]
@@ -84,7 +84,7 @@ class Wire(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def delay_s(self, now_s: float) -> float:
-        """How long what is sent now is on its way: it arrives behind what was sent before."""
+        """The time that what is sent now is on its way: it arrives behind what was sent before."""
         self._arrives_s = max(self._arrives_s, now_s + latency_s(self._random))
         return self._arrives_s - now_s
 

@@ -26,7 +26,7 @@ RETRY_PAUSE_S = 0.1
 
 
 class LogFaults(msgspec.Struct, frozen=True, kw_only=True):
-    """How often a batch is late (for some seconds, perhaps beyond every limit), and how often its answer is lost."""
+    """The shares of batches that are late (for some seconds, perhaps beyond every limit), lost, or not answered."""
 
     late_share: float = 0.004
     late_s: tuple[float, float] = (0.5, 15.0)

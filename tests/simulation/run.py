@@ -19,11 +19,11 @@ from tests.simulation.verdict import violations
 REQUESTS_MIN = 200
 
 COUNTED = ("takeovers", "fenced appends", "unknown outcomes", "repeated batches", "joins asked again", "evictions")
-"""What has to happen in a run of some dozen schedules, or they try nothing."""
+"""Events that have to happen in a run of some dozen schedules, or they try nothing."""
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What became of one seed."""
+    """The outcome of one seed."""
 
     seed: int
     violations: tuple[str, ...]
@@ -62,7 +62,7 @@ def play_all(seeds: Iterable[int]) -> tuple[list[Result], Counter[str]]:
 
 
 def never_happened(counts: Counter[str]) -> list[str]:
-    """Those of COUNTED that were not tried at all."""
+    """The names of COUNTED that were not tried at all."""
     return [name for name in COUNTED if not counts[name]]
 
 
@@ -81,7 +81,7 @@ def _counts(played: Played) -> Counter[str]:
 
 @contextmanager
 def _log_lines_of_bugs() -> Iterator[list[str]]:
-    """Of the log lines only those that tell of a bug of ours; processes that are killed by the dozen say much."""
+    """Drop all log lines but those that tell of a bug of ours; processes that are killed by the dozen say much."""
     bugs: list[str] = []
 
     def note(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> Mapping[str, Any]:

@@ -21,7 +21,7 @@ from tests.simulation.world import World
 
 FAULTS_S = 30.0
 CALM_S = 22.0
-"""How long faults happen, and how long nothing does any more, so that all can be well again."""
+"""The time in which faults happen, and the time after that for all to be well again."""
 LOOK_S = 1.0
 
 NO_CLOCK = SimpleNamespace(perf_counter=lambda: 0.0)
@@ -29,7 +29,7 @@ NO_CLOCK = SimpleNamespace(perf_counter=lambda: 0.0)
 
 
 class Played(msgspec.Struct, frozen=True, kw_only=True):
-    """What is left of a schedule that was played."""
+    """The remains of a schedule that was played."""
 
     seed: int
     topics: Topics
@@ -167,7 +167,7 @@ class Schedule:
         self.world.after(lasts_s, lambda: paused.resume(was_suspended_s=lasts_s))
 
     def _lasts_s(self, about_s: float) -> float:
-        """How long a fault lasts: about so long, and over when all is to be well again."""
+        """The time that a fault lasts: about so long, and over when all is to be well again."""
         return min(about_s * self.random.uniform(0.5, 1.5), self._faults_end_s - self.world.now_s)
 
     def _perhaps_successor(self, within_s: float) -> None:

@@ -1,4 +1,4 @@
-"""What has to hold after a schedule, over the log and over what clients were told. Numbered, as violations name them.
+"""The invariants of a schedule, over the log and over what clients were told. Numbered, as violations name them.
 
 1. No partition is assigned to two members of one generation, as far as members were told. A static member that has
    restarted is the same one.
@@ -49,7 +49,7 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 def violations(played: Played) -> list[str]:
-    """Everything that does not hold, each with its number."""
+    """Return all that does not hold, each with its number."""
     recorded = list(_recorded(played.topics.events))
     ledger = played.members.ledger
     ledger.counts["evictions"] = sum(1 for _ in evictions(recorded))

@@ -57,7 +57,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             events._set_running_loop(None)
 
     def next_s(self) -> float | None:
-        """When there is something to do, by the world's time; None: never by itself."""
+        """The world's time at which there is something to do; None: never by itself."""
         if self.is_paused or self.is_dead:
             return None
         if self._ready:  # type: ignore[attr-defined]
@@ -154,7 +154,7 @@ class World:
         raise self.failures[0]
 
     def _next(self) -> tuple[float, SimulatedLoop | None]:
-        """Whose turn it is, and when; those that are ready come before what happens next, None."""
+        """The next turn: its time, and the loop that has it (None: the agenda)."""
         earliest_s, whose = float("inf"), None
         for loop in self._loops:
             at_s = loop.next_s()
