@@ -66,6 +66,9 @@ async def opened(source: Source) -> AsyncIterator[Reading]:
         with watched(f"reading {log.location}") as watch:
             reading = msgspec.structs.replace(reading, watch=watch)
             yield reading
+    except typer.Exit as ended:
+        if ended.exit_code != NOT_FOUND or not reading.damage:  # it may be in the part that could not be read
+            raise
     finally:
         await log.close()
         if reading.strangers.records:

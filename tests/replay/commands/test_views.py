@@ -12,7 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from muster.cli import app as muster
+from muster.events.causes import Cause
 from muster.events.ids import GroupId
+from muster.events.partitioner import partition_for
 from muster.replay.cli import app
 from muster.replay.form import Sort
 from muster.replay.incidents.grade import Grade
@@ -21,8 +23,9 @@ from muster.replay.results.group_tail import LastIncident
 from muster.replay.results.groups import SORTS, GroupLine, Owner
 from muster.replay.times import Instant
 from tests.replay.commands.test_cli import BUFFERED, assert_fails, run
+from tests.replay.histories import Script
 from tests.replay.stories import a_night
-from tests.replay.written import append, script, sqlite_log
+from tests.replay.written import PARTITIONS, append, script, sqlite_log
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +88,51 @@ def test_times_are_told_in_the_zone_that_is_asked_for(url: str) -> None:
     assert "UTC+05:45" in run("state", "orders", "--at", "12", "--tz", "Asia/Kathmandu", log=url).stdout
     at = ["state", "orders", "--at", "2026-11-21T08:45", "--tz", "Asia/Kathmandu"]
     assert msgspec.json.decode(run(*at, "--format", "json", log=url).stdout)["asked_for"] == "2026-11-21T03:00:00.000Z"
+
+
+def test_each_time_bears_its_zone_where_the_clocks_are_changed(tmp_path: Path) -> None:
+    """In Berlin 02:59:59 of this night is followed by 02:00:00: no time is told without the offset that it has."""
+    groups = [across_the_change("orders"), across_the_change("bills", later_ms=30_000)]
+    groups += [across_the_change("payments", later_ms=3_600_000)]
+    url = asyncio.run(sqlite_log(tmp_path / "muster.db", *groups))
+
+    def told(*command: str) -> str:
+        result = run(*command, "--tz", "Europe/Berlin", log=url)
+        assert result.exit_code == 0, result.output
+        return " ".join(result.stdout.split())
+
+    overview = told("groups")
+    assert "UTC" not in overview[: overview.index("2026-10-25")]
+    assert "2026-10-25 02:59:48 UTC+02:00" in overview
+    assert "2026-10-25 02:59:48 UTC+01:00" in overview
+    incident = told("why", "orders", "--generation", "2")
+    assert incident.startswith("2026-10-25 02:59:48.835 UTC+02:00, slow-member")
+    assert "02:00:08.835 UTC+01:00 recorded 'billing-1' (10.0.0.7) rejoined" in incident
+    asked = told("diff", "orders", "2026-10-25T00:59Z", "2026-10-25T01:00Z")
+    assert "To 2026-10-25 02:59:48.835 UTC+02:00, seq 11" in asked
+    assert "asked for 2026-10-25 02:00:00.000 UTC+01:00" in asked
+    assert "Began (UTC+02:00) Seq" in told("whatif", "orders", "--session-timeout-ms", "60000")  # of both
+    for form in ("table", "md"):
+        of_two = told("whatif", "bills", "--session-timeout-ms", "60000", "--format", form)
+        assert "Began (" not in of_two
+        assert "2026-10-25 02:50:35.800 UTC+02:00" in of_two
+        assert "2026-10-25 02:00:18.835 UTC+01:00" in of_two
+    lines = told("history", "orders")
+    assert lines.index("2026-10-25 UTC+02:00") < lines.index("2026-10-25 UTC+01:00 02:00:08.835")
+
+
+def across_the_change(name: str, *, later_ms: int = 0) -> Script:
+    """A group whose second rebalance begins before 01:00Z and ends after it; or so much later."""
+    began_ms = 1_792_889_400_000 + later_ms  # 2026-10-25T00:50:00Z
+    told = Script(name, partition=partition_for(name, PARTITIONS), begin_ms=began_ms).coordinator("coordinator-a:100")
+    told.wait(5_000).created()
+    told.start(told.joined(told.member("billing-1")), timeout_ms=3_000)
+    told.wait(400).advanced(told.joined(told.member("billing-2")))
+    told.wait(2_600).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
+    told.wait(35).stabilize({"billing-1": {"orders": [0, 1]}, "billing-2": {"orders": [2, 3]}})
+    told.wait(580_000).start(told.removed(told.of("billing-2"), Cause.SESSION_EXPIRED, silent_ms=45_020))
+    told.wait(20_000).complete(told.rejoined(told.of("billing-1")))
+    return told.wait(80).stabilize({"billing-1": {"orders": [0, 1, 2, 3]}})
 
 
 def test_a_piped_table_has_the_whole_time_in_each_line(url: str) -> None:
