@@ -172,7 +172,6 @@ class Member:
         }
 
     def _forgotten(self, error: int) -> None:
-        """Whatever is answered to a member: begin anew where that is asked for."""
         if error in {UNKNOWN_MEMBER, FENCED}:
             self.member_id = ""
         self.generation_id = -1
@@ -293,7 +292,6 @@ class Member:
             self._drop()
 
     async def _fetch(self) -> None:
-        """Read the committed offsets of what was assigned, as a consumer that begins."""
         asked_s = self._world.now_s
         answer = await self._ask("OffsetFetch", 7, topics=None, require_stable=True)
         for topic in answer["topics"]:
@@ -319,7 +317,6 @@ class Member:
         self.member_id, self.generation_id, self._assigned = "", -1, ()
 
     async def _do_wrong(self) -> None:
-        """Send what must be refused."""
         own = self._identity()
         what = self._random.choice(("generation", "member", "sync"))
         if what == "sync":
