@@ -102,7 +102,7 @@ def test_without_entries_nothing_is_due_ever() -> None:
 
 
 def test_held_joins_that_are_all_dropped_leave_no_instance_behind() -> None:
-    """Who looks one up would find nobody there."""
+    """A lookup would find nobody there."""
     join = Harness().static("b").join().command
     assert isinstance(join, JoinGroup)
     joins = HeldJoins({MemberId("b-1"): HeldJoin(join=join, arrived_ms=0, deadline_ms=5_000)})

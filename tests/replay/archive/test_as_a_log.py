@@ -115,7 +115,7 @@ async def test_it_is_what_it_is_the_archive_of_and_nobody_writes_it(tmp_path: Pa
         archive.raise_format_level(),
         archive.leave_sign_of_life(SignOfLife(owner="a", wall_ms=0), timeout_ms=1),
     ):
-        with pytest.raises(LogMismatch, match="only read"):
+        with pytest.raises(LogMismatch, match="only be read"):
             await refused
 
 

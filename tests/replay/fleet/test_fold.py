@@ -1,5 +1,6 @@
 """The tables tell what `muster replay why` tells, cause by cause; the order of records is checked, never assumed."""
 
+import gc
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -160,6 +161,22 @@ def test_a_group_that_comes_in_several_runs_is_refused(tmp_path: Path) -> None:
     task = Task(to=str(tmp_path), scratch=str(tmp_path), build=1, topic="log", shared={}, preludes={})
     with pytest.raises(OutOfOrder, match="came in several runs"):
         fold_batches([batch], task)
+
+
+def test_the_garbage_collector_has_its_pace_back_after_a_fold(tmp_path: Path) -> None:
+    """Also after one that has failed."""
+    before, within = gc.get_threshold(), []
+
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield from ()
+        within.append(gc.get_threshold())
+        raise OutOfOrder("for a test")
+
+    task = Task(to=str(tmp_path), scratch=str(tmp_path), build=1, topic="t", shared={}, preludes={})
+    with pytest.raises(OutOfOrder):
+        fold_batches(failing(), task)
+    assert within[0] > before
+    assert gc.get_threshold() == before
 
 
 # ---- records that cannot be read --------------------------------------------------------------------------------
