@@ -61,14 +61,16 @@ class KafkaEventLog:
         read_only: bool = False,
         new_format_level: int = FORMAT_LEVEL,
         wall_ms: Callable[[], int] = wall_clock_ms,
+        keeps_times: bool = False,
     ) -> None:
-        """`new_format_level`: that of a log which has no records yet."""
+        """`new_format_level`: of a log that has no records yet. `keeps_times`: records have those of `wall_ms`."""
         self._plan = TopicPlan(
             name=topic,
             partitions=partitions,
             replication=replication,
             audit_window_ms=audit_window_ms,
             batch_bytes_max=batch_bytes_max,
+            keeps_times=keeps_times,
         )
         self._timeout_ms = timeouts.delivery_timeout_ms
         self._read_only = read_only

@@ -81,7 +81,6 @@ class Engine(Protocol):
 
 def fold_batches(batches: Iterable[pa.RecordBatch], task: Task, watch: Took = untold) -> Folded:
     """Fold records that come in order; the parts are whole and on disk then. Raises OutOfOrder, NotCarriedOver."""
-    writer = PartWriter(Path(task.to), task.build)
     last = ""
     events = 0
 
@@ -93,13 +92,13 @@ def fold_batches(batches: Iterable[pa.RecordBatch], task: Task, watch: Took = un
             yield from zip(*columns, strict=True)
             watch(events)
 
-    with _collected_seldom():
+    with PartWriter(Path(task.to), task.build) as writer, _collected_seldom():
         for group_id, of_group in groupby(rows(), key=itemgetter(0)):
             if group_id <= last and last:
                 raise OutOfOrder(f"the records of group {group_id!r} came in several runs, after those of {last!r}")
             last = group_id
             _fold_group(GroupId(group_id), of_group, task, writer)
-    return Folded(parts=tuple(writer.close()), events=events)
+    return Folded(parts=tuple(writer.parts), events=events)
 
 
 @contextmanager

@@ -61,6 +61,15 @@ REFUSED = [
 ]
 
 
+def test_a_number_may_have_as_many_digits_as_the_longest() -> None:
+    """Zeros before it change nothing; more digits than any number has are no number."""
+    h = Harness()
+    h.stable_group(h.static("a"))
+    assert h.alter((EXPANSION_DELAY, SET, "5".zfill(DIGITS_MAX))).error is ErrorCode.none
+    assert h.live.config.expansion_delay_ms == 5
+    assert h.alter((EXPANSION_DELAY, SET, "5".zfill(DIGITS_MAX + 1))).error is ErrorCode.invalid_config
+
+
 def test_a_list_grows_as_long_as_it_can_be_told_in_one_value() -> None:
     """Each name takes a comma, too, and those that are withdrawn make room."""
     h = Harness()
@@ -237,7 +246,7 @@ def test_the_listing_shows_each_member_with_its_session() -> None:
     first = h.describe_config().members[0]
     assert (first.group_instance_id, first.member_id, first.client_id) == ("a", a.member_id, "app-a")
     assert (first.client_host, first.standing, first.is_leader) == ("/10.0.0.1", Standing.ACTIVE, True)
-    assert first.session_left_ms == 29_000
+    assert (first.session_left_ms, first.join_left_ms) == (29_000, None)
     assert first.since_ms == h.live.members[a.member_id].joined_ms
 
 

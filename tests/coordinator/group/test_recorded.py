@@ -169,6 +169,18 @@ def test_ids_that_are_forgotten_for_their_number_are_counted(monkeypatch: pytest
     assert completed(h).handed_out_ids_more == 2 + 19 - handed_out.NOTED_IDS_MAX
 
 
+def test_ids_that_are_forgotten_again_and_again_are_all_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth of the most that are kept, each time."""
+    monkeypatch.setattr(join, "PENDING_MEMBERS_MAX", 20)
+    h = Harness()
+    held_up(h)
+    for n in range(30):
+        h.dynamic(f"c{n}").join()
+    h.sleep(10_000)
+    done = completed(h)
+    assert len(done.handed_out_ids) + done.handed_out_ids_more == 1 + 30
+
+
 def test_a_long_client_id_is_kept_in_part() -> None:
     """A client may send 32,767 bytes, and ask for 20,000 ids."""
     h = Harness()

@@ -364,6 +364,20 @@ def test_a_delay_begins_with_the_first_who_waits() -> None:
     assert h.soft.expansion_deadline_ms == h.now_ms + 4_000
 
 
+def test_another_delay_counts_from_when_it_was_set() -> None:
+    """In full, for those who wait already."""
+    h = Harness()
+    h.stable_group(h.static("a", session_timeout_ms=600_000))
+    h.set(members_expansion_delay_ms="60000")
+    h.static("b").join()
+    h.sleep(1_000)
+    h.set(members_expansion_delay_ms="5000")
+    h.sleep(4_999)
+    assert h.state is GroupState.STABLE
+    h.sleep(1)
+    assert starts(h)[1:] == [Cause.EXPANSION_DELAY_ELAPSED]
+
+
 def test_others_who_wait_do_not_complete_a_registration() -> None:
     """They wait for the delay; as many as are registered are not those who are."""
     h = Harness()

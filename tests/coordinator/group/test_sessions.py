@@ -157,6 +157,8 @@ def test_longest_silence_is_that_since_the_members_last_event() -> None:
     h.sleep(300)
     (rejoined, *_) = a.join().events
     assert rejoined.longest_silence_ms == 300  # type: ignore[union-attr]
+    (rejoined, *_) = a.join().events
+    assert rejoined.longest_silence_ms == 0  # type: ignore[union-attr]
 
 
 def test_a_session_runs_from_the_answer_where_that_came_later() -> None:
