@@ -27,12 +27,14 @@ from muster.coordinator.standalone.server import Server, ServerSettings
 from muster.coordinator.topics import declare_topic
 from muster.coordinator.wire.registry import APIS
 from muster.events.log.base import EventLog
+from tests.simulation.election import Election
 from tests.simulation.log_broker import LogBroker
 from tests.simulation.network import NOBODY, Network
 from tests.simulation.remote_log import LogFaults, LogLink, RemoteLog
 from tests.simulation.world import LoopClock, World
 
-PARTITIONS = 2
+PARTITIONS = 3
+CONFIRMED_AFTER_S = 1.0
 TOPIC, TOPIC_PARTITIONS = "orders", 6
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=200, min_session_timeout_ms=100)
 
@@ -48,7 +50,7 @@ class Topics:
 
 
 class MusterServer:
-    """One process. `name` is that of its machine and its number; `ended` is why it has ended by itself."""
+    """One process. `ended` is why it has ended by itself. With an `election` it shares the partitions with others."""
 
     def __init__(
         self,
@@ -59,8 +61,14 @@ class MusterServer:
         *,
         faults: LogFaults,
         claim_renewal_ms: int | None,
+        election: Election | None = None,
     ) -> None:
         self.name = name
+        self._election = election
+        self._generation = 0
+        self._share = NOBODY
+        self._share_changed = asyncio.Event()
+        self._is_stopping = False
         self.world = world
         self.loop = world.new_loop(name)
         self.clock = LoopClock(self.loop, world)
@@ -78,6 +86,15 @@ class MusterServer:
     @property
     def is_running(self) -> bool:
         return not self.is_over and not self.loop.is_dead
+
+    @property
+    def is_candidate(self) -> bool:
+        return self.is_running and not self._is_stopping
+
+    def assigned(self, generation: int, numbers: frozenset[int]) -> None:
+        if generation > self._generation:
+            self._generation, self._share = generation, numbers
+            self._share_changed.set()
 
     def accept(self) -> asyncio.Protocol | None:
         return None if self._server is None or self.is_over else self._server._new_connection()
@@ -104,6 +121,7 @@ class MusterServer:
         self.loop.is_paused = False
 
     def _give_up(self, error: Exception | None) -> None:
+        self._is_stopping = True
         if not self._end.done():
             self._end.set_result(error)
 
@@ -115,7 +133,8 @@ class MusterServer:
         event_log = self._new_log(self._topics.events)
         offsets = TopicOffsetStore(lambda: cast("EventLog", self._new_log(self._topics.offsets)))
         quota = WaitingQuota(each_max=1_000, metrics=_METRICS)
-        self.runtime = runtime = Runtime(self._owner(event_log, offsets, quota), give_up=self._give_up)
+        deposed = None if self._election is None else self._deposed
+        self.runtime = runtime = Runtime(self._owner(event_log, offsets, quota), give_up=self._give_up, deposed=deposed)
         service = self._service(runtime, quota)
         self._server = Server(settings=ServerSettings(), service=service, apis=APIS, metrics=_METRICS)
         await event_log.open()
@@ -127,15 +146,42 @@ class MusterServer:
         self._server.stop_listening()
         await runtime.stop()
         await offsets.close()
+        if self._election is not None:
+            self._election.leave(self.name)
         await self._server.close()
         self.is_over = True
         self.loop.call_later(1, self.loop.end)
 
     async def _start(self, runtime: Runtime) -> None:
         try:
-            await runtime.start()
+            if self._election is None:
+                await runtime.start()
+            else:
+                await runtime.start(())
+                await self._follow(runtime)
         except Exception as error:  # noqa: BLE001 -- as in serve: it cannot go on
             self._give_up(error)
+
+    async def _follow(self, runtime: Runtime) -> None:
+        """Serve what the election says, from now on."""
+        serves = NOBODY
+        while True:
+            await self._share_changed.wait()
+            self._share_changed.clear()
+            share = self._share
+            await runtime.release(serves - share)
+            serves = share
+            await runtime.assign(share)
+
+    def _deposed(self, number: int) -> None:
+        """Claim it again if the election has not given it to another one: that one was late."""
+
+        def ask() -> None:
+            assert self._election is not None
+            if number in self._share and number in self._election.share_of(self.name) and self.is_candidate:
+                self._share_changed.set()
+
+        self.loop.call_later(CONFIRMED_AFTER_S, ask)
 
     def _owner(self, event_log: RemoteLog, offsets: TopicOffsetStore, quota: WaitingQuota) -> Owner:
         return Owner(

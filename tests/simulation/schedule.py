@@ -13,6 +13,7 @@ from unittest.mock import patch
 import msgspec
 
 from muster.coordinator.load import slices
+from tests.simulation.election import Election
 from tests.simulation.members import CLIENTS, Member, Members
 from tests.simulation.muster_server import PARTITIONS, MusterServer, Topics
 from tests.simulation.network import Network
@@ -23,6 +24,8 @@ FAULTS_S = 30.0
 CALM_S = 22.0
 """The time in which faults happen, and the time after that for all to be well again."""
 LOOK_S = 1.0
+SHARED_SHARE = 0.6
+"""The share of schedules in which processes share the partitions; in the others each takes all over."""
 
 NO_CLOCK = SimpleNamespace(perf_counter=lambda: 0.0)
 """Work takes no time here, or a schedule would depend on the machine's speed."""
@@ -54,7 +57,9 @@ class Schedule:
         self.faults: Counter[str] = Counter()
         self.log_faults = LogFaults()
         self.claim_renewal_ms = self.random.choice((None, 7_000))
-        self.members = Members(self.world, self.network, lambda: self.servers[-3:])
+        self.members = Members(self.world, self.network, self._addresses)
+        self.election = Election(self.world, self.network, PARTITIONS) if self.random.random() < SHARED_SHARE else None
+        self._together = 1 if self.election is None else self.random.randint(2, 3)
         self._is_calm = False
         self._faults_end_s = self.world.now_s + FAULTS_S
 
@@ -62,10 +67,9 @@ class Schedule:
         """Play it to its end. Raises what nobody took."""
         random.seed(self.seed)  # the pauses between attempts
         with patch.object(slices, "time", NO_CLOCK):
-            self.start_server()
+            self._supervise()
             everybody = self._everybody()
             self.world.after(self.random.uniform(3, 6), self._fault)
-            self.world.after(LOOK_S, self._supervise)
             self.world.run_until(self._faults_end_s)
             self._is_calm = self.members.is_calm = True
             end_s = self._faults_end_s + CALM_S
@@ -95,7 +99,7 @@ class Schedule:
     # ---- processes -----------------------------------------------------------------------------------
 
     def start_server(self) -> None:
-        """Start another process, which takes the log over."""
+        """Start another process, which takes the log over, or a share of it."""
         name = f"muster-{len(self.servers)}"
         server = MusterServer(
             self.world,
@@ -104,19 +108,30 @@ class Schedule:
             name,
             faults=self.log_faults,
             claim_renewal_ms=self.claim_renewal_ms,
+            election=self.election,
         )
         self.servers.append(server)
+        if self.election is not None:
+            self.election.candidates.append(server)
 
     @property
     def server(self) -> MusterServer:
-        """The newest process."""
-        return self.servers[-1]
+        """The newest process; where they share the log, any that runs."""
+        if self.election is None:
+            return self.servers[-1]
+        return self.random.choice([each for each in self.servers if each.is_running] or self.servers[-1:])
 
     def _supervise(self) -> None:
-        """Start a process when the newest one has ended, as a supervisor does."""
-        if not self.server.is_running:
+        """Start processes until there are as many as there are to be, as a supervisor does; of a log, the newest."""
+        counted = self.servers[-1:] if self.election is None else self.servers
+        for _ in range(self._together - sum(each.is_running for each in counted)):
             self.start_server()
         self.world.after(LOOK_S, self._supervise)
+
+    def _addresses(self) -> list[MusterServer]:
+        """The processes that clients try: those that have not ended, and the last one, which may have."""
+        running = [each for each in self.servers if each.is_running]
+        return running if self.servers[-1].is_running else [*running, self.servers[-1]]
 
     # ---- faults --------------------------------------------------------------------------------------
 

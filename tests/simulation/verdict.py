@@ -17,6 +17,7 @@ from itertools import pairwise
 
 import msgspec
 
+from muster.coordinator.runtime.ownership import OwnedPartition
 from muster.events.avro.codec import decode
 from muster.events.causes import Cause
 from muster.events.events import (
@@ -59,7 +60,7 @@ def violations(played: Played) -> list[str]:
         *(f"3: {text}" for text in _not_recorded(ledger, recorded)),
         *(f"4: {text}" for text in _evicted(ledger, recorded)),
         *(f"5: {text}" for text in _not_one_history(recorded)),
-        *(f"5: {text}" for text in _differs(played.servers[-1], played.topics.events)),
+        *(f"5: {text}" for text in _differs(played.servers, played.topics.events)),
         *(f"6: {text}" for text in ledger.wrongs),
         *(f"7: {text}" for text in _not_served(played.everybody, played.end_s)),
     ]
@@ -164,15 +165,19 @@ def _not_one_history(recorded: list[Recorded]) -> Iterator[str]:
             last[key] = seq
 
 
-def _differs(server: MusterServer, broker: LogBroker) -> Iterator[str]:
-    if server.runtime is None or not server.runtime.ready:
-        yield f"{server.name} does not serve at the end: {server.runtime and server.runtime.not_ready}"
-        return
+def _differs(servers: list[MusterServer], broker: LogBroker) -> Iterator[str]:
+    owned = [each for server in servers if server.is_running for each in _owned(server).items()]
+    if sorted(number for number, _ in owned) != list(range(len(broker.storage.records))):
+        yield f"the partitions that are served at the end are {sorted(number for number, _ in owned)}"
+    live = {group.group_id: group for _, ownership in owned for group in ownership.partition.groups()}
     projected = _projected(broker)
-    live = {group.group_id: group for owned in server.runtime._owned.values() for group in owned.partition.groups()}
     for group_id in projected.keys() | live.keys():
         if projected.get(group_id) != live.get(group_id):
-            yield f"{group_id} is not at {server.name} what the log says"
+            yield f"{group_id} is not in memory what the log says"
+
+
+def _owned(server: MusterServer) -> dict[int, OwnedPartition]:
+    return {} if server.runtime is None else server.runtime._owned
 
 
 def _projected(broker: LogBroker) -> Mapping[GroupId, Group]:
