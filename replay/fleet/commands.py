@@ -23,7 +23,7 @@ from muster.replay.fleet.fold import OutOfOrder
 from muster.replay.fleet.needs import fail
 from muster.replay.fleet.open_items import NotCarriedOver
 from muster.replay.fleet.room import NoRoom
-from muster.replay.logs.archives import open_archive
+from muster.replay.logs.opening import open_for_reading
 from muster.replay.progress import watched
 
 DAMAGED: Final = 3
@@ -88,7 +88,7 @@ async def _once(asked: AskedBuild, security: KafkaSecurity) -> bool:
         reason = choice.reason
         return _engine(choice.engine, asked.master)
 
-    log = open_archive(asked.log, security=security)
+    log = open_for_reading(asked.log, security=security)
     await log.open()
     try:
         built = await make_build(log, asked.to, engine_for, rebuild=asked.rebuild, watching=watched)

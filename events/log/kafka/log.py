@@ -199,8 +199,8 @@ class KafkaEventLog:
             yield chunk
 
     async def _until(self, partition: int, end: int | None) -> int:
-        known_end = await self.end_offset(partition)
-        return known_end if end is None else min(end, known_end)
+        """The end of what is read. One that is given was told before: a leader that does not know of it yet will."""
+        return await self.end_offset(partition) if end is None else end
 
     async def read_raw(
         self, partition: int, *, start: int = 0, end: int | None = None

@@ -34,6 +34,7 @@ def test_a_new_member_learns_and_moves_nothing() -> None:
     """It heartbeats and commits like any other, with an empty assignment."""
     h = Harness()
     (b,) = with_learners(h, "b")
+    assert Cause.LEARNER_ADMITTED in {event.why.cause for event in h.events}
     assert (b.assignment, b.heartbeat().error, b.commit().error) == (EMPTY_ASSIGNMENT, ErrorCode.none, ErrorCode.none)
     assert h.state is GroupState.STABLE
     assert h.describe_config().values[LEARNERS] == "b"

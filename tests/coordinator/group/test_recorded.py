@@ -80,6 +80,7 @@ def test_an_id_that_is_used_within_a_second_is_not_named() -> None:
     c, _ = held_up(h)
     c.join()
     assert (completed(h).handed_out_ids, completed(h).handed_out_ids_more) == ((), 0)
+    assert all(each.handed_out_ids_more == 0 for each in h.events if isinstance(each, JoinPhaseCompleted))
 
 
 def test_an_id_that_is_out_when_the_phase_times_out_is_named() -> None:

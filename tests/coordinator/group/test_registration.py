@@ -136,6 +136,19 @@ def test_timeout_makes_one_rebalance_with_those_that_came() -> None:
     assert not h.live.registrations
 
 
+def test_another_registration_timeout_counts_from_when_it_was_set() -> None:
+    """In full; other settings leave it alone."""
+    h = Harness()
+    h.stable_group(h.static("a"))
+    h.set(members_registered="b")
+    deadline_ms = h.soft.registration_deadline_ms
+    h.sleep(1_000)
+    h.set(members_expansion_delay_ms="4000")
+    assert h.soft.registration_deadline_ms == deadline_ms
+    h.set(members_registration_timeout_ms="60000")
+    assert h.soft.registration_deadline_ms == h.now_ms + 60_000
+
+
 def test_a_registration_timeout_that_is_not_over_ends_nothing() -> None:
     """It may have been moved, or dropped, after it was found to be over."""
     h = Harness()

@@ -209,6 +209,9 @@ def test_a_lost_member_that_returns_stands_by() -> None:
     """Its place is taken."""
     h = Harness()
     _a, b, s = with_standbys(h, h.static("s"))
+    assert {event.why.cause for event in h.events} & {Cause.STANDBY_ADMITTED, Cause.LEARNER_ADMITTED} == {
+        Cause.STANDBY_ADMITTED
+    }
     b.leave()
     take_over(s)
     back = b.restarted()

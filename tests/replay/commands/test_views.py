@@ -1,8 +1,10 @@
 """`muster replay` seen through its options: windows, time zones, forms, several groups, what goes on."""
 
 import asyncio
+import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -158,6 +160,38 @@ def test_markdown_cannot_be_formatted_by_a_client(url: str, command: list[str]) 
     assert "billing-1" in out or command == ["groups"]
 
 
+HOSTILE = "\x1b[2J\u202e[red]\r\n<script>alert(1)</script> | `x` @all \x9b2J\u2028"
+
+
+@pytest.mark.parametrize("form", ["table", "md"])
+@pytest.mark.parametrize("name", [HOSTILE, 32_000 * "L"], ids=["control characters", "32 KB"])
+def test_whatever_clients_are_called_is_printable_and_short(tmp_path: Path, name: str, form: str) -> None:
+    """No name, of a group, instance, client, host or topic, does anything to a terminal, or fills it."""
+    told = Script(name, partition=partition_for(name, PARTITIONS)).coordinator(f"host{HOSTILE}:1")
+    told.created().start(told.joined(told.member(name, host=f"/{HOSTILE}", client_id=name)))
+    told.wait(400).advanced(told.joined(told.member("b" + name)))
+    told.wait(2_600).complete().wait(35).stabilize({name: {HOSTILE: [0, 1]}, "b" + name: {"orders": [2, 3]}})
+    told.wait(580_000).start(told.removed(told.of("b" + name), Cause.SESSION_EXPIRED, silent_ms=45_020))
+    told.wait(20_000).complete(told.rejoined(told.of(name))).wait(80).stabilize({name: {"orders": [0]}})
+    url = asyncio.run(sqlite_log(tmp_path / "muster.db", told))
+    commands = [
+        "groups",
+        "verify",
+        "digest --since 2020-01-01",
+        "history GROUP",
+        "why GROUP --all",
+        "why GROUP --generation 2",
+    ]
+    commands += ["state GROUP --at 8", "diff GROUP 4 14", "whatif GROUP --static"]
+    for command in commands:
+        given = [name if each == "GROUP" else each for each in command.split()]
+        result = run(*given, "--format", form, log=url)
+        assert result.exit_code in (0, 1), result.output
+        assert all(line.isprintable() for line in result.output.split("\n")), command
+        assert len(result.output) < 60_000, command
+        assert "script" in result.output or name != HOSTILE
+
+
 def test_json_of_a_history_is_one_document(url: str) -> None:
     """As the lines are, with the window in front."""
     told = msgspec.json.decode(run("history", "orders", "--since", "40", "--format", "json", log=url).stdout)
@@ -199,23 +233,64 @@ def test_all_groups_at_one_instant(url: str) -> None:
 
 
 def test_following_shows_what_is_appended(tmp_path: Path) -> None:
-    """A line for each event, as soon as it is there."""
+    """A line for each event, as soon as it is there, to each who follows; interrupted it ends, without a word."""
     told = script("orders").created()
     url = asyncio.run(append(tmp_path, told.partition, *told.stored_transitions()))
     command = [sys.executable, "-m", "muster", "replay", "history", "orders", "--follow", "--log", url]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=BUFFERED)
-    try:
-        assert process.stdout is not None
-        assert "What happened to orders" in process.stdout.readline()
-        assert "the group was created" in process.stdout.readline()
+    with contextlib.ExitStack() as stack:
+        followers = []
+        for _ in range(2):
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=BUFFERED)
+            followers.append(stack.enter_context(process))
+            stack.callback(process.kill)
+        for each in followers:
+            assert each.stdout is not None
+            assert "What happened to orders" in each.stdout.readline()
+            assert "the group was created" in each.stdout.readline()
         more = told.start(told.joined(told.member("billing-9"))).stored_transitions()[1:]
         asyncio.run(append(tmp_path, told.partition, *more))
-        assert "billing-9" in process.stdout.readline()
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
-        process.stdout.close()  # type: ignore[union-attr]
+        for each in followers:
+            assert each.stdout is not None
+            assert "billing-9" in each.stdout.readline()
+            assert "the join phase began" in each.stdout.readline()
+            each.send_signal(signal.SIGINT)
+            assert each.communicate(timeout=30) == ("", "")
+            assert each.returncode == 128 + signal.SIGINT
     assert_fails(run("history", "orders", "--follow", "--format", "json", log=url), 2, "use jsonl")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["groups"],
+        ["history", "orders"],
+        ["history", "orders", "--follow"],
+        ["why", "orders", "--all", "--format", "jsonl"],
+        ["state", "--at", "now", "--format", "md"],
+        ["diff", "orders", "12", "20"],
+        ["whatif", "orders", "--static"],
+        ["digest", "--since", "2026-11-21"],
+        ["verify"],
+    ],
+)
+def test_whoever_has_read_enough_ends_a_command_without_a_word(url: str, command: list[str]) -> None:
+    """As SIGPIPE would: what was asked for is there, and the log is well."""
+    read, write = os.pipe()
+    os.close(read)
+    told = [sys.executable, "-m", "muster", "replay", *command, "--log", url]
+    ended = subprocess.run(told, stdout=write, stderr=subprocess.PIPE, timeout=60, check=False, env=BUFFERED)
+    os.close(write)
+    assert (ended.returncode, ended.stderr) == (128 + signal.SIGPIPE, b"")
+
+
+def test_an_output_that_is_closed_is_read_by_nobody(url: str) -> None:
+    """The exit code is there all the same."""
+    told = [sys.executable, "-m", "muster", "replay", "groups", "--log", url]
+    for end, code in (([], 0), (["--group", "nobody"], 1)):
+        command = ["sh", "-c", '"$@" >&-', "sh", *told, *end]
+        ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        assert ended.returncode == code
+        assert "Traceback" not in ended.stderr
 
 
 def test_a_piped_history_has_a_line_for_each_event_with_day_and_zone(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,10 +367,11 @@ def test_the_last_by_which_groups_are_sorted_is_the_one_that_is_shown() -> None:
 
 @pytest.mark.parametrize("command", [each.name for each in app.registered_commands])
 def test_the_help_has_each_option_whole_in_80_columns(command: str) -> None:
-    """No name is cut off, as it is told by `muster`."""
+    """No name is cut off or broken, as it is told by `muster`; nor are the names in what is said about it."""
     told = CliRunner().invoke(muster, ["replay", command, "--help"], env={"COLUMNS": "80", "TERM": "dumb"}).stdout
     assert "--log " in told
-    assert not re.search(r"--[a-z-]*…", told), told
+    assert "…" not in told
+    assert all(len(each) < 30 for each in re.findall(r"<[^>]*\|[^>]*", told)), told  # choices in two lines
 
 
 @pytest.mark.parametrize("ms", ["x", "-1", "2147483648", "9" * 5_000, "1.5", "\u0661"])

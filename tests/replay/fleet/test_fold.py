@@ -20,7 +20,7 @@ from muster.replay.fleet.fold import GroupFold, OutOfOrder, fold_group
 from muster.replay.fleet.pieces import RECORDS
 from muster.replay.history.items import Broken, Gap
 from muster.replay.incidents.acts import departure
-from muster.replay.logs.archives import open_archive
+from muster.replay.logs.opening import open_for_reading
 from muster.replay.logs.sources import read_histories
 from tests.replay.fleet.fleets import (
     CAUSES,
@@ -53,7 +53,7 @@ async def test_a_judged_fleet_is_told_as_why_tells_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", sessions())
 async def test_a_history_of_real_clients_is_told_as_why_tells_it(name: str, tmp_path: Path) -> None:
     """Every rebalance of it, with its incident."""
-    log = open_archive(str(DATA / f"{name}.jsonl"), security=NOT_SECURED)
+    log = open_for_reading(str(DATA / f"{name}.jsonl"), security=NOT_SECURED)
     await log.open()
     await make_build(log, tmp_path, lambda _bytes: LocalEngine())
     rebalances, incidents = await told_by_why(log)

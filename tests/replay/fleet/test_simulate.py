@@ -20,7 +20,7 @@ from muster.replay.fleet.simulation.calendar import HOUR_MS, LONGEST_MS, OUTAGES
 from muster.replay.fleet.simulation.scenario import SCENARIOS
 from muster.replay.fleet.simulation.sinks import KEPT_MS
 from muster.replay.fleet.simulation.told import Group
-from muster.replay.logs.archives import open_archive
+from muster.replay.logs.opening import open_for_reading
 from tests.brokers.broker import Broker
 from tests.events.log.kafka.proxied import new_topic_name
 from tests.replay.fleet.simulated import MONDAY_MS, fleet, simulated
@@ -36,7 +36,7 @@ def simulate(*args: str, hash_seed: int = 0) -> subprocess.CompletedProcess[str]
 
 
 async def records_in(url: str) -> list[StoredRecord]:
-    log = open_archive(url, security=NOT_SECURED)
+    log = open_for_reading(url, security=NOT_SECURED)
     await log.open()
     found = [each for partition in range(log.partitions) async for chunk in log.read(partition) for each in chunk]
     await log.close()
