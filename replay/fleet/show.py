@@ -117,11 +117,11 @@ def _print(answer: Answer, zone: tzinfo, console: Console, *, as_facts: bool = F
     numbers = {name for name in shown if _is_number(answer, name)}
     zones = {name: _zone(answer, name, zone) for name in answer.columns}
     headings = {name: _heading(name, "" if is_piped else zones[name] or "") for name in shown}
-    if console.width < WIDE:
-        headings = {name: heading.replace("tion time", "tion\ntime") for name, heading in headings.items()}
     made = table(*headings.values(), right=(headings[name] for name in numbers))
     for name, column in zip(shown, made.columns, strict=True):
-        column.no_wrap |= name == "day" or name.endswith("_ms")
+        if console.width < WIDE:
+            column.header = Text(headings[name].replace("tion time", "tion\ntime"))
+        column.no_wrap |= name == "day" or (answer.name in LEFT_OUT and name.endswith("_ms"))
     for record in answer.records:
         cells = []
         for name in shown:

@@ -1,23 +1,28 @@
 """`muster fleet ...` from a shell: builds of a log file, questions to the tables, and what is missing."""
 
 import asyncio
+import io
 import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from muster.cli import app
 from muster.events.log.memory import MemoryStorage
 from muster.events.records import StoredRecord
 from muster.replay.fleet.pieces import survey
+from muster.replay.fleet.queries import Answer
+from muster.replay.fleet.show import show
 from muster.replay.fleet.stage import stage
+from muster.replay.form import View
 from muster.replay.logs.reading import unwatched
 from tests.replay.fleet.fleets import CAUSES, GROUPS, PLANNED, in_order, opened, rows_of, sqlite_copy
 
@@ -196,6 +201,22 @@ def test_a_terminal_of_80_columns_cuts_no_word(asked: tuple[str, ...], tables: P
     if asked == ("causes",):
         kinds = msgspec.json.decode(asked_here("fleet", *asked, "--tables", str(tables), "--format", "json").stdout)
         assert {row["kind"] for row in kinds} <= set(told.split())
+
+
+def test_at_80_columns_a_flapping_process_leaves_days_and_durations_whole() -> None:
+    """Its name is long, and takes a second line."""
+    process = "consumer-reports-archive-01753-10 at 10.27.100.110"
+    row = ("2026-01-06", process, False, 3, 1, "2026-01-06T16:31:41.000Z", "2026-01-06T17:31:41.000Z", 3_047_000, 6)
+    columns = (
+        "day", "process", "is_static", "stays", "at_once", "first_at", "last_at", "shortest_ms", "triggered"
+    )  # fmt: skip
+    console = Console(width=80, file=io.StringIO())
+    show(Answer(name="flapping", columns=columns, rows=(row,)), View(zone=UTC), console, nothing="")
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+    assert lines[2].split()[0] == "2026-01-06"
+    assert "50 min 47 s" in lines[2]
+    assert len([line for line in lines if line.strip()]) == 4
 
 
 def test_a_group_is_told_of_part_by_part(tables: Path) -> None:
