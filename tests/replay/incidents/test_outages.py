@@ -193,3 +193,20 @@ def test_a_process_that_ended_by_itself_did_not_end_by_a_short_outage(how: str, 
     told = fleet.told(level)
     expect(of_kind(told, "restart"), "restart", "recorded" if static else "inferred", "'app-2' (10.0.1.2) ...", "app-2")
     assert [each.kind for each in told if each.kind != "restart"] == ["coordinator-change"]
+
+
+@pytest.mark.parametrize("why", ["died", "was restarted before"])
+def test_members_that_lost_their_places_are_told_beside_one_that_went_for_another_reason(why: str) -> None:
+    """It died with the coordinator and is not seen again, or it had come back long before."""
+    fleet = Fleet(5, library="librdkafka", session_ms=6 * S)
+    if why == "died":
+        fleet[1].die()
+    else:
+        fleet.restart(1, S)
+        fleet.rest(20 * S)
+    fleet.away(14 * S)
+    fleet.rest(20 * S)
+    told = fleet.told()
+    lost = 4 if why == "died" else 5
+    assert f"{lost} members lost their places by it" in of_kind(told, "coordinator-outage").headline
+    assert {each.kind for each in told} - {"coordinator-outage"} == {"crash" if why == "died" else "restart"}
