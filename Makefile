@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/python -m uv
+# Hundreds of processes are started: without compiled files each would compile all that it imports, for a second or more.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test quick lint unit coverage rules mutants judge fuzz frames model conformance-long bench clean
+.PHONY: help demo test quick lint unit coverage rules mutants judge fuzz frames model simulate conformance-long bench clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -64,6 +66,9 @@ frames: $(VENV)/.all ## A million frames, valid and hostile: each is answered or
 
 model: $(VENV)/.all ## Explore all interleavings of small worlds, two minutes each
 	$(BIN)/python -m tests.model --seconds 120 --jobs 2
+
+simulate: $(VENV)/.all ## Several processes, their clients and their faults in simulated time (SEEDS=1000 schedules)
+	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),1000)
 
 conformance-long: $(VENV)/.all ## The conformance scripts that need minutes, and all of them through a sidecar
 	$(BIN)/python -m pytest tests/conformance/long_conformance.py tests/conformance/long_through_sidecar.py

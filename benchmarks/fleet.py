@@ -29,7 +29,7 @@ from muster.events.partitioner import partition_for
 from muster.events.records import FORMAT_LEVEL, StoredRecord
 from muster.replay.archive.local import archive
 from muster.replay.fleet.session import spark_session
-from muster.replay.logs.sources import unwatched
+from muster.replay.logs.reading import unwatched
 from tests.brokers import KAFKA_VERSION
 
 DAYS: Final = 365

@@ -79,7 +79,7 @@ def _signature() -> inspect.Signature:
     fields = [(name, field) for name, field in Settings.model_fields.items() if name not in KafkaSettings.model_fields]
     fields.sort(key=lambda each: PANELS.index(shown_of(each[1]).panel))
     config = typer.Option(
-        metavar="NAME=VALUE", help="A setting by Kafka's name, of those below; may be given several times."
+        metavar="KEY=VALUE", help="A setting by Kafka's name, of those below; may be given several times."
     )
     config_file = typer.Option(
         metavar="FILE",

@@ -17,6 +17,8 @@ from muster.replay.commands.options import FormatOption, GroupArgument, GroupsOp
 from muster.replay.form import Format, Sort
 from muster.replay.times import FORMS_OF_AT
 
+SORT_HELP = f"By {', '.join(Sort)}: names and states in their order; of all else the most, or the latest, comes first."
+
 app = typer.Typer(
     name="replay",
     add_completion=False,
@@ -50,7 +52,7 @@ def groups_command(
     group: GroupsOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
-    sort: Annotated[Sort, typer.Option("--sort", help="The most, or the latest, comes first.")] = Sort.NAME,
+    sort: Annotated[Sort, typer.Option("--sort", metavar="BY", help=SORT_HELP)] = Sort.NAME,
     tz: TzOption = None,
     log: LogOption = DEFAULT_LOG,
     kafka_config: KafkaConfigOption = None,

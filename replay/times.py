@@ -5,6 +5,7 @@ has the same form, with the zone's offset in place of the Z: '2026-11-21T03:14:0
 """
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final, NewType
 
@@ -61,6 +62,23 @@ def clock_of(at: Instant) -> str:
 def zone_of(at: Instant) -> str:
     """The zone in which an instant is told: 'UTC', or 'UTC+01:00'."""
     return "UTC" if at.endswith("Z") else f"UTC{at[23:]}"
+
+
+def clock_beside(at: Instant, head: Instant) -> str:
+    """The time of day of an instant beside one that is told whole: with its own day or zone where that is another."""
+    day = "" if day_of(at) == day_of(head) else f"{day_of(at)} "
+    return f"{day}{clock_of(at)}{zone_beside(at, head)}"
+
+
+def zone_beside(at: Instant, head: Instant) -> str:
+    """The zone of an instant, with a blank before it; nothing where it is that of one that is told whole beside it."""
+    return "" if zone_of(at) == zone_of(head) else f" {zone_of(at)}"
+
+
+def zone_of_all(instants: Iterable[Instant]) -> str | None:
+    """The zone in which all of these are told; None where there are two, since the clocks were changed between."""
+    zones = set(map(zone_of, instants))
+    return None if len(zones) > 1 else next(iter(zones), "UTC")
 
 
 def in_zone(at: Instant, zone: tzinfo) -> Instant:

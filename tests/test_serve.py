@@ -65,7 +65,7 @@ def serving(tmp_path: Path) -> Iterator[MusterProcess]:
     [
         (["--config", "group.max.sise=10"], ["group.max.sise", "did you mean group.max.size?"]),
         (["--config", "group.max.size=many"], ["group.max.size=many: should be a whole number"]),
-        (["--config", "group.max.size"], ["NAME=VALUE"]),
+        (["--config", "group.max.size"], ["KEY=VALUE"]),
         (["--topic", "orders:none"], ["orders:none", "NAME:PARTITIONS"]),
         (["--metrics", "9100"], ["--metrics=9100", "HOST:PORT"]),
         (["--log", "postgres://db"], ["postgres://db", "sqlite:///", "kafka://"]),

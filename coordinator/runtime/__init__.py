@@ -9,11 +9,12 @@ log_outage.py          An outage of the event log: its reason, its duration, the
 orphans.py             Committed offsets without a group, which a takeover finds.
 outbox.py              Appends events, then offsets, and lets replies leave when both are durable.
 owner.py               This process as the owner of partitions: its logs, its settings.
+owned_partitions.py    Partitions that are assigned: taken over, lost, given up, each by itself.
 ownership.py           Takes a partition over: claim it, write the fence record, read up to it, serve.
 partition.py           One owned partition: its groups, requests to them, their deadlines, the sweep.
 quarantine.py          Groups with a record that cannot be read: how they are answered, and their repair.
 retention_clock.py     The wall clock as retention goes by it: a jump ahead is believed late.
-runtime.py             All partitions of the process: taken over, looked up by group, given up.
+runtime.py             The groups of all partitions of the process, and what runs beside them.
 signs_of_life.py       Leaves a note every five seconds that this process lives, and finds the last one of another.
 slow_appends.py        Reports appends that have not been answered for long.
 successor.py           Finds out who has taken a partition over from this process.

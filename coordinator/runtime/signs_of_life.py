@@ -39,6 +39,7 @@ class SignsOfLife:
         self._left_ms: int | None = None
         self._found: dict[str, int] = {}
         """The last signs of other owners, and of a former process of this one's name."""
+        self._reading = asyncio.Lock()
         self._not_read_before_ms = 0
         self._leaving: asyncio.Task[None] | None = None
         self._fails_since_ms: int | None = None
@@ -60,8 +61,9 @@ class SignsOfLife:
         """Return the wall time (ms) of the owner's last sign; None: none is known. Raises nothing of the log's."""
         if owner == self._owner and self._left_ms is not None:
             return self._left_ms
-        if owner not in self._found and self._clock.monotonic_ms() >= self._not_read_before_ms:
-            self._found.update(await self._read())
+        async with self._reading:  # partitions that are taken over together read them once
+            if owner not in self._found and self._clock.monotonic_ms() >= self._not_read_before_ms:
+                self._found.update(await self._read())
         return self._found.get(owner)
 
     async def _read(self) -> Mapping[str, int]:

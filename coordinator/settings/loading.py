@@ -118,7 +118,7 @@ def _contradictions(settings: Settings) -> Iterator[str]:
 def _split_config(entry: str) -> tuple[str, str]:
     name, equals, value = entry.partition("=")
     if not equals:
-        raise BadSettings(f"--config {entry!r} should be NAME=VALUE, for example group.max.size=100")
+        raise BadSettings(f"--config {entry!r} should be KEY=VALUE, for example group.max.size=100")
     return _field_of(name.strip(), f"--config {entry}"), value.strip()
 
 

@@ -31,7 +31,7 @@ def flag(field: str) -> str:
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
-    """The sources' contents. `flags` and `table` (of the file) by field; flags of properties are `NAME=VALUE`."""
+    """The sources' contents. `flags` and `table` (of the file) by field; flags of properties are `KEY=VALUE`."""
 
     flags: Mapping[str, Any] = {}
     environment: Mapping[str, str] = {}

@@ -102,7 +102,7 @@ class Settings(SidecarSettings, KafkaSettings):
         dict,
         "Client properties for the cluster of a Kafka event log, as in --upstream-config, which also holds for a log "
         "on upstream's brokers.",
-        metavar="NAME=VALUE",
+        metavar="KEY=VALUE",
         panel=EVENT_LOG,
         repr=False,
     )

@@ -68,7 +68,7 @@ class SidecarSettings(BaseSettings):
         dict,
         "Kafka's client properties for it, of those below. Secrets are better in the environment "
         "(MUSTER_UPSTREAM_CONFIG_ before SASL_PASSWORD) or the file ([upstream]).",
-        metavar="NAME=VALUE",
+        metavar="KEY=VALUE",
         panel=SIDECAR,
         repr=False,
     )

@@ -44,8 +44,9 @@ _NameOf = Callable[[str], str]
 KAFKA_CONFIG = "--kafka-config"
 KAFKA_CONFIG_VARIABLES = "MUSTER_KAFKA_CONFIG_"
 KAFKA_CONFIG_HELP = (
-    f"How to reach the Kafka cluster, by the names of Kafka's client properties: {', '.join(PROPERTIES)}; may be given "
-    f"several times. Secrets are better in the environment ({KAFKA_CONFIG_VARIABLES} before SASL_PASSWORD)."
+    "How to reach the Kafka cluster: a client property of Kafka, such as security.protocol=SSL (all of them are in"
+    " docs/replay.md); may be given several times. Secrets are better in the environment"
+    f" ({KAFKA_CONFIG_VARIABLES} before SASL_PASSWORD)."
 )
 """The option of each command that may have to reach a secured cluster."""
 
@@ -94,13 +95,13 @@ NOT_SECURED = KafkaSecurity()
 
 
 def split_properties(entries: Iterable[str], where: str) -> dict[str, str]:
-    """Parse `NAME=VALUE` texts. Raises BadSecurity, in which `where` names the option; values are never shown."""
+    """Parse `KEY=VALUE` texts. Raises BadSecurity, in which `where` names the option; values are never shown."""
     properties: dict[str, str] = {}
     for entry in entries:
         name, equals, value = entry.partition("=")
         name = name.strip()
         if not equals:
-            raise BadSecurity(f"{where} should be NAME=VALUE, for example {where} security.protocol=SSL")
+            raise BadSecurity(f"{where} should be KEY=VALUE, for example {where} security.protocol=SSL")
         if name in properties:
             raise BadSecurity(f"{where} {name} is given twice")
         properties[name] = value.strip()
@@ -141,7 +142,7 @@ def kafka_security(
 
 
 def security_given(entries: Iterable[str], environment: Mapping[str, str]) -> KafkaSecurity:
-    """Read the settings from `--kafka-config NAME=VALUE`, and for others from the environment. Raises BadSecurity."""
+    """Read the settings from `--kafka-config KEY=VALUE`, and for others from the environment. Raises BadSecurity."""
     given = split_properties(entries, KAFKA_CONFIG)
     of_environment = properties_of_environment(environment, KAFKA_CONFIG_VARIABLES)
 

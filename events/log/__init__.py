@@ -2,6 +2,7 @@
 
 base.py         the contract
 memory.py, sqlite/, kafka/   the implementations
+only_read.py    the part that logs which are only read have in common
 url.py          opening a log by its URL
 options.py      the options by which commands name a log
 limits.py       the limits of the logs without a broker

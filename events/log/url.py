@@ -50,14 +50,14 @@ def open_log(
     audit_window_ms: int | None = None,
     security: KafkaSecurity = NOT_SECURED,
     new_format_level: int = FORMAT_LEVEL,
-    wall_ms: Callable[[], int] = wall_clock_ms,
+    wall_ms: Callable[[], int] | None = None,
 ) -> EventLog:
     """Make the log of a URL; the caller awaits its `open()`. Raises InvalidLogUrl; LogMissing to read `memory:`.
 
     `partitions`, `replication` (Kafka alone) and `audit_window_ms` are settings of the log when it is made, and are
     compared with it when it exists; None takes it as it is. `read_only` makes nothing and claims nothing. `security`
     is how the cluster is reached, `new_format_level` the level of a topic that has no records yet, `wall_ms` the clock
-    of records that are appended to one (both Kafka alone).
+    whose times the records of one keep, instead of those of their appends (both Kafka alone).
     """
     scheme, separator, _ = url.partition(":")
     if not separator:
@@ -116,7 +116,7 @@ def _kafka(
     audit_window_ms: int | None,
     security: KafkaSecurity,
     new_format_level: int,
-    wall_ms: Callable[[], int],
+    wall_ms: Callable[[], int] | None,
 ) -> EventLog:
     servers = parts.netloc.split(",")
     for server in servers:
@@ -138,7 +138,8 @@ def _kafka(
         audit_window_ms=AUDIT_WINDOW_MS if audit_window_ms is None else audit_window_ms,
         security=security,
         new_format_level=new_format_level,
-        wall_ms=wall_ms,
+        wall_ms=wall_clock_ms if wall_ms is None else wall_ms,
+        keeps_times=wall_ms is not None,
     )
 
 

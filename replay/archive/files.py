@@ -16,7 +16,9 @@ from muster.events.log.base import LogError, LogMismatch, LogUnavailable
 TEMPORARY: Final = "_tmp"
 """The folder in an archive where files are written before they get their names. Spark and DuckDB's globs pass it by."""
 
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""The errors of a disk that is full, of a user who may have no more of it, of a file that may not grow."""
+
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
@@ -164,7 +166,7 @@ def said(error: OSError, root: Path) -> Exception:
             f"{error.filename or root} is gone while it was written: another process writes the archive {root}, or"
             " tidies up there; what was committed stands"
         )
-    if error.errno in _NO_ROOM:
+    if error.errno in NO_ROOM:
         return LogUnavailable(
             f"there is no room at {root} ({error.strerror}); what was committed stands, and the next run goes on there"
         )

@@ -8,7 +8,7 @@ at the manifests again, and goes on at the offset where it was.
 """
 
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muster.events.keys import KEY_HEADER
-from muster.events.log.base import LogDamaged, LogMismatch, LogWriter, OwnersMarks, SignOfLife
+from muster.events.log.base import LogDamaged, LogMismatch, OwnersMarks
 from muster.events.log.kafka.marks import Marks, is_strangers
 from muster.events.log.limits import CHUNK_BYTES_MAX, CHUNK_RECORDS_MAX
-from muster.events.records import FORMAT_LEVEL, RawRecord, StoredRecord
+from muster.events.log.only_read import OnlyReadLog
+from muster.events.records import RawRecord, StoredRecord
 from muster.replay.archive import manifest as manifests
 from muster.replay.archive.manifest import State
 from muster.replay.archive.segment import Segment, read_batches, records_of
@@ -30,10 +31,11 @@ _LOOK_AGAIN_TIMES: Final = 5
 Choose = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
-class ArchiveLog:
+class ArchiveLog(OnlyReadLog):
     """An EventLog that can only be read."""
 
     def __init__(self, root: Path) -> None:
+        super().__init__(f"the archive {root}")
         self._root = root
         self._state: State | None = None
         self._ordered: dict[int, list[Segment]] = {}
@@ -57,29 +59,9 @@ class ArchiveLog:
         return self._opened().log.partitions
 
     @property
-    def format_level(self) -> int:
-        """Nobody writes it."""
-        return FORMAT_LEVEL
-
-    @property
     def warnings(self) -> Sequence[str]:
         """None: days that were given up look like history that was compacted away, and `fleet verify` names them."""
         return ()
-
-    @property
-    def trouble(self) -> str | None:
-        return None
-
-    @property
-    def can_be_taken_over(self) -> bool:
-        return False
-
-    @property
-    def claim_renewal_ms(self) -> int | None:
-        return None
-
-    def stored_by(self, _partition: int) -> str:
-        return f"the archive {self._root}"
 
     async def open(self) -> None:
         """See EventLog. Raises LogMissing, LogDamaged, LogMismatch."""
@@ -88,24 +70,8 @@ class ArchiveLog:
         except OSError as error:
             raise LogMismatch(f"the archive {self._root} cannot be read: {error.strerror}") from error
 
-    async def close(self) -> None:
-        pass
-
-    async def raise_format_level(self) -> None:
-        raise LogMismatch(f"the archive {self._root} is only read")
-
-    async def claim(self, _partition: int) -> LogWriter:
-        raise LogMismatch(f"the archive {self._root} is only read")
-
     async def has_owners_record(self, partition: int) -> bool:
         return bool(self._opened().of_partition(partition))
-
-    async def leave_sign_of_life(self, sign: SignOfLife, *, timeout_ms: int) -> None:  # noqa: ARG002 -- as of EventLog
-        raise LogMismatch(f"the archive {self._root} is only read")
-
-    async def last_signs_of_life(self, *, timeout_ms: int) -> Mapping[str, int]:  # noqa: ARG002 -- as of EventLog
-        """They stand beside the events, and are not archived."""
-        return {}
 
     async def end_offset(self, partition: int) -> int:
         """See EventLog: an archive that is being written grows."""

@@ -11,7 +11,8 @@ from muster.replay.commands.opening import CANNOT_READ, NOT_FOUND, fail
 from muster.replay.form import Format, View
 from muster.replay.history.items import Item
 from muster.replay.history.window import At, AtSeq, AtTime, Window, read_at
-from muster.replay.logs.sources import Reading, Start, find_start, from_the_beginning, items
+from muster.replay.logs.reading import Reading
+from muster.replay.logs.sources import Start, find_start, from_the_beginning, items
 from muster.replay.render.printable import printable
 from muster.replay.results.groups import Overview, read_overview
 from muster.replay.times import FORMS_OF_AT, FORMS_OF_TIME, NoSuchTime, in_zone, instant

@@ -17,7 +17,8 @@ from muster.replay.commands.asked import fail_outside, fail_unknown, feed, start
 from muster.replay.commands.opening import CANNOT_READ, NOT_FOUND, Source, fail, opened, run, say
 from muster.replay.form import Format, View
 from muster.replay.history.window import NUMBER_DIGITS_MAX, WHOLE, At, Cut, Place, Window, bounds
-from muster.replay.logs.sources import Reading, Start, from_the_beginning, items
+from muster.replay.logs.reading import Reading
+from muster.replay.logs.sources import Start, from_the_beginning, items
 from muster.replay.render import Result, render
 from muster.replay.render.as_json import write_line
 from muster.replay.render.printable import printable

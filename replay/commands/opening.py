@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -15,8 +16,8 @@ import typer
 from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
 from muster.events.log.base import EventLog, LogError
 from muster.events.records import EventsError
-from muster.replay.logs.archives import open_archive
-from muster.replay.logs.sources import Reading
+from muster.replay.logs.opening import open_for_reading
+from muster.replay.logs.reading import Reading
 from muster.replay.progress import watched
 from muster.replay.render.printable import printable
 
@@ -26,6 +27,8 @@ NOT_FOUND: Final = 1
 CANNOT_READ: Final = 2
 DAMAGED: Final = 3
 """The exit codes; DAMAGED: what could be read was shown, and there is more that could not."""
+ENOUGH: Final = 128 + signal.SIGPIPE
+"""The exit code when whoever read the answer has closed it, as `head` does: that of a process that SIGPIPE ends."""
 
 
 _PROGRAM: ContextVar[str] = ContextVar("program", default="muster replay")
@@ -59,13 +62,16 @@ def source_of(url: str, kafka_config: Sequence[str]) -> Source:
 @asynccontextmanager
 async def opened(source: Source) -> AsyncIterator[Reading]:
     """The log, open for reading. In the end, what was noticed while reading is told; damage is the exit code."""
-    log = open_archive(source.url, security=source.security)
+    log = open_for_reading(source.url, security=source.security)
     await log.open()
     reading = Reading(log=log)
     try:
         with watched(f"reading {log.location}") as watch:
-            reading = msgspec.structs.replace(reading, watch=watch)
+            reading = msgspec.structs.replace(reading, watch=watch, say=say)
             yield reading
+    except typer.Exit as ended:
+        if ended.exit_code != NOT_FOUND or not reading.damage:  # it may be in the part that could not be read
+            raise
     finally:
         await log.close()
         if reading.strangers.records:
@@ -85,8 +91,9 @@ def run(reading: Coroutine[None, None, T], writes: str = "the answer") -> T:
             sys.stdout.flush()
     except (LogError, EventsError) as error:
         fail(str(error), CANNOT_READ)
-    except BrokenPipeError:  # whoever read the answer has enough
-        raise
+    except BrokenPipeError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what the interpreter flushes at its end
+        raise typer.Exit(ENOUGH) from error
     except OSError as error:
         fail(f"{writes} cannot be written: {error.strerror}", CANNOT_READ)
 

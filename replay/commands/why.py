@@ -13,7 +13,8 @@ from muster.replay.form import Format, View
 from muster.replay.history.window import WHOLE, At, AtSeq, Window, bounds
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.windows import QUIET_MS
-from muster.replay.logs.sources import Reading, Start, find_start, from_the_beginning, items
+from muster.replay.logs.reading import Reading
+from muster.replay.logs.sources import Start, find_start, from_the_beginning, items
 from muster.replay.render import Detail, IncidentStream, incident_stream
 from muster.replay.render.printable import printable
 from muster.replay.results.why import NEWEST, Around, Choice, Every, Newest, OfGeneration, Why, generation_of

@@ -3,6 +3,8 @@
     build.py       what a log has told since the last build -> parts of tables
     builds.py      which files the tables consist of, and the lock of who makes them
     stage.py       an archive's files, or copies of another log's records: pieces, undecoded
+    joining.py     small files of what is closed, joined into fewer
+    room.py        a disk without room, and files that are whole or gone
     pieces.py      pieces at a glance, and the records of groups in them
     fold.py        records of one group -> rows of all tables, in one pass (pure)
     carry.py       groups to which nothing happened: their open rows are copied

@@ -5,9 +5,10 @@ stage     the log's records from the offsets on that the build before reached: a
 carry     of groups to which nothing happened, what was open (`carry.py`)
 fold      each group's records, going on from what it had open, into rows (`engines/`, `fold.py`)
 derive    the tables of days, for the days that were touched (`tables/days.py`)
+join      small parts of what is closed, into fewer (`joining.py`)
 commit    the manifest (`builds.py`)
 
-What was closed before is named again as it is. What was open is made anew, so that the result is a full build's.
+What was closed before is named again as it is, or joined. What was open is made anew: the result is a full build's.
 """
 
 import time
@@ -18,7 +19,7 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
-from muster.events.log.base import EventLog, LogDamaged
+from muster.events.log.base import EventLog, LogDamaged, LogUnavailable
 from muster.replay.archive.log import ArchiveLog
 from muster.replay.fleet import open_items
 from muster.replay.fleet.builds import (
@@ -28,20 +29,22 @@ from muster.replay.fleet.builds import (
     last_build,
     locked,
     next_number,
-    remove_leftovers,
+    nothing_left,
     scratch,
 )
 from muster.replay.fleet.carry import NOTHING_CARRIED, carry
 from muster.replay.fleet.engines.engine import Engine, Task
 from muster.replay.fleet.fold import prelude_before
+from muster.replay.fleet.joining import joined
 from muster.replay.fleet.pieces import Survey, survey
+from muster.replay.fleet.room import needing_room
 from muster.replay.fleet.stage import stage
 from muster.replay.fleet.tables.days import derived
 from muster.replay.fleet.tables.parts import Part, PartWriter, Role
 from muster.replay.fleet.tables.quarantine import quarantine_row
 from muster.replay.fleet.tables.schemas import RULES_VERSION
 from muster.replay.history.items import Broken, Prelude, Read
-from muster.replay.logs.sources import Watch, unwatched
+from muster.replay.logs.reading import Watch, unwatched
 
 EngineFor = Callable[[int], Engine]
 """Chooses the engine for so many bytes of events."""
@@ -74,8 +77,11 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
 async def make_build(
     log: EventLog, to: Path, engine_for: EngineFor, *, rebuild: bool = False, watching: Watching = unwatching
 ) -> Built:
-    """Bring the tables in a folder up to date with a log that is open. Raises CannotBuild, and as the log does."""
-    with locked(to), scratch(to) as folder:
+    """Bring the tables in a folder up to date with a log that is open.
+
+    Raises CannotBuild, NoRoom, and as the log does; then the tables are as they were, and nothing is left over.
+    """
+    with needing_room(to), locked(to), nothing_left(to), scratch(to) as folder:
         before = None if rebuild else last_build(to)
         ends = {partition: await log.end_offset(partition) for partition in range(log.partitions)}
         if before is not None:
@@ -90,7 +96,6 @@ async def make_build(
         clock.lap("reading")
         build, events = _made(log, to, before, found, _Step(engine_for, ends, folder, watching, clock))
         commit(to, build)
-        remove_leftovers(to)
         clock.lap("commit")
     told = (each.report(log.location) for each in (staged.strangers, found.strangers))
     return Built(
@@ -130,6 +135,9 @@ def _made(log: EventLog, to: Path, before: Build | None, found: Survey, step: _S
     parts = [*carried.parts, *folded.parts, *_quarantined(task, to)]
     parts += derived(to, before, parts, number)
     step.clock.lap("days")
+    closed = [*(before.closed if before else ()), *(part for part in parts if part.role is Role.CLOSED)]
+    closed = joined(to, closed, number, step.scratch)
+    step.clock.lap("joining small files")
     build = Build(
         number=number,
         rules=RULES_VERSION,
@@ -140,18 +148,18 @@ def _made(log: EventLog, to: Path, before: Build | None, found: Survey, step: _S
         until=dict(step.ends),
         records=folded.events + (before.records if before else 0),
         preludes=open_items.dump(_preludes(preludes, found.shared)),
-        parts=(*(before.closed if before else ()), *parts),
+        parts=(*closed, *(part for part in parts if part.role is not Role.CLOSED)),
     )
     return build, folded.events
 
 
 @contextmanager
 def _readable(log: EventLog) -> Iterator[None]:
-    """Say which log has a file that cannot be read. Raises LogDamaged."""
+    """Say which log has a file that cannot be read. Raises LogDamaged; LogUnavailable for one that has gone."""
     try:
         yield
     except FileNotFoundError as error:
-        raise LogDamaged(f"{log.location}: a file has gone while it was read; build again ({error})") from error
+        raise LogUnavailable(f"{log.location}: a file has gone while it was read; build again ({error})") from error
     except pa.ArrowInvalid as error:
         raise LogDamaged(f"{log.location} cannot be read: {error}; see fleet verify") from error
 
@@ -184,12 +192,12 @@ def _topic(log: EventLog) -> str:
 
 def _quarantined(task: Task, to: Path) -> list[Part]:
     """The records of whole partitions that cannot be read; those of groups come from their folds."""
-    writer = PartWriter(to, task.build)
-    for reads in task.shared.values():
-        for read in reads:
-            if isinstance(read, Broken):
-                writer.add("quarantine", quarantine_row(task.topic, read, None), Role.CLOSED)
-    return writer.close()
+    with PartWriter(to, task.build) as writer:
+        for reads in task.shared.values():
+            for read in reads:
+                if isinstance(read, Broken):
+                    writer.add("quarantine", quarantine_row(task.topic, read, None), Role.CLOSED)
+    return writer.parts
 
 
 def _preludes(before: Mapping[int, Prelude], shared: Mapping[int, list[Read]]) -> dict[int, Prelude]:

@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from muster.replay.fleet.tables.parts import STATES, Part, Role
+from muster.replay.fleet.tables.parts import STATES, Part, Role, is_part
 from muster.replay.fleet.tables.schemas import RULES_VERSION, TABLES
 
 FOLDER: Final = "_builds"
@@ -107,40 +107,61 @@ def current(folder: Path) -> Build:
 def commit(folder: Path, build: Build) -> None:
     """Make the build the last one. Raises CannotBuild if another has its number."""
     target = _manifest(folder, build.number)
-    before = _named(folder, build.number - 1)
-    for part in build.parts:
-        if part.path not in before:  # those were synced by the build that made them
-            _sync(folder / part.path)
+    before = _named(folder, build.number - 1) or set()
+    new = [folder / part.path for part in build.parts if part.path not in before]  # the others were synced before
+    for path in (*new, *{path.parent for path in new}):
+        _sync(path)
     aside = target.with_suffix(".tmp")
-    aside.write_bytes(msgspec.json.format(msgspec.json.encode(build), indent=1))
-    _sync(aside)
     try:
+        aside.write_bytes(msgspec.json.format(msgspec.json.encode(build), indent=1))
+        _sync(aside)
         os.link(aside, target)  # unlike a rename it replaces nothing
     except FileExistsError as error:
         raise CannotBuild(f"another build has made {target} meanwhile; start this one again") from error
     finally:
-        aside.unlink()
+        aside.unlink(missing_ok=True)
     _sync(target.parent)
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Remove what none of the last builds names. Only who holds the lock may."""
+@contextmanager
+def nothing_left(folder: Path) -> Iterator[None]:
+    """Build, and leave nothing that no build names: of those that were killed before, nor of this one if it fails.
+
+    Only who holds the lock may.
+    """
+    _remove_leftovers(folder)
+    try:
+        yield
+    finally:
+        _remove_leftovers(folder)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what none of the last builds names; nothing while one of them cannot be read: it may be mended.
+
+    A file that has no part's name is somebody else's, and stays.
+    """
     numbers = _numbers(folder)
     for number in numbers[:-KEPT]:
         _manifest(folder, number).unlink()
-    named = set().union(*(_named(folder, number) for number in numbers[-KEPT:]))
+    named: set[str] = set()
+    for number in numbers[-KEPT:]:
+        of_build = _named(folder, number)
+        if of_build is None:
+            return
+        named |= of_build
     for table in (*TABLES, STATES):
         for path in (folder / table).glob("*.parquet"):
-            if str(path.relative_to(folder)) not in named:
+            if is_part(path.name) and str(path.relative_to(folder)) not in named:
                 path.unlink()
 
 
-def _named(folder: Path, number: int) -> set[str]:
-    """The paths that a build names, whatever its rules; none where it is not there, or cannot be read (--rebuild)."""
+def _named(folder: Path, number: int) -> set[str] | None:
+    """The paths that a build names, whatever its rules; None if it cannot be read, or is not there."""
     try:
         return {part.path for part in msgspec.json.decode(_manifest(folder, number).read_bytes(), type=_Named).parts}
     except (FileNotFoundError, msgspec.DecodeError):
-        return set()
+        return None
 
 
 @contextmanager

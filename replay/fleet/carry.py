@@ -7,16 +7,15 @@ is not. A group is *touched* when it has a new record, or its partition has (a c
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
-from uuid import uuid4
 
 import duckdb
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from muster.replay.fleet.builds import Build
 from muster.replay.fleet.pieces import Survey
-from muster.replay.fleet.tables.parts import COMPRESSION, STATES, Part, Role, schema_of
+from muster.replay.fleet.room import new_parquet
+from muster.replay.fleet.tables.parts import STATES, Part, Role, part_path, schema_of
 from muster.replay.fleet.tables.schemas import FOLDED
 
 BATCH_ROWS: Final = 1_000
@@ -42,7 +41,7 @@ def carry(folder: Path, before: Build, found: Survey, number: int, scratch: Path
             paths = [str(folder / part.path) for part in before.of(table) if part.role is Role.OPEN]
             if not paths:
                 continue
-            path = f"{table}/{number:06d}-{uuid4().hex}-carried-open.parquet"
+            path = part_path(table, number, "carried-open")
             rows = _copy(connection, paths, f"not ({_is_touched(partition)})", table, folder / path)
             if rows:  # else the file is a leftover
                 parts.append(Part(table=table, role=Role.OPEN, path=path, rows=rows))
@@ -69,7 +68,7 @@ def _copy(connection: duckdb.DuckDBPyConnection, paths: Sequence[str], condition
     to.parent.mkdir(exist_ok=True)
     query = f"select * from read_parquet($paths) where {condition}"  # noqa: S608 -- a condition of ours
     rows = 0
-    with pq.ParquetWriter(to, schema_of(table), compression=COMPRESSION) as writer:
+    with new_parquet(to, schema_of(table)) as writer:
         for batch in connection.execute(query, {"paths": paths}).to_arrow_reader(BATCH_ROWS):
             writer.write_batch(batch.cast(schema_of(table)))
             rows += batch.num_rows

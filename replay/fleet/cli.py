@@ -48,7 +48,7 @@ def build_command(
     """Bring the tables up to date: rebalances, incidents, memberships, and what is made of them.
 
     Only what the log has told since the last build is read. With --every it goes on until SIGTERM, after which the
-    build in work is ended; a log that is away, one that is not there yet and another build are waited for.
+    build in work is ended; a log that is away or not there yet, another build and a full disk are waited for.
 
     \b
     Example:

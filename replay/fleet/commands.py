@@ -22,7 +22,8 @@ from muster.replay.fleet.engines.local import LocalEngine
 from muster.replay.fleet.fold import OutOfOrder
 from muster.replay.fleet.needs import fail
 from muster.replay.fleet.open_items import NotCarriedOver
-from muster.replay.logs.archives import open_archive
+from muster.replay.fleet.room import NoRoom
+from muster.replay.logs.opening import open_for_reading
 from muster.replay.progress import watched
 
 DAMAGED: Final = 3
@@ -48,7 +49,7 @@ def build_tables(asked: AskedBuild) -> None:
         if asked.engine is EngineName.SPARK:
             choose(asked.engine, 0)  # before the log is read
         damage = asyncio.run(_once(asked, security) if asked.every_ms is None else _again(asked, security))
-    except (LogError, EventsError, BadSecurity, CannotBuild, NoSpark, OutOfOrder) as error:
+    except (LogError, EventsError, BadSecurity, CannotBuild, NoRoom, NoSpark, OutOfOrder) as error:
         fail(str(error))
     except NotCarriedOver as error:
         fail(f"{error}: say --rebuild")
@@ -68,7 +69,7 @@ async def _again(asked: AskedBuild, security: KafkaSecurity) -> bool:
     while True:
         try:
             damage = await _once(asked, security)
-        except (LogUnavailable, LogMissing, BuildBusy) as error:
+        except (LogUnavailable, LogMissing, BuildBusy, NoRoom) as error:
             typer.echo(f"muster fleet: {error}; tried again in {interval_s:g} s", err=True)
         try:
             await asyncio.wait_for(stopped.wait(), interval_s)
@@ -87,7 +88,7 @@ async def _once(asked: AskedBuild, security: KafkaSecurity) -> bool:
         reason = choice.reason
         return _engine(choice.engine, asked.master)
 
-    log = open_archive(asked.log, security=security)
+    log = open_for_reading(asked.log, security=security)
     await log.open()
     try:
         built = await make_build(log, asked.to, engine_for, rebuild=asked.rebuild, watching=watched)

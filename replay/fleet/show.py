@@ -20,7 +20,7 @@ from muster.replay.render.markdown import escaped, moment
 from muster.replay.render.markdown import table as markdown_table
 from muster.replay.render.printable import text
 from muster.replay.render.tables import WIDE, grid, moment_text, table
-from muster.replay.times import Instant, duration, in_zone, zone_of
+from muster.replay.times import Instant, duration, in_zone, zone_of_all
 
 LESS: Final = frozenset({"incident", "culprits", "ended_at", "avoided", "unknown", "grade", "partitions_moved"})
 """Columns that are left out for eyes: the others, or a headline, say what matters of them."""
@@ -112,18 +112,20 @@ def _print(answer: Answer, zone: tzinfo, console: Console, *, as_facts: bool = F
     under = {each for names in below.values() for each in names}
     shown = [name for name in columns if name not in under]
     numbers = {name for name in shown if _is_number(answer, name)}
-    headings = {name: _heading(name, "" if is_piped else _zones(answer, name, zone)) for name in shown}
+    zones = {name: _zone(answer, name, zone) for name in answer.columns}
+    headings = {name: _heading(name, "" if is_piped else zones[name] or "") for name in shown}
     if console.width < WIDE:
         headings = {name: heading.replace("tion time", "tion\ntime") for name, heading in headings.items()}
     made = table(*headings.values(), right=(headings[name] for name in numbers))
     for record in answer.records:
         cells = []
         for name in shown:
-            cell = _cell(name, record[name], zone, whole=is_piped)
+            cell = _cell(name, record[name], zone, whole=is_piped, has_zone=zones[name] is None)
             for each in below.get(name, ()):
                 if record[each] is not None:
                     is_sentence = each == "headline"
-                    cell.append("\n").append_text(_cell(each, record[each], zone, style="" if is_sentence else "dim"))
+                    told = _cell(each, record[each], zone, has_zone=True, style="" if is_sentence else "dim")
+                    cell.append("\n").append_text(told)
             cells.append(cell)
         made.add_row(*cells)
     console.print(made)
@@ -139,12 +141,10 @@ def _heading(name: str, zones: str = "") -> str:
     return f"{words} ({zones})" if zones else words
 
 
-def _zones(answer: Answer, name: str, zone: tzinfo) -> str:
-    """The zones in which a column's instants are told: two, where summer time began between. '' if it has none."""
-    if not name.endswith("_at"):
-        return ""
-    instants = (record[name] for record in answer.records if record[name] is not None)
-    return " ".join(dict.fromkeys(zone_of(in_zone(each, zone)) for each in instants))
+def _zone(answer: Answer, name: str, zone: tzinfo) -> str | None:
+    """The zone in which a column's instants are told; None where there are two. '' if it has none."""
+    instants = [record[name] for record in answer.records if record[name] is not None] if name.endswith("_at") else []
+    return zone_of_all(in_zone(each, zone) for each in instants) if instants else ""
 
 
 def _is_number(answer: Answer, name: str) -> bool:
@@ -152,10 +152,12 @@ def _is_number(answer: Answer, name: str) -> bool:
     return any(isinstance(row[index], int) for row in answer.rows)
 
 
-def _cell(name: str, value: object, zone: tzinfo, *, whole: bool = False, style: str = "") -> Text:
+def _cell(
+    name: str, value: object, zone: tzinfo, *, whole: bool = False, has_zone: bool = False, style: str = ""
+) -> Text:
     if name.endswith("_at") and isinstance(value, str):
         at = in_zone(Instant(value), zone)
-        return text(at, style) if whole else moment_text(at, style)
+        return text(at, style) if whole else moment_text(at, style, has_zone=has_zone)
     return text(_words(name, value, whole=whole), style)
 
 

@@ -1,7 +1,9 @@
 """Logs that are read: the only part that touches one.
 
+reading.py      One reading of a log: its chunks, what cannot be read of them, what is appended meanwhile.
 sources.py      A log read: the records of one group, or of all.
-archives.py     Files that a log was exported to, read as logs; and opening whatever `--log` names.
+opening.py      Opening whatever `--log` names.
+exported.py     Files that a log was exported to, read as logs.
 exports.py      Writing such files.
 pseudonyms.py   A log without names.
 """

@@ -5,7 +5,7 @@
     NAME.avro   an Avro container file: the records byte by byte, as they are in the log.
 
 Both have partition after partition, each in the order of its offsets. What belongs here: the lines and the schema, and
-writing them. `archives.py` reads them.
+writing them. `exported.py` reads them.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,8 @@ from muster.events.keys import EntityKind, decode_key, encode_key, key_of
 from muster.events.records import FORMAT_LEVEL, BrokenRecord, StoredRecord, UndecodableKey
 from muster.replay.history.items import Coordinated, Happened
 from muster.replay.logs.pseudonyms import Pseudonyms
-from muster.replay.logs.sources import Reading, read_record
+from muster.replay.logs.reading import Reading
+from muster.replay.logs.sources import read_record
 
 FORM: Final = "muster-export-1"
 TYPES: Final[dict[str, type[AnyRecordedEvent]]] = {each.__name__: each for each in EVENT_TYPES}

@@ -10,10 +10,8 @@ each says all, but for those of `muster log repair`. So are records that no owne
 not ours to read at all is an error: LogTooNew, and any LogError.
 """
 
-import asyncio
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from typing import Final
+from collections.abc import AsyncGenerator, Callable
 
 import msgspec
 
@@ -22,11 +20,10 @@ from muster.events.avro.glance import GroupGlance
 from muster.events.events import CoordinatorElected, PartitionEvent
 from muster.events.ids import GroupId
 from muster.events.keys import EntityKind, decode_key, prefix_of
-from muster.events.log.base import EventLog, SearchableLog
+from muster.events.log.base import EventLog
 from muster.events.partitioner import partition_for
 from muster.events.records import (
     FORMAT_LEVEL,
-    BrokenBatch,
     BrokenRecord,
     LogTooNew,
     StoredRecord,
@@ -51,65 +48,10 @@ from muster.replay.history.items import (
 )
 from muster.replay.history.skim import BEGINNING, Checkpoint, Skim
 from muster.replay.history.window import AtSeq, Window
+from muster.replay.logs.reading import Reading, Watch, chunks_of, unwatched
 
 Take = Callable[[GroupId | None, Read], None]
 """Takes the next read; without a group it concerns all groups of its partition."""
-
-LOOK_AGAIN_AFTER_S: Final = 0.2
-"""The interval at which a log that is followed is looked at."""
-
-Watch = Callable[[int, int], None]
-"""Told how far the reading is: records done, records in all. Both count offsets, also those compacted away."""
-
-
-def unwatched(done: int, total: int) -> None:
-    """Do nothing: the default, without a progress display."""
-
-
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """One reading of a log: what is told how far it is, and what counts strangers' records."""
-
-    log: EventLog
-    watch: Watch = unwatched
-    strangers: Strangers = msgspec.field(default_factory=Strangers)
-    lost: list[str] = msgspec.field(default_factory=list)
-
-    @property
-    def damage(self) -> list[str]:
-        """The parts that could not be read, in words for people; the records before it were given."""
-        return list(dict.fromkeys((*self.lost, *self.log.warnings)))
-
-    async def chunks(
-        self, partitions: Sequence[int], *, wanted: Sequence[bytes] = (), start: int = 0, end: int | None = None
-    ) -> AsyncIterator[Sequence[StoredRecord]]:
-        """The owners' records of the partitions, one partition after another, as far as they reached at the call.
-
-        `wanted`: see SearchableLog; other logs give all.
-        """
-        async for chunk in self.all_chunks(partitions, wanted=wanted, start=start, end=end):
-            yield list(self.strangers.without(chunk))
-
-    async def all_chunks(
-        self, partitions: Sequence[int], *, wanted: Sequence[bytes] = (), start: int = 0, end: int | None = None
-    ) -> AsyncIterator[Sequence[StoredRecord]]:
-        """As `chunks`, with the records that no owner wrote."""
-        ends = {each: await self.log.end_offset(each) if end is None else end for each in partitions}
-        total, done = sum(ends.values()), 0
-        for partition, stop in ends.items():
-            try:
-                async for chunk in self._read(partition, start, stop, wanted):
-                    yield chunk
-                    self.watch(done + chunk[-1].offset + 1 if chunk else done, total)
-            except BrokenBatch as broken:
-                self.lost.append(f"{self.log.location}, {broken}; what comes after it in its partition was left out")
-            done += stop
-
-    def _read(
-        self, partition: int, start: int, end: int, wanted: Sequence[bytes]
-    ) -> AsyncIterator[Sequence[StoredRecord]]:
-        if wanted and isinstance(self.log, SearchableLog):
-            return self.log.read_wanted(partition, wanted, start=start, end=end)
-        return self.log.read(partition, start=start, end=end)
 
 
 async def read_log(
@@ -167,7 +109,7 @@ async def find_start(
     """
     search = _Search(group, window, Skim(prelude := Prelude(), quiet_ms=quiet_ms, rebalances_kept=rebalances), prelude)
     search.tells_before = quiet_ms > 0
-    async for chunk in _chunks_of(reading, group, start=0):
+    async for chunk in chunks_of(reading, group, start=0):
         if any(map(search.ends_with, chunk)):
             break
     return search.found()
@@ -233,7 +175,7 @@ async def items(reading: Reading, start: Start, *, goes_on: bool = False) -> Asy
     has_begun = checkpoint.incarnation >= 0
     for earlier in checkpoint.prelude:
         yield earlier
-    chunks = _chunks_of(reading, start.group_id, start=checkpoint.offset, goes_on=goes_on)
+    chunks = chunks_of(reading, start.group_id, start=checkpoint.offset, goes_on=goes_on)
     async for record in (record async for chunk in chunks for record in chunk):
         found = read_record(record, start.group_id)
         if found is None:
@@ -252,23 +194,6 @@ async def items(reading: Reading, start: Start, *, goes_on: bool = False) -> Asy
         if gap is not None:
             yield gap
         yield read
-
-
-async def _chunks_of(
-    reading: Reading, group: GroupId, *, start: int, goes_on: bool = False
-) -> AsyncIterator[Sequence[StoredRecord]]:
-    """The records of the group, and of its partition; others, too, where the log cannot leave them out."""
-    partition = partition_for(group, reading.log.partitions)
-    wanted = (prefix_of(group), prefix_of(str(partition)))
-    while True:
-        end = await reading.log.end_offset(partition)
-        if start < end:
-            async for chunk in reading.chunks([partition], wanted=wanted, start=start, end=end):
-                yield chunk
-            start = end
-        if not goes_on:
-            return
-        await asyncio.sleep(LOOK_AGAIN_AFTER_S)
 
 
 # ---- all groups ---------------------------------------------------------------------------------

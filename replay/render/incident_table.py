@@ -14,7 +14,7 @@ from muster.replay.rebalances.rebalance import Outcome, Rebalance
 from muster.replay.rebalances.wording import plural
 from muster.replay.render.printable import text
 from muster.replay.render.tables import grid
-from muster.replay.times import Instant, clock_of, day_of, duration, wall_ms_of, zone_of
+from muster.replay.times import Instant, clock_beside, clock_of, day_of, duration, wall_ms_of, zone_of
 
 GRADE_STYLES = {Grade.RECORDED: "green", Grade.INFERRED: "yellow", Grade.UNKNOWN: "red"}
 _CROSSINGS = {Edge.SINCE: "it began before --since", Edge.UNTIL: "it was not over at --until"}
@@ -95,17 +95,14 @@ def _rebalance(rebalance: Rebalance) -> Text:
 
 
 def _chain(incident: Incident, detail: Detail) -> Text:
-    day = day_of(incident.started_at)
-    lines = [_statement(each, day) for each in incident.chain[:detail]]
+    lines = [_statement(each, incident.started_at) for each in incident.chain[:detail]]
     if len(incident.chain) > detail:
         lines.append(text(f"... and {len(incident.chain) - detail} more; --format json has all of them", "dim"))
     return _stacked(lines)
 
 
-def _statement(statement: Statement, day: str) -> Text:
-    at = "" if statement.at is None else clock_of(statement.at)
-    if statement.at is not None and day_of(statement.at) != day:
-        at = f"{day_of(statement.at)} {at}"
+def _statement(statement: Statement, head: Instant) -> Text:
+    at = "" if statement.at is None else clock_beside(statement.at, head)
     line = text(f"{at:12}", "dim").append(" ").append(text(f"{statement.grade:8} ", GRADE_STYLES[statement.grade]))
     line.append(text(statement.text))
     if statement.seqs:

@@ -20,7 +20,7 @@ from muster.replay.render.printable import text
 from muster.replay.results.groups import GroupLine, Groups, Owner
 from muster.replay.results.state import MemberState, RegistrationState, StateAt, States
 from muster.replay.results.story import Line, LineKind
-from muster.replay.times import Instant, clock_of, day_of, in_zone, setting, zone_of
+from muster.replay.times import Instant, clock_of, day_of, in_zone, setting, zone_beside, zone_of, zone_of_all
 
 _STATE_STYLES = {
     GroupState.STABLE: "green",
@@ -58,9 +58,10 @@ def state_text(state: GroupState | None) -> Text:
     return text(state, _STATE_STYLES.get(state, "red") if state else "red")
 
 
-def moment_text(at: Instant | None, style: str = "") -> Text:
-    """Day and time to the second."""
-    return text(f"{day_of(at)} {clock_of(at)[:8]}" if at else None, style)
+def moment_text(at: Instant | None, style: str = "", *, has_zone: bool = False) -> Text:
+    """Day and time to the second; with its zone, where no heading has it."""
+    zone = f" {zone_of(at)}" if at and has_zone else ""
+    return text(f"{day_of(at)} {clock_of(at)[:8]}{zone}" if at else None, style)
 
 
 # ---- groups -------------------------------------------------------------------------------------
@@ -69,8 +70,8 @@ def moment_text(at: Instant | None, style: str = "") -> Text:
 def print_groups(groups: Groups, console: Console) -> None:
     """A line for each group, then what could not be read."""
     instants = [at for line in groups.groups if (at := line.last_at) is not None]
-    zones = " ".join(dict.fromkeys(map(zone_of, instants))) or "UTC"  # two, where summer time began between
-    last = f"Last incident ({zones})"
+    zone = zone_of_all(instants)
+    last = "Last incident" if zone is None else f"Last incident ({zone})"
     made = table("Group", "State", "Gen", "Members", "Rebal.", last, right=("Gen", "Rebal."))
     for line in groups.groups:
         made.add_row(
@@ -79,7 +80,7 @@ def print_groups(groups: Groups, console: Console) -> None:
             text(line.generation_id),
             text(_members_text(line)),
             text(f"{line.rebalances}{'+' if line.missing_events else ''}"),
-            _last(line, wide=console.width >= WIDE),
+            _last(line, wide=console.width >= WIDE, has_zone=zone is None),
         )
     console.print(made if groups.groups else text(f"No group has an event in {groups.log}."))
     for line in groups.groups:
@@ -117,9 +118,9 @@ def _members_text(line: GroupLine) -> str:
     return f"{line.members} ({line.static_members} static)" if line.static_members else str(line.members)
 
 
-def _last(line: GroupLine, *, wide: bool) -> Text:
+def _last(line: GroupLine, *, wide: bool, has_zone: bool) -> Text:
     """The last incident; the last rebalance, where that is all that can be told."""
-    cell = moment_text(line.last_at)
+    cell = moment_text(line.last_at, has_zone=has_zone)
     incident = line.last_incident
     if incident is not None:
         words = f"{incident.kind}: {incident.headline}" if wide else incident.kind
@@ -199,7 +200,7 @@ def _generation(line: Line) -> Text:
 def print_state(state: StateAt, console: Console) -> None:
     """The group, then its members."""
     protocol = " / ".join(filter(None, (state.protocol_type, state.protocol_name))) or None
-    since = f"since {day_of(state.state_since)} {clock_of(state.state_since)}"
+    since = f"since {_moment(state.state_since, state.at)}"
     rows: list[tuple[str, RenderableType]] = [
         ("Group", text(state.group_id, "bold")),
         ("As of", text(f"{day_of(state.at)} {clock_of(state.at)} {zone_of(state.at)}, seq {state.seq}")),
@@ -212,7 +213,7 @@ def print_state(state: StateAt, console: Console) -> None:
     if state.settings:
         rows.append(("Settings", Text("\n").join(text(f"{key}={value}") for key, value in state.settings.items())))
     if state.registrations:
-        rows.append(("Expected", Text("\n").join(map(_registration, state.registrations))))
+        rows.append(("Expected", Text("\n").join(_registration(each, state.at) for each in state.registrations)))
     rows.extend(("Missing", text(note, "yellow")) for note in state.notes)
     console.print(grid(rows))
     if not state.members:
@@ -228,7 +229,7 @@ def print_state(state: StateAt, console: Console) -> None:
 
 
 def _asked_for(at: Instant) -> Text:
-    return moment_text(at).append(f" {zone_of(at)}")
+    return moment_text(at, has_zone=True)
 
 
 def print_states(states: States, console: Console) -> None:
@@ -239,8 +240,12 @@ def print_states(states: States, console: Console) -> None:
         print_state(msgspec.structs.replace(state, asked_for=None), console)
 
 
-def _registration(registration: RegistrationState) -> Text:
-    since = f"registered {day_of(registration.registered_at)} {clock_of(registration.registered_at)}"
+def _moment(at: Instant, head: Instant) -> str:
+    return f"{day_of(at)} {clock_of(at)}{zone_beside(at, head)}"
+
+
+def _registration(registration: RegistrationState, head: Instant) -> Text:
+    since = f"registered {_moment(registration.registered_at, head)}"
     return text(registration.group_instance_id).append(text(f"  {since}", "dim"))
 
 

@@ -26,7 +26,9 @@ def print_verified(verified: Verified, console: Console) -> None:
     made = table("Where", "Check", "Expected, and found")
     for finding in verified.findings:
         made.add_row(
-            text("\n".join(_where(finding))), text(finding.check, "bold"), _told(finding.expected, finding.found)
+            Text("\n").join(map(text, _where(finding))),
+            text(finding.check, "bold"),
+            _told(finding.expected, finding.found),
         )
     console.print(made)
     if verified.found > len(verified.findings):

@@ -10,7 +10,7 @@ from muster.replay.rebalances.wording import plural
 from muster.replay.render import markdown
 from muster.replay.render.printable import printable, text
 from muster.replay.render.tables import grid, table
-from muster.replay.times import Instant, clock_of, day_of, duration, zone_of
+from muster.replay.times import Instant, clock_of, day_of, duration, zone_of, zone_of_all
 from muster.replay.whatif.verdict import Additional, Line, Replayed, Verdict, WhatIf
 
 _STYLES = {Verdict.WOULD_NOT: "green", Verdict.WOULD: "", Verdict.CANNOT_TELL: "yellow"}
@@ -25,11 +25,13 @@ def print_whatif(result: WhatIf, console: Console) -> None:
     if not (result.rebalances or result.additional):
         return
     console.print()
-    made = table(f"Began ({_zones(result)})", *_HEAD, right=("Seq",))
+    zone = _zone(result)
+    made = table(_began(zone), *_HEAD, right=("Seq",))
     for each in _lines(result):
         style = _STYLES[each.verdict] if isinstance(each, Replayed) else "red"
         told = text(_what(each)).append("\n").append(text(_WORDS[each.verdict], f"bold {style}"))
-        made.add_row(text(_when(each), "dim"), text(each.seq), told.append(text(_reason(each), "dim")))
+        when = text(_when(each, has_zone=zone is None), "dim")
+        made.add_row(when, text(each.seq), told.append(text(_reason(each), "dim")))
     console.print(made)
 
 
@@ -38,15 +40,16 @@ def whatif_in_markdown(result: WhatIf) -> str:
     told = f"## {markdown.escaped(_answer(result))}\n\n{markdown.facts(_rows(result))}"
     if not (result.rebalances or result.additional):
         return told
+    zone = _zone(result)
     rows = [
         (
-            markdown.escaped(_when(each)),
+            markdown.escaped(_when(each, has_zone=zone is None)),
             markdown.escaped(each.seq),
             f"{markdown.escaped(_what(each))}: **{_WORDS[each.verdict]}**{markdown.escaped(_reason(each))}",
         )
         for each in _lines(result)
     ]
-    return f"{told}\n{markdown.table((f'Began ({_zones(result)})', *_HEAD), rows)}"
+    return f"{told}\n{markdown.table((_began(zone), *_HEAD), rows)}"
 
 
 def _lines(result: WhatIf) -> Iterator[Line]:
@@ -84,15 +87,21 @@ def _rows(result: WhatIf) -> Iterator[tuple[str, RenderableType]]:
         yield "Not known", text(note, "yellow")
 
 
-def _zones(result: WhatIf) -> str:
-    """The zone of the times; two, where summer time began between."""
-    times = [each.started_at for each in result.rebalances] + [each.until for each in result.additional]
-    return " ".join(dict.fromkeys(map(zone_of, times)))
+def _zone(result: WhatIf) -> str | None:
+    return zone_of_all(map(_at, _lines(result)))
 
 
-def _when(each: Line) -> str:
-    at = each.started_at if isinstance(each, Replayed) else each.until
-    return f"{day_of(at)} {clock_of(at)}"
+def _began(zone: str | None) -> str:
+    return "Began" if zone is None else f"Began ({zone})"
+
+
+def _at(each: Line) -> Instant:
+    return each.started_at if isinstance(each, Replayed) else each.until
+
+
+def _when(each: Line, *, has_zone: bool) -> str:
+    at = _at(each)
+    return f"{day_of(at)} {clock_of(at)}{f' {zone_of(at)}' if has_zone else ''}"
 
 
 def _what(each: Line) -> str:

@@ -24,7 +24,7 @@ from muster.replay.rebalances.rebalance import (
 from muster.replay.rebalances.wording import JOIN_ENDS, headline, host, listed, move_text, name, plural
 from muster.replay.render.printable import text
 from muster.replay.render.tables import grid
-from muster.replay.times import Instant, clock_of, day_of, duration, setting, zone_of
+from muster.replay.times import Instant, clock_beside, clock_of, day_of, duration, setting, zone_of
 
 Row = tuple[str, RenderableType]
 
@@ -48,19 +48,19 @@ def print_rebalance(rebalance: Rebalance, console: Console) -> None:
 def rows_of_rebalance(rebalance: Rebalance) -> Iterator[Row]:
     """All there is to say below the headline: labels, and texts."""
     yield "When", _when(rebalance)
-    yield from _trigger(rebalance.trigger)
-    yield from _stacked("Folded in", (_at(seen.at, seen.text) for seen in rebalance.folded))
+    yield from _trigger(rebalance.trigger, rebalance.started_at)
+    yield from _stacked("Folded in", (_at(seen.at, rebalance.started_at, seen.text) for seen in rebalance.folded))
     phase = rebalance.join_phase
     has_nobody = rebalance.outcome is Outcome.EMPTIED and phase.ended_by is Cause.ALL_JOINED
     if phase.duration_ms or not has_nobody:  # when the last member goes, nobody is waited for
-        yield "Join phase", _join_phase(phase)
+        yield "Join phase", _join_phase(phase, rebalance.started_at)
     if rebalance.sync_phase is not None:
         yield "Sync phase", _sync_phase(rebalance.sync_phase)
     yield "Members", _members(rebalance)
     if rebalance.movement is not None:
         yield "Moved", movement_text(rebalance.movement)
-    yield from _stacked("Meanwhile", map(_happening, rebalance.meanwhile))
-    yield from _stacked("Before", map(_happening, rebalance.avoided))
+    yield from _stacked("Meanwhile", (_happening(each, rebalance.started_at) for each in rebalance.meanwhile))
+    yield from _stacked("Before", (_happening(each, rebalance.started_at) for each in rebalance.avoided))
     yield from _stacked("Missing", (text(note, "yellow") for note in rebalance.notes))
 
 
@@ -70,8 +70,8 @@ def _stacked(label: str, lines: Iterable[Text]) -> Iterator[Row]:
         yield label, Text("\n").join(lines)
 
 
-def _at(at: Instant, content: str) -> Text:
-    return text(clock_of(at), "dim").append(" ").append(text(content, "default"))
+def _at(at: Instant, head: Instant, content: str) -> Text:
+    return text(clock_beside(at, head), "dim").append(" ").append(text(content, "default"))
 
 
 def _when(rebalance: Rebalance) -> Text:
@@ -82,9 +82,9 @@ def _when(rebalance: Rebalance) -> Text:
     return when.append(text(f" (seq {rebalance.first_seq} to {rebalance.last_seq})", "dim"))
 
 
-def _trigger(trigger: Occurrence) -> Iterator[Row]:
+def _trigger(trigger: Occurrence, head: Instant) -> Iterator[Row]:
     lines = [text(trigger.cause, "bold")]
-    lines.extend(_actor(member) for member in trigger.who)
+    lines.extend(_actor(member, head) for member in trigger.who)
     if trigger.request is not None and not trigger.who:
         lines.append(_requester(trigger.request))
     yield "Trigger", Text("\n").join(lines)
@@ -110,22 +110,23 @@ def _planned(planned: Planned) -> Iterator[Text]:
     return (text(f"{what}: {names}") for what, names in told.items() if names)
 
 
-def _actor(member: Actor) -> Text:
+def _actor(member: Actor, head: Instant) -> Text:
     line = text("member id ", "dim").append(text(member.member_id or "(none)"))
     line.append("\n").append(text(f"{host(member.client_host)}, client {member.client_id}, {member.principal}", "dim"))
     if member.last_seen is not None and member.silence_ms:
-        line.append("\n").append(text(f"last seen {clock_of(member.last_seen)}, {duration(member.silence_ms)} before"))
+        seen = clock_beside(member.last_seen, head)
+        line.append("\n").append(text(f"last seen {seen}, {duration(member.silence_ms)} before"))
         if member.longest_silence_ms:
             line.append(text(f"; longest silence until then {duration(member.longest_silence_ms)}"))
     return line
 
 
-def _join_phase(phase: JoinPhase) -> Text:
+def _join_phase(phase: JoinPhase, head: Instant) -> Text:
     lines = [text(_join_duration(phase))]
     if phase.last_to_join is not None and phase.last_to_join.after_ms:
         last = phase.last_to_join
         lines.append(text(f"last to join: {name(last.member)}, after {duration(last.after_ms)}"))
-    lines.extend(_at(seen.at, seen.text) for seen in phase.dropped)
+    lines.extend(_at(seen.at, head, seen.text) for seen in phase.dropped)
     if phase.absent:
         lines.append(text(f"did not come and stayed, as static members do: {_names(phase.absent)}", "yellow"))
     if phase.awaited:
@@ -188,10 +189,10 @@ def movement_text(movement: Movement) -> Text:
     return Text("\n").join(lines)
 
 
-def _happening(happening: Happening) -> Text:
+def _happening(happening: Happening, head: Instant) -> Text:
     error = f" ({happening.error})" if happening.error is not None else ""
     counted = happening.times > 1 and happening.kind is not HappeningKind.JOINS_GATHERED
     times = f", {plural(happening.times, 'time')}" if counted else ""
     if counted and happening.until is not None:
-        times += f" until {clock_of(happening.until)}"
-    return _at(happening.at, f"{happening.text}{error}{times}")
+        times += f" until {clock_beside(happening.until, head)}"
+    return _at(happening.at, head, f"{happening.text}{error}{times}")

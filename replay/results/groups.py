@@ -25,7 +25,8 @@ from muster.replay.history.items import Broken, Coordinated, PassedOver, still_b
 from muster.replay.history.skim import Skim
 from muster.replay.history.window import Bounds
 from muster.replay.incidents.windows import QUIET_MS
-from muster.replay.logs.sources import Reading, read_record
+from muster.replay.logs.reading import Reading
+from muster.replay.logs.sources import read_record
 from muster.replay.rebalances.rebalance import Outcome
 from muster.replay.rebalances.wording import missing_text
 from muster.replay.results.group_tail import Kept, LastIncident, Partition, Tail

@@ -1,8 +1,10 @@
 """`muster`: which commands there are. Each stands in its own package, and is imported when it is asked for."""
 
+import os
 import sys
 from importlib import import_module
 from importlib.metadata import version as version_of
+from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
 import typer
@@ -94,4 +96,7 @@ def main() -> None:
     """The console script."""
     if sys.platform == "win32":
         sys.exit("muster: a POSIX system is needed, such as Linux or macOS; on Windows there is WSL")
+    for name in ("stdout", "stderr"):  # one that was closed, as by `>&-`: nobody reads it, and no file gets its number
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 -- until the process ends
     app()

@@ -11,7 +11,13 @@ UNWRAPPED: Final = 10_000
 
 def stdout() -> Console:
     """It knows whether there is a terminal, how wide it is, and NO_COLOR."""
-    console = Console(highlight=False)
+    console = _Console(highlight=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
-        return Console(highlight=False, width=UNWRAPPED)
+        return _Console(highlight=False, width=UNWRAPPED)
     return console
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command, as of any other output; rich's own ends the process with exit code 1."""
+        raise  # noqa: PLE0704 -- called while it is handled

@@ -1,7 +1,7 @@
 """A small Kafka cluster for the log's own requests, and the faults that are played on it.
 
 What belongs here: brokers, topics, leaders, and what Produce, Fetch and the others do to them, as far as the log can
-tell. It has no replicas and no high watermark of its own: what is appended is durable at once.
+tell. It has no replicas; what is appended is durable at once, unless a test sets the high watermark.
 
     hang        a broker takes connections and requests, and answers nothing: SIGSTOP, or a dead disk
     stop        nobody listens there, and its connections are reset: the process has gone
@@ -58,10 +58,16 @@ class _Partition:
         self.batches: list[tuple[int, int, bytes]] = []
         self.producers: dict[int, tuple[int, int, int, int]] = {}
         """Epoch, sequence of the last batch, of the next one, and the last one's base offset, by producer id."""
+        self.high_watermark: int | None = None
+        """That of a leader which was just elected, and knows no later one yet; None: the end."""
 
     @property
     def end(self) -> int:
         return self.batches[-1][1] if self.batches else 0
+
+    @property
+    def known_end(self) -> int:
+        return self.end if self.high_watermark is None else self.high_watermark
 
     def append(self, batch: bytes) -> tuple[ErrorCode, int]:
         """As brokers do with plain idempotent batches."""
@@ -301,10 +307,10 @@ class FakeCluster:
         error, partition = self._led(node, topic, number)
         end, batches = -1, b""
         if partition is not None:
-            end = partition.end
-            if position > end:
+            end = partition.known_end
+            if position > partition.end:
                 error = ErrorCode.offset_out_of_range
-            wanted = [each for each in partition.batches if each[1] > position]
+            wanted = [each for each in partition.batches if position < each[1] <= end]
             self.fetched[topic] += sum(after - base for base, after, _ in wanted)
             batches = b"".join(batch for _, _, batch in wanted)
         return fetch.FetchResponse_v11(0, 0, 0, [(topic, [(number, error.value, end, end, 0, [], -1, batches)])])
@@ -312,7 +318,7 @@ class FakeCluster:
     def _list_offsets(self, node: int, request: Any) -> Any:
         ((topic, ((number, timestamp),)),) = request.topics
         error, partition = self._led(node, topic, number)
-        found = -1 if partition is None else 0 if timestamp == _EARLIEST else partition.end
+        found = -1 if partition is None else 0 if timestamp == _EARLIEST else partition.known_end
         return offset.OffsetResponse_v1([(topic, [(number, error.value, -1, found)])])
 
     def _create_topics(self, _node: int, request: Any) -> Any:

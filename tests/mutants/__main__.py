@@ -97,7 +97,8 @@ def _covering(trials: SimpleQueue[Trial], areas: Sequence[Area]) -> dict[str, Co
 def _tried(trials: SimpleQueue[Trial], covering: Covering, area: Area, mutant: Mutant) -> Tried:
     trial = trials.get()
     try:
-        verdict = trial.of(mutant, covering.tests_for(mutant))
+        then = area.tests if covering.runs_at_import(mutant) else ()
+        verdict = trial.of(mutant, covering.tests_for(mutant), then)
     finally:
         trials.put(trial)
     if verdict is not Verdict.NOTICED:

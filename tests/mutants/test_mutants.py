@@ -157,13 +157,26 @@ def test_only_tests_that_come_by_a_mutant_are_run(tree: Path, tmp_path: Path) ->
         covering = trial.covering(AREA)
     assert covering is not None
 
+    def at(line: int, file: str = "code") -> Mutant:
+        return Mutant(path=Path(f"events/{file}.py"), line=line, nth=1, text="", diff="")
+
     def names(line: int, file: str = "code") -> list[str]:
-        mutant = Mutant(path=Path(f"events/{file}.py"), line=line, nth=1, text="", diff="")
-        return [name.removeprefix("tests/few/test_it.py::") for name in covering.tests_for(mutant)]
+        return [name.removeprefix("tests/few/test_it.py::") for name in covering.tests_for(at(line, file))]
 
     assert [names(line) for line in (1, 4, 7)] == [["test_a", "test_b"], ["test_a", "test_b"], ["test_b"]]
-    assert names(1, "constants") == ["tests/few"]
-    assert names(1, "template") == []
+    assert [covering.runs_at_import(at(line)) for line in (1, 4, 7)] == [True, False, False]
+    assert (names(1, "constants"), covering.runs_at_import(at(1, "constants"))) == ([], True)
+    assert (names(1, "template"), covering.runs_at_import(at(1, "template"))) == ([], False)
+
+
+def test_where_the_first_tests_notice_nothing_the_others_are_run(tree: Path, tmp_path: Path) -> None:
+    """A table of constants may be all that a test looks at."""
+    (tree / "tests" / "few" / "test_it.py").write_text(f"{LOOKS}    assert not mutated\n", encoding="utf-8")
+    (tree / "tests" / "few" / "test_nothing.py").write_text("def test_it(): pass\n", encoding="utf-8")
+    with closing(Trial(tree, tmp_path / "copy", limit_s=60)) as trial:
+        assert trial.of(MUTANT, ["tests/few/test_nothing.py"]) is Verdict.UNNOTICED
+        assert trial.of(MUTANT, ["tests/few/test_nothing.py"], ["tests/few"]) is Verdict.NOTICED
+        assert (trial.of(MUTANT, []), trial.of(MUTANT, [], ["tests/few"])) == (Verdict.NOT_COVERED, Verdict.NOTICED)
 
 
 def test_code_and_tests_of_each_area_are_there() -> None:

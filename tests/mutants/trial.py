@@ -79,14 +79,17 @@ class Trial:
         options = ("--cov-context=test", "--cov-report=", f"--cov-config={settings}", "--maxfail=10")
         all_passed = self._run(COVERING_LIMIT_S, *folders, *options, *area.tests)[0] is Verdict.UNNOTICED
         if all_passed or self._run(COVERING_LIMIT_S, LAST_FAILED, *area.tests)[0] is Verdict.UNNOTICED:
-            return Covering(self._directory, recorded, area.tests)
+            return Covering(self._directory, recorded)
         print((self._directory / "printed.txt").read_text(encoding="utf-8"))
         return None
 
-    def of(self, mutant: Mutant, tests: Sequence[str]) -> Verdict:
-        """Run the tests on it, again where they run into a time-out and do so without it, too."""
-        if not tests:
-            return Verdict.NOT_COVERED
+    def of(self, mutant: Mutant, first: Sequence[str], then: Sequence[str] = ()) -> Verdict:
+        """Run the first tests on it, and the others where those notice nothing."""
+        verdict = self._of(mutant, first) if first else Verdict.NOT_COVERED
+        return self._of(mutant, then) if then and verdict in {Verdict.UNNOTICED, Verdict.NOT_COVERED} else verdict
+
+    def _of(self, mutant: Mutant, tests: Sequence[str]) -> Verdict:
+        """Run them, again where they run into a time-out and do so without the mutant, too."""
         for _ in range(TRIES_MAX):
             verdict, timed_out = self._with(mutant, tests)
             if verdict is Verdict.UNNOTICED or not timed_out or self._passes_without(verdict, tests):

@@ -230,7 +230,7 @@ def list_command(
 def config(
     group: GroupArgument,
     settings: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME=VALUE", help="NAME= restores the default.")
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="KEY= restores the default.")
     ] = None,
     bootstrap: BootstrapOption = HERE,
     kafka_config: KafkaConfigOption = None,
@@ -269,12 +269,12 @@ def config(
 
 
 def _assignments(texts: Sequence[str]) -> Mapping[str, str | None]:
-    """Parse `NAME=VALUE` and `NAME=`; durations of configs in ms become numbers."""
+    """Parse `KEY=VALUE` and `KEY=`; durations of configs in ms become numbers."""
     wanted: dict[str, str | None] = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not name or not equals:
-            fail(f"{text!r} should be NAME=VALUE, or NAME= to have the default again", UNUSABLE)
+            fail(f"{text!r} should be KEY=VALUE, or KEY= to have the default again", UNUSABLE)
         if name in wanted:
             fail(f"{name} is given twice", UNUSABLE)
         if name.endswith(".ms"):

@@ -61,14 +61,16 @@ class KafkaEventLog:
         read_only: bool = False,
         new_format_level: int = FORMAT_LEVEL,
         wall_ms: Callable[[], int] = wall_clock_ms,
+        keeps_times: bool = False,
     ) -> None:
-        """`new_format_level`: that of a log which has no records yet."""
+        """`new_format_level`: of a log that has no records yet. `keeps_times`: records have those of `wall_ms`."""
         self._plan = TopicPlan(
             name=topic,
             partitions=partitions,
             replication=replication,
             audit_window_ms=audit_window_ms,
             batch_bytes_max=batch_bytes_max,
+            keeps_times=keeps_times,
         )
         self._timeout_ms = timeouts.delivery_timeout_ms
         self._read_only = read_only
@@ -197,8 +199,8 @@ class KafkaEventLog:
             yield chunk
 
     async def _until(self, partition: int, end: int | None) -> int:
-        known_end = await self.end_offset(partition)
-        return known_end if end is None else min(end, known_end)
+        """The end of what is read. One that is given was told before: a leader that does not know of it yet will."""
+        return await self.end_offset(partition) if end is None else end
 
     async def read_raw(
         self, partition: int, *, start: int = 0, end: int | None = None

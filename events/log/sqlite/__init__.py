@@ -11,5 +11,7 @@ file_identity.py  Whether a path still names the file that was opened under it.
 permissions.py    Whether this process may use a SQLite file, and the files beside it; if not, what or whose they are.
 salvage.py        Reading around what is damaged, for those who only look: the records that can still be read.
 schema.py         The tables of an event log in a SQLite file: made when the file is new, checked when it is not.
+write_ahead.py    Whether the write-ahead log beside a file is all there.
+statements.py     The statements on the tables of an event log: one function for each call of log.py.
 trim.py           Trimming: compacting records older than the audit window, as Kafka compacts a topic.
 """

@@ -6,12 +6,20 @@ from pathlib import Path
 from muster.events.log.base import LogDamaged, LogError, LogUnavailable
 
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_NO_TEXT = "Could not decode to UTF-8"  # the module's own error, without a code
 _LOCKED = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
 
 def is_damage(error: sqlite3.Error) -> bool:
     """Whether the file's content is wrong, so that the same would fail again."""
-    return code_of(error) in _DAMAGED
+    return code_of(error) in _DAMAGED or str(error).startswith(_NO_TEXT)
+
+
+def corrupt(what: str) -> sqlite3.DatabaseError:
+    """Make the error for content that SQLite gave and we cannot have written, of a page that is partly overwritten."""
+    error = sqlite3.DatabaseError(what)
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
 
 
 def is_locked(error: sqlite3.Error) -> bool:

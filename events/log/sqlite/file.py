@@ -169,9 +169,10 @@ class SqliteFile:
             async with asyncio.timeout(_LOOK_TIMEOUT_S):
                 await self._giving_up(self._looker.submit(partial(check_same_file, self._path, self._place)))
 
-    async def close(self) -> None:
+    async def close(self, last: Callable[[sqlite3.Connection], None] | None = None) -> None:
         """Close after the waiting writes. Closing twice is no error.
 
+        `last` is run on a file that was opened for writing, and may still be written, before it is closed.
         A disk that does not answer is waited for no longer than `close_timeout_s`; then the lock ends with the process.
         """
         reading, self._reading = self._reading, None
@@ -186,7 +187,7 @@ class SqliteFile:
                 if reading is not None:
                     await self._reader.submit(reading.close)
                 if writing is not None:
-                    await self._writer.submit(writing.close)
+                    await self._writer.submit(partial(_close, writing, None if self._given_up else last))
                 is_closed = True
         for thread in (self._writer, self._reader, self._looker):
             thread.end()
@@ -272,6 +273,13 @@ class SqliteFile:
 
 
 def _nothing(_: sqlite3.Connection) -> None: ...
+
+
+def _close(connection: sqlite3.Connection, last: Callable[[sqlite3.Connection], None] | None) -> None:
+    with suppress(sqlite3.Error):
+        if last is not None:
+            last(connection)
+    connection.close()
 
 
 def _commit(path: Path, group: list[_Write[Any]], connection: sqlite3.Connection) -> None:

@@ -12,7 +12,7 @@ lock, with one clear message, instead of the two deposing each other.
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -20,10 +20,10 @@ from typing import TypeVar
 
 import msgspec
 
-from muster.events.keys import KEY_HEADER
-from muster.events.log.base import AppendRefused, Deposed, LogDamaged, LogUnavailable, SignOfLife
-from muster.events.log.limits import BATCH_BYTES_MAX, CHUNK_BYTES_MAX, CHUNK_RECORDS_MAX, verdict_on
+from muster.events.log.base import AppendRefused, LogDamaged, LogUnavailable, SignOfLife
+from muster.events.log.limits import BATCH_BYTES_MAX, verdict_on
 from muster.events.log.sqlite import schema as sqlite_schema
+from muster.events.log.sqlite import statements, write_ahead
 from muster.events.log.sqlite import trim as sqlite_trim
 from muster.events.log.sqlite.file import SqliteFile
 from muster.events.log.sqlite.salvage import UNKNOWN_END, read_around
@@ -34,17 +34,6 @@ from muster.events.records import FORMAT_LEVEL, FORMAT_LEVEL_WRITTEN_MIN, Stored
 
 T = TypeVar("T")
 
-_BATCH_RECORDS = 200
-"""The records read at once: a chunk exceeds its limit by less than this."""
-
-_CLAIM = "INSERT INTO owners VALUES (?, 1) ON CONFLICT (partition) DO UPDATE SET epoch = epoch + 1 RETURNING epoch"
-_EPOCH = "SELECT epoch FROM owners WHERE partition = ?"
-_LAST_OFFSET = "SELECT offset FROM records WHERE partition = ? ORDER BY offset DESC LIMIT 1"
-_LEAVE_SIGN = "INSERT OR REPLACE INTO meta VALUES ('sign_of_life', ?)"
-_LAST_SIGN = "SELECT value FROM meta WHERE name = 'sign_of_life'"
-_INSERT = "INSERT INTO records VALUES (?, ?, ?, ?, ?)"
-_READ = "SELECT offset, timestamp_ms, key, value FROM records WHERE partition = ? AND offset >= ? AND offset < ?"
-_IN_ORDER = " ORDER BY offset LIMIT ?"
 _SEARCHED_OFFSETS = 50_000
 """The offsets that one read looks through for wanted keys: some 20 ms."""
 
@@ -74,7 +63,9 @@ class SqliteEventLog:
         self._batch_bytes_max = batch_bytes_max
         self._wall_ms = wall_ms
         self._meta: Meta | None = None
-        self._damage: LogDamaged | None = None
+        self._damage: dict[int, LogDamaged] = {}
+        self._missing: str | None = None
+        self._exclusive = exclusive
 
     @property
     def location(self) -> str:
@@ -95,8 +86,13 @@ class SqliteEventLog:
 
     @property
     def warnings(self) -> Sequence[str]:
-        """The damage of a file that is opened for reading, once it was read."""
-        return () if self._damage is None else (f"{self._damage}. What cannot be read was left out",)
+        """The write-ahead log is missing; and the damage of a file that is opened for reading, once it was read."""
+        missing = () if self._missing is None else (self._missing,)
+        if not self._damage:
+            return missing
+        partitions = " and ".join(map(str, sorted(self._damage)))
+        first, *_ = self._damage.values()
+        return *missing, f"{first}. What cannot be read of partition {partitions} was left out"
 
     @property
     def trouble(self) -> str | None:
@@ -126,20 +122,24 @@ class SqliteEventLog:
 
     async def open(self) -> None:
         """See EventLog. Raises LogMismatch, LogUnavailable, or LogTooNew (events.records)."""
-        if self._read_only:
-            prepare = partial(sqlite_schema.check, location=self.location, partitions=self._partitions_asked_for)
-        else:
-            prepare = partial(
-                sqlite_schema.prepare,
-                location=self.location,
-                partitions=self._partitions_asked_for,
-                audit_window_ms=self._audit_window_ms,
-            )
         look = partial(sqlite_schema.refuse_somebody_elses, location=self.location)
-        self._meta = await self.file.open(prepare, look=look)
+        self._meta, self._missing = await self.file.open(self._prepare, look=look)
+
+    def _prepare(self, connection: sqlite3.Connection) -> tuple[Meta, str | None]:
+        """Return the settings, and what is missing."""
+        location, partitions = self.location, self._partitions_asked_for
+        if self._read_only:
+            meta = sqlite_schema.check(connection, location, partitions=partitions)
+            return meta, write_ahead.missing(connection, self.file.path)
+        meta = sqlite_schema.prepare(connection, location, partitions=partitions, audit_window_ms=self._audit_window_ms)
+        if not self._exclusive:  # another owner may have it open when this one closes it
+            return meta, None
+        missing = write_ahead.missing(connection, self.file.path)
+        write_ahead.note_in_use(connection)
+        return meta, missing
 
     async def close(self) -> None:
-        await self.file.close()
+        await self.file.close(write_ahead.note_closed if self._exclusive else None)
 
     async def raise_format_level(self) -> None:
         await self.file.write(sqlite_schema.upgrade)
@@ -147,12 +147,12 @@ class SqliteEventLog:
 
     async def claim(self, partition: int) -> "SqliteLogWriter":
         self._check_partition(partition)
-        epoch = await self.file.write(partial(_claim, partition))
+        epoch = await self.file.write(partial(statements.claim, partition))
         return SqliteLogWriter(self.file, partition, epoch, self._batch_bytes_max, self._wall_ms)
 
     async def restore(self, records: Sequence[StoredRecord]) -> None:
         """Store records with the offsets and times that they have already. Of a log that no owner has claimed."""
-        await self.file.write(partial(_restore, records))
+        await self.file.write(partial(statements.restore, records))
 
     async def has_owners_record(self, partition: int) -> bool:
         """Whether the partition has any record: no stranger writes into the file."""
@@ -160,11 +160,11 @@ class SqliteEventLog:
 
     async def leave_sign_of_life(self, sign: SignOfLife, *, timeout_ms: int) -> None:
         """See EventLog: a row, in a transaction with the appends of the moment."""
-        await self._in_time(self.file.write(lambda connection: _leave_sign(sign, connection)), timeout_ms)
+        await self._in_time(self.file.write(lambda connection: statements.leave_sign(sign, connection)), timeout_ms)
 
     async def last_signs_of_life(self, *, timeout_ms: int) -> Mapping[str, int]:
         """See EventLog: of the last owner alone."""
-        return await self._in_time(self.file.read(_last_sign), timeout_ms)
+        return await self._in_time(self.file.read(statements.last_sign), timeout_ms)
 
     async def _in_time(self, asked: Awaitable[T], timeout_ms: int) -> T:
         try:
@@ -176,9 +176,9 @@ class SqliteEventLog:
     async def end_offset(self, partition: int) -> int:
         self._check_partition(partition)
         try:
-            return await self.file.read(partial(_end_offset, partition))
+            return await self.file.read(partial(statements.end_offset, partition))
         except LogDamaged as damage:
-            self._note(damage)
+            self._note(partition, damage)
             return UNKNOWN_END
 
     async def read(
@@ -196,7 +196,7 @@ class SqliteEventLog:
             try:
                 chunk = await read_range(start, stop)
             except LogDamaged as damage:
-                self._note(damage)
+                self._note(partition, damage)
                 break
             if not chunk:
                 return
@@ -222,13 +222,13 @@ class SqliteEventLog:
     async def _read_range(
         self, partition: int, wanted: Sequence[bytes], start: int, end: int
     ) -> Sequence[StoredRecord]:
-        return await self.file.read(partial(_read_chunk, partition, wanted, start, end))
+        return await self.file.read(partial(statements.read_chunk, partition, wanted, start, end))
 
-    def _note(self, damage: LogDamaged) -> None:
+    def _note(self, partition: int, damage: LogDamaged) -> None:
         """Note damage when opened for reading, else raise it: an owner must not go on with a part of the records."""
         if not self._read_only:
             raise damage
-        self._damage = damage
+        self._damage.setdefault(partition, damage)
 
     async def trim(self, now_ms: int) -> Trimmed:
         """Compact a bounded number of records older than the audit window; see `trim.py`. `now_ms`: wall clock.
@@ -270,73 +270,6 @@ class SqliteLogWriter:
     async def append(self, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
         verdicts = [verdict_on(transition, self._batch_bytes_max) for transition in transitions]
         accepted = [transition for transition, verdict in zip(transitions, verdicts, strict=True) if verdict is None]
-        append = partial(_append, self._partition, self._epoch, self._wall_ms(), accepted)
+        append = partial(statements.append, self._partition, self._epoch, self._wall_ms(), accepted)
         self._next_offset = await self._file.write(append)
         return verdicts
-
-
-def _claim(partition: int, connection: sqlite3.Connection) -> int:
-    epoch: int = connection.execute(_CLAIM, (partition,)).fetchone()[0]
-    return epoch
-
-
-def _append(
-    partition: int,
-    epoch: int,
-    timestamp_ms: int,
-    transitions: Iterable[Transition],
-    connection: sqlite3.Connection,
-) -> int:
-    """Append the transitions; returns the offset after the last record."""
-    owner = connection.execute(_EPOCH, (partition,)).fetchone()
-    if owner is None or owner[0] != epoch:
-        raise Deposed(partition, epoch)
-    offset = _end_offset(partition, connection)
-    records = [record for transition in transitions for record in transition]
-    connection.executemany(
-        _INSERT,
-        ((partition, offset, timestamp_ms, record.key, record.value) for offset, record in enumerate(records, offset)),
-    )
-    return offset + len(records)
-
-
-def _restore(records: Iterable[StoredRecord], connection: sqlite3.Connection) -> None:
-    connection.executemany(_INSERT, ((r.partition, r.offset, r.timestamp_ms, r.key, r.value) for r in records))
-
-
-def _leave_sign(sign: SignOfLife, connection: sqlite3.Connection) -> None:
-    connection.execute(_LEAVE_SIGN, (msgspec.json.encode(sign).decode(),))
-
-
-def _last_sign(connection: sqlite3.Connection) -> dict[str, int]:
-    row = connection.execute(_LAST_SIGN).fetchone()
-    try:
-        sign = None if row is None else msgspec.json.decode(row[0], type=SignOfLife)
-    except msgspec.MsgspecError:  # somebody has changed it by hand
-        return {}
-    return {} if sign is None else {sign.owner: sign.wall_ms}
-
-
-def _end_offset(partition: int, connection: sqlite3.Connection) -> int:
-    last = connection.execute(_LAST_OFFSET, (partition,)).fetchone()
-    return 0 if last is None else last[0] + 1
-
-
-def _read_chunk(
-    partition: int, wanted: Sequence[bytes], start: int, end: int, connection: sqlite3.Connection
-) -> list[StoredRecord]:
-    query, values = _READ, list[int | bytes]((partition, start, end))
-    if wanted:  # by the key alone, so that the values of others are not read
-        query += f" AND (substr(key, 1, ?) <> ?{' OR substr(key, 1, ?) = ?' * len(wanted)})"
-        values.extend(each for prefix in (KEY_HEADER, *wanted) for each in (len(prefix), prefix))
-    rows = connection.execute(query + _IN_ORDER, (*values, CHUNK_RECORDS_MAX))
-    chunk: list[StoredRecord] = []
-    size_bytes = 0
-    # By batches, since counting the bytes row by row costs a fifth of the reading.
-    while size_bytes < CHUNK_BYTES_MAX and (batch := rows.fetchmany(_BATCH_RECORDS)):
-        chunk += [
-            StoredRecord(partition, offset, timestamp_ms, key, value) for offset, timestamp_ms, key, value in batch
-        ]
-        size_bytes += sum([len(value or b"") for _, _, _, value in batch])
-    rows.close()  # ends the read transaction
-    return chunk

@@ -1,6 +1,7 @@
 """The tables of an event log in a SQLite file: made when the file is new, checked when it is not.
 
-    meta     one row a setting: log_id, partitions, format_level, audit_window_ms; and the last sign_of_life, in JSON
+    meta     one row a setting: log_id, partitions, format_level, audit_window_ms; the last sign_of_life, in JSON; and
+             in_use, while an owner has the file open (see write_ahead.py)
     records  the log itself; (partition, offset) is the key that the rows are stored by, there is no other index
     owners   the epoch of each partition's latest writer
     trimmed  how far each partition has been trimmed (see trim.py)
@@ -16,6 +17,7 @@ import uuid
 import msgspec
 
 from muster.events.log.base import LogMismatch
+from muster.events.log.sqlite.failures import corrupt
 from muster.events.records import FORMAT_LEVEL, LogTooNew
 
 APPLICATION_ID = 0x4D555354  # "MUST"
@@ -79,7 +81,7 @@ def check(connection: sqlite3.Connection, location: str, *, partitions: int | No
             f"{location} has tables of version {tables_version}, this version of Muster knows {TABLES_VERSION}; "
             "use a newer Muster"
         )
-    meta = msgspec.convert(dict(connection.execute("SELECT name, value FROM meta")), Meta)
+    meta = _meta(connection)
     if meta.format_level > FORMAT_LEVEL:
         raise LogTooNew(
             f"{location} has format level {meta.format_level}, this version of Muster knows {FORMAT_LEVEL}; "
@@ -91,6 +93,15 @@ def check(connection: sqlite3.Connection, location: str, *, partitions: int | No
             "the log is made: leave the setting out, or use another file"
         )
     return meta
+
+
+def _meta(connection: sqlite3.Connection) -> Meta:
+    if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").fetchone() is None:
+        raise corrupt("it has no table `meta`")
+    try:
+        return msgspec.convert(dict(connection.execute("SELECT name, value FROM meta")), Meta)
+    except msgspec.ValidationError as error:
+        raise corrupt(f"its table `meta`: {error}") from error
 
 
 def upgrade(connection: sqlite3.Connection) -> None:

@@ -4,7 +4,9 @@ An engine has one duty: to bring the records of each group in one run, by offset
 does it, the same function folds them and writes the parts, in this process or in a worker's.
 """
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
@@ -23,6 +25,9 @@ from muster.replay.history.items import Prelude, Read
 
 BATCH_ROWS: Final = 5_000
 """The records that come at a time."""
+
+_COLLECTED_AFTER: Final = (50_000, 20, 100)
+"""The thresholds of Python's garbage collector in a fold: it makes many objects, and none that refer to each other."""
 
 Took = Callable[[int], None]
 """Told how many events were folded by now."""
@@ -76,7 +81,6 @@ class Engine(Protocol):
 
 def fold_batches(batches: Iterable[pa.RecordBatch], task: Task, watch: Took = untold) -> Folded:
     """Fold records that come in order; the parts are whole and on disk then. Raises OutOfOrder, NotCarriedOver."""
-    writer = PartWriter(Path(task.to), task.build)
     last = ""
     events = 0
 
@@ -88,12 +92,24 @@ def fold_batches(batches: Iterable[pa.RecordBatch], task: Task, watch: Took = un
             yield from zip(*columns, strict=True)
             watch(events)
 
-    for group_id, of_group in groupby(rows(), key=itemgetter(0)):
-        if group_id <= last and last:
-            raise OutOfOrder(f"the records of group {group_id!r} came in several runs, after those of {last!r}")
-        last = group_id
-        _fold_group(GroupId(group_id), of_group, task, writer)
-    return Folded(parts=tuple(writer.close()), events=events)
+    with PartWriter(Path(task.to), task.build) as writer, _collected_seldom():
+        for group_id, of_group in groupby(rows(), key=itemgetter(0)):
+            if group_id <= last and last:
+                raise OutOfOrder(f"the records of group {group_id!r} came in several runs, after those of {last!r}")
+            last = group_id
+            _fold_group(GroupId(group_id), of_group, task, writer)
+    return Folded(parts=tuple(writer.parts), events=events)
+
+
+@contextmanager
+def _collected_seldom() -> Iterator[None]:
+    """Have the garbage collector look at what lives less often: at its usual pace it took a fifth of the time."""
+    before = gc.get_threshold()
+    gc.set_threshold(*_COLLECTED_AFTER)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _fold_group(group_id: GroupId, rows: Iterator[Stored], task: Task, writer: PartWriter) -> None:

@@ -16,6 +16,7 @@ from muster.replay.fleet.engines.engine import STATE_OFFSET, Folded, Task, Took,
 from muster.replay.fleet.fold import OutOfOrder
 from muster.replay.fleet.open_items import NotCarriedOver
 from muster.replay.fleet.pieces import Piece, of_groups
+from muster.replay.fleet.room import NoRoom, needing_room
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,7 +27,7 @@ BUNDLE_BYTES: Final = 32 * 1024 * 1024
 _RECORDS: Final = "group_id string, partition int, offset bigint, timestamp_ms bigint, value binary"
 _FOLDED: Final = "folded binary, refusal string, message string"
 _FOLDED_SCHEMA: Final = pa.schema([("folded", pa.binary()), ("refusal", pa.string()), ("message", pa.string())])
-_REFUSALS: Final = {each.__name__: each for each in (OutOfOrder, NotCarriedOver)}
+_REFUSALS: Final = {each.__name__: each for each in (OutOfOrder, NotCarriedOver, NoRoom)}
 """The errors of a fold that come back as rows: Spark would wrap them into its own, with two stack traces."""
 _STATES: Final = (
     "group_id", "partition", f"cast({STATE_OFFSET} as bigint) as offset", "cast(0 as bigint) as timestamp_ms",
@@ -96,7 +97,8 @@ def _folding(task: Task) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Rec
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         row: dict[str, bytes | str | None] = {"folded": None, "refusal": None, "message": None}
         try:
-            row["folded"] = msgspec.json.encode(fold_batches(batches, task))
+            with needing_room(Path(task.to)):
+                row["folded"] = msgspec.json.encode(fold_batches(batches, task))
         except tuple(_REFUSALS.values()) as refusal:
             row |= {"refusal": type(refusal).__name__, "message": str(refusal)}
         yield pa.RecordBatch.from_pylist([row], schema=_FOLDED_SCHEMA)

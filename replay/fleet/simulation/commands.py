@@ -1,29 +1,26 @@
 """`muster fleet simulate`: play, write, say what was made. Errors end it with one line, and exit code 2."""
 
-import asyncio
-import importlib.util
 import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, NoReturn
 from urllib.parse import unquote
 
 import msgspec
 import typer
 
-from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
+from muster.events.kafka.security import BadSecurity, security_given
 from muster.events.log.base import LogError
 from muster.events.records import EventsError
+from muster.replay.fleet.needs import fail
+from muster.replay.fleet.simulation import spool
 from muster.replay.fleet.simulation.calendar import Span
 from muster.replay.fleet.simulation.fleet import Fleet
+from muster.replay.fleet.simulation.sinks import ARCHIVE, SQLITE, sink_of
 from muster.replay.progress import watched
 
-CANNOT: Final = 2
-ARCHIVE: Final = "archive:"
-SQLITE: Final = "sqlite:///"
 Watch = Callable[[int, int], None]
 
 
@@ -54,43 +51,30 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 def simulate(asked: Asked) -> None:
     """See the module."""
-    missing = [name for name in ("pyarrow", "duckdb") if importlib.util.find_spec(name) is None]
-    if missing:
-        _fail(f"{' and '.join(missing)} missing: pip install '.[fleet]' in Muster's checkout")
-    from muster.replay.fleet.simulation import spool  # noqa: PLC0415 -- an extra
-
     fleet, truth = asked.fleet, asked.truth_file
     try:
-        security = security_given(asked.kafka_config, os.environ)
+        sink = sink_of(asked.to, fleet, security_given(asked.kafka_config, os.environ))
         truth.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=".simulation-", dir=truth.parent) as folder:
+        sink.check()
+        with TemporaryDirectory(prefix=".simulation-", dir=truth.parent) as made_in:
+            folder, told = Path(made_in), Path(made_in) / "truth.jsonl"
             begun = time.monotonic()
             with watched("playing groups") as watch:
-                made = spool.play(fleet, Path(folder), truth, jobs=asked.jobs or os.cpu_count() or 1, watch=watch)
+                made = spool.play(fleet, folder, told, jobs=asked.jobs or os.cpu_count() or 1, watch=watch)
             played_s = time.monotonic() - begun
             with watched(f"writing {asked.to}") as watch:
-                _write(asked, fleet, Path(folder), security, _adding(watch, made.events))
+                sink.write(folder, _adding(watch, made.events))
+            told.replace(truth)
     except (LogError, EventsError, BadSecurity) as error:
-        _fail(str(error))
+        fail(str(error))
     except OSError as error:
-        _fail(f"the simulation cannot be written: {error}")
+        fail(f"the simulation cannot be written: {error}")
     wrote_s = time.monotonic() - begun - played_s
     typer.echo(
         f"{made.events:,} events of {made.groups:,} groups in {asked.to}, {made.incidents:,} incidents in {truth};"
         f" played in {played_s:.1f} s ({made.events / max(played_s, 0.001):,.0f} events a second), written in"
         f" {wrote_s:.1f} s"
     )
-
-
-def _write(asked: Asked, fleet: Fleet, folder: Path, security: KafkaSecurity, watch: Callable[[int], None]) -> None:
-    from muster.replay.fleet.simulation import sinks  # noqa: PLC0415 -- an extra
-
-    if asked.to.startswith(ARCHIVE):
-        sinks.to_archive(fleet, folder, Path(unquote(asked.to.removeprefix(ARCHIVE))), watch)
-    elif asked.to.startswith(SQLITE):
-        asyncio.run(sinks.to_sqlite(fleet, folder, Path(unquote(asked.to.removeprefix(SQLITE))), watch))
-    else:
-        asyncio.run(sinks.to_topic(fleet, folder, asked.to, security, watch))
 
 
 def _adding(watch: Watch, total: int) -> Callable[[int], None]:
@@ -102,8 +86,3 @@ def _adding(watch: Watch, total: int) -> Callable[[int], None]:
         watch(done, max(done, total))
 
     return add
-
-
-def _fail(message: str) -> NoReturn:
-    typer.echo(f"muster fleet: {message}", err=True)
-    raise typer.Exit(CANNOT)

@@ -1,49 +1,198 @@
-"""Where a simulated log goes: an archive, a SQLite file, a topic. Each has to be empty before."""
+"""Where a simulated log goes: an archive, a SQLite file, a topic. Each has to be empty before.
 
+Each is looked at before anything is played, which takes hours: what cannot be written then is refused at once.
+"""
+
+import asyncio
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Final
+from tempfile import TemporaryFile
+from typing import Final, Protocol
+from urllib.parse import unquote
 
+import msgspec
 import pyarrow as pa
 
 from muster.events.kafka.security import KafkaSecurity
-from muster.events.log.base import LogMismatch
+from muster.events.log.base import EventLog, LogMismatch
 from muster.events.log.sqlite.log import SqliteEventLog
 from muster.events.log.url import open_log
+from muster.events.log.wall_clock import wall_clock_ms
 from muster.events.records import Record, StoredRecord
-from muster.replay.archive.commits import Change, writing
+from muster.replay.archive.commits import ArchiveWriter, Change, writing
 from muster.replay.archive.files import DISK
-from muster.replay.archive.manifest import Archived
+from muster.replay.archive.manifest import Archived, load
 from muster.replay.archive.segment import SCHEMA, Segment
 from muster.replay.archive.writer import PartitionWriter
 from muster.replay.fleet.simulation.fleet import Fleet
 from muster.replay.fleet.simulation.spool import spooled
+from muster.replay.times import DAY_MS
 
 ARCHIVE: Final = "archive:"
+SQLITE: Final = "sqlite:///"
+
+KEPT_MS: Final = 36_500 * DAY_MS
+"""The audit window of a simulated topic: its days may be long ago, and compaction would take them at once."""
+
 Watch = Callable[[int], None]
 """Is told of records that were written."""
 
 
-def to_archive(fleet: Fleet, spool: Path, root: Path, watch: Watch) -> None:
-    """Write segments and their manifests. Raises ArchiveBusy, LogMismatch, LogUnavailable."""
-    log = Archived(identity=fleet.identity, location=fleet.identity, partitions=fleet.partitions)
-    with writing(root, disk=DISK, now_ms=fleet.span.ends_ms, make=True) as writer:
-        state = writer.begin(log)
+class Sink(Protocol):
+    """A log that a simulation goes into."""
+
+    def check(self) -> None:
+        """Find out whether it can be written, and is empty. Raises LogError, OSError."""
+        ...
+
+    def write(self, spool: Path, watch: Watch) -> None:
+        """Write what was played. Raises LogError, OSError."""
+        ...
+
+
+def sink_of(to: str, fleet: Fleet, security: KafkaSecurity) -> Sink:
+    """The sink that `--to` names. Raises LogMismatch."""
+    if to.startswith(ARCHIVE):
+        return ArchiveSink(fleet=fleet, root=Path(unquote(to.removeprefix(ARCHIVE))))
+    if to.startswith(SQLITE):
+        return FileSink(fleet=fleet, path=Path(unquote(to.removeprefix(SQLITE))))
+    if to.startswith("memory:"):
+        raise LogMismatch(f"{to} is gone with this process: a simulation goes into an archive, a file or a topic")
+    return TopicSink(fleet=fleet, url=to, security=security)
+
+
+class ArchiveSink(msgspec.Struct, frozen=True, kw_only=True):
+    """An archive of a log that never was. Raises ArchiveBusy, LogMismatch, LogUnavailable."""
+
+    fleet: Fleet
+    root: Path
+
+    def check(self) -> None:
+        """See Sink. The folder is there then."""
+        with writing(self.root, disk=DISK, make=True) as writer:
+            if load(self.root) is not None:
+                self._begin(writer)
+
+    def write(self, spool: Path, watch: Watch) -> None:
+        """Write segments and their manifests."""
+        ends_ms = self.fleet.span.ends_ms
+        with writing(self.root, disk=DISK, now_ms=ends_ms, make=True) as writer:
+            self._begin(writer)
+            for partition in range(self.fleet.partitions):
+                segments: list[Segment] = []
+                with PartitionWriter(
+                    self.root, partition, start=0, day=None, now_ms=ends_ms, disk=DISK
+                ) as partition_writer:
+                    for batch in _columns(spool, partition):
+                        segments += partition_writer.add(batch)
+                        watch(batch.num_rows)
+                    segments += partition_writer.finish()
+                if segments:
+                    writer.commit(Change(action="archive", added=segments))
+
+    def _begin(self, writer: ArchiveWriter) -> None:
+        fleet = self.fleet
+        state = writer.begin(Archived(identity=fleet.identity, location=fleet.identity, partitions=fleet.partitions))
         if any(state.next_offset(partition) for partition in range(fleet.partitions)):
-            raise LogMismatch(f"the archive {root} has records already: a simulation goes into an empty one")
-        for partition in range(fleet.partitions):
-            segments: list[Segment] = []
-            with PartitionWriter(
-                root, partition, start=0, day=None, now_ms=fleet.span.ends_ms, disk=DISK
-            ) as partition_writer:
-                for batch in _columns(spool, partition):
-                    segments += partition_writer.add(batch)
-                    watch(batch.num_rows)
-                segments += partition_writer.finish()
-            if segments:
-                writer.commit(Change(action="archive", added=segments))
+            raise LogMismatch(f"the archive {self.root} has records already: a simulation goes into an empty one")
+
+
+class FileSink(msgspec.Struct, frozen=True, kw_only=True):
+    """A SQLite file, which is made."""
+
+    fleet: Fleet
+    path: Path
+
+    def check(self) -> None:
+        """See Sink."""
+        if self.path.exists():
+            raise LogMismatch(f"{self.path} is there already: a simulation goes into a new file")
+        with TemporaryFile(dir=self.path.parent):
+            pass
+
+    def write(self, spool: Path, watch: Watch) -> None:
+        """Make the file, with the times of the simulation."""
+        self.check()
+        asyncio.run(self._write(spool, watch))
+
+    async def _write(self, spool: Path, watch: Watch) -> None:
+        log = SqliteEventLog(self.path, partitions=self.fleet.partitions)
+        await log.open()
+        try:
+            for partition in range(self.fleet.partitions):
+                offset = 0
+                for rows in _rows(spool, partition):
+                    records = [StoredRecord(partition, offset + n, *row) for n, row in enumerate(rows)]
+                    await log.restore(records)
+                    offset += len(records)
+                    watch(len(records))
+        finally:
+            await log.close()
+
+
+class TopicSink(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic, which is made as an owner makes its log's, but whose records keep their times, and its history."""
+
+    fleet: Fleet
+    url: str
+    security: KafkaSecurity
+
+    def check(self) -> None:
+        """See Sink. The topic is there then."""
+        if self.fleet.span.ends_ms > wall_clock_ms():
+            day = datetime.fromtimestamp(self.fleet.span.ends_ms / 1000, UTC)
+            raise LogMismatch(
+                f"the simulation ends on {day:%Y-%m-%d}, and brokers refuse records from the future: say an earlier"
+                " --begin, or fewer --days"
+            )
+        asyncio.run(self._check())
+
+    def write(self, spool: Path, watch: Watch) -> None:
+        """Append as the topic's owner, a millisecond of the simulation at a time."""
+        asyncio.run(self._write(spool, watch))
+
+    async def _check(self) -> None:
+        log = self._log(wall_clock_ms)
+        await log.open()
+        try:
+            await self._check_empty(log)
+        finally:
+            await log.close()
+
+    async def _write(self, spool: Path, watch: Watch) -> None:
+        now_ms = self.fleet.span.began_ms
+        log = self._log(lambda: now_ms)
+        await log.open()
+        try:
+            await self._check_empty(log)
+            for partition in range(self.fleet.partitions):
+                writer = await log.claim(partition)
+                for rows in _rows(spool, partition):
+                    for now_ms, at_once in groupby(rows, key=itemgetter(0)):  # noqa: B007 -- the log's clock
+                        records = tuple(Record(key, value) for _, key, value in at_once)
+                        (refused,) = await writer.append([records])
+                        if refused is not None:
+                            raise LogMismatch(f"{log.location} takes no {refused.size_bytes} bytes at once")
+                    watch(len(rows))
+        finally:
+            await log.close()
+
+    def _log(self, wall_ms: Callable[[], int]) -> EventLog:
+        return open_log(
+            self.url,
+            partitions=self.fleet.partitions,
+            audit_window_ms=KEPT_MS,
+            security=self.security,
+            wall_ms=wall_ms,
+        )
+
+    async def _check_empty(self, log: EventLog) -> None:
+        for partition in range(log.partitions):
+            if await log.has_owners_record(partition):
+                raise LogMismatch(f"{log.location} has events already: a simulation goes into an empty topic")
 
 
 def _columns(spool: Path, partition: int) -> Iterator[pa.RecordBatch]:
@@ -63,46 +212,6 @@ def _columns(spool: Path, partition: int) -> Iterator[pa.RecordBatch]:
         }
         yield pa.RecordBatch.from_arrays([columns[field.name] for field in SCHEMA], schema=SCHEMA)
         offset += rows
-
-
-async def to_sqlite(fleet: Fleet, spool: Path, path: Path, watch: Watch) -> None:
-    """Make the file, with the times of the simulation. Raises LogError."""
-    if path.exists():  # noqa: ASYNC240 -- nothing else is done meanwhile
-        raise LogMismatch(f"{path} is there already: a simulation goes into a new file")
-    log = SqliteEventLog(path, partitions=fleet.partitions)
-    await log.open()
-    try:
-        for partition in range(fleet.partitions):
-            offset = 0
-            for rows in _rows(spool, partition):
-                records = [StoredRecord(partition, offset + n, *row) for n, row in enumerate(rows)]
-                await log.restore(records)
-                offset += len(records)
-                watch(len(records))
-    finally:
-        await log.close()
-
-
-async def to_topic(fleet: Fleet, spool: Path, url: str, security: KafkaSecurity, watch: Watch) -> None:
-    """Append to a topic as its owner, a millisecond of the simulation at a time. Raises LogError."""
-    now_ms = fleet.span.began_ms
-    log = open_log(url, partitions=fleet.partitions, security=security, wall_ms=lambda: now_ms)
-    await log.open()
-    try:
-        for partition in range(fleet.partitions):
-            if await log.has_owners_record(partition):
-                raise LogMismatch(f"{log.location} has events already: a simulation goes into an empty topic")
-        for partition in range(fleet.partitions):
-            writer = await log.claim(partition)
-            for rows in _rows(spool, partition):
-                for now_ms, at_once in groupby(rows, key=itemgetter(0)):  # noqa: B007 -- the log's clock
-                    records = tuple(Record(key, value) for _, key, value in at_once)
-                    (refused,) = await writer.append([records])
-                    if refused is not None:
-                        raise LogMismatch(f"{log.location} takes no {refused.size_bytes} bytes at once")
-                watch(len(rows))
-    finally:
-        await log.close()
 
 
 def _rows(spool: Path, partition: int) -> Iterator[list[tuple[int, bytes, bytes | None]]]:

@@ -7,16 +7,15 @@ midnight, so that the day before a touched one is touched, too.
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
-from uuid import uuid4
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from muster.replay.fleet.builds import Build
+from muster.replay.fleet.room import new_parquet
 from muster.replay.fleet.tables import flapping, group_day, storms
-from muster.replay.fleet.tables.parts import COMPRESSION, Part, Role
+from muster.replay.fleet.tables.parts import Part, Role, part_path
 from muster.replay.fleet.tables.schemas import COORDINATOR_DOWNTIME, INCIDENTS, MEMBERSHIPS, REBALANCES, TABLES
 
 TOUCHING: Final = {
@@ -99,8 +98,9 @@ def _by_day(rows: pa.Table, name: str, folder: Path, number: int) -> list[Part]:
     days: Any = pc.unique(table.column("day"))
     for day in days:
         of_day = table.filter(pc.equal(table.column("day"), day))
-        path = f"{name}/{number:06d}-{uuid4().hex}-{day}.parquet"
+        path = part_path(name, number, str(day))
         (folder / name).mkdir(exist_ok=True)
-        pq.write_table(of_day, folder / path, compression=COMPRESSION)
+        with new_parquet(folder / path, of_day.schema) as writer:
+            writer.write_table(of_day)
         parts.append(Part(table=name, role=Role.DAY, path=path, rows=of_day.num_rows, day=day.cast(pa.int32()).as_py()))
     return parts

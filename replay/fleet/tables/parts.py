@@ -4,15 +4,18 @@ A part is written under a name that nothing else has, and is in a table when a b
 build names is a leftover of one that did not end.
 """
 
+import re
+from contextlib import ExitStack
 from enum import StrEnum, unique
 from pathlib import Path
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 from uuid import uuid4
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from muster.replay.fleet.room import new_parquet
 from muster.replay.fleet.tables.schemas import TABLES
 from muster.replay.fleet.tables.values import Row
 
@@ -22,7 +25,7 @@ ROWS_MAX: Final = 5_000
 STATE_BYTES_MAX: Final = 16 * 1024 * 1024
 """The same of what is carried over: its rows differ in size by more than a thousand times."""
 
-COMPRESSION: Final = "zstd"
+_PART: Final = re.compile(r"\d{6,}-[0-9a-f]{32}-[a-z0-9-]+\.parquet")
 
 STATES: Final = "_open"
 STATES_SCHEMA: Final = pa.schema(
@@ -58,19 +61,44 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartWriter:
-    """Writes parts of all tables into a folder; `build` is the number of the build that they are for."""
+    """Writes parts of all tables into a folder; `build` is the number of the build that they are for.
+
+    `parts` has them once it was left, whole and on disk; after an error they are gone.
+    """
 
     def __init__(self, folder: Path, build: int) -> None:
         self._folder = folder
-        self._name = f"{build:06d}-{uuid4().hex}"
+        self._build = build
         self._files: dict[tuple[str, Role], _File] = {}
+        self._open = ExitStack()
+        self.parts: list[Part] = []
+
+    def __enter__(self) -> Self:
+        self._open.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._open.__exit__(kind, error, trace)
+            return
+        with self._open:
+            for file in self._files.values():
+                file.flush()
+        self.parts = [
+            Part(table=table, role=role, path=file.path, rows=file.rows) for (table, role), file in self._files.items()
+        ]
 
     def add(self, table: str, row: Row, role: Role) -> None:
         """Take in a row."""
         file = self._files.get((table, role))
         if file is None:
-            path = f"{table}/{self._name}-{role}.parquet"
-            file = self._files[table, role] = _File(self._folder / path, path, schema_of(table))
+            path = part_path(table, self._build, role)
+            schema = schema_of(table)
+            (self._folder / table).mkdir(parents=True, exist_ok=True)
+            writer = self._open.enter_context(new_parquet(self._folder / path, schema))
+            file = self._files[table, role] = _File(path, schema, writer)
         file.add(row)
 
     def add_state(self, group_id: str, partition: int, state: bytes) -> None:
@@ -81,23 +109,25 @@ class PartWriter:
         if file.kept_bytes >= STATE_BYTES_MAX:
             file.flush()
 
-    def close(self) -> list[Part]:
-        """Write what is left; returns the parts, whole and on disk."""
-        return [
-            Part(table=table, role=role, path=file.path, rows=file.close())
-            for (table, role), file in self._files.items()
-        ]
+
+def part_path(table: str, build: int, kind: str) -> str:
+    """A path for a new part of a table, relative to the folder of the tables; nobody else makes the same."""
+    return f"{table}/{build:06d}-{uuid4().hex}-{kind}.parquet"
+
+
+def is_part(name: str) -> bool:
+    """Whether a file's name is that of a part."""
+    return _PART.fullmatch(name) is not None
 
 
 class _File:
-    def __init__(self, target: Path, path: str, schema: pa.Schema) -> None:
-        target.parent.mkdir(parents=True, exist_ok=True)
+    def __init__(self, path: str, schema: pa.Schema, writer: Any) -> None:  # noqa: ANN401 -- pyarrow's
         self.path = path
+        self.rows = 0
         self.kept_bytes = 0
         self._schema = schema
         self._kept: list[Row] = []
-        self._rows = 0
-        self._writer: Any = pq.ParquetWriter(target, schema, compression=COMPRESSION)
+        self._writer = writer
 
     def add(self, row: Row) -> None:
         self._kept.append(row)
@@ -107,13 +137,8 @@ class _File:
     def flush(self) -> None:
         if self._kept:
             self._writer.write_batch(batch_of(self._kept, self._schema))
-            self._rows += len(self._kept)
+            self.rows += len(self._kept)
             self._kept, self.kept_bytes = [], 0
-
-    def close(self) -> int:
-        self.flush()
-        self._writer.close()
-        return self._rows
 
 
 def schema_of(table: str) -> pa.Schema:

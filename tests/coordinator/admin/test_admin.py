@@ -341,6 +341,7 @@ async def test_every_setting_is_told_with_where_it_comes_from() -> None:
         ([], "no member is named"),
         (["a", ""], "empty name"),
         (["a", "b", "a"], "'a' is named twice"),
+        (["a", "b", "b"], "'b' is named twice"),
         (["a", "b,c"], "'b,c' cannot be named in a list"),
     ],
 )

@@ -7,10 +7,20 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from muster.coordinator.group.commands import JoinGroup
 from muster.coordinator.group.deadline_table import LOOK_AHEAD_MS
-from muster.coordinator.group.soft_state import NEVER, HeldJoins, MemberSyncDeadlines, Session, Sessions, SoftState
-from muster.events.ids import GroupId, MemberId
+from muster.coordinator.group.soft_state import (
+    NEVER,
+    HeldJoin,
+    HeldJoins,
+    MemberSyncDeadlines,
+    Session,
+    Sessions,
+    SoftState,
+)
+from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from tests.coordinator.group.deadlines import all_due, deadlines, next_deadline_ms
+from tests.coordinator.group.harness import Harness
 
 GROUP_ID = GroupId("orders")
 NUMBERS = st.integers(0, 79)
@@ -89,6 +99,16 @@ def test_without_entries_nothing_is_due_ever() -> None:
     )
     assert [kind().next_ms() for kind in kinds] == [NEVER, NEVER, NEVER]
     assert deadlines(SoftState()) == []
+
+
+def test_held_joins_that_are_all_dropped_leave_no_instance_behind() -> None:
+    """A lookup would find nobody there."""
+    join = Harness().static("b").join().command
+    assert isinstance(join, JoinGroup)
+    joins = HeldJoins({MemberId("b-1"): HeldJoin(join=join, arrived_ms=0, deadline_ms=5_000)})
+    assert dict(joins.instances) == {GroupInstanceId("b"): MemberId("b-1")}
+    joins.clear()
+    assert (dict(joins), dict(joins.instances), joins.next_ms()) == ({}, {}, NEVER)
 
 
 def test_who_is_due_again_comes_behind_who_is_still_due() -> None:

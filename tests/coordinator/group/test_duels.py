@@ -115,6 +115,25 @@ def test_duels_are_recorded_at_a_limited_rate() -> None:
     assert len(fences(h, Cause.INSTANCE_FENCED)) == 10
 
 
+def test_who_was_heard_from_ten_minutes_ago_has_ended() -> None:
+    """Whoever takes its place then is no rival of it; a moment less, and it is one."""
+    for ago_ms, duels_recorded in ((600_000, 1), (600_001, 0)):
+        h = Harness()
+        first = h.static("a", session_timeout_ms=1_800_000)
+        h.stable_group(first, h.static("b", session_timeout_ms=1_800_000))
+        second = first.restarted()
+        second.join()
+        first.heartbeat()
+        h.sleep(ago_ms)
+        first.restarted().join()
+        assert len(fences(h, Cause.INSTANCE_DUEL)) == duels_recorded
+
+
+def test_a_group_keeps_a_thousand_replaced_ids() -> None:
+    """More than have restarted lately; a client that makes up names fills no memory."""
+    assert duels.REPLACED_MEMBERS_MAX == 1_000
+
+
 def test_a_fenced_join_that_is_sent_again_does_not_take_the_instance_id_back() -> None:
     """Its answer was 82, and was not heard; it is the answer still. With the instance removed it is as any unknown."""
     h = Harness()

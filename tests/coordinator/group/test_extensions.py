@@ -146,6 +146,18 @@ def test_who_is_not_heard_from_between_two_pauses_has_the_full_time_once_and_the
     assert sessions[dead.member_id].deadline_ms == second_ms + 5_000 + 10_000
 
 
+def test_who_was_heard_from_at_the_moment_of_a_pause_had_its_full_time() -> None:
+    """Not again in the next one: nobody knows which of the two came first."""
+    h = Harness()
+    (a,) = h.stable_group(h.static("a"))
+    session = h.soft.sessions[a.member_id]
+    first_ms = h.now_ms + 12_000
+    rearm(h.group, h.soft, first_ms, late_ms=2_000)
+    session.refresh(first_ms)
+    assert rearm(h.group, h.soft, first_ms + 9_000, late_ms=1_500) == 0
+    assert session.deadline_ms == first_ms + 10_000 + 1_500
+
+
 def test_a_session_that_copies_of_the_group_share_is_lengthened_once() -> None:
     h = Harness()
     (a,) = h.stable_group(h.static("a"))

@@ -11,6 +11,7 @@ from muster.coordinator.group.configs import (
     EXPANSION_DELAY,
     GROUP_CONFIGS,
     LEARNER_TIMEOUT,
+    LIST_LENGTH_MAX,
     REBALANCE,
     REGISTERED,
     REGISTRATION_TIMEOUT,
@@ -26,6 +27,7 @@ from muster.events.causes import Cause
 from muster.events.events import GroupConfigured, GroupDeleted, RegistrationEnded
 from muster.events.ids import GroupInstanceId, MemberId
 from muster.events.state import NOT_CONFIGURED, GroupState
+from tests.coordinator.group.client import protocols, subscription
 from tests.coordinator.group.harness import Harness
 from tests.coordinator.group.test_registration import starts
 
@@ -48,6 +50,7 @@ REFUSED = [
     (RETIREMENT_TIMEOUT, SET, "٣", ErrorCode.invalid_config, "whole number"),
     (REGISTERED, APPEND, "a", ErrorCode.duplicate_resource, "a-1 at 10.0.0.1"),
     (REGISTERED, APPEND, "x,x", ErrorCode.duplicate_resource, "twice"),
+    (REGISTERED, APPEND, "x,y,y", ErrorCode.duplicate_resource, "'y' is named twice"),
     (REGISTERED, APPEND, "no blanks", ErrorCode.invalid_config, "no instance id"),
     (REGISTERED, APPEND, "i" * 250, ErrorCode.invalid_config, "249"),
     (REGISTERED, SUBTRACT, "x", ErrorCode.unknown_member_id, "not there"),
@@ -56,6 +59,27 @@ REFUSED = [
     (REBALANCE, SET, "now", ErrorCode.invalid_config, "'static' or 'force'"),
     (REBALANCE, SET, "static", ErrorCode.invalid_request, "'force'"),
 ]
+
+
+def test_a_number_may_have_as_many_digits_as_the_longest() -> None:
+    """Zeros before it change nothing; more digits than any number has are no number."""
+    h = Harness()
+    h.stable_group(h.static("a"))
+    assert h.alter((EXPANSION_DELAY, SET, "5".zfill(DIGITS_MAX))).error is ErrorCode.none
+    assert h.live.config.expansion_delay_ms == 5
+    assert h.alter((EXPANSION_DELAY, SET, "5".zfill(DIGITS_MAX + 1))).error is ErrorCode.invalid_config
+
+
+def test_a_list_grows_as_long_as_it_can_be_told_in_one_value() -> None:
+    """Each name takes a comma, too, and those that are withdrawn make room."""
+    h = Harness()
+    h.stable_group(h.static("a"))
+    names = [f"{n:0249}" for n in range(LIST_LENGTH_MAX // 250)]
+    h.set(members_registered=",".join(names[:-1]))
+    assert h.alter((REGISTERED, APPEND, f"{names[-1]},b")).error is ErrorCode.invalid_config
+    assert h.alter((REGISTERED, APPEND, names[-1])).error is ErrorCode.none
+    assert h.alter((REGISTERED, APPEND, "b")).error is ErrorCode.invalid_config
+    assert h.alter((REGISTERED, SET, ",".join([*names[1:], "b"]))).error is ErrorCode.none
 
 
 @pytest.mark.parametrize(("name", "operation", "value", "error", "says"), REFUSED)
@@ -222,7 +246,7 @@ def test_the_listing_shows_each_member_with_its_session() -> None:
     first = h.describe_config().members[0]
     assert (first.group_instance_id, first.member_id, first.client_id) == ("a", a.member_id, "app-a")
     assert (first.client_host, first.standing, first.is_leader) == ("/10.0.0.1", Standing.ACTIVE, True)
-    assert first.session_left_ms == 29_000
+    assert (first.session_left_ms, first.join_left_ms) == (29_000, None)
     assert first.since_ms == h.live.members[a.member_id].joined_ms
 
 
@@ -237,6 +261,16 @@ def test_who_joins_for_the_first_time_has_no_session_yet() -> None:
     assert (told.session_left_ms, told.join_left_ms) == (None, 299_000)
 
 
+def test_a_member_whose_join_is_parked_has_no_session_that_runs() -> None:
+    """It has waited for longer than its session (SE8): the end of the phase arms it again."""
+    h = Harness()
+    a, _b = h.stable_group(h.static("a", session_timeout_ms=6_000), h.static("b", session_timeout_ms=30_000))
+    assert a.join(protocols=protocols("range", metadata=subscription("payments"))).parked
+    h.sleep(10_000)
+    told = {each.group_instance_id: each.session_left_ms for each in h.describe_config().members}
+    assert told == {"a": None, "b": 20_000}
+
+
 def test_the_listing_shows_who_waits_to_be_admitted_and_who_is_expected() -> None:
     """Neither is a member: without a session, not retiring, not the leader."""
     h = Harness()
@@ -244,9 +278,11 @@ def test_the_listing_shows_who_waits_to_be_admitted_and_who_is_expected() -> Non
     h.set(members_registered="c,d")
     registered_ms = h.wall_ms
     h.sleep(700)
-    h.static("c").join()
+    c = h.static("c")
+    c.join()
     arrived_ms = h.wall_ms
     h.sleep(300)
+    c.join(member_id=next(iter(h.soft.held_joins)))
     _, waiting, expected = h.describe_config().members
     assert waiting == ListedMember(
         group_instance_id=GroupInstanceId("c"),

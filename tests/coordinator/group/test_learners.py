@@ -34,6 +34,7 @@ def test_a_new_member_learns_and_moves_nothing() -> None:
     """It heartbeats and commits like any other, with an empty assignment."""
     h = Harness()
     (b,) = with_learners(h, "b")
+    assert Cause.LEARNER_ADMITTED in {event.why.cause for event in h.events}
     assert (b.assignment, b.heartbeat().error, b.commit().error) == (EMPTY_ASSIGNMENT, ErrorCode.none, ErrorCode.none)
     assert h.state is GroupState.STABLE
     assert h.describe_config().values[LEARNERS] == "b"
@@ -54,6 +55,35 @@ def test_learners_are_promoted_together_after_a_time() -> None:
     h.sleep(30_000)
     assert starts(h)[1:] == [Cause.LEARNER_TIMEOUT_ELAPSED]
     assert {h.live.members[client.member_id].role for client in (b, c)} == {MemberRole.ACTIVE}
+
+
+def test_a_learner_that_never_syncs_is_removed() -> None:
+    """Heartbeats alone do not show that it got its empty assignment; nobody else notices."""
+    h = Harness()
+    h.stable_group(h.static("a", session_timeout_ms=600_000))
+    h.set(members_learner_timeout_ms="600000")
+    b = h.static("b", session_timeout_ms=600_000, rebalance_timeout_ms=12_000)
+    b.join()
+    h.sleep(11_999)
+    assert b.heartbeat().error is ErrorCode.none
+    h.sleep(1)
+    assert b.member_id not in h.live.members
+    assert starts(h)[1:] == []
+
+
+def test_a_held_join_that_is_asked_again_becomes_a_learner_once() -> None:
+    """Learning was switched on meanwhile: the first attempt is fenced, and nothing of it is left to be admitted."""
+    h = Harness()
+    h.stable_group(h.static("a", session_timeout_ms=600_000))
+    h.set(members_expansion_delay_ms="60000")
+    b = h.static("b", session_timeout_ms=600_000)
+    held = b.join()
+    assert held.parked
+    h.set(members_learner_timeout_ms="600000")
+    assert h.static("b", session_timeout_ms=600_000).join().error is ErrorCode.none
+    assert held.error is ErrorCode.fenced_instance_id
+    assert not h.soft.held_joins
+    assert [each.role for each in h.live.members.values()] == [MemberRole.ACTIVE, MemberRole.LEARNER]
 
 
 def test_a_time_that_is_not_over_promotes_nobody() -> None:

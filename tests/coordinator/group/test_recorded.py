@@ -80,6 +80,7 @@ def test_an_id_that_is_used_within_a_second_is_not_named() -> None:
     c, _ = held_up(h)
     c.join()
     assert (completed(h).handed_out_ids, completed(h).handed_out_ids_more) == ((), 0)
+    assert all(each.handed_out_ids_more == 0 for each in h.events if isinstance(each, JoinPhaseCompleted))
 
 
 def test_an_id_that_is_out_when_the_phase_times_out_is_named() -> None:
@@ -93,6 +94,20 @@ def test_an_id_that_is_out_when_the_phase_times_out_is_named() -> None:
     assert completed(h).timed_out
     assert completed(h).handed_out_ids == (noted(c, 5_000, HandedOutIdOutcome.STILL_OUT),)
     assert h.soft.pending_members
+
+
+def test_an_id_that_was_handed_out_within_a_second_before_the_phase_ended_is_not_named() -> None:
+    """Its holder is on its way; behind it there are only younger ones."""
+    h = Harness()
+    a, b = h.stable_group(h.static("a", rebalance_timeout_ms=5_000), h.static("b", rebalance_timeout_ms=5_000))
+    (a if a.is_leader else b).join()
+    h.sleep(4_000)
+    at_a_second = h.dynamic("c", session_timeout_ms=30_000)
+    at_a_second.join()
+    h.sleep(1)
+    h.dynamic("d", session_timeout_ms=30_000).join()
+    h.sleep(999)
+    assert completed(h).handed_out_ids == (noted(at_a_second, 1_000, HandedOutIdOutcome.STILL_OUT),)
 
 
 def test_an_id_that_is_settled_in_a_stable_group_is_not_named() -> None:
@@ -118,6 +133,19 @@ def test_of_many_ids_16_are_named_and_the_others_counted() -> None:
     assert completed(h).handed_out_ids_more == 1 + 19 - handed_out.NOTED_IDS_MAX
 
 
+def test_ids_that_are_settled_leave_less_room_for_those_that_are_still_out() -> None:
+    """16 are named, whatever became of them."""
+    h = Harness()
+    a, b = h.stable_group(h.static("a", rebalance_timeout_ms=8_000), h.static("b", rebalance_timeout_ms=8_000))
+    (a if a.is_leader else b).join()
+    clients = [h.dynamic("c", session_timeout_ms=6_000), *(h.dynamic(f"c{n}") for n in range(20))]
+    for client in clients:
+        client.join()
+    h.sleep(8_000)
+    assert [each.member_id for each in completed(h).handed_out_ids] == [client.member_id for client in clients[:16]]
+    assert completed(h).handed_out_ids_more == 5
+
+
 def test_of_many_ids_that_are_still_out_the_oldest_are_named() -> None:
     """Those of the same group that were forgotten for their number are counted, too."""
     h = Harness()
@@ -140,6 +168,18 @@ def test_ids_that_are_forgotten_for_their_number_are_counted(monkeypatch: pytest
         h.dynamic(f"c{n}").join()
     h.sleep(10_000)
     assert completed(h).handed_out_ids_more == 2 + 19 - handed_out.NOTED_IDS_MAX
+
+
+def test_ids_that_are_forgotten_again_and_again_are_all_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth of the most that are kept, each time."""
+    monkeypatch.setattr(join, "PENDING_MEMBERS_MAX", 20)
+    h = Harness()
+    held_up(h)
+    for n in range(30):
+        h.dynamic(f"c{n}").join()
+    h.sleep(10_000)
+    done = completed(h)
+    assert len(done.handed_out_ids) + done.handed_out_ids_more == 1 + 30
 
 
 def test_a_long_client_id_is_kept_in_part() -> None:

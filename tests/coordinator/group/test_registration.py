@@ -2,7 +2,7 @@
 
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.group.commands import ConfigOperation
+from muster.coordinator.group.commands import ConfigOperation, EndRegistration
 from muster.coordinator.group.configs import DEFAULT_WAIT_MS, REGISTERED, REGISTRATION_TIMEOUT
 from muster.coordinator.group.held_joins import HOLD_MS_MAX, RETRY_WINDOW_MS
 from muster.coordinator.group.outcomes import Standing
@@ -136,6 +136,30 @@ def test_timeout_makes_one_rebalance_with_those_that_came() -> None:
     assert not h.live.registrations
 
 
+def test_another_registration_timeout_counts_from_when_it_was_set() -> None:
+    """In full; other settings leave it alone."""
+    h = Harness()
+    h.stable_group(h.static("a"))
+    h.set(members_registered="b")
+    deadline_ms = h.soft.registration_deadline_ms
+    h.sleep(1_000)
+    h.set(members_expansion_delay_ms="4000")
+    assert h.soft.registration_deadline_ms == deadline_ms
+    h.set(members_registration_timeout_ms="60000")
+    assert h.soft.registration_deadline_ms == h.now_ms + 60_000
+
+
+def test_a_registration_timeout_that_is_not_over_ends_nothing() -> None:
+    """It may have been moved, or dropped, after it was found to be over."""
+    h = Harness()
+    early = EndRegistration(group_id=h.group_id, due_ms=h.now_ms)
+    h.stable_group(h.static("a"))
+    assert h.send(early).events == ()
+    h.set(members_registered="b")
+    assert h.send(early).events == ()
+    assert set(h.live.registrations) == {"b"}
+
+
 def test_timeout_without_anybody_is_no_rebalance() -> None:
     """Nothing has changed."""
     h = Harness()
@@ -221,6 +245,17 @@ def test_a_second_process_with_the_instance_id_of_an_arrival_fences_the_first() 
     assert other.parked
 
 
+def test_a_second_process_of_an_arrival_needs_no_room_of_its_own() -> None:
+    """The group is full with the one that it replaces."""
+    h = Harness(max_size=2)
+    h.stable_group(h.static("a"))
+    h.set(members_expansion_delay_ms="10000")
+    b = h.static("b")
+    assert b.join().parked
+    assert b.restarted().join().parked
+    assert h.static("c").join().error is ErrorCode.group_max_size_reached
+
+
 def test_an_arrival_that_sends_its_join_again_has_one_place() -> None:
     """With the id it was given, and with the id that was proposed for it."""
     h = Harness()
@@ -295,6 +330,24 @@ def test_expansion_delay_gathers_new_members() -> None:
     assert [call.error for call in calls] == [ErrorCode.none] * 3
 
 
+def test_a_dynamic_member_that_was_sent_back_keeps_its_id_and_waits_again() -> None:
+    """The delay is longer than a join is held: it asks again under the id that it has (KIP-394)."""
+    h = Harness()
+    a, b = h.stable_group(*(h.static(name, session_timeout_ms=600_000) for name in "ab"))
+    h.set(members_expansion_delay_ms="30000")
+    c = h.dynamic("c")
+    sent_back = c.enter()
+    h.sleep(HOLD_MS_MAX)
+    assert sent_back.error is ErrorCode.coordinator_load_in_progress
+    member_id = c.member_id
+    again = c.join()
+    assert again.parked
+    assert h.soft.held_joins[member_id].parked
+    h.sleep(10_000)
+    h.rejoin_all(a, b)
+    assert (again.error, again.outcome.member_id) == (ErrorCode.none, member_id)
+
+
 def test_a_static_restart_is_not_delayed() -> None:
     """It is no new member."""
     h = Harness()
@@ -311,6 +364,43 @@ def test_switching_the_delay_off_admits_those_who_wait() -> None:
     h.static("b").join()
     h.alter(("members.expansion.delay.ms", ConfigOperation.DELETE, None))
     assert starts(h)[1:] == [Cause.GROUP_CONFIGURED]
+
+
+def test_a_delay_begins_with_the_first_who_waits() -> None:
+    """Not with the setting: nobody waits yet."""
+    h = Harness()
+    h.stable_group(h.static("a", session_timeout_ms=600_000))
+    h.set(members_expansion_delay_ms="4000")
+    assert h.soft.expansion_deadline_ms is None
+    h.sleep(3_000)
+    h.static("b").join()
+    assert h.soft.expansion_deadline_ms == h.now_ms + 4_000
+
+
+def test_another_delay_counts_from_when_it_was_set() -> None:
+    """In full, for those who wait already."""
+    h = Harness()
+    h.stable_group(h.static("a", session_timeout_ms=600_000))
+    h.set(members_expansion_delay_ms="60000")
+    h.static("b").join()
+    h.sleep(1_000)
+    h.set(members_expansion_delay_ms="5000")
+    h.sleep(4_999)
+    assert h.state is GroupState.STABLE
+    h.sleep(1)
+    assert starts(h)[1:] == [Cause.EXPANSION_DELAY_ELAPSED]
+
+
+def test_others_who_wait_do_not_complete_a_registration() -> None:
+    """They wait for the delay; as many as are registered are not those who are."""
+    h = Harness()
+    h.stable_group(h.static("a"))
+    h.alter((REGISTERED, ConfigOperation.SET, "b,c"), ("members.expansion.delay.ms", ConfigOperation.SET, "60000"))
+    for name in "dbe":
+        assert h.static(name).join().parked
+    assert h.state is GroupState.STABLE
+    h.static("c").join()
+    assert starts(h)[1:] == [Cause.REGISTRATION_COMPLETE]
 
 
 def test_an_arrival_that_no_longer_fits_is_refused_when_it_is_admitted() -> None:

@@ -6,7 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import ConfigOperation
-from muster.coordinator.group.configs import COORDINATOR
+from muster.coordinator.group.configs import COORDINATOR, REGISTERED
 from muster.coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
     JoinGroupOutcome,
@@ -200,6 +200,9 @@ def test_setting_the_coordinator_releases_the_group_in_the_same_transition() -> 
     assert story(call.events) == [(GroupConfigured, Cause.GROUP_CONFIGURED), REMOVED, REMOVED, *GONE]
     assert h.state is GroupState.EMPTY
     assert h.describe_config().values == {COORDINATOR: "upstream"}
+    register = h.alter((REGISTERED, SET, "c"))
+    assert register.error is ErrorCode.invalid_request, "nobody would ever arrive here"
+    assert "adopt it first" in (register.outcome.message or "")
     h.takeover()
     assert a.heartbeat().error is ErrorCode.unknown_member_id
     assert h.static("a").join().error is ErrorCode.coordinator_load_in_progress

@@ -1,10 +1,11 @@
 """A repair keeps of a group what can be read; where nothing can, it makes an empty one."""
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation
 from muster.coordinator.group.configs import ANEW, REGISTERED, REPAIR
-from muster.coordinator.group.repair import describe_damage, repair_group
+from muster.coordinator.group.repair import describe_damage, repair_group, repair_refusal
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.turn import Moment
 from muster.events.damage import Damage
@@ -36,3 +37,23 @@ def test_a_repair_keeps_the_settings_and_registrations_that_can_be_read(is_reada
     assert repaired.config == (h.live.config if is_readable else NOT_CONFIGURED)
     assert repaired.generation_id == (h.live.generation_id + 1 if is_readable else 0)
     assert describe_damage(damage).registered == (("c",) if is_readable else ())
+
+
+ASKED = ConfigChange(name=REPAIR, operation=ConfigOperation.SET, value=ANEW)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ((ASKED,), None),
+        ((ConfigChange(name=REPAIR, operation=ConfigOperation.SET, value="now"),), ErrorCode.invalid_config),
+        ((ConfigChange(name=REPAIR, operation=ConfigOperation.APPEND, value=ANEW),), ErrorCode.invalid_config),
+        ((ASKED, ConfigChange(name=REGISTERED, operation=ConfigOperation.SET, value="c")), ErrorCode.invalid_request),
+    ],
+)
+def test_a_repair_is_asked_for_alone_and_by_its_word(
+    changes: tuple[ConfigChange, ...], error: ErrorCode | None
+) -> None:
+    """It loses members: no slip of a tool asks for it."""
+    refusal = repair_refusal(changes)
+    assert (refusal and refusal.error) == error

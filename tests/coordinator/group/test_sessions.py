@@ -5,6 +5,7 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.commands import EndJoinPhase, EndSyncPhase, ExpirePendingMember, ExpireSession
 from muster.coordinator.group.extensions import begin_anew
 from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.coordinator.group.soft_state import Session
 from muster.events.causes import Cause
 from muster.events.events import GroupEmptied, JoinPhaseCompleted, MemberRemoved, RebalanceStarted
 from muster.events.ids import MemberId
@@ -156,6 +157,17 @@ def test_longest_silence_is_that_since_the_members_last_event() -> None:
     h.sleep(300)
     (rejoined, *_) = a.join().events
     assert rejoined.longest_silence_ms == 300  # type: ignore[union-attr]
+    (rejoined, *_) = a.join().events
+    assert rejoined.longest_silence_ms == 0  # type: ignore[union-attr]
+
+
+def test_a_session_runs_from_the_answer_where_that_came_later() -> None:
+    """The client may send nothing before it; its silence is counted from what it sent."""
+    session = Session(timeout_ms=6_000, deadline_ms=7_000, last_seen_ms=1_000)
+    session.refresh(3_000)
+    assert (session.last_seen_ms, session.deadline_ms) == (3_000, 9_000)
+    session.refresh(4_000, answered_ms=5_000)
+    assert (session.last_seen_ms, session.deadline_ms) == (4_000, 11_000)
 
 
 def test_nobody_is_blamed_for_the_machines_pause() -> None:

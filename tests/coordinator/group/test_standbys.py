@@ -6,7 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group import standbys
-from muster.coordinator.group.commands import ConfigOperation
+from muster.coordinator.group.commands import ConfigOperation, EndMemberSync
 from muster.coordinator.group.configs import TARGET_GROUP_SIZE
 from muster.coordinator.group.roles import EMPTY_ASSIGNMENT
 from muster.events.causes import Cause
@@ -180,6 +180,19 @@ def test_a_called_standby_that_never_syncs_is_removed() -> None:
     assert starts(h)[1:] == [Cause.SYNC_TIMED_OUT]
 
 
+def test_a_called_standby_has_until_its_deadline_to_sync() -> None:
+    """A deadline that comes early removes nobody, nor one that was dropped since."""
+    h = Harness()
+    _a, b, s = with_standbys(h, h.static("s"))
+    b.leave()
+    early = EndMemberSync(group_id=h.group_id, due_ms=h.now_ms, member_id=s.member_id)
+    assert h.send(early).events == ()
+    take_over(s)
+    assert s.member_id not in h.soft.member_sync_deadlines
+    assert h.send(early).events == ()
+    assert role(h, s) is MemberRole.ACTIVE
+
+
 def test_a_standby_that_restarts_while_it_is_called_takes_over() -> None:
     """The new process has the place of the old one."""
     h = Harness()
@@ -196,6 +209,9 @@ def test_a_lost_member_that_returns_stands_by() -> None:
     """Its place is taken."""
     h = Harness()
     _a, b, s = with_standbys(h, h.static("s"))
+    assert {event.why.cause for event in h.events} & {Cause.STANDBY_ADMITTED, Cause.LEARNER_ADMITTED} == {
+        Cause.STANDBY_ADMITTED
+    }
     b.leave()
     take_over(s)
     back = b.restarted()
@@ -259,6 +275,7 @@ def test_a_new_subscription_of_a_standby_moves_nothing() -> None:
     assert s.join().error is ErrorCode.none
     assert h.live.members[s.member_id].protocols == s.protocols
     assert h.state is GroupState.STABLE
+    assert h.delete_offsets(("payments", 0)).outcome.refused == {("payments", 0): ErrorCode.group_subscribed_to_topic}
 
 
 def test_a_rebalance_keeps_the_active_active_and_hides_the_standbys_from_the_leader() -> None:
@@ -386,7 +403,9 @@ def test_a_group_of_another_type_knows_no_standbys() -> None:
         h.stable_group(h.static("a", **given))
         call = h.alter((TARGET_GROUP_SIZE, ConfigOperation.SET, "1"))
         assert call.error is ErrorCode.inconsistent_group_protocol
+        assert (call.outcome.message or "").startswith(f"{TARGET_GROUP_SIZE}: ")
         assert "consumer" in (call.outcome.message or "")
+        assert h.alter(("members.expansion.delay.ms", ConfigOperation.SET, "0")).error is ErrorCode.none
         assert h.static("b", **given).join().parked
 
 

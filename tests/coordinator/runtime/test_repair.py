@@ -18,7 +18,7 @@ from muster.events.keys import EntityKind, decode_key
 from muster.events.log.memory import MemoryStorage
 from muster.events.records import BrokenRecord, StoredRecord
 from muster.events.state import GroupState
-from muster.replay.logs.sources import Reading
+from muster.replay.logs.reading import Reading
 from muster.replay.results.groups import Overview, read_overview
 from tests.events.test_compaction_law import compacted
 from tests.events.test_loading import fed, loaded

@@ -436,7 +436,7 @@ async def test_a_partition_that_is_lost_while_the_process_stops_is_not_claimed_a
     storage = MemoryStorage()
     process = await SimulatedProcess(storage, claim_renewal_ms=3_600_000).start()
     number = partition_for(GROUP, len(storage.records))
-    lost = process.runtime._lost
+    lost = process.runtime._partitions.lost
     stopping = asyncio.create_task(process.runtime.stop())
     await asyncio.sleep(0)
     lost(number, LogUnavailable("an append came to nothing"))

@@ -94,7 +94,7 @@ def test_topics_in_the_environment_are_separated_by_commas(monkeypatch: pytest.M
         ({"frame_bytes_max": 5}, [], "--frame-bytes-max=5: should be greater than or equal to 1024"),
         ({}, ["group.max.sise=5"], "there is no setting 'group.max.sise'; did you mean group.max.size?"),
         ({}, ["quite.another=5"], "there is no setting 'quite.another'; muster serve --help lists them"),
-        ({}, ["group.max.size"], "--config 'group.max.size' should be NAME=VALUE"),
+        ({}, ["group.max.size"], "--config 'group.max.size' should be KEY=VALUE"),
         ({}, ["group.max.size=0"], "group.max.size=0: should be greater than or equal to 1"),
         (
             {},

@@ -156,7 +156,7 @@ def test_variables_for_other_commands_are_no_contradiction(monkeypatch: pytest.M
         ({"upstream": "kafka"}, "--upstream=kafka: 'kafka' should be HOST:PORT"),
         ({"upstream": "kafka:9092,"}, "--upstream=kafka:9092,: '' should be HOST:PORT"),
         ({"upstream": "kafka:0"}, "--upstream=kafka:0: 'kafka:0' should be HOST:PORT"),
-        ({"upstream_config": [SECRET]}, "--upstream-config should be NAME=VALUE"),
+        ({"upstream_config": [SECRET]}, "--upstream-config should be KEY=VALUE"),
         ({"upstream_config": [f"sasl.pasword={SECRET}"]}, "--upstream-config: there is no property 'sasl.pasword'"),
         ({"upstream_config": [f"sasl.password={SECRET}"]}, "--upstream-config sasl.password has no effect with"),
         (

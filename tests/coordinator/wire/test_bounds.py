@@ -78,6 +78,7 @@ def test_every_api_has_a_bound_and_a_reason_for_it() -> None:
     for api in APIS.values():
         assert bound_of(api.key).entries_max > 0
         assert bound_of(api.key).reason.startswith(f"{api.name}: ")
+        assert bound_of(api.key).bytes_max < ANSWER_BYTES_MAX, "socket.request.max.bytes: Kafka takes no more"
 
 
 STRING_BYTES_MAX = 32_767

@@ -21,12 +21,14 @@ from muster.coordinator.group.configs import (
     LEARNERS,
     MEMBERS,
     REGISTERED,
+    REPAIR,
     TARGET_GROUP_SIZE,
     ConfigType,
 )
 from muster.coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
     DescribeGroupConfigOutcome,
+    GroupDamage,
     ListedMember,
     Outcome,
     Standing,
@@ -222,6 +224,21 @@ def describe(
     (result,) = exchange.response.results
     assert (result.resource_type, result.resource_name) == (kind, name)
     return result
+
+
+DAMAGE = GroupDamage(partition=3, unreadable=(), generation_id=None, members=2, registered=("c",), settings={})
+
+
+def test_what_a_repair_would_lose_is_told_where_it_is_asked_for() -> None:
+    """The settings of a quarantined group cannot be told: asked for them, its error is the answer."""
+    quarantined = DescribeGroupConfigOutcome(error=ErrorCode.coordinator_not_available, damage=DAMAGE)
+    result = describe(4, keys=(REPAIR,), groups=describing(quarantined))
+    assert result.error_code is ErrorCode.none
+    (entry,) = result.configs
+    assert (entry.name, msgspec.json.decode(entry.value, type=GroupDamage)) == (REPAIR, DAMAGE)
+    for keys in (None, (), (TARGET_GROUP_SIZE,)):
+        result = describe(4, keys=keys, groups=describing(quarantined))
+        assert (result.error_code, result.configs) == (ErrorCode.coordinator_not_available, ())
 
 
 @DESCRIBE

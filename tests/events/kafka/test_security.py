@@ -175,7 +175,7 @@ def test_entries_of_the_command_line() -> None:
         "sasl.password": "#,;",
     }
     for entries, said in (
-        ([SECRET], "--kafka-config should be NAME=VALUE"),
+        ([SECRET], "--kafka-config should be KEY=VALUE"),
         (["sasl.password=a", f"sasl.password={SECRET}"], "--kafka-config sasl.password is given twice"),
     ):
         with pytest.raises(BadSecurity, match=said) as bad:

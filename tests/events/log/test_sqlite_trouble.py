@@ -312,7 +312,7 @@ class TestADamagedFile:
         assert len(await read_all(log, 1)) == 200
         (warning,) = log.warnings
         assert warning.startswith(f"the event log {path} is damaged")
-        assert warning.endswith("What cannot be read was left out")
+        assert warning.endswith("What cannot be read of partition 0 was left out")
         await log.close()
 
     async def test_who_looks_for_keys_in_it_is_given_all_that_can_be_read(self, path: Path) -> None:

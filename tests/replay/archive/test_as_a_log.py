@@ -14,7 +14,7 @@ from muster.events.ids import GroupId
 from muster.events.kafka.security import NOT_SECURED
 from muster.events.keys import prefix_of
 from muster.events.log.base import EventLog, LogMismatch, OwnersMarks, RawLog, SearchableLog, SignOfLife
-from muster.replay.logs.archives import open_archive
+from muster.replay.logs.opening import open_for_reading
 from muster.replay.logs.sources import read_histories
 from tests.events.log.transitions import read_all
 from tests.replay.archive.logs import MARK, archived, filled, opened
@@ -37,7 +37,7 @@ async def written(tmp_path: Path) -> tuple[str, str]:
     told = script("orders")
     told.transitions = night.transitions
     url = await sqlite_log(tmp_path / "muster.db", told)
-    log = open_archive(url, security=NOT_SECURED)
+    log = open_for_reading(url, security=NOT_SECURED)
     await log.open()
     await archived(log, tmp_path / "archive", now_ms=None)
     await log.close()
@@ -59,7 +59,7 @@ async def test_an_archive_has_the_histories_of_its_log(tmp_path: Path) -> None:
     """Item by item, positions included."""
     found = []
     for url in await written(tmp_path):
-        log = open_archive(url, security=NOT_SECURED)
+        log = open_for_reading(url, security=NOT_SECURED)
         await log.open()
         history = (await read_histories(log))[GroupId("orders")]
         found.append(msgspec.structs.replace(history, log=""))
@@ -115,7 +115,7 @@ async def test_it_is_what_it_is_the_archive_of_and_nobody_writes_it(tmp_path: Pa
         archive.raise_format_level(),
         archive.leave_sign_of_life(SignOfLife(owner="a", wall_ms=0), timeout_ms=1),
     ):
-        with pytest.raises(LogMismatch, match="only read"):
+        with pytest.raises(LogMismatch, match="only be read"):
             await refused
 
 

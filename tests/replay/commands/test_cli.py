@@ -189,6 +189,44 @@ def test_of_a_damaged_file_is_told_what_can_be_read(tmp_path: Path) -> None:
     assert f"muster replay: the event log {file} is damaged" in result.stderr
 
 
+def test_a_group_that_a_damaged_file_no_longer_tells_of_may_have_been_there(tmp_path: Path) -> None:
+    """That it is not there is no answer: the exit code is that of damage, also where a row has become empty."""
+    told = script("orders").created()
+    filler = [(Record(encode_key(RecordKey(f"g{n}", EntityKind.GROUP_CONFIG, "")), b"x" * 1000),) for n in range(100)]
+    url = asyncio.run(append(tmp_path, told.partition, *filler, *told.stored_transitions()))
+    file = tmp_path / "muster.db"
+    content = bytearray(file.read_bytes())
+    page = content.index(b"orders") // 4096 * 4096
+    content[page + 1000 : page + 4096] = bytes(3096)  # the head of the page stays: its rows are full of NULL
+    file.write_bytes(content)
+    for command in (["history"], ["why"], ["state", "--at", "3"], ["whatif", "--static"]):
+        result = run(*command, "orders", log=url)
+        assert result.exit_code == 3, result.output
+        assert "there is no group 'orders' in" in result.stderr
+        assert f"muster replay: the event log {file} is damaged" in result.stderr
+        assert f"What cannot be read of partition {told.partition} was left out" in result.stderr
+
+
+def test_a_log_without_its_write_ahead_log_is_answered_from_and_told(tmp_path: Path) -> None:
+    """The answer has what is there; the exit code says that more may have been."""
+    told = script("orders").created()
+    url = asyncio.run(append(tmp_path, told.partition, *told.stored_transitions()))
+    file, copy = tmp_path / "muster.db", tmp_path / "copy.db"
+
+    async def copy_while_it_is_open() -> None:
+        log = open_log(url)
+        await log.open()
+        copy.write_bytes(file.read_bytes())
+        await log.close()
+
+    asyncio.run(copy_while_it_is_open())
+    result = run("history", "orders", log=f"sqlite:///{copy}")
+    assert result.exit_code == 3, result.output
+    assert "the group was created" in result.stdout
+    assert "copy.db-wal, which has what was written last, is missing" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
 async def test_a_live_log_is_read_while_its_writer_goes_on(tmp_path: Path) -> None:
     """Reading claims nothing: the writer appends before, and after."""
     night, more = a_night(), script("orders").created()
@@ -247,6 +285,17 @@ def test_verify_ends_with_1_when_something_is_found_and_with_2_when_nothing_can_
     assert result.exit_code == 0, result.output
     assert "holds together" in result.stdout
     assert_fails(run("verify", log=f"sqlite:///{tmp_path}/none.db"), 2)
+
+
+def test_a_finding_of_verify_names_its_place_in_two_lines(tmp_path: Path) -> None:
+    """Partition and offset, below them group and seq."""
+    told = script("orders").created()
+    twice = told.stored_transitions()
+    url = asyncio.run(append(tmp_path, told.partition, *twice, *twice))
+    lines = run("verify", log=url).stdout.splitlines()
+    place = next(number for number, line in enumerate(lines) if line.startswith(f"partition {told.partition}, offset"))
+    assert lines[place + 1].startswith("orders, seq 1 ")
+    assert "\\n" not in lines[place]
 
 
 def test_whatif_needs_another_setting(url: str) -> None:

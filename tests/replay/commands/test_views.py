@@ -1,8 +1,10 @@
 """`muster replay` seen through its options: windows, time zones, forms, several groups, what goes on."""
 
 import asyncio
+import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 from muster.cli import app as muster
+from muster.events.causes import Cause
 from muster.events.ids import GroupId
+from muster.events.partitioner import partition_for
 from muster.replay.cli import app
 from muster.replay.form import Sort
 from muster.replay.incidents.grade import Grade
@@ -21,8 +25,9 @@ from muster.replay.results.group_tail import LastIncident
 from muster.replay.results.groups import SORTS, GroupLine, Owner
 from muster.replay.times import Instant
 from tests.replay.commands.test_cli import BUFFERED, assert_fails, run
+from tests.replay.histories import Script
 from tests.replay.stories import a_night
-from tests.replay.written import append, script, sqlite_log
+from tests.replay.written import PARTITIONS, append, script, sqlite_log
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +90,51 @@ def test_times_are_told_in_the_zone_that_is_asked_for(url: str) -> None:
     assert "UTC+05:45" in run("state", "orders", "--at", "12", "--tz", "Asia/Kathmandu", log=url).stdout
     at = ["state", "orders", "--at", "2026-11-21T08:45", "--tz", "Asia/Kathmandu"]
     assert msgspec.json.decode(run(*at, "--format", "json", log=url).stdout)["asked_for"] == "2026-11-21T03:00:00.000Z"
+
+
+def test_each_time_bears_its_zone_where_the_clocks_are_changed(tmp_path: Path) -> None:
+    """In Berlin 02:59:59 of this night is followed by 02:00:00: no time is told without the offset that it has."""
+    groups = [across_the_change("orders"), across_the_change("bills", later_ms=30_000)]
+    groups += [across_the_change("payments", later_ms=3_600_000)]
+    url = asyncio.run(sqlite_log(tmp_path / "muster.db", *groups))
+
+    def told(*command: str) -> str:
+        result = run(*command, "--tz", "Europe/Berlin", log=url)
+        assert result.exit_code == 0, result.output
+        return " ".join(result.stdout.split())
+
+    overview = told("groups")
+    assert "UTC" not in overview[: overview.index("2026-10-25")]
+    assert "2026-10-25 02:59:48 UTC+02:00" in overview
+    assert "2026-10-25 02:59:48 UTC+01:00" in overview
+    incident = told("why", "orders", "--generation", "2")
+    assert incident.startswith("2026-10-25 02:59:48.835 UTC+02:00, slow-member")
+    assert "02:00:08.835 UTC+01:00 recorded 'billing-1' (10.0.0.7) rejoined" in incident
+    asked = told("diff", "orders", "2026-10-25T00:59Z", "2026-10-25T01:00Z")
+    assert "To 2026-10-25 02:59:48.835 UTC+02:00, seq 11" in asked
+    assert "asked for 2026-10-25 02:00:00.000 UTC+01:00" in asked
+    assert "Began (UTC+02:00) Seq" in told("whatif", "orders", "--session-timeout-ms", "60000")  # of both
+    for form in ("table", "md"):
+        of_two = told("whatif", "bills", "--session-timeout-ms", "60000", "--format", form)
+        assert "Began (" not in of_two
+        assert "2026-10-25 02:50:35.800 UTC+02:00" in of_two
+        assert "2026-10-25 02:00:18.835 UTC+01:00" in of_two
+    lines = told("history", "orders")
+    assert lines.index("2026-10-25 UTC+02:00") < lines.index("2026-10-25 UTC+01:00 02:00:08.835")
+
+
+def across_the_change(name: str, *, later_ms: int = 0) -> Script:
+    """A group whose second rebalance begins before 01:00Z and ends after it; or so much later."""
+    began_ms = 1_792_889_400_000 + later_ms  # 2026-10-25T00:50:00Z
+    told = Script(name, partition=partition_for(name, PARTITIONS), begin_ms=began_ms).coordinator("coordinator-a:100")
+    told.wait(5_000).created()
+    told.start(told.joined(told.member("billing-1")), timeout_ms=3_000)
+    told.wait(400).advanced(told.joined(told.member("billing-2")))
+    told.wait(2_600).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
+    told.wait(35).stabilize({"billing-1": {"orders": [0, 1]}, "billing-2": {"orders": [2, 3]}})
+    told.wait(580_000).start(told.removed(told.of("billing-2"), Cause.SESSION_EXPIRED, silent_ms=45_020))
+    told.wait(20_000).complete(told.rejoined(told.of("billing-1")))
+    return told.wait(80).stabilize({"billing-1": {"orders": [0, 1, 2, 3]}})
 
 
 def test_a_piped_table_has_the_whole_time_in_each_line(url: str) -> None:
@@ -151,23 +201,64 @@ def test_all_groups_at_one_instant(url: str) -> None:
 
 
 def test_following_shows_what_is_appended(tmp_path: Path) -> None:
-    """A line for each event, as soon as it is there."""
+    """A line for each event, as soon as it is there, to each who follows; interrupted it ends, without a word."""
     told = script("orders").created()
     url = asyncio.run(append(tmp_path, told.partition, *told.stored_transitions()))
     command = [sys.executable, "-m", "muster", "replay", "history", "orders", "--follow", "--log", url]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=BUFFERED)
-    try:
-        assert process.stdout is not None
-        assert "What happened to orders" in process.stdout.readline()
-        assert "the group was created" in process.stdout.readline()
+    with contextlib.ExitStack() as stack:
+        followers = []
+        for _ in range(2):
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=BUFFERED)
+            followers.append(stack.enter_context(process))
+            stack.callback(process.kill)
+        for each in followers:
+            assert each.stdout is not None
+            assert "What happened to orders" in each.stdout.readline()
+            assert "the group was created" in each.stdout.readline()
         more = told.start(told.joined(told.member("billing-9"))).stored_transitions()[1:]
         asyncio.run(append(tmp_path, told.partition, *more))
-        assert "billing-9" in process.stdout.readline()
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
-        process.stdout.close()  # type: ignore[union-attr]
+        for each in followers:
+            assert each.stdout is not None
+            assert "billing-9" in each.stdout.readline()
+            assert "the join phase began" in each.stdout.readline()
+            each.send_signal(signal.SIGINT)
+            assert each.communicate(timeout=30) == ("", "")
+            assert each.returncode == 128 + signal.SIGINT
     assert_fails(run("history", "orders", "--follow", "--format", "json", log=url), 2, "use jsonl")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["groups"],
+        ["history", "orders"],
+        ["history", "orders", "--follow"],
+        ["why", "orders", "--all", "--format", "jsonl"],
+        ["state", "--at", "now", "--format", "md"],
+        ["diff", "orders", "12", "20"],
+        ["whatif", "orders", "--static"],
+        ["digest", "--since", "2026-11-21"],
+        ["verify"],
+    ],
+)
+def test_whoever_has_read_enough_ends_a_command_without_a_word(url: str, command: list[str]) -> None:
+    """As SIGPIPE would: what was asked for is there, and the log is well."""
+    read, write = os.pipe()
+    os.close(read)
+    told = [sys.executable, "-m", "muster", "replay", *command, "--log", url]
+    ended = subprocess.run(told, stdout=write, stderr=subprocess.PIPE, timeout=60, check=False, env=BUFFERED)
+    os.close(write)
+    assert (ended.returncode, ended.stderr) == (128 + signal.SIGPIPE, b"")
+
+
+def test_an_output_that_is_closed_is_read_by_nobody(url: str) -> None:
+    """The exit code is there all the same."""
+    told = [sys.executable, "-m", "muster", "replay", "groups", "--log", url]
+    for end, code in (([], 0), (["--group", "nobody"], 1)):
+        command = ["sh", "-c", '"$@" >&-', "sh", *told, *end]
+        ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        assert ended.returncode == code
+        assert "Traceback" not in ended.stderr
 
 
 def test_a_piped_history_has_a_line_for_each_event_with_day_and_zone(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,10 +335,11 @@ def test_the_last_by_which_groups_are_sorted_is_the_one_that_is_shown() -> None:
 
 @pytest.mark.parametrize("command", [each.name for each in app.registered_commands])
 def test_the_help_has_each_option_whole_in_80_columns(command: str) -> None:
-    """No name is cut off, as it is told by `muster`."""
+    """No name is cut off or broken, as it is told by `muster`; nor are the names in what is said about it."""
     told = CliRunner().invoke(muster, ["replay", command, "--help"], env={"COLUMNS": "80", "TERM": "dumb"}).stdout
     assert "--log " in told
-    assert not re.search(r"--[a-z-]*…", told), told
+    assert "…" not in told
+    assert all(len(each) < 30 for each in re.findall(r"<[^>]*\|[^>]*", told)), told  # choices in two lines
 
 
 @pytest.mark.parametrize("ms", ["x", "-1", "2147483648", "9" * 5_000, "1.5", "\u0661"])

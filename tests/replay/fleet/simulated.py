@@ -9,7 +9,7 @@ from muster.replay.fleet.simulation import spool
 from muster.replay.fleet.simulation.calendar import Span
 from muster.replay.fleet.simulation.fleet import Fleet
 from muster.replay.fleet.simulation.scenario import Sort
-from muster.replay.fleet.simulation.sinks import to_archive
+from muster.replay.fleet.simulation.sinks import ArchiveSink
 from muster.replay.fleet.simulation.told import Group
 from muster.replay.history.items import History
 from tests.judge.case import Case
@@ -27,7 +27,7 @@ def simulated(what: Fleet, folder: Path) -> tuple[Path, list[Group]]:
     (spooled := folder / "spool").mkdir()
     truth = folder / "truth.jsonl"
     spool.play(what, spooled, truth, jobs=1, watch=lambda _done, _total: None)
-    to_archive(what, spooled, folder / "archive", lambda _records: None)
+    ArchiveSink(fleet=what, root=folder / "archive").write(spooled, lambda _records: None)
     return folder / "archive", [msgspec.json.decode(line, type=Group) for line in truth.read_bytes().splitlines()]
 
 

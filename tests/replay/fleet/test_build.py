@@ -6,12 +6,13 @@ from pathlib import Path
 
 import duckdb
 import msgspec
+import pyarrow.parquet as pq
 import pytest
 
 from muster.events.keys import EntityKind, decode_key
 from muster.events.log.memory import MemoryStorage
 from muster.events.records import StoredRecord
-from muster.replay.fleet import builds, open_items
+from muster.replay.fleet import builds, joining, open_items
 from muster.replay.fleet.builds import CannotBuild, NoTables, current, last_build, locked
 from muster.replay.fleet.open_items import NotCarriedOver
 from muster.replay.fleet.queries import Asked, top
@@ -85,6 +86,46 @@ async def test_a_second_build_reads_only_what_is_new(tmp_path: Path) -> None:
     assert last_build(tmp_path) == second.build
 
 
+async def test_many_builds_leave_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table has fewer than AT_ONCE of each size, and what is full is left alone; the result is a full build's."""
+    monkeypatch.setattr(joining, "FULL_ROWS", 27)
+    monkeypatch.setattr(joining, "AT_ONCE", 3)
+    storage, steps = judged(SEEDS[::2]), 20
+    for step in range(1, steps + 1):
+        before = last_build(tmp_path / "steps")
+        await built(up_to(storage, step / steps), tmp_path / "steps")
+        assert all((tmp_path / "steps" / part.path).exists() for part in (before.parts if before else ()))
+    build = current(tmp_path / "steps")
+    for table in {part.table for part in build.closed}:
+        of_table = [part for part in build.closed if part.table == table]
+        sizes = Counter(joining._size(part.rows) for part in of_table if part.rows < 27)
+        assert max(sizes.values(), default=0) < 3
+        assert {pq.read_metadata(tmp_path / "steps" / part.path).num_rows for part in of_table} == {
+            part.rows for part in of_table
+        }
+    assert any("joined" in part.path and part.rows >= 27 for part in build.closed)
+    await built(storage, tmp_path / "full")
+    assert all_tables(tmp_path / "steps") == all_tables(tmp_path / "full")
+
+
+async def test_a_join_that_ends_early_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The build that it is part of is not there then; the next one joins again."""
+    monkeypatch.setattr(joining, "AT_ONCE", 2)
+    storage = judged(SEEDS)
+    await built(up_to(storage, 0.5), tmp_path / "steps")
+    before, files = all_tables(tmp_path / "steps"), set((tmp_path / "steps").rglob("*.parquet"))
+    with monkeypatch.context() as patch:
+        patch.setattr(joining, "BATCH_ROWS", -1)
+        with pytest.raises(Exception):  # noqa: B017, PT011 -- whatever it is
+            await built(storage, tmp_path / "steps")
+    assert all_tables(tmp_path / "steps") == before
+    assert set((tmp_path / "steps").rglob("*.parquet")) == files
+    second = await built(storage, tmp_path / "steps")
+    assert any("joined" in part.path for part in second.build.closed)
+    await built(storage, tmp_path / "full")
+    assert all_tables(tmp_path / "steps") == all_tables(tmp_path / "full")
+
+
 # ---- readers and other builds ------------------------------------------------------------------------------------
 
 
@@ -93,11 +134,15 @@ async def test_tables_that_another_build_is_writing_are_read_as_the_last_one_lef
     storage = judged(SEEDS)
     await built(up_to(storage, 0.5), tmp_path)
     before, told = top(tmp_path, Asked()), current(tmp_path)
-    (tmp_path / "rebalances" / "000002-half-closed.parquet").write_bytes(b"PAR1 and not much more")
+    (tmp_path / "rebalances" / "000002-0123456789abcdef0123456789abcdef-closed.parquet").write_bytes(
+        b"PAR1 and not much more"
+    )
     assert top(tmp_path, Asked()) == before
     await built(storage, tmp_path)
     assert all((tmp_path / part.path).exists() for part in told.parts), "somebody reads through the build before"
-    assert not (tmp_path / "rebalances" / "000002-half-closed.parquet").exists(), "a leftover stays for ever"
+    assert not (tmp_path / "rebalances" / "000002-0123456789abcdef0123456789abcdef-closed.parquet").exists(), (
+        "a leftover stays for ever"
+    )
     assert top(tmp_path, Asked()) != before
     await built(storage, tmp_path, rebuild=True)
     assert not all((tmp_path / part.path).exists() for part in told.parts)
@@ -196,7 +241,10 @@ async def test_a_log_that_has_lost_records_is_refused(tmp_path: Path) -> None:
 
 async def test_what_a_killed_build_has_left_goes_with_the_next_one(tmp_path: Path) -> None:
     """Its scratch folder, and the parts that it had written."""
-    left = [tmp_path / "_building-abc" / "staged-000000.parquet", tmp_path / "incidents" / "000001-x-closed.parquet"]
+    left = [
+        tmp_path / "_building-abc" / "staged-000000.parquet",
+        tmp_path / "incidents" / "000001-0123456789abcdef0123456789abcdef-closed.parquet",
+    ]
     for path in left:
         path.parent.mkdir()
         path.write_bytes(b"")

@@ -38,10 +38,10 @@ def _nothing(column: Any) -> object:
 
 
 def written(folder: Path, rows: Iterable[tuple[str, tuple[object, ...]]], number: int = 1) -> list[Part]:
-    writer = PartWriter(folder, number)
-    for table, values in rows:
-        writer.add(table, values, Role.CLOSED)
-    return writer.close()
+    with PartWriter(folder, number) as writer:
+        for table, values in rows:
+            writer.add(table, values, Role.CLOSED)
+    return writer.parts
 
 
 def days(folder: Path, *rows: tuple[str, tuple[object, ...]]) -> dict[str, Rows]:

@@ -18,7 +18,7 @@ from muster.events.log.memory import MemoryStorage
 from muster.events.records import StoredRecord
 from muster.replay.fleet.pieces import survey
 from muster.replay.fleet.stage import stage
-from muster.replay.logs.sources import unwatched
+from muster.replay.logs.reading import unwatched
 from tests.replay.fleet.fleets import CAUSES, GROUPS, PLANNED, in_order, opened, rows_of, sqlite_copy
 
 MUSTER = (sys.executable, "-m", "muster")

@@ -1,5 +1,6 @@
 """The tables tell what `muster replay why` tells, cause by cause; the order of records is checked, never assumed."""
 
+import gc
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from muster.replay.fleet.fold import GroupFold, OutOfOrder, fold_group
 from muster.replay.fleet.pieces import RECORDS
 from muster.replay.history.items import Broken, Gap
 from muster.replay.incidents.acts import departure
-from muster.replay.logs.archives import open_archive
+from muster.replay.logs.opening import open_for_reading
 from muster.replay.logs.sources import read_histories
 from tests.replay.fleet.fleets import (
     CAUSES,
@@ -52,7 +53,7 @@ async def test_a_judged_fleet_is_told_as_why_tells_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", sessions())
 async def test_a_history_of_real_clients_is_told_as_why_tells_it(name: str, tmp_path: Path) -> None:
     """Every rebalance of it, with its incident."""
-    log = open_archive(str(DATA / f"{name}.jsonl"), security=NOT_SECURED)
+    log = open_for_reading(str(DATA / f"{name}.jsonl"), security=NOT_SECURED)
     await log.open()
     await make_build(log, tmp_path, lambda _bytes: LocalEngine())
     rebalances, incidents = await told_by_why(log)
@@ -160,6 +161,22 @@ def test_a_group_that_comes_in_several_runs_is_refused(tmp_path: Path) -> None:
     task = Task(to=str(tmp_path), scratch=str(tmp_path), build=1, topic="log", shared={}, preludes={})
     with pytest.raises(OutOfOrder, match="came in several runs"):
         fold_batches([batch], task)
+
+
+def test_the_garbage_collector_has_its_pace_back_after_a_fold(tmp_path: Path) -> None:
+    """Also after one that has failed."""
+    before, within = gc.get_threshold(), []
+
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield from ()
+        within.append(gc.get_threshold())
+        raise OutOfOrder("for a test")
+
+    task = Task(to=str(tmp_path), scratch=str(tmp_path), build=1, topic="t", shared={}, preludes={})
+    with pytest.raises(OutOfOrder):
+        fold_batches(failing(), task)
+    assert within[0] > before
+    assert gc.get_threshold() == before
 
 
 # ---- records that cannot be read --------------------------------------------------------------------------------

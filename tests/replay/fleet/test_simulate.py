@@ -3,17 +3,26 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from typer.testing import CliRunner
 
 from muster.events.kafka.security import NOT_SECURED
+from muster.events.log.kafka.log import KafkaEventLog
 from muster.events.records import StoredRecord
+from muster.replay.fleet.cli import app
 from muster.replay.fleet.simulation.calendar import HOUR_MS, LONGEST_MS, OUTAGES, RATES, When
 from muster.replay.fleet.simulation.scenario import SCENARIOS
+from muster.replay.fleet.simulation.sinks import KEPT_MS
 from muster.replay.fleet.simulation.told import Group
-from muster.replay.logs.archives import open_archive
+from muster.replay.logs.opening import open_for_reading
+from tests.brokers.broker import Broker
+from tests.events.log.kafka.proxied import new_topic_name
 from tests.replay.fleet.simulated import MONDAY_MS, fleet, simulated
 
 DOCS = Path(__file__).parents[3] / "docs" / "fleet-simulation.md"
@@ -27,7 +36,7 @@ def simulate(*args: str, hash_seed: int = 0) -> subprocess.CompletedProcess[str]
 
 
 async def records_in(url: str) -> list[StoredRecord]:
-    log = open_archive(url, security=NOT_SECURED)
+    log = open_for_reading(url, security=NOT_SECURED)
     await log.open()
     found = [each for partition in range(log.partitions) async for chunk in log.read(partition) for each in chunk]
     await log.close()
@@ -103,3 +112,87 @@ def test_the_page_has_each_rate(rate: object) -> None:
     once = ", once" if rate.once else ""  # type: ignore[attr-defined]
     row = f"| `{rate.scenario}` | {rate.a_week:g} | {when}{once} |"  # type: ignore[attr-defined]
     assert row in DOCS.read_text(encoding="utf-8")
+
+
+# ---- what is refused before anything is played ---------------------------------------------------------------------
+
+
+def refused(to: str, *options: str) -> str:
+    """The one line of a simulation that would take hours."""
+    command = ["simulate", "--groups", "100000", "--days", "300", "--to", to, *options]
+    with ThreadPoolExecutor() as elsewhere:  # where no loop runs
+        done = elsewhere.submit(CliRunner().invoke, app, command).result()
+    assert done.exit_code == 2, done.exception
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert not done.stdout
+    return done.stderr
+
+
+def test_what_cannot_be_written_is_refused_before_playing(tmp_path: Path) -> None:
+    """A folder that is none, or somebody else's; a file that is there, or in no folder; brokers that are away."""
+    (file := tmp_path / "file").write_text("not a folder")
+    (other := tmp_path / "other").mkdir()
+    (other / "readme").write_text("somebody's")
+    assert "Not a directory" in refused(f"archive:{file}/archive", "--truth", str(tmp_path / "truth"))
+    assert "is no archive" in refused(f"archive:{other}")
+    assert "is there already" in refused(f"sqlite:///{file}")
+    assert "No such file" in refused(f"sqlite:///{tmp_path}/none/muster.db", "--truth", str(tmp_path / "truth"))
+    assert "127.0.0.1:1" in refused("kafka://127.0.0.1:1/events", "--truth", str(tmp_path / "truth"))
+    assert "has no scheme" in refused("events", "--truth", str(tmp_path / "truth"))
+    assert "gone with this process" in refused("memory:", "--truth", str(tmp_path / "truth"))
+    assert "from the future" in refused("kafka://127.0.0.1:1/events", "--begin", "2990-01-01")
+
+
+def test_a_truth_that_is_there_stays_where_the_log_is_refused(tmp_path: Path) -> None:
+    """It is the log's that is there."""
+    to = f"sqlite:///{tmp_path}/muster.db"
+    assert simulate("--groups", "1", "--days", "1", "--to", to).returncode == 0
+    truth = (tmp_path / "muster.db.truth.jsonl").read_bytes()
+    assert "is there already" in refused(to)
+    assert (tmp_path / "muster.db.truth.jsonl").read_bytes() == truth
+
+
+# ---- a topic -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.broker
+async def test_a_topic_keeps_the_times_and_the_history_of_the_simulation(kafka_broker: Broker, tmp_path: Path) -> None:
+    """It has the settings of Muster's own log but for that; it is refused once it has events."""
+    topic, truth = new_topic_name(), ("--truth", str(tmp_path / "truth.jsonl"))
+    url = f"kafka://{kafka_broker.bootstrap}/{topic}"
+    done = simulate(*SMALL, "--to", url, *truth)
+    assert done.returncode == 0, done.stderr
+    assert simulate(*SMALL, "--to", f"archive:{tmp_path}/archive", *truth).returncode == 0
+    of_topic, of_archive = await records_in(url), await records_in(f"archive:{tmp_path}/archive")
+    assert [(record.timestamp_ms, record.key, record.value) for record in of_topic] == [
+        (record.timestamp_ms, record.key, record.value) for record in of_archive
+    ]
+    assert {record.partition for record in of_topic} == {record.partition for record in of_archive}
+    configs = await topic_configs(kafka_broker, topic)
+    assert configs["cleanup.policy"] == "compact"
+    assert configs["message.timestamp.type"] == "CreateTime"
+    assert int(configs["min.compaction.lag.ms"]) == KEPT_MS
+    assert "has events already" in refused(url, "--partitions", "2")
+
+
+@pytest.mark.broker
+async def test_a_topic_that_would_give_records_other_times_is_refused(kafka_broker: Broker, tmp_path: Path) -> None:
+    """As `muster serve` makes its own; the line says what to change."""
+    topic = new_topic_name()
+    log = KafkaEventLog([kafka_broker.bootstrap], topic, partitions=8)
+    await log.open()
+    await log.close()
+    line = refused(f"kafka://{kafka_broker.bootstrap}/{topic}", "--truth", str(tmp_path / "truth"))
+    assert "message.timestamp.type=LogAppendTime" in line
+    assert "message.timestamp.type=CreateTime" in line
+
+
+async def topic_configs(broker: Broker, topic: str) -> dict[str, str]:
+    """Ask the broker for a topic's configs."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    await admin.start()
+    try:
+        (answer,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
+    finally:
+        await admin.close()
+    return {name: value for name, value, *_ in answer.resources[0][4]}

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from muster.cli import app
-from muster.events.log.base import LogDamaged
+from muster.events.log.base import LogDamaged, LogUnavailable
 from muster.events.log.memory import MemoryStorage
 from muster.replay.archive.compact import compact
 from muster.replay.fleet import build as builds_module
@@ -27,7 +27,7 @@ from muster.replay.fleet.engines.local import LocalEngine
 from muster.replay.fleet.pieces import of_groups, survey
 from muster.replay.fleet.stage import stage
 from muster.replay.fleet.tables.parts import Role
-from muster.replay.logs.sources import unwatched
+from muster.replay.logs.reading import unwatched
 from tests.replay.archive import logs as archives
 from tests.replay.archive.logs import NOON, RawMemoryLog, archived
 from tests.replay.fleet.fleets import all_tables, built, judged, opened, rows_of, sqlite_copy, up_to
@@ -176,7 +176,7 @@ async def test_a_file_that_has_gone_or_is_damaged_ends_the_build(
         return found
 
     monkeypatch.setattr(builds_module, "survey", then_remove)
-    with pytest.raises(LogDamaged, match=r"archive:.* a file has gone while it was read; build again"):
+    with pytest.raises(LogUnavailable, match=r"archive:.* a file has gone while it was read; build again"):
         await built_of(root, tmp_path / "tables")
     monkeypatch.setattr(builds_module, "survey", surveyed)
     file.write_bytes(whole[:-100])

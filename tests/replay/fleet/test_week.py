@@ -13,7 +13,7 @@ from muster.replay.fleet.engines.local import LocalEngine
 from muster.replay.fleet.engines.spark import SparkEngine
 from muster.replay.fleet.simulation.told import Group
 from muster.replay.fleet.tables.schemas import TABLES
-from muster.replay.logs.archives import open_archive
+from muster.replay.logs.opening import open_for_reading
 from muster.replay.logs.sources import read_histories
 from tests.judge.count import Verdict, count
 from tests.judge.table import described, failures, misses
@@ -34,7 +34,7 @@ def week(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Group]]:
 
 
 async def opened(url: str) -> EventLog:
-    log = open_archive(url, security=NOT_SECURED)
+    log = open_for_reading(url, security=NOT_SECURED)
     await log.open()
     return log
 

@@ -14,7 +14,8 @@ from muster.replay.history.transitions import Transitions
 from muster.replay.history.window import AtSeq, AtTime, Window
 from muster.replay.incidents.telling import incidents
 from muster.replay.incidents.windows import QUIET_MS
-from muster.replay.logs.sources import Reading, find_start, from_the_beginning, items, read_histories
+from muster.replay.logs.reading import Reading
+from muster.replay.logs.sources import find_start, from_the_beginning, items, read_histories
 from muster.replay.rebalances.timeline import Timeline
 from muster.replay.results.groups import Overview, read_overview
 from muster.replay.results.state import state_at

@@ -10,7 +10,7 @@ from muster.events.kafka.security import NOT_SECURED
 from muster.replay.history.items import History
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import incidents
-from muster.replay.logs.archives import open_archive
+from muster.replay.logs.opening import open_for_reading
 from muster.replay.logs.sources import read_histories
 from muster.replay.times import wall_ms_of
 from tests.replay.incidents.fleet import shown
@@ -24,7 +24,7 @@ def history_in(path: Path, group: str) -> History:
     """The group's history in an export."""
 
     async def read() -> History:
-        log = open_archive(str(path), security=NOT_SECURED)
+        log = open_for_reading(str(path), security=NOT_SECURED)
         await log.open()
         try:
             return (await read_histories(log, group=GroupId(group)))[GroupId(group)]

@@ -20,8 +20,8 @@ from muster.events.log.base import LogMismatch
 from muster.events.records import FORMAT_LEVEL, StoredRecord
 from muster.replay.cli import app
 from muster.replay.history.items import Happened
-from muster.replay.logs.archives import open_archive
 from muster.replay.logs.exports import FORM, Head, Selection, export_to, line_of
+from muster.replay.logs.opening import open_for_reading
 from muster.replay.logs.pseudonyms import _KINDS, Pseudonyms, _metadata
 from muster.replay.logs.sources import read_histories
 from tests.events.strategies import events
@@ -44,7 +44,7 @@ def written(path: Path, records: list[StoredRecord]) -> Path:
 
 
 async def read(path: Path) -> list[StoredRecord]:
-    log = open_archive(str(path), security=NOT_SECURED)
+    log = open_for_reading(str(path), security=NOT_SECURED)
     await log.open()
     assert not log.warnings
     found: list[StoredRecord] = []
@@ -94,7 +94,7 @@ def test_many_partitions_and_sections_are_found_again(tmp_path: Path, name: str)
     assert asyncio.run(read(path)) == records
 
     async def part(start: int, end: int | None) -> list[int]:
-        log = open_archive(f"{path.suffix[1:]}:///{path}", security=NOT_SECURED)
+        log = open_for_reading(f"{path.suffix[1:]}:///{path}", security=NOT_SECURED)
         await log.open()
         return [each.offset async for chunk in log.read(2, start=start, end=end) for each in chunk]
 
@@ -149,7 +149,7 @@ async def test_a_container_with_other_bytes_in_it_is_read_as_far_as_it_goes(tmp_
     content = path.read_bytes()
     for at in range(0, len(content), 11):
         path.write_bytes(content[:at] + b"\xff\x00" * 20 + content[at + 40 :])
-        log = open_archive(str(path), security=NOT_SECURED)
+        log = open_for_reading(str(path), security=NOT_SECURED)
         with suppress(LogMismatch):
             await log.open()
             for partition in range(log.partitions):
@@ -179,7 +179,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, name: str, content:
 
 async def test_an_export_can_only_be_read(tmp_path: Path) -> None:
     """A claim says so."""
-    log = open_archive(str(written(tmp_path / "a.avro", [])), security=NOT_SECURED)
+    log = open_for_reading(str(written(tmp_path / "a.avro", [])), security=NOT_SECURED)
     await log.open()
     with pytest.raises(LogMismatch, match="can only be read"):
         await log.claim(0)
@@ -321,7 +321,7 @@ def test_exported_records_are_decoded_by_anybodys_avro(url: str, tmp_path: Path)
 
 
 async def _histories(path: Path):  # type: ignore[no-untyped-def]  # noqa: ANN202
-    log = open_archive(str(path), security=NOT_SECURED)
+    log = open_for_reading(str(path), security=NOT_SECURED)
     await log.open()
     return await read_histories(log)
 

@@ -10,7 +10,8 @@ from muster.events.log.memory import MemoryEventLog
 from muster.events.records import FORMAT_LEVEL, LogTooNew, Record, StoredRecord
 from muster.events.strangers import Strangers
 from muster.replay.history.items import Broken, Coordinated, Gap, Happened, Unreadable
-from muster.replay.logs.sources import Reading, read_histories
+from muster.replay.logs.reading import Reading
+from muster.replay.logs.sources import read_histories
 from muster.replay.rebalances.rebalance import Outcome
 from muster.replay.results.groups import Groups, Overview, read_overview
 from tests.events.test_projector import ELECTED

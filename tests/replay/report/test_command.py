@@ -15,7 +15,8 @@ from muster.replay.history.items import Happened
 from muster.replay.history.window import AtTime, Edge, Window
 from muster.replay.incidents.telling import incidents
 from muster.replay.incidents.windows import QUIET_MS
-from muster.replay.logs.sources import Reading, find_start, items, read_histories
+from muster.replay.logs.reading import Reading
+from muster.replay.logs.sources import find_start, items, read_histories
 from muster.replay.report.command import size_text
 from muster.replay.report.fold import ReportFold
 from muster.replay.report.page import Page

@@ -29,6 +29,9 @@ BROKER_CONFIGS = (*_EXPIRATIONS, "socket.request.max.bytes")
 CLOCK_CONFIGS = {"message.timestamp.type": "LogAppendTime"}
 """With a record's own time brokers refuse batches of an owner whose clock is an hour ahead of theirs."""
 
+OWN_CLOCK_CONFIGS = {"message.timestamp.type": "CreateTime"}
+"""For records that tell of another time, such as a simulation's."""
+
 Configs = Mapping[str, str]
 """Names and values as Kafka gives them. Empty for a broker whose configs we may not read."""
 
@@ -41,6 +44,8 @@ class TopicPlan(msgspec.Struct, frozen=True, kw_only=True):
     replication: int | None
     audit_window_ms: int
     batch_bytes_max: int
+    keeps_times: bool = False
+    """Whether records have the times of our clock, which may be another one than the brokers'."""
 
     def configs(self) -> dict[str, str]:
         """The configs to create the topic with; the broker's defaults are right for all else."""
@@ -50,7 +55,7 @@ class TopicPlan(msgspec.Struct, frozen=True, kw_only=True):
             "max.message.bytes": str(self.batch_bytes_max),
             "compression.type": "producer",
             "unclean.leader.election.enable": "false",
-            **CLOCK_CONFIGS,
+            **(OWN_CLOCK_CONFIGS if self.keeps_times else CLOCK_CONFIGS),
         }
 
 
@@ -131,6 +136,8 @@ def _topic_refusals(plan: TopicPlan, topic: Configs, bootstrap: str, *, is_ours:
         "min.compaction.lag.ms": "or start with the audit window that the topic has",
         "unclean.leader.election.enable": "since such an election loses events that were acknowledged",
     }
+    if plan.keeps_times:
+        ways_out["message.timestamp.type"] = "or start with another topic"
     wrong = {setting: wanted[setting] for setting in ways_out if topic.get(setting, wanted[setting]) != wanted[setting]}
     descriptions = {
         setting: f"topic {plan.name} has {setting}={topic[setting]}, the settings say {value}"

@@ -224,8 +224,8 @@ def test_a_group_that_does_not_exist_is_named_once(muster: MusterProcess, argume
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (["config", "g", "target.group.size"], "'target.group.size' should be NAME=VALUE"),
-        (["config", "g", "=1"], "'=1' should be NAME=VALUE"),
+        (["config", "g", "target.group.size"], "'target.group.size' should be KEY=VALUE"),
+        (["config", "g", "=1"], "'=1' should be KEY=VALUE"),
         (["config", "g", "a=1", "a=2"], "a is given twice"),
         (["promote", "g"], "name the learners to promote, or give --all"),
         (["promote", "g", "a", "--all"], "--all is all learners: name none beside it"),

@@ -1,53 +1,23 @@
-"""Reading exports as event logs, and opening whatever `--log` names.
-
-    sqlite:///muster.db, kafka://...      a log (`events/log/url.py`)
-    jsonl:///night.jsonl, night.jsonl     an export (`exports.py`)
-    avro:///night.avro, night.avro
-    archive:/path/of/archive              the archive of a log (replay/archive/)
+"""Exports (`exports.py`) as logs that are only read.
 
 What is there when the file is opened is read. A file that ends in the middle of a record, or has a part that cannot be
 read, is read as far as that; `warnings` says so afterwards, with the offset in bytes.
 """
 
-import importlib.util
 import zlib
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
-from urllib.parse import unquote
 
 import msgspec
 
-from muster.events.kafka.security import KafkaSecurity
-from muster.events.log.base import EventLog, LogMismatch, LogWriter, SignOfLife
+from muster.events.log.base import LogMismatch
 from muster.events.log.limits import CHUNK_RECORDS_MAX
-from muster.events.log.url import open_log
-from muster.events.records import FORMAT_LEVEL, BrokenRecord, StoredRecord
+from muster.events.log.only_read import OnlyReadLog
+from muster.events.records import BrokenRecord, StoredRecord
 from muster.replay.logs.exports import FORM, ExportedLine, Head
 
-_SCHEMES: Final = {"jsonl": ".jsonl", "avro": ".avro"}
-_ARCHIVE: Final = "archive:"
 _CANNOT_DECODE: Final = (BrokenRecord, msgspec.DecodeError, ValueError)
-
-
-def open_archive(url: str, *, security: KafkaSecurity) -> EventLog:
-    """Make what `--log` names, for reading; the caller awaits its `open()`. Raises InvalidLogUrl."""
-    if url.startswith(_ARCHIVE):
-        return _archive_of_fleet(Path(unquote(url.removeprefix(_ARCHIVE))))
-    scheme, separator, rest = url.partition(":///")
-    if separator and scheme in _SCHEMES:
-        return ExportedLog(Path(unquote(rest)), _SCHEMES[scheme])
-    if "://" not in url and Path(url).suffix in _SCHEMES.values():
-        return ExportedLog(Path(url), Path(url).suffix)
-    return open_log(url, read_only=True, security=security)
-
-
-def _archive_of_fleet(path: Path) -> EventLog:
-    if importlib.util.find_spec("pyarrow") is None:
-        raise LogMismatch(f"{_ARCHIVE}{path} needs pyarrow: pip install '.[fleet]' in Muster's checkout")
-    from muster.replay.archive.log import ArchiveLog  # noqa: PLC0415 -- an extra
-
-    return ArchiveLog(path)
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,10 +46,11 @@ class _Form(Protocol):
         ...
 
 
-class ExportedLog:
+class ExportedLog(OnlyReadLog):
     """An EventLog that can only be read."""
 
     def __init__(self, path: Path, suffix: str) -> None:
+        super().__init__(f"the export {path}")
         self._path = path
         self._form: _Form = JsonLinesForm() if suffix == ".jsonl" else ContainerForm()
         self._head: Head | None = None
@@ -103,36 +74,6 @@ class ExportedLog:
     def warnings(self) -> Sequence[str]:
         """The damage, once it was met."""
         return () if self._damage is None else (self._damage,)
-
-    @property
-    def trouble(self) -> str | None:
-        return None
-
-    @property
-    def can_be_taken_over(self) -> bool:
-        return False
-
-    @property
-    def claim_renewal_ms(self) -> int | None:
-        return None
-
-    def stored_by(self, _partition: int) -> str:
-        return f"the file {self.location}"
-
-    @property
-    def format_level(self) -> int:
-        """Nobody writes it."""
-        return FORMAT_LEVEL
-
-    async def raise_format_level(self) -> None:
-        raise LogMismatch(f"the export {self._path} is only read")
-
-    async def leave_sign_of_life(self, sign: SignOfLife, *, timeout_ms: int) -> None:  # noqa: ARG002 -- as of EventLog
-        raise LogMismatch(f"the export {self._path} is only read")
-
-    async def last_signs_of_life(self, *, timeout_ms: int) -> Mapping[str, int]:  # noqa: ARG002 -- as of EventLog
-        """They stand beside the events, and are not exported."""
-        return {}
 
     async def open(self) -> None:
         """See EventLog: find out what is where. Raises LogMismatch."""
@@ -163,12 +104,6 @@ class ExportedLog:
 
     def _note(self, at: int, error: Exception) -> None:
         self._damage = f"the export {self._path} is broken or cut off at byte {at}: {error}. What is there was left out"
-
-    async def close(self) -> None:
-        pass
-
-    async def claim(self, _partition: int) -> LogWriter:
-        raise LogMismatch(f"{self._path} is an export: it can only be read")
 
     async def has_owners_record(self, partition: int) -> bool:
         return bool(self._sections.get(partition))

@@ -1,0 +1,58 @@
+"""The common part of logs that are only read: nobody writes them, so nothing is claimed, and no sign of life is left.
+
+Their signs of life stand beside the events of the log that they were made of, and are not copied.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from muster.events.log.base import LogMismatch, LogWriter, SignOfLife
+from muster.events.records import FORMAT_LEVEL
+
+
+class OnlyReadLog:
+    """The part of an EventLog that would write. `stored_in` names it for people, such as 'the export a.jsonl'."""
+
+    def __init__(self, stored_in: str) -> None:
+        self._stored_in = stored_in
+
+    @property
+    def format_level(self) -> int:
+        """Nobody writes it."""
+        return FORMAT_LEVEL
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        return ()
+
+    @property
+    def trouble(self) -> str | None:
+        return None
+
+    @property
+    def can_be_taken_over(self) -> bool:
+        return False
+
+    @property
+    def claim_renewal_ms(self) -> int | None:
+        return None
+
+    def stored_by(self, _partition: int) -> str:
+        return self._stored_in
+
+    async def close(self) -> None:
+        """Nothing is kept open."""
+
+    async def raise_format_level(self) -> None:
+        raise self._refusal()
+
+    async def claim(self, _partition: int) -> LogWriter:
+        raise self._refusal()
+
+    async def leave_sign_of_life(self, sign: SignOfLife, *, timeout_ms: int) -> None:  # noqa: ARG002 -- as of EventLog
+        raise self._refusal()
+
+    async def last_signs_of_life(self, *, timeout_ms: int) -> Mapping[str, int]:  # noqa: ARG002 -- as of EventLog
+        return {}
+
+    def _refusal(self) -> LogMismatch:
+        return LogMismatch(f"{self._stored_in} can only be read")

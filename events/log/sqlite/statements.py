@@ -1,0 +1,112 @@
+"""The statements on the tables of an event log in a SQLite file (schema.py): one function for each call of `log.py`.
+
+What belongs here: SQL, and whether what it gives is what we wrote. What it must not know: threads and transactions.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from muster.events.keys import KEY_HEADER
+from muster.events.log.base import Deposed, SignOfLife
+from muster.events.log.limits import CHUNK_BYTES_MAX, CHUNK_RECORDS_MAX
+from muster.events.log.sqlite import write_ahead
+from muster.events.log.sqlite.failures import corrupt
+from muster.events.records import StoredRecord, Transition
+
+_BATCH_RECORDS = 200
+"""The records read at once: a chunk exceeds its limit by less than this."""
+
+_CLAIM = "INSERT INTO owners VALUES (?, 1) ON CONFLICT (partition) DO UPDATE SET epoch = epoch + 1 RETURNING epoch"
+_EPOCH = "SELECT epoch FROM owners WHERE partition = ?"
+_LAST_OFFSET = "SELECT offset FROM records WHERE partition = ? ORDER BY offset DESC LIMIT 1"
+_LEAVE_SIGN = "INSERT OR REPLACE INTO meta VALUES ('sign_of_life', ?)"
+_LAST_SIGN = "SELECT value FROM meta WHERE name = 'sign_of_life'"
+_INSERT = "INSERT INTO records VALUES (?, ?, ?, ?, ?)"
+_READ = "SELECT offset, timestamp_ms, key, value FROM records WHERE partition = ? AND offset >= ? AND offset < ?"
+_IN_ORDER = " ORDER BY offset LIMIT ?"
+_COLUMN_TYPES = (frozenset({int}), frozenset({int}), frozenset({bytes}), frozenset({bytes, type(None)}))
+"""The types of what `_READ` gives. SQLite gives others where a page was overwritten in part."""
+
+
+def claim(partition: int, connection: sqlite3.Connection) -> int:
+    """Raise the epoch of the partition's writer, and return it."""
+    epoch: int = connection.execute(_CLAIM, (partition,)).fetchone()[0]
+    write_ahead.renew_note(connection)
+    return epoch
+
+
+def append(
+    partition: int,
+    epoch: int,
+    timestamp_ms: int,
+    transitions: Iterable[Transition],
+    connection: sqlite3.Connection,
+) -> int:
+    """Append the transitions; returns the offset after the last record."""
+    owner = connection.execute(_EPOCH, (partition,)).fetchone()
+    if owner is None or owner[0] != epoch:
+        raise Deposed(partition, epoch)
+    offset = end_offset(partition, connection)
+    records = [record for transition in transitions for record in transition]
+    connection.executemany(
+        _INSERT,
+        ((partition, offset, timestamp_ms, record.key, record.value) for offset, record in enumerate(records, offset)),
+    )
+    return offset + len(records)
+
+
+def restore(records: Iterable[StoredRecord], connection: sqlite3.Connection) -> None:
+    """Store records where they stood."""
+    connection.executemany(_INSERT, ((r.partition, r.offset, r.timestamp_ms, r.key, r.value) for r in records))
+
+
+def leave_sign(sign: SignOfLife, connection: sqlite3.Connection) -> None:
+    """Put a sign of life in place of the last one."""
+    connection.execute(_LEAVE_SIGN, (msgspec.json.encode(sign).decode(),))
+    write_ahead.renew_note(connection)
+
+
+def last_sign(connection: sqlite3.Connection) -> dict[str, int]:
+    """Read the last sign of life: its owner, and when (wall time in ms)."""
+    row = connection.execute(_LAST_SIGN).fetchone()
+    try:
+        sign = None if row is None else msgspec.json.decode(row[0], type=SignOfLife)
+    except msgspec.MsgspecError:  # somebody has changed it by hand
+        return {}
+    return {} if sign is None else {sign.owner: sign.wall_ms}
+
+
+def end_offset(partition: int, connection: sqlite3.Connection) -> int:
+    """Read the offset after the partition's last record."""
+    last = connection.execute(_LAST_OFFSET, (partition,)).fetchone()
+    if last is None:
+        return 0
+    if not isinstance(last[0], int):
+        raise corrupt(f"the last record of partition {partition} has no offset")
+    return last[0] + 1
+
+
+def read_chunk(
+    partition: int, wanted: Sequence[bytes], start: int, end: int, connection: sqlite3.Connection
+) -> list[StoredRecord]:
+    """Read some records from `start` on; those whose keys begin with one of `wanted`, if there is any."""
+    query, values = _READ, list[int | bytes]((partition, start, end))
+    if wanted:  # by the key alone, so that the values of others are not read
+        query += f" AND (substr(key, 1, ?) <> ?{' OR substr(key, 1, ?) = ?' * len(wanted)})"
+        values.extend(each for prefix in (KEY_HEADER, *wanted) for each in (len(prefix), prefix))
+    rows = connection.execute(query + _IN_ORDER, (*values, CHUNK_RECORDS_MAX))
+    chunk: list[StoredRecord] = []
+    size_bytes = 0
+    # By batches, since counting the bytes row by row costs a fifth of the reading.
+    while size_bytes < CHUNK_BYTES_MAX and (batch := rows.fetchmany(_BATCH_RECORDS)):
+        for types, column in zip(_COLUMN_TYPES, zip(*batch, strict=True), strict=True):
+            if not types.issuperset(map(type, column)):
+                raise corrupt(f"a record of partition {partition} behind offset {start} has no key, time or value")
+        chunk += [
+            StoredRecord(partition, offset, timestamp_ms, key, value) for offset, timestamp_ms, key, value in batch
+        ]
+        size_bytes += sum([len(value or b"") for _, _, _, value in batch])
+    rows.close()  # ends the read transaction
+    return chunk

@@ -1,0 +1,78 @@
+"""Small closed parts, joined into fewer: many small builds leave as many files, or nearly, as one large one.
+
+Parts are joined by size, as soon as there are AT_ONCE of about one size. So a table has fewer than AT_ONCE parts of
+each size below FULL_ROWS, some 40 in all, and the full ones, which nobody touches; and a row is written again once for
+each size, six times at most.
+
+A join is part of a build: its manifest names the joined part in place of the others, which stay for those who read
+through the build before (`builds.py`). So nobody sees a row twice, or not at all, whenever it ends.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+
+from muster.replay.fleet.room import new_parquet
+from muster.replay.fleet.tables.parts import Part, Role, part_path, schema_of
+
+AT_ONCE: Final = 8
+FULL_ROWS: Final = 100_000
+BATCH_ROWS: Final = 10_000
+MEMORY_LIMIT: Final = "160MB"
+"""The memory that DuckDB may have; the rest goes to disk."""
+
+
+def joined(folder: Path, closed: Iterable[Part], number: int, scratch: Path) -> list[Part]:
+    """The closed parts of all tables, small ones joined. `number`: of the build; `scratch`: where large sorts go."""
+    by_table = sorted(closed, key=lambda part: part.table)  # which keeps their order
+    made: list[Part] = []
+    for table, parts in groupby(by_table, key=lambda part: part.table):
+        of_table = list(parts)
+        while few := next(_of_one_size(of_table), None):
+            path = part_path(table, number, "joined-closed")
+            rows = _join(folder, few, folder / path, scratch)
+            of_table = [part for part in of_table if part not in few]
+            of_table.append(Part(table=table, role=Role.CLOSED, path=path, rows=rows))
+        made += of_table
+    return made
+
+
+def _of_one_size(parts: Sequence[Part]) -> Iterator[list[Part]]:
+    """Those to be joined: each time as many as make a full part."""
+    for size in range(_size(FULL_ROWS) + 1):
+        alike = [part for part in parts if part.rows < FULL_ROWS and _size(part.rows) == size]
+        if len(alike) >= AT_ONCE:
+            rows, few = 0, list[Part]()
+            for part in alike:
+                few.append(part)
+                rows += part.rows
+                if rows >= FULL_ROWS:
+                    break
+            yield few
+
+
+def _size(rows: int) -> int:
+    """The size of a part, in powers of AT_ONCE."""
+    size = 0
+    while rows >= AT_ONCE:
+        rows, size = rows // AT_ONCE, size + 1
+    return size
+
+
+def _join(folder: Path, parts: Sequence[Part], to: Path, scratch: Path) -> int:
+    """Copy the rows of all, by day, so that who asks for some days reads little; returns how many."""
+    schema = schema_of(parts[0].table)
+    order = "day" if "day" in schema.names else "appended_at"
+    config: dict[str, Any] = {"memory_limit": MEMORY_LIMIT, "temp_directory": str(scratch / "joining"), "threads": 2}
+    query = f"select * from read_parquet($paths) order by {order}"  # noqa: S608 -- a column of ours
+    paths = [str(folder / part.path) for part in parts]
+    rows = 0
+    with duckdb.connect(config=config) as connection, new_parquet(to, schema) as writer:
+        for batch in connection.execute(query, {"paths": paths}).to_arrow_reader(BATCH_ROWS):
+            writer.write_batch(batch.cast(schema))
+            rows += batch.num_rows
+    assert rows == sum(part.rows for part in parts)
+    return rows

@@ -1,0 +1,59 @@
+"""A disk without room, told apart from everything else that is wrong: who waits will find room later.
+
+Files that were begun are given up here, too: a file is whole or gone.
+"""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from muster.replay.archive.files import NO_ROOM
+
+COMPRESSION: Final = "zstd"
+
+_IN_WORDS: Final = (*(os.strerror(each) for each in NO_ROOM), "max_temp_directory_size")
+"""The words of DuckDB, whose errors have no number."""
+
+
+class NoRoom(Exception):
+    """There is no room for the tables; the message says where."""
+
+
+@contextmanager
+def needing_room(folder: Path) -> Iterator[None]:
+    """Write something into a folder. Raises NoRoom if its disk is full, or a file may not grow."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            raise _no_room(folder, os.strerror(error.errno or errno.ENOSPC)) from error
+        raise
+    except duckdb.Error as error:
+        words = str(error)
+        if any(each in words for each in _IN_WORDS):
+            raise _no_room(folder, "to sort what was read") from error
+        raise
+
+
+def _no_room(folder: Path, why: str) -> NoRoom:
+    return NoRoom(f"there is no room at {folder} ({why}); its tables are as the last build left them")
+
+
+@contextmanager
+def new_parquet(path: Path, schema: pa.Schema) -> Iterator[Any]:
+    """Write a Parquet file; it is gone if anything is raised."""
+    writer = pq.ParquetWriter(path, schema, compression=COMPRESSION)
+    try:
+        yield writer
+        writer.close()
+    except BaseException:
+        writer.is_open = False  # else it is closed when it is collected, and fails again
+        path.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,131 @@
+"""Partitions are assigned and released one by one, to processes that share a log."""
+
+import asyncio
+
+from kio.schema.errors import ErrorCode
+
+from muster.coordinator.runtime.runtime import Runtime
+from muster.events.events import CoordinatorStopped
+from muster.events.ids import GroupId
+from muster.events.log.base import LogUnavailable
+from muster.events.log.memory import MemoryLogWriter, MemoryStorage
+from muster.events.partitioner import partition_for
+from tests.coordinator.runtime.test_runtime import recorded
+from tests.simulation.process import SimulatedProcess
+from tests.simulation.virtual_time import simulate
+from tests.waiting import until
+
+PARTITIONS = 2
+
+
+def _group_in(number: int) -> GroupId:
+    return next(
+        group for index in range(100) if partition_for(group := GroupId(f"group-{index}"), PARTITIONS) == number
+    )
+
+
+async def _sharing(storage: MemoryStorage, *numbers: int) -> tuple[SimulatedProcess, list[int]]:
+    """A process that shares the log with others, and has these partitions; and those that others take from it."""
+    process, deposed = SimulatedProcess(storage), list[int]()
+    process.runtime = Runtime(process.runtime._owner, give_up=process.lost.append, deposed=deposed.append)
+    await process.log.open()
+    await process.runtime.start(numbers)
+    return process, deposed
+
+
+def test_each_process_serves_what_it_is_assigned() -> None:
+    """And answers NOT_COORDINATOR for everything else; both are ready."""
+
+    async def story() -> None:
+        storage = MemoryStorage(PARTITIONS)
+        processes = [(await _sharing(storage, number))[0] for number in range(PARTITIONS)]
+        for number, process in enumerate(processes):
+            assert process.runtime.ready
+            assert (await process.join("a", group_id=_group_in(number))).error is ErrorCode.none
+            assert (await process.join("a", group_id=_group_in(1 - number))).error is ErrorCode.not_coordinator
+            assert process.runtime.committed_offsets(_group_in(1 - number)) is ErrorCode.not_coordinator
+            assert [listed.group_id for listed in process.runtime.list_groups()] == [_group_in(number)]  # type: ignore[union-attr]
+        for process in processes:
+            await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_partition_moves_without_the_end_of_anybody() -> None:
+    """Its groups go on at the new owner, with a goodbye of the old one, which serves its other partition on."""
+
+    async def story() -> None:
+        storage = MemoryStorage(PARTITIONS)
+        (first, deposed), (second, _) = await _sharing(storage, 0, 1), await _sharing(storage)
+        assert second.runtime.ready  # with nothing to serve
+        moved = first.group_id = second.group_id = _group_in(1)
+        told = await first.stable_group("a")
+        parked = first.join("b")
+        await first.runtime.release([1])
+        assert (await parked).error is ErrorCode.not_coordinator
+        assert [event.partition for event in recorded(storage, CoordinatorStopped)] == [1]  # type: ignore[attr-defined]
+        await second.runtime.assign([1])
+        assert (await second.heartbeat(told["a"])).error is ErrorCode.rebalance_in_progress  # b's join is in the log
+        assert (await first.heartbeat(told["a"])).error is ErrorCode.not_coordinator
+        assert (await first.join("a", group_id=_group_in(0))).error is ErrorCode.none
+        assert (first.lost, deposed) == ([], [])
+        await second.runtime.release([1])
+        await first.runtime.assign([1])
+        assert (await first.describe(moved)).error is ErrorCode.none
+        await first.runtime.stop()
+        await second.runtime.stop()
+
+    simulate(story())
+
+
+def test_who_is_deposed_of_one_partition_serves_the_others() -> None:
+    """It is told which, does not claim it back by itself, and may be assigned it again."""
+
+    async def story() -> None:
+        storage = MemoryStorage(PARTITIONS)
+        (first, deposed), (second, _) = await _sharing(storage, 0, 1), await _sharing(storage, 1)
+        assert (await first.join("a", group_id=_group_in(1))).error is ErrorCode.not_coordinator
+        assert deposed == [1]
+        await asyncio.sleep(60)
+        assert first.runtime.ready
+        assert storage.epochs == [1, 2]
+        assert (await first.join("a", group_id=_group_in(0))).error is ErrorCode.none
+        assert not first.lost
+        await second.runtime.release([1])
+        await first.runtime.assign([1])
+        assert (await first.join("a", group_id=_group_in(1))).error is ErrorCode.none
+        await first.runtime.stop()
+        await second.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_partition_that_waits_for_the_log_can_be_released() -> None:
+    """It is not tried any more, and what is left makes the process ready."""
+
+    async def story() -> None:
+        process, _ = await _sharing(MemoryStorage(PARTITIONS), 0)
+        claim, tried = process.log.claim, list[int]()
+
+        is_away = True
+
+        async def perhaps(number: int) -> MemoryLogWriter:
+            tried.append(number)
+            if is_away:
+                raise LogUnavailable("no broker")
+            return await claim(number)
+
+        process.log.claim = perhaps  # type: ignore[method-assign, assignment]
+        await process.runtime.assign([1])
+        await until(lambda: len(tried) > 2, "it is tried again and again")
+        await process.runtime.release([1])
+        times = len(tried)
+        await asyncio.sleep(60)
+        assert len(tried) == times
+        assert process.runtime.ready
+        is_away = False
+        await process.runtime.assign([1])
+        assert (await process.join("a", group_id=_group_in(1))).error is ErrorCode.none
+        await process.runtime.stop()
+
+    simulate(story())

@@ -1,0 +1,169 @@
+"""A disk that is full while tables or an archive are written: nothing half-written is left, and it goes on.
+
+The limit is that of a file's size (RLIMIT_FSIZE), which is lifted for a process that runs.
+"""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import duckdb
+import pytest
+
+from muster.events.keys import EntityKind, RecordKey, encode_key
+from muster.events.log.memory import MemoryStorage
+from muster.events.records import StoredRecord
+from muster.replay.archive.manifest import load
+from muster.replay.fleet.builds import current, last_build
+from muster.replay.fleet.room import NoRoom, needing_room
+from tests.replay.archive.logs import NOON, archived
+from tests.replay.fleet.fleets import all_tables, built, judged, opened, sqlite_copy, up_to
+from tests.waiting import until
+
+UNLIMITED = resource.RLIM_INFINITY
+SMALL = 64 * 1024
+"""Room for a log that is only read; its index in memory is a file, too."""
+
+RECORDS = 1_000
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """Let no file of this process grow beyond that; in bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@contextmanager
+def limited(size: int, words: Path, *command: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a command of the fleet with such a limit; what it says goes through a pipe into a file."""
+    limit = f'ulimit -S -f {size // 1024}; exec "$@"'
+    process = subprocess.Popen(
+        [
+            "bash",
+            "-c",
+            f"exec > >(exec cat > {words}) 2>&1; {limit}",
+            "-",
+            sys.executable,
+            "-m",
+            "muster",
+            "fleet",
+            *command,
+        ],
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1", "OPENBLAS_NUM_THREADS": "1"},
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def lift(process: subprocess.Popen[str]) -> None:
+    """Make room for a process that runs."""
+    resource.prlimit(
+        process.pid, resource.RLIMIT_FSIZE, (UNLIMITED, resource.prlimit(process.pid, resource.RLIMIT_FSIZE)[1])
+    )
+
+
+def large() -> MemoryStorage:
+    """A log that is larger than SMALL, however it is compressed."""
+    random, storage = Random(1), MemoryStorage(partitions=1)
+    key = encode_key(RecordKey("orders", EntityKind.GROUP, ""))
+    storage.records[0] += [StoredRecord(0, n, NOON, key, random.randbytes(500)) for n in range(RECORDS)]
+    return storage
+
+
+def files_in(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.name != "lock"}
+
+
+@pytest.mark.parametrize("size", [0, 400, 3_000, 6_000, 9_000, 15_000])
+async def test_a_build_without_room_leaves_the_tables_as_they_were(tmp_path: Path, size: int) -> None:
+    """Whether it is for copies of the log, for parts, or for the manifest; with room the next one makes them whole."""
+    storage = judged((3, 14, 15, 92))
+    await built(up_to(storage, 0.6), tmp_path / "t")
+    before, files = all_tables(tmp_path / "t"), files_in(tmp_path / "t")
+    with files_of_at_most(size), pytest.raises(NoRoom, match=r"no room at .*; its tables are as the last build left"):
+        await built(storage, tmp_path / "t")
+    assert files_in(tmp_path / "t") == files
+    assert all_tables(tmp_path / "t") == before
+    await built(storage, tmp_path / "t")
+    await built(storage, tmp_path / "full")
+    assert all_tables(tmp_path / "t") == all_tables(tmp_path / "full")
+
+
+@pytest.mark.parametrize(
+    ("words", "is_no_room"),
+    [
+        ('IO Error: Could not write file "duckdb_temp_storage-0.tmp": No space left on device', True),
+        ("Out of Memory Error: failed to offload data block; see the 'max_temp_directory_size' setting", True),
+        ("Out of Memory Error: failed to pin block", False),
+    ],
+)
+def test_a_sort_that_finds_no_room_is_told_from_other_errors(tmp_path: Path, words: str, *, is_no_room: bool) -> None:
+    """DuckDB has words for it, and no number."""
+    with pytest.raises(NoRoom if is_no_room else duckdb.Error), needing_room(tmp_path):
+        raise duckdb.Error(words)
+
+
+async def test_with_every_a_build_waits_for_room(tmp_path: Path) -> None:
+    """It says so in a line, and goes on when there is room."""
+    storage, words = judged((3, 14)), tmp_path / "words"
+    await archived(await opened(storage), tmp_path / "a")
+    command = ("build", "--archive", str(tmp_path / "a"), "--to", str(tmp_path / "t"), "--every", "100ms")
+    with limited(1024, words, *command) as process:
+        await until(lambda: words.exists() and "there is no room" in words.read_text(), within_s=120)
+        assert last_build(tmp_path / "t") is None
+        lift(process)
+        await until(lambda: "new events folded" in words.read_text(), within_s=120)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    lines = words.read_text().splitlines()
+    assert all(each.endswith("; tried again in 0.1 s") for each in lines if "no room" in each), lines
+    assert "Traceback" not in words.read_text()
+    await built(storage, tmp_path / "full")
+    assert current(tmp_path / "t").number == 1
+    assert all_tables(tmp_path / "t") == all_tables(tmp_path / "full")
+
+
+async def test_with_every_an_archive_waits_for_room(tmp_path: Path) -> None:
+    """And has each record then."""
+    log, words = await sqlite_copy(large(), tmp_path / "muster.db"), tmp_path / "words"
+    root = tmp_path / "a"
+    with limited(SMALL, words, "archive", "--log", log, "--to", str(root), "--every", "100ms") as process:
+        await until(lambda: words.exists() and "there is no room" in words.read_text(), within_s=120)
+        lift(process)
+        await until(lambda: "records archived" in words.read_text(), within_s=120)
+        process.kill()
+    state = load(root)
+    assert state is not None
+    assert sum(segment.records for segment in state.segments.values()) == RECORDS
+
+
+async def test_once_ends_with_a_line_and_a_code(tmp_path: Path) -> None:
+    """An archive and a build alike; with room they go on."""
+    log, words = await sqlite_copy(large(), tmp_path / "muster.db"), tmp_path / "words"
+    archive = ("archive", "--log", log, "--to", str(tmp_path / "a"), "--once")
+    build = ("build", "--log", log, "--to", str(tmp_path / "t"))
+    for command in (archive, build):
+        with limited(SMALL, words, *command) as process:
+            assert process.wait(120) == 2
+        await until(lambda: words.read_text().endswith("\n"))
+        (line,) = words.read_text().splitlines()
+        assert line.startswith("muster fleet: there is no room at ")
+        words.unlink()
+        with limited(SMALL * 1024, words, *command) as process:
+            assert process.wait(120) == 0
+        words.unlink()

@@ -1,0 +1,58 @@
+"""The answers that clients heard, in that order: the half of the evidence that no log has.
+
+What belongs here: answers with a success, as clients saw them. What it must not know: what is right.
+"""
+
+from collections import Counter
+
+import msgspec
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """A success. Times are the world's: when the client asked, when the answer left the process, when it was heard."""
+
+    process: str
+    group_id: str
+    member_id: str
+    instance: str | None
+    generation_id: int
+    asked_s: float
+    left_s: float
+    heard_s: float
+
+
+class JoinTold(Told, frozen=True, kw_only=True):
+    leader: str
+
+
+class SyncTold(Told, frozen=True, kw_only=True):
+    assignment: bytes
+
+
+class CommitTold(Told, frozen=True, kw_only=True):
+    partition: int
+    offset: int
+
+
+class FetchTold(Told, frozen=True, kw_only=True):
+    partition: int
+    offset: int
+
+
+class Ledger:
+    """See the module. `counts`: what happened how often; requests by API, and errors by code."""
+
+    def __init__(self) -> None:
+        self.joins: list[JoinTold] = []
+        self.syncs: list[SyncTold] = []
+        self.heartbeats: list[Told] = []
+        self.commits: list[CommitTold] = []
+        self.fetches: list[FetchTold] = []
+        self.leaves: list[Told] = []
+        self.counts: Counter[str] = Counter()
+        self.wrongs: list[str] = []
+        """Answers that no client may ever get, whatever stands in a log."""
+
+    @property
+    def requests(self) -> int:
+        return sum(count for name, count in self.counts.items() if name.startswith("asked "))

@@ -1,0 +1,159 @@
+"""An event log on a simulated broker, as `events/log/kafka` speaks to one: what is not answered is sent again.
+
+What belongs here: attempts, and their limit. What it must not know: what the broker answers.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from muster.events.log.base import AppendRefused, LogError, LogUnavailable, SignOfLife
+from muster.events.log.limits import CHUNK_RECORDS_MAX
+from muster.events.log.memory import MemoryEventLog
+from muster.events.records import StoredRecord, Transition
+from tests.simulation.log_broker import LogBroker
+from tests.simulation.network import Network
+from tests.simulation.world import LoopClock, SimulatedLoop, World
+
+T = TypeVar("T")
+
+BROKER = "broker"
+ATTEMPT_TIMEOUT_S = 2.0
+DELIVERY_TIMEOUT_S = 8.0
+RETRY_PAUSE_S = 0.1
+
+
+class LogFaults(msgspec.Struct, frozen=True, kw_only=True):
+    """The shares of batches that are late (for some seconds, perhaps beyond every limit), lost, or not answered."""
+
+    late_share: float = 0.004
+    late_s: tuple[float, float] = (0.5, 15.0)
+    lost_share: float = 0.006
+    lost_answer_share: float = 0.01
+
+
+class LogLink:
+    """The way of one process to the broker."""
+
+    def __init__(self, world: World, network: Network, loop: SimulatedLoop, name: str, faults: LogFaults) -> None:
+        self.world = world
+        self.name = name
+        self.clock = LoopClock(loop, world)
+        self._network = network
+        self._loop = loop
+        self._faults = faults
+        self._random = network.new_lots()
+
+    async def ask(self, operation: Callable[[], T]) -> T:
+        """Ask until there is an answer. Raises what the broker raises, and LogUnavailable when none came in time."""
+        ends_s = self._loop.time() + DELIVERY_TIMEOUT_S
+        while self._loop.time() < ends_s:
+            try:
+                async with asyncio.timeout(min(ATTEMPT_TIMEOUT_S, ends_s - self._loop.time())):
+                    return await self._attempt(operation)
+            except TimeoutError:
+                await asyncio.sleep(RETRY_PAUSE_S)
+        raise LogUnavailable("the simulated broker has not answered in time")
+
+    def _attempt(self, operation: Callable[[], T]) -> "asyncio.Future[T]":
+        random, faults = self._random, self._faults
+        lot, delay_s = random.random(), 0.0
+        if lot < faults.lost_share:
+            return self._loop.create_future()
+        if lot < faults.lost_share + faults.late_share:
+            delay_s = random.uniform(*faults.late_s)
+        loses_answer = random.random() < faults.lost_answer_share
+        names = (self.name, BROKER)
+        return self._network.ask(
+            self._loop, names, operation, random=random, delay_s=delay_s, loses_answer=loses_answer
+        )
+
+
+class RemoteLog(MemoryEventLog):
+    """A log of one process. What is there is at the broker, and comes through the link."""
+
+    def __init__(self, broker: LogBroker, link: LogLink, *, claim_renewal_ms: int | None = None) -> None:
+        super().__init__(broker.storage, claim_renewal_ms=claim_renewal_ms)
+        self.broker = broker
+        self.link = link
+
+    async def claim(self, partition: int) -> "RemoteWriter":  # type: ignore[override]
+        epoch = await self.link.ask(lambda: self.broker.claim(partition))
+        return RemoteWriter(self.broker, self.link, partition, epoch)
+
+    async def leave_sign_of_life(self, sign: SignOfLife, *, timeout_ms: int) -> None:
+        await self.link.ask(lambda: self.broker.leave_sign(sign.owner, sign.wall_ms))
+
+    async def last_signs_of_life(self, *, timeout_ms: int) -> Mapping[str, int]:
+        return await self.link.ask(lambda: dict(self.storage.signs_of_life))
+
+    async def has_owners_record(self, partition: int) -> bool:
+        return await self.link.ask(lambda: bool(self.storage.records[partition]))
+
+    async def end_offset(self, partition: int) -> int:
+        return await self.link.ask(lambda: self.storage.end_offset(partition))
+
+    async def read(
+        self, partition: int, *, start: int = 0, end: int | None = None
+    ) -> AsyncIterator[Sequence[StoredRecord]]:
+        """As in the contract: the default end is the end at the call, and more may come until the last is read."""
+        until = await self.end_offset(partition) if end is None else end
+        while start < until:
+            at = start
+            chunk = await self.link.ask(lambda: self.storage.between(partition, at, until)[:CHUNK_RECORDS_MAX])  # noqa: B023 -- awaited
+            if not chunk:
+                return
+            yield chunk
+            start = chunk[-1].offset + 1
+
+
+class RemoteWriter:
+    """A `LogWriter` that sends a batch again, the same, until its outcome is known or the limit has come."""
+
+    def __init__(self, broker: LogBroker, link: LogLink, partition: int, epoch: int) -> None:
+        self._broker = broker
+        self._link = link
+        self._partition = partition
+        self._epoch = epoch
+        self._sequence = 0
+        self._next_offset: int | None = None
+        self._fate: LogError | None = None
+
+    @property
+    def partition(self) -> int:
+        return self._partition
+
+    @property
+    def epoch(self) -> int:
+        return self._epoch
+
+    @property
+    def next_offset(self) -> int | None:
+        return self._next_offset
+
+    async def append(self, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
+        """See LogWriter. After an append whose outcome stayed unknown, every append raises."""
+        if self._fate is not None:
+            raise self._fate
+        self._fate = LogUnavailable("an append before this one did not end; its outcome is not known")
+        sequence, sent_s, timestamp_ms = self._sequence, self._link.world.now_s, self._link.clock.wall_ms()
+        try:
+            _, self._next_offset = await self._link.ask(
+                lambda: self._broker.produce(
+                    self._partition,
+                    self._epoch,
+                    sequence,
+                    transitions,
+                    timestamp_ms=timestamp_ms,
+                    process=self._link.name,
+                    sent_s=sent_s,
+                )
+            )
+        except LogError as error:
+            self._fate = error
+            raise
+        self._sequence += 1
+        self._fate = None
+        return [None] * len(transitions)

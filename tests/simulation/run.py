@@ -1,0 +1,97 @@
+"""Runs of schedules: each is played and judged, and what happened in all of them is counted.
+
+What belongs here: one seed, and many. What it must not know: what happens in a schedule.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import structlog
+
+from muster.coordinator.wire.registry import load_messages_of_members
+from tests.simulation.schedule import Played, Schedule
+from tests.simulation.verdict import violations
+
+REQUESTS_MIN = 200
+
+COUNTED = ("takeovers", "fenced appends", "unknown outcomes", "repeated batches", "joins asked again", "evictions")
+"""Events that have to happen in a run of some dozen schedules, or they try nothing."""
+
+
+class Result(msgspec.Struct, frozen=True):
+    """The outcome of one seed."""
+
+    seed: int
+    violations: tuple[str, ...]
+    requests: int
+    counts: Counter[str]
+
+
+def play(seed: int) -> Result:
+    """Play one schedule, and judge it."""
+    with _log_lines_of_bugs() as bugs:
+        load_messages_of_members()
+        schedule = Schedule(seed)
+        try:
+            played = schedule.play()
+        except Exception as error:  # noqa: BLE001 -- a bug of ours in one of the processes is a finding
+            return Result(seed, (f"0: {error!r}",), 0, Counter())
+        else:
+            found = [*(f"0: {bug}" for bug in bugs), *violations(played)]
+            requests = played.members.ledger.requests
+            if requests < REQUESTS_MIN or not played.faults:
+                found.append(f"0: {requests} requests and {sum(played.faults.values())} faults try too little")
+            return Result(seed, tuple(found), requests, _counts(played))
+        finally:
+            schedule.close()
+
+
+def play_all(seeds: Iterable[int]) -> tuple[list[Result], Counter[str]]:
+    """Play them; returns those in which something does not hold, and the sum of what was counted."""
+    bad, counts = [], Counter[str]()
+    for seed in seeds:
+        result = play(seed)
+        counts += result.counts + Counter(schedules=1, requests=result.requests)
+        if result.violations:
+            bad.append(result)
+    return bad, counts
+
+
+def never_happened(counts: Counter[str]) -> list[str]:
+    """The names of COUNTED that were not tried at all."""
+    return [name for name in COUNTED if not counts[name]]
+
+
+def _counts(played: Played) -> Counter[str]:
+    events, offsets, ledger = played.topics.events, played.topics.offsets, played.members.ledger
+    counts = Counter({f"fault: {name}": times for name, times in played.faults.items()})
+    counts["takeovers"] = sum(events.storage.epochs) - len(events.storage.epochs)
+    counts["fenced appends"] = events.fenced + offsets.fenced
+    counts["repeated batches"] = events.repeated + offsets.repeated
+    counts["unknown outcomes"] = played.network.lost_answers
+    counts["joins asked again"] = ledger.counts["joins asked again"]
+    counts["evictions"] = ledger.counts["evictions"]
+    counts["commits accepted"] = len(ledger.commits)
+    return counts
+
+
+@contextmanager
+def _log_lines_of_bugs() -> Iterator[list[str]]:
+    """Drop all log lines but those that tell of a bug of ours; processes that are killed by the dozen say much."""
+    bugs: list[str] = []
+
+    def note(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> Mapping[str, Any]:
+        if "exc_info" in line:
+            bugs.append(f"{line['event']}: {line['exc_info']!r}")
+        raise structlog.DropEvent
+
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR), processors=[note])
+    try:
+        yield bugs
+    finally:
+        structlog.configure(**before)

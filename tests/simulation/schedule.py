@@ -1,0 +1,204 @@
+"""One schedule: several processes, their clients and their faults, all from one seed.
+
+What belongs here: who is there, and which fault happens when. What it must not know: what is right (`verdict.py`).
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from types import SimpleNamespace
+from unittest.mock import patch
+
+import msgspec
+
+from muster.coordinator.load import slices
+from tests.simulation.election import Election
+from tests.simulation.members import CLIENTS, Member, Members
+from tests.simulation.muster_server import PARTITIONS, MusterServer, Topics
+from tests.simulation.network import Network
+from tests.simulation.remote_log import BROKER, LogFaults
+from tests.simulation.world import World
+
+FAULTS_S = 30.0
+CALM_S = 22.0
+"""The time in which faults happen, and the time after that for all to be well again."""
+LOOK_S = 1.0
+SHARED_SHARE = 0.6
+"""The share of schedules in which processes share the partitions; in the others each takes all over."""
+
+NO_CLOCK = SimpleNamespace(perf_counter=lambda: 0.0)
+"""Work takes no time here, or a schedule would depend on the machine's speed."""
+
+
+class Played(msgspec.Struct, frozen=True, kw_only=True):
+    """The remains of a schedule that was played."""
+
+    seed: int
+    topics: Topics
+    members: Members
+    everybody: list[Member]
+    servers: list[MusterServer]
+    faults: Counter[str]
+    end_s: float
+    network: Network
+
+
+class Schedule:
+    """See the module."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.world = World(seed)
+        self.network = Network(self.world)
+        self.random: Random = self.world.random
+        self.topics = Topics(self.world, PARTITIONS)
+        self.servers: list[MusterServer] = []
+        self.faults: Counter[str] = Counter()
+        self.log_faults = LogFaults()
+        self.claim_renewal_ms = self.random.choice((None, 7_000))
+        self.members = Members(self.world, self.network, self._addresses)
+        self.election = Election(self.world, self.network, PARTITIONS) if self.random.random() < SHARED_SHARE else None
+        self._together = 1 if self.election is None else self.random.randint(2, 3)
+        self._is_calm = False
+        self._faults_end_s = self.world.now_s + FAULTS_S
+
+    def play(self) -> Played:
+        """Play it to its end. Raises what nobody took."""
+        random.seed(self.seed)  # the pauses between attempts
+        with patch.object(slices, "time", NO_CLOCK):
+            self._supervise()
+            everybody = self._everybody()
+            self.world.after(self.random.uniform(3, 6), self._fault)
+            self.world.run_until(self._faults_end_s)
+            self._is_calm = self.members.is_calm = True
+            end_s = self._faults_end_s + CALM_S
+            self.world.run_until(end_s)
+        return Played(
+            seed=self.seed,
+            topics=self.topics,
+            members=self.members,
+            everybody=everybody,
+            servers=self.servers,
+            faults=self.faults,
+            end_s=end_s,
+            network=self.network,
+        )
+
+    def _everybody(self) -> list[Member]:
+        everybody = []
+        for number in range(3):
+            group_id = f"group-{number}"
+            for index in range(self.random.randint(2, 4)):
+                instance = f"instance-{index}" if self.random.random() < 0.5 else None
+                is_wrong = self.random.random() < 0.2
+                member = Member(self.members, f"{group_id}-{index}", group_id, instance, is_wrong=is_wrong)
+                everybody.append(member)
+        return everybody
+
+    # ---- processes -----------------------------------------------------------------------------------
+
+    def start_server(self) -> None:
+        """Start another process, which takes the log over, or a share of it."""
+        name = f"muster-{len(self.servers)}"
+        server = MusterServer(
+            self.world,
+            self.network,
+            self.topics,
+            name,
+            faults=self.log_faults,
+            claim_renewal_ms=self.claim_renewal_ms,
+            election=self.election,
+        )
+        self.servers.append(server)
+        if self.election is not None:
+            self.election.candidates.append(server)
+
+    @property
+    def server(self) -> MusterServer:
+        """The newest process; where they share the log, any that runs."""
+        if self.election is None:
+            return self.servers[-1]
+        return self.random.choice([each for each in self.servers if each.is_running] or self.servers[-1:])
+
+    def _supervise(self) -> None:
+        """Start processes until there are as many as there are to be, as a supervisor does; of a log, the newest."""
+        counted = self.servers[-1:] if self.election is None else self.servers
+        for _ in range(self._together - sum(each.is_running for each in counted)):
+            self.start_server()
+        self.world.after(LOOK_S, self._supervise)
+
+    def _addresses(self) -> list[MusterServer]:
+        """The processes that clients try: those that have not ended, and the last one, which may have."""
+        running = [each for each in self.servers if each.is_running]
+        return running if self.servers[-1].is_running else [*running, self.servers[-1]]
+
+    # ---- faults --------------------------------------------------------------------------------------
+
+    def _fault(self) -> None:
+        if self._is_calm:
+            return
+        name, fault = self.random.choice(self._possible())
+        self.faults[name] += 1
+        fault()
+        self.world.after(self.random.uniform(1, 10), self._fault)
+
+    def _possible(self) -> list[tuple[str, Callable[[], None]]]:
+        return [
+            ("killed", self._kill),
+            ("killed", self._kill),
+            ("stopped", self._stop),
+            ("taken over from a live one", self.start_server),
+            ("taken over from a live one", self.start_server),
+            ("paused", self._pause),
+            ("paused", self._pause),
+            ("suspended", self._suspend),
+            ("cut from the log", lambda: self._cut(BROKER)),
+            ("cut from the log", lambda: self._cut(BROKER)),
+            ("cut from the clients", lambda: self._cut(CLIENTS)),
+            ("clock set", self._set_clock),
+        ]
+
+    def _stop(self) -> None:
+        self.server.stop()
+
+    def _kill(self) -> None:
+        self.server.kill()
+        if self.random.random() < 0.5:
+            self.start_server()
+
+    def _pause(self) -> None:
+        """Pause the process; often another one takes over meanwhile, or it is killed in its sleep."""
+        paused, lasts_s = self.server, self._lasts_s(self.random.choice((0.5, 3.0, 9.0, 20.0)))
+        paused.pause()
+        self._perhaps_successor(lasts_s)
+        self.world.after(lasts_s, paused.resume)
+
+    def _suspend(self) -> None:
+        """As a pause, of the machine: its monotonic clock does not see it."""
+        paused, lasts_s = self.server, self._lasts_s(self.random.uniform(0.5, 15.0))
+        paused.pause()
+        self._perhaps_successor(lasts_s)
+        self.world.after(lasts_s, lambda: paused.resume(was_suspended_s=lasts_s))
+
+    def _lasts_s(self, about_s: float) -> float:
+        """The time that a fault lasts: about so long, and over when all is to be well again."""
+        return min(about_s * self.random.uniform(0.5, 1.5), self._faults_end_s - self.world.now_s)
+
+    def _perhaps_successor(self, within_s: float) -> None:
+        if self.random.random() < 0.7:
+            self.world.after(self.random.uniform(0, within_s), self.start_server)
+
+    def _cut(self, other: str) -> None:
+        name, lasts_s = self.server.name, self._lasts_s(self.random.choice((1.0, 5.0, 15.0)))
+        self.network.cut(name, other)
+        self.world.after(lasts_s, lambda: self.network.heal(name, other))
+        if self.random.random() < 0.6:
+            self.world.after(self.random.uniform(0, lasts_s), self.start_server)
+
+    def _set_clock(self) -> None:
+        self.server.loop.wall_offset_ms += round(self.random.choice((-3_600_000, -5_000, 5_000, 3_600_000)))
+
+    def close(self) -> None:
+        """Bury the world."""
+        self.world.close()

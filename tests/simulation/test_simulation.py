@@ -1,0 +1,43 @@
+"""Several processes on one log, in simulated time: nothing is lost, and nobody is evicted, whatever happens."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pytest
+
+from tests.simulation.broken_builds import without_fence, without_waiting_for_durability
+from tests.simulation.run import never_happened, play, play_all
+
+SEEDS = 100
+BROKEN_WITHIN = 20
+"""A broken build is noticed within so many schedules."""
+
+_PLAYED = "from tests.simulation.run import play; print(play(9))"
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 25))
+def test_no_schedule_breaks_an_invariant(first: int) -> None:
+    """Crashes, pauses, cuts, late and repeated appends and clocks that are set break none of the invariants."""
+    bad, counts = play_all(range(first, first + 25))
+    assert not bad, bad[0]
+    assert not never_happened(counts), counts
+
+
+@pytest.mark.parametrize("broken", [without_fence, without_waiting_for_durability])
+def test_a_build_without_a_safeguard_is_noticed(broken: Callable[[], AbstractContextManager[None]]) -> None:
+    """The simulation can fail: it finds what each safeguard is for."""
+    with broken():
+        assert any(play(seed).violations for seed in range(BROKEN_WITHIN))
+
+
+def test_a_seed_is_the_same_schedule_everywhere() -> None:
+    """Two Pythons with other hashes play the same schedule to the same end."""
+    played = {
+        subprocess.run(
+            [sys.executable, "-c", _PLAYED], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True, timeout=60
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(played) == 1

@@ -1,0 +1,197 @@
+"""The invariants of a schedule, over the log and over what clients were told. Numbered, as violations name them.
+
+1. No partition is assigned to two members of one generation, as far as members were told. A static member that has
+   restarted is the same one.
+2. Each accepted commit is in the log, and behind it stands none of an older generation.
+3. What a client was told stands in the log: who leads which generation, its assignment, that it has left.
+4. No process evicts a member for its silence within the session after a heartbeat that it accepted.
+5. The log is one history: the events of a group are numbered without a gap, and what the last owner has in memory is
+   what the log projects to.
+6. Nobody was told something wrong: a heartbeat of an older generation, or of nobody, is accepted by no process.
+7. When nothing happens any more, everybody is served.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+
+import msgspec
+
+from muster.coordinator.runtime.ownership import OwnedPartition
+from muster.events.avro.codec import decode
+from muster.events.causes import Cause
+from muster.events.events import (
+    AnyRecordedEvent,
+    Event,
+    GroupEvent,
+    MemberEvent,
+    MemberRemoved,
+    StaticMemberReplaced,
+)
+from muster.events.ids import GroupId
+from muster.events.projector import Projector
+from muster.events.state import Group
+from tests.simulation.ledger import Ledger, Told
+from tests.simulation.log_broker import Appended, LogBroker
+from tests.simulation.members import HEARTBEAT_S, SESSION_S, Member, partitions_of
+from tests.simulation.muster_server import MusterServer
+from tests.simulation.schedule import Played
+
+SERVED_WITHIN_S = 4 * HEARTBEAT_S
+
+_Group = str
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """An event in the log, and the batch that it came in."""
+
+    event: AnyRecordedEvent
+    batch: Appended
+
+
+def violations(played: Played) -> list[str]:
+    """Return all that does not hold, each with its number."""
+    recorded = list(_recorded(played.topics.events))
+    ledger = played.members.ledger
+    ledger.counts["evictions"] = sum(1 for _ in evictions(recorded))
+    return [
+        *(f"1: {text}" for text in _shared_partitions(ledger)),
+        *(f"2: {text}" for text in _lost_commits(ledger, played.topics.offsets)),
+        *(f"3: {text}" for text in _not_recorded(ledger, recorded)),
+        *(f"4: {text}" for text in _evicted(ledger, recorded)),
+        *(f"5: {text}" for text in _not_one_history(recorded)),
+        *(f"5: {text}" for text in _differs(played.servers, played.topics.events)),
+        *(f"6: {text}" for text in ledger.wrongs),
+        *(f"7: {text}" for text in _not_served(played.everybody, played.end_s)),
+    ]
+
+
+def _recorded(broker: LogBroker) -> Iterator[Recorded]:
+    by_start = {(batch.partition, batch.offsets.start): batch for batch in broker.appended}
+    for partition, records in enumerate(broker.storage.records):
+        batch = None
+        for record in records:
+            batch = by_start.get((partition, record.offset), batch)
+            assert batch is not None
+            if record.value is not None:
+                yield Recorded(decode(record.value), batch)
+
+
+def _shared_partitions(ledger: Ledger) -> Iterator[str]:
+    holders: dict[tuple[_Group, int, int], tuple[str, str]] = {}
+    for told in ledger.syncs:
+        who = told.instance or told.member_id
+        for partition in partitions_of(told.assignment):
+            key = told.group_id, told.generation_id, partition
+            holder, by = holders.setdefault(key, (who, told.process))
+            if holder != who:
+                yield f"{key} was assigned to {holder} by {by} and to {who} by {told.process}"
+
+
+def _lost_commits(ledger: Ledger, broker: LogBroker) -> Iterator[str]:
+    stored: dict[tuple[_Group, int], list[tuple[int, int]]] = defaultdict(list)
+    for records in broker.storage.records:
+        for record in records:
+            key = msgspec.json.decode(record.key)
+            if "owner" not in key and record.value is not None:
+                value = msgspec.json.decode(record.value)
+                stored[key["group"], key["partition"]].append((int(value["metadata"]), value["offset"]))
+    for (group_id, partition), commits in stored.items():
+        for (older, offset), (newer, later) in pairwise(commits):
+            if newer < older:
+                yield f"{group_id}, {partition}: {offset} of generation {older} was overwritten by {later} of {newer}"
+    for told in ledger.commits:
+        if (told.generation_id, told.offset) not in stored[told.group_id, told.partition]:
+            yield f"{told.group_id}: the commit {told.offset} that {told.process} accepted is not there"
+
+
+def _not_recorded(ledger: Ledger, recorded: list[Recorded]) -> Iterator[str]:
+    leaders: set[tuple[_Group, int, str | None]] = set()
+    assigned: set[tuple[_Group, str, bytes]] = set()
+    removed: set[tuple[_Group, str]] = set()
+    for each in recorded:
+        match each.event:
+            case GroupEvent() as event:
+                leaders.add((event.group_id, event.group.generation_id, event.group.leader_id))
+            case MemberEvent() as event:
+                member = event.member
+                assigned.add((event.group_id, member.member_id, member.assignment))
+                if isinstance(event, MemberRemoved):
+                    removed.add((event.group_id, member.member_id))
+                elif isinstance(event, StaticMemberReplaced):
+                    removed.add((event.group_id, event.replaced_member_id))
+    for join in ledger.joins:
+        if (join.group_id, join.generation_id, join.leader) not in leaders:
+            yield f"{_said(join)} joined under leader {join.leader}, which no event says"
+    for sync in ledger.syncs:
+        if (sync.group_id, sync.member_id, sync.assignment) not in assigned:
+            yield f"{_said(sync)} has the assignment {sync.assignment!r}, which no event says"
+    for left in ledger.leaves:
+        if (left.group_id, left.member_id) not in removed:
+            yield f"{_said(left)} has left, which no event says"
+
+
+def _said(told: Told) -> str:
+    return f"{told.process} told {told.member_id} of {told.group_id} at {told.heard_s:.3f} that it"
+
+
+def _evicted(ledger: Ledger, recorded: list[Recorded]) -> Iterator[str]:
+    heartbeats: dict[tuple[str, _Group, str], list[Told]] = defaultdict(list)
+    for told in ledger.heartbeats:
+        heartbeats[told.process, told.group_id, told.member_id].append(told)
+    for event, batch in evictions(recorded):
+        for told in heartbeats[batch.process, event.group_id, event.member.member_id]:
+            if told.asked_s > batch.sent_s - SESSION_S and told.left_s < batch.sent_s:
+                yield (
+                    f"{batch.process} evicted {event.member.member_id} at {batch.sent_s:.3f}, after a heartbeat of"
+                    f" {told.asked_s:.3f}"
+                )
+
+
+def evictions(recorded: list[Recorded]) -> Iterator[tuple[MemberRemoved, Appended]]:
+    """The members that were evicted for their silence."""
+    for each in recorded:
+        if isinstance(each.event, MemberRemoved) and each.event.why.cause is Cause.SESSION_EXPIRED:
+            yield each.event, each.batch
+
+
+def _not_one_history(recorded: list[Recorded]) -> Iterator[str]:
+    last: dict[tuple[_Group, int], int] = {}
+    for each in recorded:
+        if isinstance(each.event, Event):
+            key, seq = (each.event.group_id, each.event.incarnation), each.event.seq
+            if key in last and seq != last[key] + 1:
+                yield f"{key}: event {seq} of {each.batch.process} comes after {last[key]}"
+            last[key] = seq
+
+
+def _differs(servers: list[MusterServer], broker: LogBroker) -> Iterator[str]:
+    owned = [each for server in servers if server.is_running for each in _owned(server).items()]
+    if sorted(number for number, _ in owned) != list(range(len(broker.storage.records))):
+        yield f"the partitions that are served at the end are {sorted(number for number, _ in owned)}"
+    live = {group.group_id: group for _, ownership in owned for group in ownership.partition.groups()}
+    projected = _projected(broker)
+    for group_id in projected.keys() | live.keys():
+        if projected.get(group_id) != live.get(group_id):
+            yield f"{group_id} is not in memory what the log says"
+
+
+def _owned(server: MusterServer) -> dict[int, OwnedPartition]:
+    return {} if server.runtime is None else server.runtime._owned
+
+
+def _projected(broker: LogBroker) -> Mapping[GroupId, Group]:
+    groups: dict[GroupId, Group] = {}
+    for records in broker.storage.records:
+        projector = Projector()
+        for record in records:
+            projector.feed(record)
+        groups |= projector.groups
+    return groups
+
+
+def _not_served(everybody: list[Member], end_s: float) -> Iterator[str]:
+    for member in everybody:
+        silent_s = end_s - member.last_heartbeat_s
+        if silent_s > SERVED_WITHIN_S:
+            yield f"{member.name} was not served for {silent_s:.1f} s"

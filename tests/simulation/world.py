@@ -1,0 +1,177 @@
+"""A world of several processes in virtual time, on one seed: each has an event loop of its own, and its own clocks.
+
+What belongs here: time, the loops, what happens when. What it must not know: what runs in them.
+
+A loop is stepped only here, one at a time, so a schedule is played again by its seed. A process that is paused is not
+stepped: its timers come late and what is sent to it waits. A process that was killed is never stepped again. Work takes
+no time; time passes when nothing is left to do.
+"""
+
+import asyncio
+import heapq
+import itertools
+from asyncio import events
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+WALL_START_MS = 1_700_000_000_000
+_STEPS_WITHOUT_TIME_MAX = 200_000
+
+
+class _NothingToSelect:
+    def select(self, _timeout: float | None) -> list[Any]:
+        return []
+
+
+class SimulatedLoop(asyncio.BaseEventLoop):
+    """The event loop of one process. `suspended_s`: the time that its clock has missed, as in a suspended machine."""
+
+    def __init__(self, world: "World", name: str) -> None:
+        super().__init__()
+        self._selector = _NothingToSelect()
+        self._clock_resolution = 1e-6
+        self._world = world
+        self.name = name
+        self.suspended_s = 0.0
+        self.wall_offset_ms = 0
+        self.is_paused = False
+        self.is_dead = False
+        self.set_exception_handler(self._note_failure)
+
+    def time(self) -> float:
+        return self._world.now_s - self.suspended_s
+
+    def _process_events(self, _events: Any) -> None:
+        """There are none."""
+
+    def _write_to_self(self) -> None:
+        """Nobody waits in a selector."""
+
+    def step(self) -> None:
+        """Run once all that is ready."""
+        events._set_running_loop(self)
+        try:
+            self._run_once()  # type: ignore[attr-defined]
+        finally:
+            events._set_running_loop(None)
+
+    def next_s(self) -> float | None:
+        """The world's time at which there is something to do; None: never by itself."""
+        if self.is_paused or self.is_dead:
+            return None
+        if self._ready:  # type: ignore[attr-defined]
+            return self._world.now_s
+        timers = self._scheduled  # type: ignore[attr-defined]
+        while timers and timers[0]._cancelled:
+            self._timer_cancelled_count -= 1  # type: ignore[attr-defined]
+            heapq.heappop(timers)._scheduled = False
+        return timers[0]._when + self.suspended_s if timers else None
+
+    def end(self) -> None:
+        """Nothing of it runs any more: a process that was killed, or has ended."""
+        if not self.is_dead:
+            self.is_dead = True
+            self._world.forget(self)
+
+    def bury(self) -> None:
+        """Close what was running, when nobody can notice any more."""
+        self.is_dead = True
+        events._set_running_loop(self)
+        self.set_exception_handler(lambda *_: None)
+        try:
+            for task in asyncio.all_tasks(self):
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                try:
+                    task.get_coro().close()
+                except RuntimeError:  # it waits again as it is closed
+                    continue
+        finally:
+            events._set_running_loop(None)
+        self._ready.clear()  # type: ignore[attr-defined]
+        self._scheduled.clear()  # type: ignore[attr-defined]
+        self.close()
+
+    def _note_failure(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        failure = context.get("exception") or AssertionError(context["message"])
+        if not self.is_dead:
+            self._world.failures.append(failure)
+
+
+class LoopClock:
+    """The clocks of a process: monotonic, and a wall clock that can be set."""
+
+    def __init__(self, loop: SimulatedLoop, world: "World") -> None:
+        self._loop = loop
+        self._world = world
+
+    def monotonic_ms(self) -> int:
+        return round(self._loop.time() * 1000)
+
+    def boot_ms(self) -> int:
+        return round(self._world.now_s * 1000)
+
+    def wall_ms(self) -> int:
+        return WALL_START_MS + round(self._world.now_s * 1000) + self._loop.wall_offset_ms
+
+
+class World:
+    """See the module. `failures` has the exceptions that nobody took."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.now_s = 1_000.0
+        self.failures: list[BaseException] = []
+        self._loops: list[SimulatedLoop] = []
+        self._dead: list[SimulatedLoop] = []
+        self._agenda: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+
+    def new_loop(self, name: str) -> SimulatedLoop:
+        loop = SimulatedLoop(self, name)
+        self._loops.append(loop)
+        return loop
+
+    def after(self, delay_s: float, action: Callable[[], None]) -> None:
+        """Do something later, in no process."""
+        heapq.heappush(self._agenda, (self.now_s + delay_s, next(self._order), action))
+
+    def run_until(self, end_s: float) -> None:
+        """Let the world turn. Raises the first exception that nobody took."""
+        steps = 0
+        while not self.failures:
+            next_s, loop = self._next()
+            if next_s > end_s:
+                self.now_s = end_s
+                return
+            steps = steps + 1 if next_s <= self.now_s else 0
+            assert steps < _STEPS_WITHOUT_TIME_MAX, "something goes round without end"
+            self.now_s = max(self.now_s, next_s)
+            if loop is None:
+                heapq.heappop(self._agenda)[2]()
+            else:
+                loop.step()
+        raise self.failures[0]
+
+    def _next(self) -> tuple[float, SimulatedLoop | None]:
+        """The next turn: its time, and the loop that has it (None: the agenda)."""
+        earliest_s, whose = float("inf"), None
+        for loop in self._loops:
+            at_s = loop.next_s()
+            if at_s == self.now_s:
+                return at_s, loop
+            if at_s is not None and at_s < earliest_s:
+                earliest_s, whose = at_s, loop
+        if self._agenda and self._agenda[0][0] < max(earliest_s, self.now_s):
+            return self._agenda[0][0], None
+        return earliest_s, whose
+
+    def forget(self, loop: SimulatedLoop) -> None:
+        """Step the loop no more."""
+        self._loops = [each for each in self._loops if each is not loop]
+        self._dead.append(loop)
+
+    def close(self) -> None:
+        """Bury all loops."""
+        for loop in (*self._loops, *self._dead):
+            loop.bury()
