@@ -1,8 +1,8 @@
 """An episode -> its incidents: each act and each rebalance belongs to one, or to none.
 
 claims       the kinds in their order of precedence claim acts; a kind may hold a rebalance that others started
-rebalances   the one that holds it has it, else the one that claimed its trigger, else the first that claimed any
-             of its acts; a cooperative assignor's next round belongs to the one before it; what is left is unknown
+rebalances   the one that holds it has it, else the one that claimed its trigger; a cooperative assignor's next round
+             belongs to the one before it; else the first that claimed any of its acts; what is left is unknown
 parents      an incident that began within another one that lasted longer, and that other is of many processes
 """
 
@@ -118,8 +118,11 @@ def _share_out(episode: Episode, drafts: list[_Draft]) -> None:
         if id(rebalance) in held:
             previous = rebalance, next(draft for draft in drafts if any(each is rebalance for each in draft.rebalances))
             continue
-        draft = _holder(rebalance, episode, by_seq) or _own(rebalance, by_seq)
-        if draft is None and previous is not None and _goes_on(previous[0], rebalance):
+        draft = _holder(rebalance, episode, by_seq) or by_seq.get(rebalance.trigger.seq)
+        if draft is None and previous is not None and is_second_round(previous[0], rebalance):
+            draft = previous[1]
+        draft = draft or _first_within(rebalance, by_seq)
+        if draft is None and previous is not None and previous[0].outcome is Outcome.SUPERSEDED:
             draft = previous[1]
         if draft is None:
             draft = _Draft(_unexplained(rebalance), len(drafts))
@@ -128,9 +131,7 @@ def _share_out(episode: Episode, drafts: list[_Draft]) -> None:
         previous = rebalance, draft
 
 
-def _own(rebalance: Rebalance, by_seq: dict[int, _Draft]) -> _Draft | None:
-    if rebalance.trigger.seq in by_seq:
-        return by_seq[rebalance.trigger.seq]
+def _first_within(rebalance: Rebalance, by_seq: dict[int, _Draft]) -> _Draft | None:
     return next((by_seq[seq] for seq in range(rebalance.first_seq, rebalance.last_seq + 1) if seq in by_seq), None)
 
 
@@ -141,11 +142,6 @@ def _holder(rebalance: Rebalance, episode: Episode, by_seq: dict[int, _Draft]) -
     holders = [by_seq[act.seq] for act in given_up(rebalance, episode) if act.seq in by_seq]
     began = by_seq.get(rebalance.trigger.seq)
     return began if began in holders else next(iter(holders), None)
-
-
-def _goes_on(before: Rebalance, after: Rebalance) -> bool:
-    """Whether it is the next round of the one before: superseded, or cooperative and close."""
-    return before.outcome is Outcome.SUPERSEDED or is_second_round(before, after)
 
 
 def _unexplained(rebalance: Rebalance) -> Claim:

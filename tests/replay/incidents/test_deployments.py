@@ -86,6 +86,29 @@ def test_replacements_are_of_one_deployment_by_when_each_process_ended(
     assert [each.kind for each in fleet.told()] == kinds
 
 
+def test_a_deployment_spans_from_its_first_rebalance_although_another_process_had_ended_before() -> None:
+    """The static one ends first and is missed last; the third ends within five minutes of the second alone."""
+    fleet = Fleet(3, static=1, session_ms=45 * S)
+    for number, pause_s in ((1, 40), (2, 290), (3, 60)):
+        fleet.restart(number, 50 * S)
+        fleet.run(pause_s * S)
+    fleet.rest(60 * S)
+    headline = "3 processes of 3 went and came back one after another, within 5 min 40 s: ..."
+    expect(fleet.only(), "deployment", "inferred", headline, "app-1", "app-2", "app-3")
+
+
+def test_members_that_fell_silent_for_good_are_a_cut_beside_a_deployment() -> None:
+    """None of them was replaced."""
+    fleet = Fleet(8)
+    for number in (1, 2, 3):
+        fleet.restart(number, S)
+        fleet.rest(10 * S)
+    for number in (5, 6):
+        fleet[number].die()
+    fleet.rest(30 * S)
+    assert [each.kind for each in fleet.told()] == ["deployment", "network-cut"]
+
+
 def test_a_crash_is_within_the_deployment_although_another_thing_had_happened_before_it() -> None:
     """A new process had come."""
     fleet = Fleet(6)
@@ -115,6 +138,22 @@ def test_a_member_that_died_with_one_that_is_replaced_is_a_crash_within_the_depl
     assert (deployment.kind, crash.kind, crash.parent) == ("deployment", "crash", deployment.id), shown(crash)
     assert {each.group_instance_id for each in deployment.culprits} == {"app-1", "app-2", "app-3"}
     assert {each.group_instance_id for each in crash.culprits} == {"app-5"}
+
+
+def test_members_are_cut_off_after_others_were_replaced_at_once() -> None:
+    """The first two fell silent at the same moment, too."""
+    fleet = Fleet(8)
+    for number in (5, 6, 7):
+        fleet.restart(number, 20 * S, kill=True)
+        fleet.run(2 * S if number == 5 else 6 * S)
+    fleet.rest(40 * S)
+    cut_off = [fleet[number] for number in (1, 2, 3)]
+    outages.cut(fleet.world, cut_off)
+    fleet.world.at(30 * S, partial(outages.heal, fleet.world, cut_off))
+    fleet.rest(45 * S)
+    deployment, cut = fleet.told()
+    assert (deployment.kind, cut.kind) == ("deployment", "network-cut")
+    assert {each.client_id for each in cut.culprits} == {"app-1", "app-2", "app-3"}
 
 
 def test_members_that_were_heard_from_again_were_cut_off_although_others_are_being_replaced() -> None:
