@@ -40,7 +40,7 @@ def table(*columns: str, right: Iterable[str] = ()) -> Table:
     numbers = set(right)
     for column in columns:
         is_number = column in numbers
-        made.add_column(column, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+        made.add_column(text(column), justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
     return made
 
 

@@ -183,6 +183,27 @@ class Play:
             self._go_along()
         self.now_ms = max(self.now_ms, until_ms)
 
+    def take_over(self, alive_ms: int, ready_ms: int) -> bool:
+        """Another coordinator is ready; the one before it was alive until then. False: what became of it is not known.
+
+        Whoever waited in a phase asks again. Joins that were held are forgotten, and come again nobody knows how.
+        """
+        self.advance(alive_ms)
+        if self.group is None:
+            return True
+        silent = [session.deadline_ms for each in self.silent if (session := self._soft.sessions.get(each)) is not None]
+        phases = [at for field in PHASES if (at := getattr(self._soft, field)) is not None]
+        if self._soft.held_joins or any(alive_ms < each <= ready_ms for each in (*silent, *phases)):
+            return False
+        waited = self._soft.parked_joins
+        self.now_ms = max(self.now_ms, ready_ms)
+        moments = {each: self._rejoins.at_ms(each) for each in self.group.members}
+        self._rejoins = Rejoins({each: self.now_ms if each in waited else at for each, at in moments.items()})
+        self._soft = restore_soft_state(self.group, self.now_ms, self._settings)
+        self._syncs = Syncs(self._soft.pending_syncs)
+        self._go_along()
+        return True
+
     # ---- decisions --------------------------------------------------------------------------------------------------
 
     def _pass(self, command: AnyCommand) -> None:

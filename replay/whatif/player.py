@@ -38,7 +38,7 @@ from muster.replay.whatif.facts import MISSING, Fact, Step, is_second_round
 from muster.replay.whatif.lookahead import Lookahead
 from muster.replay.whatif.pace import pace_of
 from muster.replay.whatif.play import Play, Started, TooLong
-from muster.replay.whatif.rebalances import Open, Teller
+from muster.replay.whatif.rebalances import Open, Teller, recorded_as
 from muster.replay.whatif.verdict import Additional
 
 _LEFT = Cause.MEMBER_LEFT
@@ -75,6 +75,7 @@ class Player:
         self._told = 0  # of the play's rebalances, those that were looked at
         self._early: list[tuple[Started, Additional]] = []  # rebalances that are not in the log, or not yet
         self._last_avoided_ms = NOT_YET
+        self._behind = ""  # a doubt about the next one, where a takeover left open whether the last one would have been
         self._barely_silent: set[MemberId] = set()  # who would have rejoined so soon that it may have done so
 
     @property
@@ -84,17 +85,17 @@ class Player:
 
     def take(self, step: Step, group: Group) -> None:
         """Take in the next step."""
-        if isinstance(step, Fact):
-            self._last_ms = max(self._last_ms, step.at_ms)
-            self._is_within = step.is_within
-            try:
+        try:
+            if isinstance(step, Fact):
+                self._last_ms = max(self._last_ms, step.at_ms)
+                self._is_within = step.is_within
                 self._fact(step, group)
-            except TooLong:
-                self._abandon(telling.TOO_LONG)
-        elif isinstance(step, Coordinated):
-            self._coordinated(step)
-        else:
-            self._abandon(telling.BEHIND_GAP)
+            elif isinstance(step, Coordinated):
+                self._coordinated(step)
+            else:
+                self._abandon(telling.BEHIND_GAP)
+        except TooLong:
+            self._abandon(telling.TOO_LONG)
 
     def end(self) -> None:
         """Nothing comes any more."""
@@ -120,7 +121,7 @@ class Player:
         while not play.is_settled and play.now_ms < last_ms + BEYOND_MS:
             play.advance(play.now_ms + BEYOND_STEP_MS)
         for begun in play.started[self._told :]:
-            one = self._of(begun, None)
+            one = recorded_as(begun, self._open)
             if one is not None and one.begins_ms is None and begun.cause is Cause.SESSION_EXPIRED:
                 one.doubt = one.doubt or f"the log ends at {instant(last_ms)}, before the session does"
                 one.begins_ms = begun.at_ms
@@ -130,8 +131,17 @@ class Player:
     def _coordinated(self, step: Coordinated) -> None:
         if isinstance(step.event, CoordinatorElected):
             self._settings = group_settings(step.event.settings)
-        elif isinstance(step.event, CoordinatorReady):
-            self._abandon("another coordinator took over meanwhile, and knew nothing of who was awaited")
+        elif isinstance(step.event, CoordinatorReady) and (play := self._play) is not None:
+            if play.is_settled and self._is_settled:
+                self._settle(play)
+                return
+            alive_ms = max(self._last_ms, step.event.owner_before_seen_ms or 0)
+            self._advance(play, alive_ms)
+            is_known = play.take_over(alive_ms, step.event.ready_ms)
+            self._attribute(None)
+            if not is_known:
+                self._behind = telling.BEHIND_UNKNOWN if any(one.begins_ms is None for one in self._open) else ""
+                self._abandon(telling.TAKEN_OVER)
 
     # ---- facts ------------------------------------------------------------------------------------------------------
 
@@ -181,8 +191,7 @@ class Player:
                 return True
         return False
 
-    @staticmethod
-    def _has_begun(one: Open | None) -> bool:
+    def _has_begun(self, one: Open | None) -> bool:
         return one is None or one.begins_ms is not None
 
     def _come_to(self, fact: Fact, group: Group) -> Play | None:
@@ -281,13 +290,14 @@ class Player:
         members = [event.member for event in fact.events if isinstance(event, MemberEvent)]
         subjects = frozenset(each.member_id for each in members)
         is_assumed = self._alterations.is_static and any(each.group_instance_id is None for each in members)
+        behind, self._behind = self._behind, ""
         doubt = telling.doubt(fact, self._altered, play, is_static=self._alterations.is_static)
         return Open(
             started=started,
             subjects=subjects,
             grade=Grade.INFERRED if is_assumed else Grade.RECORDED,
             is_arrival=any(isinstance(event, MemberJoined) for event in fact.events),
-            doubt=doubt or (telling.BARELY_SILENT if subjects & self._barely_silent else ""),
+            doubt=doubt or (telling.BARELY_SILENT if subjects & self._barely_silent else behind),
         )
 
     def _attribute(self, fed: Open | None) -> None:
@@ -296,23 +306,13 @@ class Player:
         if play is None:
             return
         for begun in play.started[self._told :]:
-            one = self._of(begun, fed)
+            one = fed or recorded_as(begun, self._open)
             if one is not None and one.begins_ms is None:
                 one.begins_ms = begun.at_ms
             elif self._is_within:
                 self._early.append((begun, telling.additional(begun, self._open, is_first=self._besides == 0)))
                 self._besides += 1
         self._told = len(play.started)
-
-    def _of(self, begun: Started, fed: Open | None) -> Open | None:
-        if fed is not None:
-            return fed
-        waiting = [one for one in self._open if one.begins_ms is None and one.follows is None]
-        of_subject = [one for one in waiting if begun.member_id in one.subjects]
-        # The same member may have come, and fallen silent later.
-        first = min(of_subject, key=lambda one: one.started.why.cause is not begun.cause, default=None)
-        # Whatever starts a rebalance lets those in whose joins are held.
-        return first or next((one for one in waiting if one.is_arrival), None)
 
     def _settle(self, play: Play) -> None:
         for one in self._open:

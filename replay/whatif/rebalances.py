@@ -1,6 +1,6 @@
 """The recorded rebalances that are asked about, each with its verdict as it is found, in the order of the log."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -15,6 +15,7 @@ from muster.replay.rebalances.rebalance import Rebalance
 from muster.replay.rebalances.timeline import Timeline
 from muster.replay.rebalances.wording import headline
 from muster.replay.times import instant
+from muster.replay.whatif.play import Started
 from muster.replay.whatif.verdict import Replayed, Verdict
 
 SAME_MS: Final = 1_000
@@ -40,6 +41,16 @@ class Open(msgspec.Struct, kw_only=True):
     begins_ms: int | None = None
     follows: "Open | None" = None
     """The rebalance whose second round it is."""
+
+
+def recorded_as(begun: Started, opened: Sequence[Open]) -> Open | None:
+    """The recorded rebalance that one of a play is, of those that have not begun in it."""
+    waiting = [one for one in opened if one.begins_ms is None and one.follows is None]
+    of_subject = [one for one in waiting if begun.member_id in one.subjects]
+    # The same member may have come, and fallen silent later.
+    first = min(of_subject, key=lambda one: one.started.why.cause is not begun.cause, default=None)
+    # Whatever starts a rebalance lets those in whose joins are held.
+    return first or next((one for one in waiting if one.is_arrival), None)
 
 
 class Teller(Protocol):

@@ -57,6 +57,10 @@ def _of_silent(silent: Member, member: Member, *, is_static: bool) -> Iterator[s
 
 DELETED: Final = "the group was deleted before it would have been decided"
 TOO_LONG: Final = f"playing it took more than {DECISIONS_MAX} decisions, and was given up"
+TAKEN_OVER: Final = "another coordinator took over meanwhile, and it is not known what the one before it still did"
+BEHIND_UNKNOWN: Final = (
+    "of the one before it nobody can tell whether it would have happened, and so not how the group would have stood"
+)
 BEHIND_GAP: Final = "parts of the history behind it are missing"
 BARELY_SILENT: Final = (
     "the member was last heard from so shortly before it would have rejoined that nobody knows whether it would have"

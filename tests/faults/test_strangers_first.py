@@ -109,12 +109,15 @@ async def test_strangers_do_not_hide_that_the_topic_of_the_offsets_was_made_anew
     assert (await process.commit(777, group_id=group)).error is ErrorCode.none
     await process.stop()
     cluster.recreate(OFFSETS)
+    process = process_on(cluster)
+    await process.offsets.open()
+    await process.offsets.claim(0)
+    await process.offsets.close()
     for _ in range(2):
         process = process_on(cluster)
         with pytest.raises(LogMismatch, match=rf"topic {TOPIC} has groups, and that of {OFFSETS} .* Restore {OFFSETS}"):
             await process.start()
         await process.stop()
-        assert any(each.batches for each in cluster.topics[OFFSETS].partitions), "another partition was claimed"
         strangers_write(cluster, OFFSETS)
 
 

@@ -3,7 +3,8 @@
 A second is a turn: everybody who is alive heartbeats, rejoins when it is told to, and syncs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 from kio.schema.errors import ErrorCode
@@ -11,14 +12,17 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.commands import AnyCommand, ConfigOperation
 from muster.coordinator.group.configs import EXPANSION_DELAY
 from muster.coordinator.group.decide import Decision, decide
+from muster.coordinator.group.takeover import restore_soft_state
 from muster.events.events import RebalanceStarted
 from muster.events.ids import UNKNOWN_MEMBER_ID
+from muster.events.records import StoredRecord
+from muster.replay.history.items import Happened, History, Item
 from tests.coordinator.group.client import Client
 from tests.coordinator.group.harness import Harness
-from tests.replay.played import share
+from tests.replay.played import elected, history_of, ready, share
 
 Deed = tuple[int, str, str]
-"""The second at which it is done, what, and to whom: 'start', 'crash', 'stop' (in good order)."""
+"""The second at which it is done, what, and to whom: 'start', 'crash', 'stop' (in good order), 'takeover' (nobody)."""
 
 SETTLED_S = 20
 APART_MS = 7
@@ -26,7 +30,24 @@ APART_MS = 7
 
 
 class Unchecked(Harness):
-    """A harness that checks nothing: the rules' own tests do, and a story is long."""
+    """A harness that checks nothing: the rules' own tests do, and a story is long.
+
+    `takeovers`: of each the number of events before it, and when it was (wall clock, ms).
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.takeovers: list[tuple[int, int]] = []
+
+    def takeover(self, records: Iterable[StoredRecord] | None = None) -> None:
+        assert records is None
+        for call in self._open.values():
+            call.lost = True
+        self._open.clear()
+        self.owner_epoch += 1
+        self.takeovers.append((len(self.events), self.wall_ms))
+        assert self.group is not None
+        self.soft = restore_soft_state(self.group, self.now_ms, self.settings)
 
     def send(self, command: AnyCommand) -> Decision:
         decision = decide(command, self.group, self.soft, self._moment(), self.settings)
@@ -95,7 +116,7 @@ class Process:
         self.client.enter()
 
 
-def live(script: Sequence[Deed], settings: Settings, *, until_s: int, begins: Sequence[str] = "abc") -> Harness:
+def live(script: Sequence[Deed], settings: Settings, *, until_s: int, begins: Sequence[str] = "abc") -> Unchecked:
     """The harness, after the story: `begins` form the group, the script begins when it has been stable for a while."""
     h = Unchecked(initial_rebalance_delay_ms=settings.initial_rebalance_delay_ms)
     processes: dict[str, Process] = {name: _process(h, name, settings) for name in begins}
@@ -108,6 +129,24 @@ def live(script: Sequence[Deed], settings: Settings, *, until_s: int, begins: Se
                 _do(h, processes, deed, name, settings)
         _turns(h, processes, 1)
     return h
+
+
+def history_lived(h: Unchecked, *, is_seen: bool = True) -> History:
+    """Its history, with each takeover where it was, also where nothing came after it.
+
+    `is_seen`: whether the owner before it has left a sign of life until then.
+    """
+    told = [item for item in history_of(h).items if isinstance(item, Happened)]
+    items: list[Item] = [elected(0, h.settings)]
+    at = 0
+    for epoch, (events, wall_ms) in enumerate(h.takeovers, 1):
+        items += [
+            *told[at:events],
+            elected(epoch, h.settings),
+            ready(epoch, wall_ms, seen_ms=wall_ms if is_seen else None),
+        ]
+        at = events
+    return History(group_id=h.group_id, log="lived", items=(*items, *told[at:]))
 
 
 def started(h: Harness) -> int:
@@ -124,6 +163,9 @@ def _turns(h: Harness, processes: dict[str, Process], seconds: int) -> None:
 
 
 def _do(h: Harness, processes: dict[str, Process], deed: str, name: str, settings: Settings) -> None:
+    if deed == "takeover":
+        h.takeover()
+        return
     if deed == "start":
         processes.setdefault(name, _process(h, name, settings))
         return

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from muster.coordinator.group.settings import GroupSettings
 from muster.events.consumer_protocol import encode_assignment
-from muster.events.events import AnyEvent, CoordinatorElected, CoordinatorReady
+from muster.events.events import CoordinatorElected, CoordinatorReady
 from muster.events.ids import MemberId
 from muster.replay.history.items import Coordinated, Happened, History, LogPosition, Told, with_gaps
 from tests.coordinator.group.client import Client
@@ -16,22 +16,23 @@ PARTITIONS = 12
 def history_of(harness: Harness, *given: GroupSettings) -> History:
     """The history that the harness has recorded, with its coordinators and the settings of each."""
     by_epoch = given or (harness.settings,)
-    reads: list[Told] = [_elected(by_epoch[0])]
+    reads: list[Told] = [elected(0, by_epoch[0])]
     epoch = 0
     for offset, event in enumerate(harness.events):
         position = LogPosition(partition=0, offset=offset, timestamp_ms=event.why.decided_ms)
         if event.owner_epoch != epoch:
             epoch = event.owner_epoch
-            reads.append(_elected(by_epoch[min(epoch, len(by_epoch) - 1)]))
-            reads.append(_ready(event, position))
+            reads.append(elected(epoch, by_epoch[min(epoch, len(by_epoch) - 1)]))
+            reads.append(ready(epoch, event.why.decided_ms))
         reads.append(Happened(position=position, event=event))
     return History(group_id=harness.group_id, log="harness", items=tuple(with_gaps(reads)))
 
 
-def _elected(given: GroupSettings) -> Coordinated:
+def elected(epoch: int, given: GroupSettings) -> Coordinated:
+    """Its election, with the settings that it has."""
     event = CoordinatorElected(
         partition=0,
-        owner_epoch=0,
+        owner_epoch=epoch,
         owner="a:1",
         elected_ms=0,
         version="0",
@@ -46,19 +47,21 @@ def _elected(given: GroupSettings) -> Coordinated:
     return Coordinated(position=LogPosition(partition=0, offset=0, timestamp_ms=0), event=event)
 
 
-def _ready(event: AnyEvent, position: LogPosition) -> Coordinated:
-    ready = CoordinatorReady(
+def ready(epoch: int, ready_ms: int, *, seen_ms: int | None = None) -> Coordinated:
+    """The end of its takeover; `seen_ms`: the last sign of life of the one before it."""
+    event = CoordinatorReady(
         partition=0,
-        owner_epoch=event.owner_epoch,
+        owner_epoch=epoch,
         owner="a:1",
-        ready_ms=event.why.decided_ms,
+        ready_ms=ready_ms,
         took_ms=0,
         events_read=0,
         groups=1,
         members=0,
         incarnation_max=0,
+        owner_before_seen_ms=seen_ms,
     )
-    return Coordinated(position=position, event=ready)
+    return Coordinated(position=LogPosition(partition=0, offset=0, timestamp_ms=ready_ms), event=event)
 
 
 # ---- what members do together -------------------------------------------------------------------

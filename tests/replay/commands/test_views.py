@@ -160,6 +160,38 @@ def test_markdown_cannot_be_formatted_by_a_client(url: str, command: list[str]) 
     assert "billing-1" in out or command == ["groups"]
 
 
+HOSTILE = "\x1b[2J\u202e[red]\r\n<script>alert(1)</script> | `x` @all \x9b2J\u2028"
+
+
+@pytest.mark.parametrize("form", ["table", "md"])
+@pytest.mark.parametrize("name", [HOSTILE, 32_000 * "L"], ids=["control characters", "32 KB"])
+def test_whatever_clients_are_called_is_printable_and_short(tmp_path: Path, name: str, form: str) -> None:
+    """No name, of a group, instance, client, host or topic, does anything to a terminal, or fills it."""
+    told = Script(name, partition=partition_for(name, PARTITIONS)).coordinator(f"host{HOSTILE}:1")
+    told.created().start(told.joined(told.member(name, host=f"/{HOSTILE}", client_id=name)))
+    told.wait(400).advanced(told.joined(told.member("b" + name)))
+    told.wait(2_600).complete().wait(35).stabilize({name: {HOSTILE: [0, 1]}, "b" + name: {"orders": [2, 3]}})
+    told.wait(580_000).start(told.removed(told.of("b" + name), Cause.SESSION_EXPIRED, silent_ms=45_020))
+    told.wait(20_000).complete(told.rejoined(told.of(name))).wait(80).stabilize({name: {"orders": [0]}})
+    url = asyncio.run(sqlite_log(tmp_path / "muster.db", told))
+    commands = [
+        "groups",
+        "verify",
+        "digest --since 2020-01-01",
+        "history GROUP",
+        "why GROUP --all",
+        "why GROUP --generation 2",
+    ]
+    commands += ["state GROUP --at 8", "diff GROUP 4 14", "whatif GROUP --static"]
+    for command in commands:
+        given = [name if each == "GROUP" else each for each in command.split()]
+        result = run(*given, "--format", form, log=url)
+        assert result.exit_code in (0, 1), result.output
+        assert all(line.isprintable() for line in result.output.split("\n")), command
+        assert len(result.output) < 60_000, command
+        assert "script" in result.output or name != HOSTILE
+
+
 def test_json_of_a_history_is_one_document(url: str) -> None:
     """As the lines are, with the window in front."""
     told = msgspec.json.decode(run("history", "orders", "--since", "40", "--format", "json", log=url).stdout)

@@ -15,7 +15,7 @@ from muster.replay.whatif.silences import Silences
 from muster.replay.whatif.verdict import Verdict, WhatIf
 from tests.judge.case import make_case
 from tests.replay.histories import Script
-from tests.replay.lived import Deed, Settings, live, started
+from tests.replay.lived import Deed, Settings, history_lived, live, started
 from tests.replay.played import history_of
 
 WOULD, WOULD_NOT, CANNOT_TELL = Verdict.WOULD, Verdict.WOULD_NOT, Verdict.CANNOT_TELL
@@ -233,6 +233,44 @@ def test_what_would_have_happened_is_what_happens(script: list[Deed], other: dic
     result, really = told(sorted(script), STATIC, with_settings(STATIC, **other), until_s=100)
     if not (result.cannot_tell or result.besides_unknown):
         assert result.would + len(result.additional) == really
+
+
+TAKEOVERS = st.lists(st.tuples(st.integers(1, 40), st.just("takeover"), st.just("")), min_size=1, max_size=2)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(DEEDS, TAKEOVERS, OTHERS)
+@example([(5, "crash", "b"), (10, "stop", "a")], [(17, "takeover", "")], {"rebalance_timeout_ms": 8_500})
+@example([(5, "crash", "b"), (25, "start", "b")], [(20, "takeover", "")], {"session_timeout_ms": 45_000})
+def test_what_would_have_happened_across_takeovers_is_what_happens(
+    script: list[Deed], takeovers: list[Deed], other: dict[str, int]
+) -> None:
+    """Sessions and phases begin anew then, in the play as in life; whoever waited in a phase asks again."""
+    script = sorted([*script, *takeovers])
+    result = what_if(history_lived(live(script, STATIC, until_s=100)), msgspec.convert(other, Alterations))
+    if not (result.cannot_tell or result.besides_unknown):
+        really = started(live(script, with_settings(STATIC, **other), until_s=100))
+        assert result.would + len(result.additional) == really
+
+
+@pytest.mark.parametrize("second", [30, 80])
+def test_a_takeover_long_after_a_rebalance_changes_nothing_about_it(second: int) -> None:
+    """Whoever was silent had come back: nothing was awaited any more."""
+    lived = live([*A_RESTART, (second, "takeover", "")], STATIC, until_s=90)
+    result = what_if(history_lived(lived, is_seen=False), Alterations(session_timeout_ms=45_000))
+    assert verdicts(result) == [WOULD, WOULD_NOT, WOULD_NOT]
+
+
+def test_what_a_former_owner_still_did_is_not_known_without_a_sign_of_it() -> None:
+    """A session that ended before its successor was ready: nobody knows who was alive then, nor what came of it."""
+    lived = live([(5, "crash", "b"), (38, "takeover", ""), (39, "start", "b")], STATIC, until_s=90)
+    result = what_if(history_lived(lived, is_seen=False), Alterations(session_timeout_ms=30_000))
+    assert verdicts(result) == [WOULD, CANNOT_TELL, CANNOT_TELL]
+    behind, taken_over = result.rebalances[2].reason, result.rebalances[1].reason
+    assert "another coordinator took over meanwhile" in taken_over
+    assert "of the one before it nobody can tell" in behind
+    seen = what_if(history_lived(lived), Alterations(session_timeout_ms=30_000))
+    assert verdicts(seen) == [WOULD, WOULD, WOULD]
 
 
 def test_events_out_of_order_are_played_as_far_as_they_can_be() -> None:
