@@ -70,7 +70,7 @@ def find(view: View) -> Iterator[Claim]:
 
 
 def _goes_on(run: Sequence[Replacement], each: Replacement) -> bool:
-    """By when each ended: a static one is missed only when its session is over."""
+    """Nearness is measured by when each process ended: a static one is missed only when its session is over."""
     return each.gone_ms - run[-1].gone_ms <= DEPLOYMENT_NEXT_MS
 
 

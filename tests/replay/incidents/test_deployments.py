@@ -277,7 +277,7 @@ def test_a_pod_under_another_name_may_follow_one_that_was_dropped() -> None:
 
 
 def test_a_number_is_a_place_of_its_own() -> None:
-    """Who comes as 'app-7' is not 'app-2'; nor is who came before it went, or has an instance id."""
+    """A process that comes as 'app-7' is not 'app-2'; nor is one that came before it went, or has an instance id."""
     for setup in ({}, {"client_id": "app-2-x2x8q", "instance": "app-7"}):
         fleet = Fleet(4)
         fleet[2].die()

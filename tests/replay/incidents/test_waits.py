@@ -64,7 +64,7 @@ def test_of_several_slow_members_it_is_said_how_many_were_dropped(
 
 
 def test_a_slow_member_is_dropped_long_after_another_one_had_left() -> None:
-    """Who left was not slow."""
+    """The one that left was not slow."""
     fleet = Fleet(5)
     fleet[4].close()
     fleet.rest(20 * S)
