@@ -282,7 +282,7 @@ def test_who_began_a_rebalance_by_a_request_is_named_as_the_group_knows_it(is_me
 
 
 def test_a_rebalance_that_does_not_end_is_kept_in_part_and_told_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first and the latest causes that were folded in are kept, all are counted, and a table shows the first few."""
+    """The first and the latest causes that were folded in are kept, all are counted; a table shows the first few."""
     monkeypatch.setattr("muster.replay.rebalances.running_rebalance.OCCURRENCES_KEPT", 50)
     script = Script().created()
     script.start(script.joined(script.member("a"))).complete().stabilize({"a": {"orders": [0]}})
