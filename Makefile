@@ -6,7 +6,7 @@ UV := $(BIN)/python -m uv
 # Hundreds of processes are started: without compiled files each would compile all that it imports, for a second or more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test quick lint unit coverage rules mutants judge fuzz frames model simulate conformance-long bench clean
+.PHONY: help demo test quick lint unit coverage rules mutants judge fuzz frames model simulate conformance-long cluster bench clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -72,6 +72,9 @@ simulate: $(VENV)/.all ## Several processes, their clients and their faults in s
 
 conformance-long: $(VENV)/.all ## The conformance scripts that need minutes, and all of them through a sidecar
 	$(BIN)/python -m pytest tests/conformance/long_conformance.py tests/conformance/long_through_sidecar.py
+
+cluster: $(VENV)/.all ## The fleet on a Spark cluster of a master and two workers, with an environment that was packed
+	$(BIN)/python -m pytest tests/replay/fleet/long_cluster.py
 
 bench: $(VENV)/.all ## Measure beside a real Kafka; writes benchmarks/results/
 	PYTHONPATH=. $(BIN)/python -m benchmarks

@@ -13,6 +13,7 @@ from muster.coordinator.group.commands import AnyCommand, Command
 from muster.coordinator.group.decide import Decision
 from muster.coordinator.group.outcomes import Reply
 from muster.coordinator.group.soft_state import Session, SoftState
+from muster.coordinator.runtime.answer_lease import AnswerLease
 from muster.events.events import AnyEvent
 from muster.events.ids import GroupId
 from muster.events.records import Record
@@ -117,9 +118,10 @@ class Ticket(msgspec.Struct, frozen=True, eq=False):
     context: GroupContext
     version: int
     session: Session
+    lease: AnswerLease | None = None
 
     def accept(self, now_ms: int) -> bool:
-        if self.context.version != self.version:
+        if self.context.version != self.version or (self.lease is not None and not self.lease.covers):
             return False
         self.session.refresh(now_ms)
         return True

@@ -21,6 +21,7 @@ from muster.coordinator.group.offsets import OffsetsChange
 from muster.coordinator.load.slices import Yielder
 from muster.coordinator.observability.metrics import APPEND_SECONDS, TRANSITIONS_APPENDED
 from muster.coordinator.offsets.base import OffsetStore
+from muster.coordinator.runtime.answer_lease import AnswerLease
 from muster.coordinator.strangers import gap_between
 from muster.coordinator.tasks import on_failure
 from muster.events.log.base import AppendRefused, LogError, LogUnavailable, LogWriter
@@ -51,8 +52,11 @@ class OnLost(Protocol):
 class Outbox:
     """The outbox of one owned partition. `lost` is called at most once, and ends it."""
 
-    def __init__(self, writer: LogWriter, offsets: OffsetStore, lost: OnLost) -> None:
+    def __init__(self, writer: LogWriter, offsets: OffsetStore, lost: OnLost, lease: AnswerLease | None = None) -> None:
         self._writer = writer
+        self._lease = lease
+        self.appended_ms = 0 if lease is None else lease.now_ms()
+        """When the last append was sent, by the clock of the lease."""
         self._offsets = offsets
         self._lost = lost
         self.strangers_noticed: Callable[[range], None] | None = None
@@ -66,6 +70,11 @@ class Outbox:
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.create_task(self._run(), name=f"outbox-{writer.partition}")
         self._task.add_done_callback(on_failure(lost))
+
+    @property
+    def writer(self) -> LogWriter:
+        """The present writer."""
+        return self._writer
 
     def submit(self, unit: WriteUnit) -> None:
         """Queue the unit for the next append."""
@@ -157,9 +166,13 @@ class Outbox:
         if with_events:
             self._begin(of_offsets=False)
             before = self._writer.next_offset
+            sent_ms = 0 if self._lease is None else self._lease.now_ms()
             with APPEND_SECONDS.time():
                 answers = await self._writer.append([unit.transition for unit in with_events])
             TRANSITIONS_APPENDED.inc(answers.count(None))
+            if self._lease is not None and None in answers:
+                self.appended_ms = sent_ms
+                self._lease.proven(sent_ms)
             appended = sum(
                 len(unit.transition) for unit, answer in zip(with_events, answers, strict=True) if not answer
             )

@@ -21,8 +21,9 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.not_served import way_out
 from muster.coordinator.runtime.log_outage import LogOutage
+from muster.coordinator.runtime.owned_partition import OwnedPartition
 from muster.coordinator.runtime.owner import Owner
-from muster.coordinator.runtime.ownership import LastSignOf, OwnedPartition, take_over
+from muster.coordinator.runtime.ownership import LastSignOf, take_over
 from muster.coordinator.tasks import on_failure
 from muster.events.log.base import Deposed, LogDenied, LogError, LogUnavailable
 from muster.events.records import BrokenRecord

@@ -12,6 +12,7 @@ from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.offsets.base import OffsetStore
+from muster.coordinator.runtime.answer_lease import boot_clock_ms
 from muster.coordinator.runtime.former_owners import FormerOwners
 from muster.coordinator.runtime.group_context import (
     AskAboutSilence,
@@ -41,6 +42,10 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     log_url: str = "URL"
     """The value of --log, for commands that a log line advises, as is `bootstrap`, the address for clients."""
     bootstrap: str = "ADDRESS"
+    answer_lease_ms: int | None = None
+    """The lease of answers; of a log that others can take over. None: there is none."""
+    boot_ms: Callable[[], int] = boot_clock_ms
+    """The clock of leases."""
     on_generation: GenerationListener = ignore_generations
     ask_about_silence: AskAboutSilence = members_reachable
     superseded: Callable[[int], None] = ignore_request_id

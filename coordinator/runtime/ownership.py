@@ -7,156 +7,30 @@ event log's contract); only a reading up to the fence record is complete.
 import asyncio
 import shlex
 from collections.abc import Awaitable, Callable, Collection
-from functools import partial
 
-import msgspec
 import structlog
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_fixed
 
 from muster.coordinator.offsets.deleted_topics import refuse_if_event_topic_deleted, refuse_if_offsets_topic_deleted
+from muster.coordinator.runtime.answer_lease import AnswerLease
+from muster.coordinator.runtime.fencing import append_one, claim_and_fence
+from muster.coordinator.runtime.lease_keeper import LeaseKeeper
 from muster.coordinator.runtime.orphans import find_orphans, finish_deletions, recreate_groups
-from muster.coordinator.runtime.outbox import OnLost, Outbox, partition_record_refused
+from muster.coordinator.runtime.outbox import OnLost, Outbox
+from muster.coordinator.runtime.owned_partition import OwnedPartition
 from muster.coordinator.runtime.owner import Owner
 from muster.coordinator.runtime.partition import Partition
-from muster.coordinator.runtime.successor import report_successor
 from muster.coordinator.strangers import StrangersWatch, gap_between
-from muster.coordinator.tasks import on_failure
 from muster.events.avro.codec import records_of
 from muster.events.damage import Damage, DamageSurvey
-from muster.events.events import CoordinatorElected, CoordinatorReady, CoordinatorStopped
+from muster.events.events import AnyPartitionEvent, CoordinatorElected, CoordinatorReady, CoordinatorStopped
 from muster.events.ids import GroupId
 from muster.events.keys import EntityKind, RecordKey, decode_key
 from muster.events.loading import Loading
-from muster.events.log.base import AppendRefused, Deposed, EventLog, LogUnavailable, LogWriter
-from muster.events.log.succession import check_nobody_else_wrote
+from muster.events.log.base import EventLog, LogUnavailable, LogWriter
 from muster.events.projector import Projector
-from muster.events.records import Transition, UndecodableKey
+from muster.events.records import UndecodableKey
 
 log = structlog.get_logger(__name__)
-
-RENEWAL_RETRY_S = 60.0
-"""The pause between two attempts to renew a claim; there are hours for it."""
-
-
-class WaitsFor(msgspec.Struct, frozen=True, kw_only=True):
-    """The log that an append waits for, and who has to store it there (a broker or a file), for people."""
-
-    log: str
-    whom: str
-
-
-class OwnedPartition:
-    """A partition that this process owns: its groups, its writer, the renewal of its claim."""
-
-    def __init__(
-        self,
-        owner: Owner,
-        partition: Partition,
-        outbox: Outbox,
-        writer: LogWriter,
-        *,
-        strangers: StrangersWatch,
-        lost: OnLost,
-    ) -> None:
-        self.partition = partition
-        self._strangers = strangers
-        self._owner = owner
-        self._outbox = outbox
-        self._writer = writer
-        self._lost = lost
-        self._renewing: asyncio.Task[None] | None = None
-
-    @property
-    def waits(self) -> tuple[WaitsFor, float] | None:
-        """The wait of the present append, and for how many seconds. Thread-safe."""
-        waits = self._outbox.waits
-        if waits is None:
-            return None
-        write, waited_s = waits
-        own_log = self._owner.offsets.own_log if write.of_offsets else None
-        event_log = own_log or self._owner.event_log
-        return WaitsFor(log=event_log.location, whom=event_log.stored_by(self.partition.number)), waited_s
-
-    @property
-    def writer(self) -> LogWriter:
-        """The writer of this process; a renewal replaces it."""
-        return self._writer
-
-    @property
-    def is_renewing(self) -> bool:
-        """Whether a newer claim of this process's may be on its way into the log."""
-        return self._renewing is not None and not self._renewing.done()
-
-    def renew(self) -> None:
-        """Renew the claim in the background, before the log forgets it; nothing waits for it."""
-        if not self.is_renewing:
-            self._renewing = asyncio.create_task(self._renew(), name=f"renew-{self.partition.number}")
-            self._renewing.add_done_callback(on_failure(self._lost))
-
-    async def stop(self) -> None:
-        """Let what is under way become durable, and write CoordinatorStopped."""
-        await self._strangers.close()
-        await self._end_renewal()
-        await self._outbox.drained()
-        await self._outbox.close()
-        stopped = CoordinatorStopped(
-            partition=self._writer.partition,
-            owner_epoch=self._writer.epoch,
-            owner=self._owner.name,
-            stopped_ms=self._owner.clock.wall_ms(),
-            uptime_ms=self._owner.clock.monotonic_ms(),
-        )
-        await self._writer.append([records_of([stopped], self._owner.event_log.format_level)])
-
-    async def abandon(self) -> None:
-        """Stop without writing anything, since the log is lost to us."""
-        await self._strangers.close()
-        await self._end_renewal()
-        await self._outbox.close()
-
-    async def report_successor(self, deposed: Deposed) -> None:
-        """Find out who has taken the partition over, and say so in the error and in the log."""
-        await report_successor(self._owner.event_log, self._writer, deposed)
-
-    async def _end_renewal(self) -> None:
-        if self._renewing is not None:
-            self._renewing.cancel()
-            await asyncio.gather(self._renewing, return_exceptions=True)
-
-    async def _renew(self) -> None:
-        # If another process has claimed the partition an append fails, where a claim would take the partition back.
-        # A process that claims it between this append and the switch has written something, which is checked there.
-        owner, number = self._owner, self.partition.number
-        await self._outbox.appended(fence_record(owner, self._writer))
-        writer, before = await self._claim_patiently(), self._writer
-
-        async def switch() -> None:
-            await fence(owner, writer)
-            await check_nobody_else_wrote(owner.event_log, before, writer)
-            self._outbox.go_on_with(writer)
-            self._writer = writer
-            self.partition.epoch = writer.epoch
-
-        await self._outbox.between_writes(switch)
-        await owner.offsets.renew(number, partial(self._outbox.between_writes, of_offsets=True))
-        log.debug("claim renewed", partition=number, epoch=writer.epoch)
-
-    async def _claim_patiently(self) -> LogWriter:
-        """Claim a newer writer, retrying while the log is unavailable; the former one can append until it does."""
-
-        def report(state: RetryCallState) -> None:
-            error = state.outcome.exception() if state.outcome else None
-            log.warning(
-                "the claim of a partition that is served could not be renewed yet, trying again",
-                partition=self.partition.number,
-                error=str(error),
-            )
-
-        attempts = AsyncRetrying(
-            retry=retry_if_exception_type(LogUnavailable), wait=wait_fixed(RENEWAL_RETRY_S), before_sleep=report
-        )
-        return await attempts(self._owner.event_log.claim, self.partition.number)
-
 
 LastSignOf = Callable[[str], Awaitable[int | None]]
 """Finds the wall time (ms) of an owner's last sign of life; None: none is known."""
@@ -167,7 +41,9 @@ async def take_over(owner: Owner, number: int, *, last_sign_of: LastSignOf, lost
     clock = owner.clock
     started_ms = clock.monotonic_ms()
     await refuse_if_event_topic_deleted(owner.event_log, owner.offsets, number)
+    lease = None if owner.answer_lease_ms is None else AnswerLease(owner.answer_lease_ms, owner.boot_ms)
     writer = await claim_and_fence(owner, number)
+    fenced_ms = owner.boot_ms()
     loading = await _load(owner, writer)
     projector = loading.projector
     owner.former_owners.warn_unless_stopped(projector.before_election, by=owner.name, location=owner.event_log.location)
@@ -175,11 +51,16 @@ async def take_over(owner: Owner, number: int, *, last_sign_of: LastSignOf, lost
         await refuse_if_offsets_topic_deleted(owner.event_log, owner.offsets, number)
     recreated = await _claim_offsets(owner, writer, projector)
     seen_ms = None if projector.served_by is None else await last_sign_of(projector.served_by)
+    if lease is not None and may_be_answering(projector.before_election, owner.name):
+        await _wait_until_over(lease, fenced_ms)
     ready = _ready(owner, writer, projector, started_ms=started_ms, owner_before_seen_ms=seen_ms)
+    sent_ms = owner.boot_ms()
     await _append_ready(owner, writer, ready)
+    if lease is not None:
+        lease.proven(sent_ms)
     damages = await _damages(owner.event_log, writer, projector)
     _name_quarantined(owner, projector)
-    outbox = Outbox(writer, owner.offsets, lost)
+    outbox = Outbox(writer, owner.offsets, lost, lease)
     partition = Partition(
         owner,
         number,
@@ -188,6 +69,7 @@ async def take_over(owner: Owner, number: int, *, last_sign_of: LastSignOf, lost
         incarnation_max=projector.incarnation_max,
         quarantined=damages,
         lost=lost,
+        lease=lease,
     )
     groups = [group for group_id, group in projector.groups.items() if group_id not in projector.quarantined]
     try:
@@ -204,7 +86,25 @@ async def take_over(owner: Owner, number: int, *, last_sign_of: LastSignOf, lost
     outbox.strangers_noticed = strangers.notice
     if gap := gap_between(projector.next_offset, writer.next_offset, recreated + 1):  # since the end of the reading
         strangers.notice(gap)
-    return OwnedPartition(owner, partition, outbox, writer, strangers=strangers, lost=lost)
+    keeper = None if lease is None else LeaseKeeper(lease, outbox, lost=lost)
+    return OwnedPartition(owner, partition, outbox, writer, strangers=strangers, keeper=keeper, lost=lost)
+
+
+def may_be_answering(last_event: AnyPartitionEvent | None, name: str) -> bool:
+    """Whether the owner before may still have a lease. `last_event`: the partition's last before the claim.
+
+    Not if there is none, if it said goodbye, or if it is this process, and has served the partition.
+    """
+    if last_event is None or isinstance(last_event, CoordinatorStopped):
+        return False
+    return last_event.owner != name or isinstance(last_event, CoordinatorElected)
+
+
+async def _wait_until_over(lease: AnswerLease, fenced_ms: int) -> None:
+    """Wait until no lease can be left that was given before our own fence record."""
+    left_ms = fenced_ms + lease.lease_ms - lease.now_ms()
+    if left_ms > 0:
+        await asyncio.sleep(left_ms / 1000)
 
 
 def _ready(
@@ -234,7 +134,7 @@ def _ready(
 
 async def _append_ready(owner: Owner, writer: LogWriter, ready: CoordinatorReady) -> None:
     """Write, and say, that the partition is served from here on."""
-    await _append_one(writer, records_of([ready], owner.event_log.format_level))
+    await append_one(writer, records_of([ready], owner.event_log.format_level))
     log.info(
         "partition ready",
         partition=ready.partition,
@@ -266,39 +166,6 @@ def _name_quarantined(owner: Owner, projector: Projector) -> None:
             reason=broken.reason,
             way_out=f"muster groups repair {shlex.quote(broken.group_id)} --bootstrap {owner.bootstrap}",
         )
-
-
-async def claim_and_fence(owner: Owner, number: int) -> LogWriter:
-    """Claim a partition, and write the fence record; returns the only writer. Raises LogError."""
-    writer = await owner.event_log.claim(number)
-    await fence(owner, writer)
-    return writer
-
-
-def fence_record(owner: Owner, writer: LogWriter) -> Transition:
-    """Make the fence record, after which no older writer can append."""
-    elected = CoordinatorElected(
-        partition=writer.partition,
-        owner_epoch=writer.epoch,
-        owner=owner.name,
-        elected_ms=owner.clock.wall_ms(),
-        version=owner.version,
-        format_level=owner.event_log.format_level,
-        settings=dict(owner.effective_settings),
-    )
-    return records_of([elected], owner.event_log.format_level)
-
-
-async def fence(owner: Owner, writer: LogWriter) -> None:
-    """Write the fence record. Raises LogError."""
-    await _append_one(writer, fence_record(owner, writer))
-
-
-async def _append_one(writer: LogWriter, transition: Transition) -> None:
-    """Append a record about the partition itself."""
-    (verdict,) = await writer.append([transition])
-    if isinstance(verdict, AppendRefused):
-        raise partition_record_refused(writer, verdict)
 
 
 async def _claim_offsets(owner: Owner, writer: LogWriter, projector: Projector) -> int:

@@ -26,6 +26,7 @@ from muster.coordinator.group.soft_state import SoftState
 from muster.coordinator.group.takeover import fail_parked_requests, restore_soft_state
 from muster.coordinator.group.timeouts import is_member_overdue
 from muster.coordinator.observability.metrics import ENTITIES_REWRITTEN
+from muster.coordinator.runtime.answer_lease import AnswerLease
 from muster.coordinator.runtime.command_processor import CommandProcessor
 from muster.coordinator.runtime.deadlines import Deadlines
 from muster.coordinator.runtime.group_context import (
@@ -51,7 +52,6 @@ from muster.events.steps import Steps
 
 log = structlog.get_logger(__name__)
 
-
 REWRITTEN_AT_ONCE = 500
 """Entities of one group that are rewritten in one decision; 5 µs for each."""
 
@@ -69,6 +69,7 @@ class Partition:
         incarnation_max: int,
         quarantined: Mapping[GroupId, Damage],
         lost: OnLost,
+        lease: AnswerLease | None = None,
     ) -> None:
         self.number = number
         self._owner = owner
@@ -78,7 +79,8 @@ class Partition:
         self._slices = owner.slices
         self._lost = lost
         self._contexts: dict[GroupId, GroupContext] = {}
-        self._waiting = WaitingRequests(owner.superseded)
+        self._lease = lease
+        self._waiting = WaitingRequests(owner.superseded, lease)
         self._deadlines = Deadlines(
             owner.clock,
             due=self._deadline_came,
@@ -220,7 +222,7 @@ class Partition:
             return None
         if heartbeat_error(context.group, command) is not ErrorCode.none:
             return None
-        return Ticket(context, context.version, context.soft.sessions[command.member_id])
+        return Ticket(context, context.version, context.soft.sessions[command.member_id], self._lease)
 
     def close(self, error: ErrorCode) -> None:
         """Stop serving, and answer all parked and queued requests with the error (LD12)."""
@@ -236,6 +238,13 @@ class Partition:
         self._contexts.clear()
         # Queued, or decided and not known to be durable: in both cases the client has to retry.
         self._waiting.release_all(lambda command: error_replies(command, error))
+        if self._lease is not None:
+            self._lease.end()
+
+    @property
+    def may_answer(self) -> bool:
+        """Whether answers from memory may leave now."""
+        return self._lease is None or self._lease.covers
 
     def _repaired(self, group: Group) -> None:
         self._processor.know_incarnation(group.incarnation)

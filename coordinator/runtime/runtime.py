@@ -18,9 +18,9 @@ from muster.coordinator.load.turns import Turns
 from muster.coordinator.not_served import loading_reply
 from muster.coordinator.observability.metrics import GroupFigures
 from muster.coordinator.runtime.group_context import Ticket
+from muster.coordinator.runtime.owned_partition import OwnedPartition
 from muster.coordinator.runtime.owned_partitions import OwnedPartitions
 from muster.coordinator.runtime.owner import Owner
-from muster.coordinator.runtime.ownership import OwnedPartition
 from muster.coordinator.runtime.signs_of_life import SignsOfLife
 from muster.coordinator.runtime.slow_appends import SlowAppends
 from muster.coordinator.runtime.successor_watch import SuccessorWatch
@@ -200,12 +200,17 @@ class Runtime:
         """List the durable groups; COORDINATOR_LOAD_IN_PROGRESS while any partition is loading (G22)."""
         if not self.ready:
             return self._not_served()
+        if not all(ownership.partition.may_answer for ownership in self._owned.values()):
+            return ErrorCode.coordinator_not_available
         return Each(_listed, [group for ownership in self._owned.values() for group in ownership.partition.groups()])
 
     def committed_offsets(self, group_id: GroupId) -> Mapping[tuple[str, int], CommittedOffset] | ErrorCode:
         """The durable offsets of a group."""
-        if self._ownership_of(group_id) is None:
+        ownership = self._ownership_of(group_id)
+        if ownership is None:
             return self._not_served(group_id)
+        if not ownership.partition.may_answer:
+            return ErrorCode.coordinator_not_available
         return dict(self._offsets.committed(group_id))
 
     def _not_served(self, group_id: GroupId | None = None) -> ErrorCode:

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from muster.coordinator.runtime.ownership import OwnedPartition, WaitsFor
+from muster.coordinator.runtime.owned_partition import OwnedPartition, WaitsFor
 from muster.events.log.base import EventLog
 
 log = structlog.get_logger(__name__)

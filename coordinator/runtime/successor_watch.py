@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from muster.coordinator.runtime.ownership import OwnedPartition
+from muster.coordinator.runtime.owned_partition import OwnedPartition
 from muster.coordinator.runtime.successor import first_elected
 from muster.events.log.base import Deposed, EventLog, LogError, LogWriter
 from muster.events.records import EventsError

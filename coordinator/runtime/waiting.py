@@ -5,14 +5,22 @@ how a request is decided.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final
 
 import msgspec
 import structlog
+from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import AnyCommand, AnyRequest, JoinGroup, SyncGroup
+from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.group.outcomes import Outcome, Reply
+from muster.coordinator.runtime.answer_lease import AnswerLease
 from muster.coordinator.service import ReplyTo
 from muster.events.ids import GroupId, MemberId
+
+ELSEWHERE: Final = frozenset({ErrorCode.not_coordinator, ErrorCode.coordinator_not_available})
+"""The errors that promise nothing, so that a process may say them that has no lease."""
 
 log = structlog.get_logger(__name__)
 
@@ -30,8 +38,9 @@ class Waiting(msgspec.Struct, frozen=True, eq=False):
 class WaitingRequests:
     """See the module. `superseded` is called with the id of a request that will not be answered any more."""
 
-    def __init__(self, superseded: Callable[[int], None]) -> None:
+    def __init__(self, superseded: Callable[[int], None], lease: AnswerLease | None = None) -> None:
         self._superseded = superseded
+        self._lease = lease
         self._waiting: dict[int, Waiting] = {}
         self._parked: dict[ParkingKey, int] = {}
 
@@ -74,8 +83,12 @@ class WaitingRequests:
         """Answer a request."""
         self._unpark(reply.request_id)
         waiting = self._waiting.pop(reply.request_id, None)
-        if waiting is not None:
+        if waiting is None:
+            return
+        if self._lease is None or getattr(reply.outcome, "error", None) in ELSEWHERE:
             deliver(waiting, reply.outcome)
+        else:
+            self._lease.when_covered(partial(_deliver_if, waiting, reply.outcome))
 
     def release_each(self, replies: Iterable[Reply]) -> None:
         """Answer several requests."""
@@ -93,6 +106,13 @@ class WaitingRequests:
         """Answer every request with the replies that `answers` returns for it."""
         for waiting in list(self._waiting.values()):
             self.release_each(answers(waiting.command))
+
+
+def _deliver_if(waiting: Waiting, outcome: Outcome, is_covered: bool) -> None:
+    if not is_covered:
+        (reply,) = error_replies(waiting.command, ErrorCode.coordinator_not_available)
+        outcome = reply.outcome
+    deliver(waiting, outcome)
 
 
 def deliver(waiting: Waiting, outcome: Outcome) -> None:

@@ -108,6 +108,14 @@ class Settings(SidecarSettings, KafkaSettings):
     )
     log_partitions: int | None = option(None, "Partitions of a new event log.", panel=EVENT_LOG, ge=1, le=10_000)
     log_replication: int | None = option(None, "Replicas of a new event topic.", panel=EVENT_LOG, ge=1, le=100)
+    answer_lease_ms: int = option(
+        2_000,
+        "How long an owner of a Kafka event log answers after it last proved by an append that it still is; "
+        "another process that takes over waits as long. The same for all processes of a log.",
+        panel=EVENT_LOG,
+        ge=200,
+        le=60_000,
+    )
     audit_window_ms: int | None = option(
         None, "How long the event log keeps the whole history; 7 days in a new log.", panel=EVENT_LOG, ge=0
     )

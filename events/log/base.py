@@ -112,6 +112,13 @@ class LogWriter(Protocol):
         """
         ...
 
+    async def repeat(self) -> bool:
+        """Send the last append again, which appends nothing; return False if it cannot be sent again.
+
+        Between two appends. Raises Deposed once a newer writer has appended, and LogUnavailable, as `append` does.
+        """
+        ...
+
 
 class EventLog(Protocol):
     """One log, opened. `location` names it in messages: a topic or a file."""

@@ -185,6 +185,14 @@ class MemoryEventLog:
             raise LogUnavailable("the acknowledgement was lost, as asked for")
         return verdicts
 
+    async def repeat(self, partition: int, epoch: int) -> bool:
+        """Check for this log's writers whether a newer one has appended."""
+        self._check_open()
+        await asyncio.sleep(0)
+        if epoch < self.storage.fences[partition]:
+            raise Deposed(partition, epoch)
+        return (partition, epoch) in self.next_offsets
+
     def _store(self, partition: int, transitions: Sequence[Transition]) -> list[AppendRefused | None]:
         limit_bytes = self._batch_bytes_max
         if self._refuses_above_bytes is not None:
@@ -228,6 +236,9 @@ class MemoryLogWriter:
 
     async def append(self, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
         return await self._log.append(self._partition, self._epoch, transitions)
+
+    async def repeat(self) -> bool:
+        return await self._log.repeat(self._partition, self._epoch)
 
     @property
     def next_offset(self) -> int | None:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from muster.replay.form import Format
-from muster.replay.times import FORMS_OF_AT
+from muster.replay.times import FORMS_OF_AT, FORMS_OF_TIME
 
 FormatOption = Annotated[
     Format,
@@ -16,6 +16,9 @@ FormatOption = Annotated[
     ),
 ]
 SinceOption = Annotated[str | None, typer.Option("--since", metavar="WHEN", help=f"Only from then on: {FORMS_OF_AT}.")]
+SinceTimeOption = Annotated[
+    str | None, typer.Option("--since", metavar="WHEN", help=f"Only from then on: {FORMS_OF_TIME}.")
+]
 UntilOption = Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Only until then: forms as above.")]
 TzOption = Annotated[
     str | None,

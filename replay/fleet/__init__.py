@@ -11,7 +11,8 @@
     open_items.py  what is open at the end of a build, carried over to the next
     tables/        what was folded: schemas, rows, files
     engines/       what brings each group's records in order to the fold: this process, or Spark
-    session.py     the Spark session
+    choice.py      which engine builds, and which one archives
+    session.py     the Spark session, and Spark's errors in a line
     java.py        is there a Java runtime that Spark can use?
     queries.py     the usual questions, by DuckDB
     show.py        answers as tables, JSON, Markdown

@@ -40,7 +40,8 @@ def build_command(
     ] = None,
     kafka_config: KafkaConfigOption = None,
     engine: Annotated[EngineName, typer.Option("--engine", help="Which engine folds.")] = EngineName.AUTO,
-    master: Annotated[str, typer.Option("--master", envvar="SPARK_MASTER", help="Spark's master.")] = "local[*]",
+    master: archive_cli.MasterOption = "local[*]",
+    verbose: archive_cli.VerboseOption = False,
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="Build from the log's begin, not from the last build.")
     ] = False,
@@ -70,6 +71,7 @@ def build_command(
         every_ms=every,
         engine=engine,
         master=master,
+        verbose=verbose,
         kafka_config=kafka_config or [],
         rebuild=rebuild,
     )

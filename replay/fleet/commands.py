@@ -16,13 +16,14 @@ from muster.events.records import EventsError
 from muster.replay.fleet.asked import EngineName
 from muster.replay.fleet.build import Built, make_build
 from muster.replay.fleet.builds import BuildBusy, CannotBuild
-from muster.replay.fleet.engines.choice import NoSpark, choose
+from muster.replay.fleet.choice import NoSpark, check_spark, choose_builder
 from muster.replay.fleet.engines.engine import Engine
 from muster.replay.fleet.engines.local import LocalEngine
 from muster.replay.fleet.fold import OutOfOrder
-from muster.replay.fleet.needs import fail
+from muster.replay.fleet.needs import fail, say
 from muster.replay.fleet.open_items import NotCarriedOver
 from muster.replay.fleet.room import NoRoom
+from muster.replay.fleet.session import SparkFailed
 from muster.replay.logs.opening import open_for_reading
 from muster.replay.progress import watched
 
@@ -39,6 +40,7 @@ class AskedBuild(msgspec.Struct, frozen=True, kw_only=True):
     engine: EngineName
     master: str
     kafka_config: Sequence[str]
+    verbose: bool = False
     rebuild: bool = False
 
 
@@ -47,9 +49,13 @@ def build_tables(asked: AskedBuild) -> None:
     try:
         security = security_given(asked.kafka_config, os.environ)
         if asked.engine is EngineName.SPARK:
-            choose(asked.engine, 0)  # before the log is read
+            check_spark()  # before the log is read
         damage = asyncio.run(_once(asked, security) if asked.every_ms is None else _again(asked, security))
     except (LogError, EventsError, BadSecurity, CannotBuild, NoRoom, NoSpark, OutOfOrder) as error:
+        fail(str(error))
+    except SparkFailed as error:
+        if asked.verbose:
+            typer.echo(str(error.__cause__), err=True)
         fail(str(error))
     except NotCarriedOver as error:
         fail(f"{error}: say --rebuild")
@@ -70,7 +76,7 @@ async def _again(asked: AskedBuild, security: KafkaSecurity) -> bool:
         try:
             damage = await _once(asked, security)
         except (LogUnavailable, LogMissing, BuildBusy, NoRoom) as error:
-            typer.echo(f"muster fleet: {error}; tried again in {interval_s:g} s", err=True)
+            say(f"{error}; tried again in {interval_s:g} s")
         try:
             await asyncio.wait_for(stopped.wait(), interval_s)
         except TimeoutError:
@@ -84,9 +90,9 @@ async def _once(asked: AskedBuild, security: KafkaSecurity) -> bool:
 
     def engine_for(event_bytes: int) -> Engine:
         nonlocal reason
-        choice = choose(asked.engine, event_bytes)
+        choice = choose_builder(asked.engine, event_bytes)
         reason = choice.reason
-        return _engine(choice.engine, asked.master)
+        return _engine(choice.engine, asked)
 
     log = open_for_reading(asked.log, security=security)
     await log.open()
@@ -101,7 +107,7 @@ async def _once(asked: AskedBuild, security: KafkaSecurity) -> bool:
 
 def _tell(built: Built, to: Path, reason: str) -> None:
     for warning in (*built.strangers, *built.damage):
-        typer.echo(f"muster fleet: {warning}", err=True)
+        say(warning)
     build = built.build
     news = f"{built.events} new events folded" if built.is_new else "nothing new"
     typer.echo(
@@ -116,10 +122,12 @@ def _tell(built: Built, to: Path, reason: str) -> None:
     typer.echo(f"engine {build.engine} ({reason}); {took}{speed}")
 
 
-def _engine(name: EngineName, master: str) -> Engine:
+def _engine(name: EngineName, asked: AskedBuild) -> Engine:
     if name is EngineName.LOCAL:
         return LocalEngine()
     from muster.replay.fleet.engines.spark import SparkEngine  # noqa: PLC0415 -- it takes a second
-    from muster.replay.fleet.session import spark_session  # noqa: PLC0415
+    from muster.replay.fleet.session import spark_session, told_of  # noqa: PLC0415
 
-    return SparkEngine(spark_session(master))
+    session = spark_session(asked.master, verbose=asked.verbose)
+    say(told_of(session))
+    return SparkEngine(session)

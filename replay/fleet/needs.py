@@ -1,4 +1,4 @@
-"""The extra that `muster fleet build` and the questions need, and how they end without it: one line, exit code 2."""
+"""The extra that the fleet's commands need, and how they all end that cannot go on: one line, exit code 2."""
 
 import importlib.util
 from typing import Final, NoReturn
@@ -8,14 +8,19 @@ import typer
 CANNOT: Final = 2
 
 
-def fail(message: str) -> NoReturn:
-    """End the command with one line."""
+def say(message: str) -> None:
+    """Say something beside the answer."""
     typer.echo(f"muster fleet: {message}", err=True)
-    raise typer.Exit(CANNOT)
 
 
-def check_needs() -> None:
-    """End the command unless the extra is there."""
-    missing = [name for name in ("pyarrow", "duckdb") if importlib.util.find_spec(name) is None]
+def fail(message: str, code: int = CANNOT) -> NoReturn:
+    """End the command with one line."""
+    say(message)
+    raise typer.Exit(code)
+
+
+def check_needs(*names: str) -> None:
+    """End the command unless these packages of the extra are there; without names all that a build needs."""
+    missing = [name for name in names or ("pyarrow", "duckdb") if importlib.util.find_spec(name) is None]
     if missing:
         fail(f"{' and '.join(missing)} missing: pip install '.[fleet]' in Muster's checkout")

@@ -146,6 +146,17 @@ def group(folder: Path, asked: Asked) -> dict[str, Answer]:
     return ask(folder, asked, OF_GROUP, is_exact=True)
 
 
+def looked_at(folder: Path, asked: Asked) -> dict[str, Any]:
+    """The extent of the incidents that are asked for: how many, of how many groups, from when to when."""
+    query = """
+        select count(*) as incidents, count(distinct group_id) as groups, min(started_at) as first_at,
+            max(started_at) as last_at
+        from incidents_asked
+    """
+    (found,) = ask(folder, asked, {"": query})[""].records
+    return found
+
+
 def groups_in(folder: Path, pattern: str) -> list[str]:
     """The groups of which there are rows."""
     query = "select distinct group_id from group_day where group_id glob $pattern order by group_id"

@@ -4,10 +4,11 @@ Errors end them with one line, and the exit codes of `muster replay`: 1 when the
 is not in them, 2 for a wrong option, or tables that cannot be read.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import msgspec
 
@@ -18,7 +19,8 @@ from muster.replay.fleet.asked import By, Order
 from muster.replay.fleet.needs import check_needs
 from muster.replay.form import Format, View
 from muster.replay.history.window import AtTime, Window
-from muster.replay.rebalances.wording import listed
+from muster.replay.incidents.windows import STORM_GROUPS_MIN
+from muster.replay.rebalances.wording import listed, plural
 from muster.replay.times import in_zone
 
 if TYPE_CHECKING:
@@ -72,8 +74,11 @@ class Asking:
         except NoTables as error:
             fail(str(error), CANNOT_READ)
 
-    def show(self, ask: "Callable[[], Answer]") -> None:
-        """Print the answer; without rows the reason: a pattern that no group matches ends the command."""
+    def show(self, ask: "Callable[[], Answer]", thing: str) -> None:
+        """Print the answer; without rows what was looked at: a pattern that no group matches ends the command.
+
+        `thing`: what the answer has rows of, as in 'a storm'.
+        """
         from muster.replay.fleet.queries import groups_in  # noqa: PLC0415 -- an extra
         from muster.replay.fleet.show import show  # noqa: PLC0415
 
@@ -81,8 +86,22 @@ class Asking:
         pattern = self.given.group
         if not answer.rows and pattern is not None and not self.told(lambda: groups_in(self.tables, pattern)):
             fail(f"no group in {self.tables} matches {pattern!r}", NOT_FOUND)
-        nothing = f"The tables in {self.tables} have nothing of that{when(self.window, self.view)}."
-        show(answer, self.view, terminal.stdout(), nothing=nothing)
+        show(answer, self.view, terminal.stdout(), nothing="" if answer.rows else self._nothing(thing))
+
+    def _nothing(self, thing: str) -> str:
+        from muster.replay.fleet.queries import Asked, looked_at  # noqa: PLC0415 -- an extra
+
+        asked, whole = (self.told(partial(looked_at, self.tables, each)) for each in (self.asked, Asked()))
+        told = f"The tables in {self.tables} do not tell of {thing}{when(self.window, self.view)}"
+        seen = self._counted(asked)
+        return f"{told}. Looked at: {seen}{'' if asked['incidents'] else f'; in all they have {self._counted(whole)}'}."
+
+    def _counted(self, found: "Mapping[str, Any]") -> str:
+        if not found["incidents"]:
+            return "no incident"
+        first, last = (in_zone(found[name], self.view.zone) for name in ("first_at", "last_at"))
+        groups = plural(found["groups"], "group")
+        return f"{plural(found['incidents'], 'incident')} of {groups}, from {first} to {last}"
 
 
 @_speaking
@@ -91,7 +110,7 @@ def show_top(given: Given) -> None:
     asking = Asking(given)
     from muster.replay.fleet.queries import top  # noqa: PLC0415 -- an extra
 
-    asking.show(lambda: top(given.tables, asking.asked))
+    asking.show(lambda: top(given.tables, asking.asked), "a rebalance")
 
 
 @_speaking
@@ -100,7 +119,7 @@ def show_causes(given: Given, by: By) -> None:
     asking = Asking(given)
     from muster.replay.fleet.queries import causes  # noqa: PLC0415 -- an extra
 
-    asking.show(lambda: causes(given.tables, asking.asked, by))
+    asking.show(lambda: causes(given.tables, asking.asked, by), "an incident" if by is By.KIND else "a rebalance")
 
 
 @_speaking
@@ -109,7 +128,7 @@ def show_storms(given: Given) -> None:
     asking = Asking(given)
     from muster.replay.fleet.queries import storms  # noqa: PLC0415 -- an extra
 
-    asking.show(lambda: storms(given.tables, asking.asked))
+    asking.show(lambda: storms(given.tables, asking.asked), f"a storm (of {STORM_GROUPS_MIN} groups or more)")
 
 
 @_speaking
@@ -121,7 +140,9 @@ def show_incidents(given: Given, kind: str | None, sort: Order) -> None:
     kinds = asking.told(lambda: kinds_in(given.tables)) if kind is not None else []
     if kind is not None and kind not in kinds:
         fail(f"no incident in {given.tables} is a {kind!r}: there are {listed(kinds) or 'none'}", NOT_FOUND)
-    asking.show(lambda: incidents(given.tables, asking.asked, kind, sort))
+    asking.show(
+        lambda: incidents(given.tables, asking.asked, kind, sort), "an incident" if kind is None else f"a {kind!r}"
+    )
 
 
 @_speaking

@@ -1,17 +1,31 @@
 """`muster fleet top`, `causes`, `storms`, `incidents`, `group`, `report`: their options. A skin, as cli.py is.
 
-What they share with `muster replay` is the same there: times and windows, zones, patterns, forms of an answer.
+What they share with `muster replay` is the same there: zones, patterns, forms of an answer. What all of them share is
+declared here once, by `_given`.
 """
 
+from collections.abc import Callable
+from functools import wraps
+from inspect import signature
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from muster.replay.commands.options import FormatOption, GroupArgument, GroupsOption, SinceOption, TzOption, UntilOption
+from muster.replay.commands.options import (
+    FormatOption,
+    GroupArgument,
+    GroupsOption,
+    SinceTimeOption,
+    TzOption,
+    UntilOption,
+)
 from muster.replay.fleet.asked import By, Order
 from muster.replay.fleet.report.teams import DEFAULT_PATTERN as DEFAULT_TEAM_PATTERN
 from muster.replay.form import Format
+
+if TYPE_CHECKING:
+    from muster.replay.fleet.questions import Given
 
 DEFAULT_TABLES: Final = Path("fleet")
 TablesOption = Annotated[
@@ -20,16 +34,39 @@ TablesOption = Annotated[
 LimitOption = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="How many rows at most.")]
 
 
-def top_command(
+def _given(
     *,
     tables: TablesOption = DEFAULT_TABLES,
-    since: SinceOption = None,
+    since: SinceTimeOption = None,
     until: UntilOption = None,
     group: GroupsOption = None,
     limit: LimitOption = 20,
     tz: TzOption = None,
     form: FormatOption = Format.TABLE,
-) -> None:
+) -> "Given":
+    """Take the options of all questions."""
+    from muster.replay.fleet.questions import Given
+
+    return Given(tables=tables, since=since, until=until, group=group, limit=limit, tz=tz, form=form)
+
+
+def _asking(command: Callable[..., None], *, but: tuple[str, ...] = ()) -> Callable[..., None]:
+    """Give a command those options, `but` for some; its own come before them, and replace one of the same name."""
+    own = {name: each for name, each in signature(command).parameters.items() if name != "given"}
+    shared = {name: each for name, each in signature(_given).parameters.items() if name not in {*own, *but}}
+
+    @wraps(command)
+    def asked(**values: Any) -> None:  # noqa: ANN401 -- as typer hands them over
+        given = _given(**{name: values[name] for name in shared})
+        command(given, **{name: values[name] for name in own})
+
+    parameters = [*own.values(), *shared.values()]
+    asked.__signature__ = signature(command).replace(parameters=parameters)  # type: ignore[attr-defined]
+    asked.__annotations__ = {each.name: each.annotation for each in parameters}
+    return asked
+
+
+def top_command(given: "Given") -> None:
     """The groups whose rebalances cost most.
 
     \b
@@ -38,21 +75,15 @@ def top_command(
         muster fleet top --tables fleet --since 7d
         muster fleet top --tables fleet --group 'orders-*' --format md
     """
-    from muster.replay.fleet.questions import Given, show_top
+    from muster.replay.fleet.questions import show_top
 
-    show_top(Given(tables=tables, since=since, until=until, group=group, limit=limit, tz=tz, form=form))
+    show_top(given)
 
 
 def causes_command(
+    given: "Given",
     *,
-    tables: TablesOption = DEFAULT_TABLES,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    group: GroupsOption = None,
     by: Annotated[By, typer.Option("--by", help="Kinds of incidents, or what started rebalances.")] = By.KIND,
-    limit: LimitOption = 20,
-    tz: TzOption = None,
-    form: FormatOption = Format.TABLE,
 ) -> None:
     """The causes that cost most.
 
@@ -61,21 +92,12 @@ def causes_command(
 
         muster fleet causes --tables fleet --by trigger
     """
-    from muster.replay.fleet.questions import Given, show_causes
+    from muster.replay.fleet.questions import show_causes
 
-    show_causes(Given(tables=tables, since=since, until=until, group=group, limit=limit, tz=tz, form=form), by)
+    show_causes(given, by)
 
 
-def storms_command(
-    *,
-    tables: TablesOption = DEFAULT_TABLES,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    group: GroupsOption = None,
-    limit: LimitOption = 20,
-    tz: TzOption = None,
-    form: FormatOption = Format.TABLE,
-) -> None:
+def storms_command(given: "Given") -> None:
     """Incidents of several groups that are one: the coordinator's doing, or one host's.
 
     \b
@@ -83,22 +105,16 @@ def storms_command(
 
         muster fleet storms --tables fleet --since 30d
     """
-    from muster.replay.fleet.questions import Given, show_storms
+    from muster.replay.fleet.questions import show_storms
 
-    show_storms(Given(tables=tables, since=since, until=until, group=group, limit=limit, tz=tz, form=form))
+    show_storms(given)
 
 
 def incidents_command(
+    given: "Given",
     *,
-    tables: TablesOption = DEFAULT_TABLES,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    group: GroupsOption = None,
     kind: Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Of one kind alone.")] = None,
     sort: Annotated[Order, typer.Option("--sort", help="Those that cost most, or the newest.")] = Order.COST,
-    limit: LimitOption = 20,
-    tz: TzOption = None,
-    form: FormatOption = Format.TABLE,
 ) -> None:
     """The incidents of all groups.
 
@@ -108,22 +124,12 @@ def incidents_command(
         muster fleet incidents --tables fleet --kind crash
         muster fleet incidents --tables fleet --sort time --format jsonl
     """
-    from muster.replay.fleet.questions import Given, show_incidents
+    from muster.replay.fleet.questions import show_incidents
 
-    given = Given(tables=tables, since=since, until=until, group=group, limit=limit, tz=tz, form=form)
     show_incidents(given, kind, sort)
 
 
-def group_command(
-    group: GroupArgument,
-    *,
-    tables: TablesOption = DEFAULT_TABLES,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    limit: LimitOption = 20,
-    tz: TzOption = None,
-    form: FormatOption = Format.TABLE,
-) -> None:
+def group_command(given: "Given", group: GroupArgument) -> None:
     """One group: its causes, its days, processes that flap, times without a coordinator.
 
     \b
@@ -131,21 +137,17 @@ def group_command(
 
         muster fleet group orders --tables fleet
     """
-    from muster.replay.fleet.questions import Given, show_group
+    from muster.replay.fleet.questions import show_group
 
-    given = Given(tables=tables, since=since, until=until, group=group, limit=limit, tz=tz, form=form)
     show_group(given, group)
 
 
 def report_command(
+    given: "Given",
     *,
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FILE", dir_okay=False, help="The page; it is written over.")
     ],
-    tables: TablesOption = DEFAULT_TABLES,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    group: GroupsOption = None,
     team_pattern: Annotated[
         str,
         typer.Option(
@@ -154,12 +156,11 @@ def report_command(
             help="Finds the team in a group's name: the expression's first group, else all that it matches.",
         ),
     ] = DEFAULT_TEAM_PATTERN,
-    limit: LimitOption = 20,
-    tz: TzOption = None,
 ) -> None:
     """The fleet on one HTML page: by group and hour, incidents, causes, teams, storms, flapping, downtime.
 
-    The page needs nothing but itself, and asks no host for anything. Its times are UTC, or those of --tz.
+    The page needs nothing but itself, and asks no host for anything. Its times are UTC, or those of --tz. Exit codes: 0
+    the page is written, of a window without a rebalance, too; 2 an option or the tables cannot be used.
 
     \b
     Examples:
@@ -167,18 +168,16 @@ def report_command(
         muster fleet report --tables fleet -o fleet.html
         muster fleet report --tables fleet -o week.html --since 7d --team-pattern '^team-([a-z]+)-'
     """
-    from muster.replay.fleet.questions import Given
     from muster.replay.fleet.report.command import report
 
-    given = Given(tables=tables, since=since, until=until, group=group, limit=limit, tz=tz, form=Format.TABLE)
     report(given, out, team_pattern)
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("top")(top_command)
-    app.command("causes")(causes_command)
-    app.command("storms")(storms_command)
-    app.command("incidents")(incidents_command)
-    app.command("group")(group_command)
-    app.command("report")(report_command)
+    app.command("top")(_asking(top_command))
+    app.command("causes")(_asking(causes_command))
+    app.command("storms")(_asking(storms_command))
+    app.command("incidents")(_asking(incidents_command))
+    app.command("group")(_asking(group_command))
+    app.command("report")(_asking(report_command, but=("form",)))

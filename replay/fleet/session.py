@@ -1,34 +1,152 @@
-"""The Spark session: made here alone."""
+"""The Spark session: made here alone; and Spark's errors in a line.
+
+Whatever the user has set stands: by `spark-submit`, which has started this process then and has the master, in
+`spark-defaults.conf`, by `PYSPARK_SUBMIT_ARGS`. What is set here is what nobody has.
+
+Spark's own log is for those who ask for it (`--verbose`): else the JVM that is started here writes it nowhere, and that
+of `spark-submit` is silent from the session on.
+"""
 
 import os
+import re
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+WISHES: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+"""Set where the user has not."""
 
-def spark_session(master: str, packages: Sequence[str] = ()) -> "SparkSession":
-    """A session that stays on this machine's loopback when it is local. The master of `spark-submit` wins.
+SILENCE: Final = {"spark.log.level": "FATAL"}
+"""The same without --verbose: each error comes back as an exception, too."""
 
-    `packages`: Maven coordinates of what the workers need besides, unless `spark-submit` has brought jars of its own.
+LOOPBACK: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+"""A session on this machine alone stays on its loopback."""
+
+APP: Final = "muster fleet"
+_SCRIPT: Final = "__main__.py"
+"""The name that spark-submit gives an application without one: its script's."""
+
+_STOPPED: Final = "on a stopped SparkContext"
+"""The words of a session whose context was stopped while it was made, by whatever."""
+
+REASON_CHARS: Final = 600
+_IN_MAIN: Final = re.compile(r'^Exception in thread "main" [\w.$]+: ')
+_NO_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '(muster|pyarrow|msgspec|fastavro)")
+
+
+class SparkFailed(Exception):
+    """Spark could not do its work; the message is a line with the cause, `__cause__` is Spark's own error."""
+
+
+def is_submitted() -> bool:
+    """Whether `spark-submit` has started this process."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def spark_session(master: str, packages: Sequence[str] = (), *, verbose: bool = False) -> "SparkSession":
+    """Make the session, or give the one that is there. Raises SparkFailed.
+
+    `packages`: Maven coordinates of what the workers need besides; under `spark-submit` its `--packages` has them.
     """
-    from pyspark import SparkConf  # noqa: PLC0415 -- it takes a second, and most builds need none
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 -- it takes a second, and most builds need none
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("muster fleet").config("spark.ui.enabled", "false")
-    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has started this process, and has the master
-    if not is_submitted:
-        builder = builder.master(master)
-    builder = builder.config("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower())
-    given = SparkConf()
-    if packages and not (given.contains("spark.jars.packages") or given.contains("spark.jars")):
-        builder = builder.config("spark.jars.packages", ",".join(packages))
-    if not is_submitted and master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
-    session: SparkSession = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    if SparkContext._gateway is None:  # noqa: SLF001 -- nothing else tells
+        _start_jvm(master, packages, verbose=verbose)
+    given = SparkConf()  # what the JVM was told
+    builder = SparkSession.builder
+    for name, value in (WISHES if verbose else WISHES | SILENCE).items():
+        if not given.contains(name):
+            builder = builder.config(name, value)
+    if given.get("spark.app.name", _SCRIPT) in {_SCRIPT, "pyspark-shell"}:
+        builder = builder.appName(APP)
+    try:
+        with in_a_line("Spark does not start"):
+            session: SparkSession = builder.getOrCreate()
+    except SparkFailed as error:
+        if _STOPPED in str(error):
+            master = given.get("spark.master", master)
+            raise SparkFailed(f"Spark does not start: it gave up; is there a master at {master}?") from error.__cause__
+        raise
     return session
+
+
+def told_of(session: "SparkSession") -> str:
+    """Spark and where it works, in words."""
+    context = session.sparkContext
+    return f"on Spark {session.version} at {context.master}, {context.defaultParallelism} tasks at once"
+
+
+def _start_jvm(master: str, packages: Sequence[str], *, verbose: bool) -> None:
+    """Start it, unless spark-submit has; and have it write nothing."""
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+
+    told = SparkConf(loadDefaults=False).setMaster(master)
+    if packages:
+        told.set("spark.jars.packages", ",".join(packages))
+    if not is_submitted() and master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        told.setAll(list(LOOPBACK.items()))
+    with TemporaryFile() as log:
+        output = {} if verbose else {"stdout": log, "stderr": log}
+        with in_a_line(f"Spark does not start (--master {master})", log):
+            launch: Any = launch_gateway
+            SparkContext._ensure_initialized(gateway=launch(told, output))  # noqa: SLF001
+
+
+@contextmanager
+def in_a_line(doing: str, log: IO[bytes] | None = None) -> Iterator[None]:
+    """Raise Spark's errors as SparkFailed. `log`: the words of a JVM that may have ended before it had an exception."""
+    from py4j.protocol import Py4JError  # noqa: PLC0415 -- an extra
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise SparkFailed(f"{doing}: {(log and _last_words(log)) or reason_of(error)}") from error
+    except ConnectionError as error:
+        raise SparkFailed(f"{doing}: its JVM has ended ({error})") from error
+
+
+def reason_of(error: Exception) -> str:
+    """The cause in a line: a worker's own exception, or the first line that Spark says."""
+    text = _text_of(error)
+    first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    reason = _raised_by_worker(text) or first
+    if _NO_MODULE.search(reason):
+        reason += ": the workers' Python lacks it; give them an environment by --archives (docs/fleet-spark.md)"
+    return reason[:REASON_CHARS]
+
+
+def _text_of(error: Exception) -> str:
+    java: Any = getattr(error, "java_exception", None)
+    if java is not None:
+        try:
+            return str(java.getMessage() or java.toString())
+        except Exception:  # noqa: BLE001 -- the JVM is gone, and can tell no more
+            return str(error)
+    return str(error)
+
+
+def _raised_by_worker(text: str) -> str | None:
+    """The last line of the last traceback in it: `OSError: ...`."""
+    _, begun, rest = text.rpartition("Traceback (most recent call last):\n")
+    if not begun:
+        return None
+    lines = (line for line in rest.splitlines() if line and not line[0].isspace())
+    return next(lines, None)
+
+
+def _last_words(log: IO[bytes]) -> str | None:
+    """The line in which a JVM that has ended says why."""
+    log.seek(0)
+    lines = log.read().decode(errors="replace").splitlines()
+    causes = [line.strip() for line in lines if "Exception" in line or "unresolved dependency" in line]
+    return _IN_MAIN.sub("", causes[0])[:REASON_CHARS] if causes else None

@@ -35,6 +35,9 @@ ABOUT: Final[Mapping[str, Set[str]]] = {
     "storms": {"incidents"},
 }
 
+LEFT_OUT: Final[Mapping[str, Set[str]]] = {"flapping": {"is_static", "at_once", "last_at"}}
+"""More of them where there is little room: the process of a flapping member is long, and matters more."""
+
 BELOW: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "top": {"group_id": ("worst_kind",)},
     "storms": {"kind": ("client_host", "groups")},
@@ -117,6 +120,8 @@ def _print(answer: Answer, zone: tzinfo, console: Console, *, as_facts: bool = F
     if console.width < WIDE:
         headings = {name: heading.replace("tion time", "tion\ntime") for name, heading in headings.items()}
     made = table(*headings.values(), right=(headings[name] for name in numbers))
+    for name, column in zip(shown, made.columns, strict=True):
+        column.no_wrap |= name == "day" or name.endswith("_ms")
     for record in answer.records:
         cells = []
         for name in shown:
@@ -132,7 +137,7 @@ def _print(answer: Answer, zone: tzinfo, console: Console, *, as_facts: bool = F
 
 
 def _columns_for(name: str, columns: Sequence[str], width: int) -> list[str]:
-    left_out = LESS if width >= WIDE else LEAST - ABOUT.get(name, set())
+    left_out = LESS if width >= WIDE else (LEAST - ABOUT.get(name, set())) | LEFT_OUT.get(name, set())
     return [each for each in columns if each not in left_out]
 
 

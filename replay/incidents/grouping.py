@@ -1,11 +1,12 @@
 """An episode -> its incidents: each act and each rebalance belongs to one, or to none.
 
 claims       the kinds in their order of precedence claim acts; a kind may hold a rebalance that others started
-rebalances   the one that holds it has it, else the one that claimed its trigger, else the first that claimed any
-             of its acts; a cooperative assignor's next round belongs to the one before it; what is left is unknown
+rebalances   the one that holds it has it, else the one that claimed its trigger; a cooperative assignor's next round
+             belongs to the one before it; else the first that claimed any of its acts; what is left is unknown
 parents      an incident that began within another one that lasted longer, and that other is of many processes
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -27,7 +28,7 @@ from muster.replay.incidents.waiting import given_up, held_ms, waits
 from muster.replay.incidents.windows import ACTS_MAX, DEPLOYMENT_NEXT_MS, QUIET_MS
 from muster.replay.rebalances.rebalance import MemberRef, Outcome, Rebalance
 from muster.replay.rebalances.wording import missing_text
-from muster.replay.times import duration, instant, wall_ms_of
+from muster.replay.times import duration, instant
 
 CHILDREN: Final = {"crash": frozenset({"deployment", "blue-green"}), "slow-member": frozenset({"deployment"})}
 """The kinds that happen within others: a process that died, or was slow, while others were being replaced."""
@@ -73,14 +74,7 @@ class _Draft:
             return max([*ends, self.claim.until_ms] if self.claim.until_ms else ends, default=self.claim.at_ms)
         if any(each.outcome is Outcome.RUNNING for each in self.rebalances):
             return None
-        return max(map(_end_ms, self.rebalances))
-
-
-def _end_ms(rebalance: Rebalance) -> int:
-    """When it ended: by its duration, else by the wall clock, if that was not put back meanwhile."""
-    if rebalance.duration_ms is not None or rebalance.ended_at is None:
-        return rebalance.started_ms + (rebalance.duration_ms or 0)
-    return max(rebalance.started_ms, wall_ms_of(rebalance.ended_at))
+        return max(each.ended_ms for each in self.rebalances)
 
 
 def incidents_of(episode: Episode, group_id: GroupId) -> list[Incident]:
@@ -90,11 +84,19 @@ def incidents_of(episode: Episode, group_id: GroupId) -> list[Incident]:
         drafts.append(_Draft(_missed([hole.part for hole in episode.holes]), len(drafts)))
     _share_out(episode, drafts)
     drafts.sort(key=lambda draft: (draft.begin_ms, draft.number))
-    ids = {
-        id(draft): f"{_incarnation(draft, episode)}-{min(draft.seqs, default=draft.begin_ms)}-{draft.name}"
-        for draft in drafts
-    }
+    ids = _ids(drafts, episode)
     return [_incident(draft, ids, _parent(draft, drafts), episode, group_id) for draft in drafts]
+
+
+def _ids(drafts: Iterable[_Draft], episode: Episode) -> dict[int, str]:
+    """The id of each, by its life, its first event and its kind; several that begin with one event are numbered."""
+    ids: dict[int, str] = {}
+    times: Counter[str] = Counter()
+    for draft in drafts:
+        own = f"{_incarnation(draft, episode)}-{min(draft.seqs, default=draft.begin_ms)}-{draft.name}"
+        times[own] += 1
+        ids[id(draft)] = own if times[own] == 1 else f"{own}-{times[own]}"
+    return ids
 
 
 def _claimed(episode: Episode) -> list[_Draft]:
@@ -116,8 +118,11 @@ def _share_out(episode: Episode, drafts: list[_Draft]) -> None:
         if id(rebalance) in held:
             previous = rebalance, next(draft for draft in drafts if any(each is rebalance for each in draft.rebalances))
             continue
-        draft = _holder(rebalance, episode, by_seq) or _own(rebalance, by_seq)
-        if draft is None and previous is not None and _goes_on(previous[0], rebalance):
+        draft = _holder(rebalance, episode, by_seq) or by_seq.get(rebalance.trigger.seq)
+        if draft is None and previous is not None and is_second_round(previous[0], rebalance):
+            draft = previous[1]
+        draft = draft or _first_within(rebalance, by_seq)
+        if draft is None and previous is not None and previous[0].outcome is Outcome.SUPERSEDED:
             draft = previous[1]
         if draft is None:
             draft = _Draft(_unexplained(rebalance), len(drafts))
@@ -126,9 +131,7 @@ def _share_out(episode: Episode, drafts: list[_Draft]) -> None:
         previous = rebalance, draft
 
 
-def _own(rebalance: Rebalance, by_seq: dict[int, _Draft]) -> _Draft | None:
-    if rebalance.trigger.seq in by_seq:
-        return by_seq[rebalance.trigger.seq]
+def _first_within(rebalance: Rebalance, by_seq: dict[int, _Draft]) -> _Draft | None:
     return next((by_seq[seq] for seq in range(rebalance.first_seq, rebalance.last_seq + 1) if seq in by_seq), None)
 
 
@@ -139,11 +142,6 @@ def _holder(rebalance: Rebalance, episode: Episode, by_seq: dict[int, _Draft]) -
     holders = [by_seq[act.seq] for act in given_up(rebalance, episode) if act.seq in by_seq]
     began = by_seq.get(rebalance.trigger.seq)
     return began if began in holders else next(iter(holders), None)
-
-
-def _goes_on(before: Rebalance, after: Rebalance) -> bool:
-    """Whether it is the next round of the one before: superseded, or cooperative and close."""
-    return before.outcome is Outcome.SUPERSEDED or is_second_round(before, after)
 
 
 def _unexplained(rebalance: Rebalance) -> Claim:

@@ -1,15 +1,17 @@
 """Processes that went and came back, in either order.
 
 Whoever is known by its identity is paired with itself. Where members share a client id and a host, who came first after
-one went is taken for it, and so is who came from another host with a client id that no two live members shared; and
-where as many came as went under names of their own, they may have replaced them. There the numbers are right, and the
-grade says that no more is known.
+one went is taken for it, and so is who came from another host with a client id that no two live members shared. Of
+those that are left, who came under a client id that differs in a made-up last part alone ('app-7d9f-x2x8q' and
+'app-7d9f-kzv6m', not 'app-1' and 'app-2') may have taken the other one's place; and where as many came as went under
+names of their own, they may have replaced them. There the numbers are right, and the grade says that no more is known.
 """
 
 from collections.abc import Iterable
 
 import msgspec
 
+from muster.events.ids import MemberId
 from muster.events.state import Member
 from muster.replay.incidents.acts import AnyAct, Came, CameBack, Departure, Went
 from muster.replay.incidents.grade import Grade
@@ -28,6 +30,19 @@ class Replacement(msgspec.Struct, frozen=True, kw_only=True):
     def is_elsewhere(self) -> bool:
         """Whether the one that came has the client id of the one that went, and another host."""
         return self.went is not None and self.went.member.client_host != self.came.member.client_host
+
+    @property
+    def is_renamed(self) -> bool:
+        """Whether the one that came has another client id than the one that went."""
+        return self.went is not None and self.went.member.client_id != self.came.member.client_id
+
+    @property
+    def former_id(self) -> MemberId:
+        """The member id that it had before."""
+        if self.went is not None:
+            return self.went.member.member_id
+        assert isinstance(self.came, CameBack)
+        return self.came.replaced_member_id
 
     @property
     def begin_ms(self) -> int:
@@ -103,7 +118,13 @@ class _Pairs:
         self._went.append(went)
 
     def guess(self) -> None:
-        """Pair what is left, if as many came as went, each after one that went."""
+        """Pair what is left: by the base of their client ids, and then all, if as many came as went."""
+        for went in list(self._went):
+            came = next((each for each in self._came if _may_be_renamed(went, each)), None)
+            if came is not None:
+                self._went.remove(went)
+                self._came.remove(came)
+                self.found.append(Replacement(process=_somebody(went), went=went, came=came))
         pairs = list(zip(self._went, self._came, strict=False))
         if len(self._went) != len(self._came) or len(pairs) < DEPLOYMENT_PROCESSES_MIN:
             return
@@ -118,8 +139,22 @@ class _Pairs:
 
 
 def _may_follow(went: Went, came: Came) -> bool:
-    orderly = went.how in (Departure.LEFT, Departure.EXPIRED)
-    return orderly and went.since_ms <= came.at_ms <= went.at_ms + REPLACED_MS
+    by_itself = went.how is Departure.LEFT or went.is_silent
+    return by_itself and went.since_ms <= came.at_ms <= went.at_ms + REPLACED_MS
+
+
+def _may_be_renamed(went: Went, came: Came) -> bool:
+    """Whether it came in time, and its client id is the other one's but for a part that was made up."""
+    former, later = went.member, came.member
+    if former.group_instance_id is not None or later.group_instance_id is not None or not _may_follow(went, came):
+        return False
+    return former.client_id != later.client_id and _base(former.client_id) == _base(later.client_id)
+
+
+def _base(client_id: str) -> str:
+    """The client id without a last part that was made up, as pods have it. A number is a place of its own."""
+    base, _, last = client_id.rpartition("-")
+    return client_id if last.isdigit() or not base else base
 
 
 def _somebody(went: Went) -> Process:

@@ -251,3 +251,10 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
     def started_ms(self) -> int:
         """Wall clock ms of `started_at`."""
         return wall_ms_of(self.started_at)
+
+    @property
+    def ended_ms(self) -> int:
+        """When it ended: by its duration, else by the wall clock, if that was not put back meanwhile."""
+        if self.duration_ms is not None or self.ended_at is None:
+            return self.started_ms + (self.duration_ms or 0)
+        return max(self.started_ms, wall_ms_of(self.ended_at))

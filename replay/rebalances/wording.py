@@ -82,6 +82,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
+def size_text(size: int) -> str:
+    """A size in bytes: '12 KB', '1.4 MB'; what is there has one KB at least."""
+    return f"{size / 1e6:,.1f} MB" if size >= 1_000_000 else f"{min(1, size) if size < 1_000 else size // 1_000} KB"
+
+
 def rearmed_text(event: CoordinatorPaused) -> str:
     """'3 sessions of partition 5 were re-armed in full': of all its groups."""
     were = "was" if event.sessions == 1 else "were"

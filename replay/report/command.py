@@ -15,7 +15,7 @@ from muster.replay.form import View
 from muster.replay.history.window import WHOLE, Window
 from muster.replay.incidents.windows import QUIET_MS
 from muster.replay.logs.sources import items
-from muster.replay.rebalances.wording import plural
+from muster.replay.rebalances.wording import plural, size_text
 from muster.replay.render.printable import printable
 from muster.replay.report.fold import ReportFold
 from muster.replay.report.html import fitting
@@ -103,8 +103,3 @@ def _tell(out: Path, size: int, page: Page, zone: tzinfo) -> None:
     if page.missing:
         told = plural(len(page.missing), "part")
         typer.echo(f"  {told} of the history missing or uncertain: the page says which.", err=not is_file)
-
-
-def size_text(size: int) -> str:
-    """The size of a page: '12 KB', '1.4 MB'."""
-    return f"{size / 1e6:.1f} MB" if size >= 1_000_000 else f"{max(1, size // 1_000)} KB"

@@ -98,9 +98,7 @@ def test_events_that_were_decoded_already_are_taken_too() -> None:
     assert projector.groups == {"orders": h.group}
 
 
-@pytest.mark.parametrize(
-    "kind", [EntityKind.GROUP, EntityKind.STATIC_MEMBER, EntityKind.DYNAMIC_MEMBER, EntityKind.GROUP_CONFIG]
-)
+@pytest.mark.parametrize("kind", [kind for kind in EntityKind if kind is not EntityKind.PARTITION])
 def test_tombstone_of_something_that_is_not_there_is_no_error(kind: EntityKind) -> None:
     """L1: of an unknown group, of an unknown member of a known one."""
     assert not projected(stored(key(kind, entity_id="ghost"), None)).groups
@@ -118,6 +116,14 @@ def test_tombstone_takes_a_member_out_when_its_last_event_is_gone() -> None:
     assert projector.groups[GroupId("orders")].members.keys() == {"b-2"}
     projector.feed(stored(key(EntityKind.DYNAMIC_MEMBER, entity_id="b-2"), None))
     assert not projector.groups[GroupId("orders")].members
+
+
+def test_tombstone_withdraws_a_registration_when_its_last_event_is_gone() -> None:
+    """The other one is expected still."""
+    h = history()
+    h.set(members_registered="c,d")
+    projector = projected(*h.records, stored(key(EntityKind.REGISTRATION, entity_id="c"), None))
+    assert projector.groups[GroupId("orders")].registrations.keys() == {"d"}
 
 
 def test_members_of_a_group_that_was_compacted_away_make_no_group() -> None:

@@ -13,6 +13,7 @@ Several processes, on one seed (`python -m tests.simulation`, `make simulate`):
     remote_log.py       an event log on it, by attempts
     muster_server.py    a whole standalone server in that world: wire, rules, runtime, ownership, offsets
     election.py         a consumer group of Musters, which shares the partitions among them
+    client.py           a client that goes from address to address
     members.py          consumers, static and dynamic, some slow, some wrong
     ledger.py           what they were told
     schedule.py         who is there, and which fault happens when

@@ -9,8 +9,16 @@ from unittest.mock import patch
 
 import msgspec
 
+from muster.coordinator.runtime.answer_lease import AnswerLease
 from muster.coordinator.runtime.outbox import Outbox, WriteUnit
 from tests.simulation.log_broker import LogBroker
+
+
+@contextmanager
+def without_lease() -> Iterator[None]:
+    """An owner answers from memory until it appends."""
+    with patch.object(AnswerLease, "covers", new=True), patch.object(AnswerLease, "half_is_over", new=False):
+        yield
 
 
 @contextmanager

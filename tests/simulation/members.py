@@ -1,6 +1,6 @@
-"""Simulated consumers, which know several addresses and go on to the next one when one does not answer.
+"""Simulated consumers.
 
-What belongs here: what a client does, well or badly. What it must not know: which process owns what.
+What belongs here: what a member does, well or badly. What it must not know: which process owns what (`client.py` asks).
 
 A member joins, syncs, and then heartbeats and commits until it is told to rejoin. By its lots it leaves, is killed, or
 is silent for longer than its session; some send what they must not. Each partition's offsets grow with each commit, and
@@ -8,156 +8,68 @@ each commit says in its metadata under which generation it was made.
 """
 
 import asyncio
-import itertools
-from collections.abc import Callable, Sequence
-from functools import lru_cache
-from random import Random
 from typing import Any, Final
 
-from muster.events.ids import GroupId
-from muster.events.partitioner import partition_for
-from tests.conformance.wire import Connection, Fields, Pending, decoded, ms
-from tests.simulation.ledger import CommitTold, FetchTold, JoinTold, Ledger, SyncTold, Told
-from tests.simulation.muster_server import PARTITIONS, TOPIC, TOPIC_PARTITIONS, MusterServer
-from tests.simulation.network import Network, Wire
-from tests.simulation.world import SimulatedLoop, World
+from tests.conformance.wire import Fields, ms
+from tests.simulation.client import (
+    FENCED,
+    ID_REQUIRED,
+    NONE,
+    NOT_AVAILABLE,
+    NOT_COORDINATOR,
+    PAUSE_S,
+    REBALANCING,
+    UNKNOWN_MEMBER,
+    Client,
+    Members,
+    NoAnswer,
+)
+from tests.simulation.ledger import CommitTold, FetchTold, JoinTold, SyncTold, Told
+from tests.simulation.muster_server import TOPIC, TOPIC_PARTITIONS
 
-CLIENTS: Final = "clients"
 SESSION_S: Final = 6.0
 REBALANCE_S: Final = 5.0
 HEARTBEAT_S: Final = 1.5
-REQUEST_TIMEOUT_S: Final = 2.0
-PAUSE_S: Final = 0.1
-
-_CORRELATION_BYTES: Final = 4
-NONE, LOADING, NOT_AVAILABLE, NOT_COORDINATOR = 0, 14, 15, 16
-ILLEGAL_GENERATION, UNKNOWN_MEMBER, REBALANCING, FENCED, ID_REQUIRED = 22, 25, 27, 82, 79
 
 
-class NoAnswer(Exception):
-    """The request was not answered: it may have had its effect, or not."""
+class Member(Client):
+    """One consumer process after the other under one name; `instance` makes it a static member.
 
+    `commits`: the share of its heartbeats before which it commits; without any it writes nothing for a long time.
+    `is_rival`: another member has its instance id, too; when all is to be well it goes.
+    """
 
-@lru_cache(maxsize=1_000)
-def _decoded(api: str, version: int, after_correlation_id: bytes) -> Fields:
-    """An answer, which nobody may change; most are like the one before."""
-    return decoded(api, version, bytes(_CORRELATION_BYTES) + after_correlation_id)
-
-
-class Members:
-    """The network, the addresses and the ledger, which all members share."""
-
-    def __init__(self, world: World, network: Network, servers: Callable[[], Sequence[MusterServer]]) -> None:
-        self.world = world
-        self.network = network
-        self.servers = servers
-        self.loop: SimulatedLoop = world.new_loop(CLIENTS)
-        self.ledger = Ledger()
-        self.offsets = itertools.count(1)
-        self.is_calm = False
-        """From then on nobody does anything but stay."""
-
-
-class Member:
-    """One consumer process after the other under one name; `instance` makes it a static member."""
-
-    def __init__(self, shared: Members, name: str, group_id: str, instance: str | None, *, is_wrong: bool) -> None:
-        self.name = name
-        self.group_id = group_id
+    def __init__(
+        self,
+        shared: Members,
+        name: str,
+        group_id: str,
+        instance: str | None,
+        *,
+        is_wrong: bool,
+        commits: float,
+        is_rival: bool = False,
+    ) -> None:
+        super().__init__(shared, name, group_id)
         self.instance = instance
         self.is_wrong = is_wrong
+        self.commits = commits
+        self.is_rival = is_rival
         self.member_id = ""
         self.generation_id = -1
         self.last_heartbeat_s = -1.0
-        self._shared = shared
-        self._world = shared.world
-        self._ledger = shared.ledger
-        self._random = Random(shared.world.random.getrandbits(64))
-        self._address = self._random.randrange(1_000)
-        self._connection: Connection | None = None
-        self._server = ""
         self._assigned: tuple[int, ...] = ()
-        self._last_heartbeat: tuple[Fields, bytes] = ({}, b"")
         self.task = shared.loop.create_task(self._live())
 
     async def _live(self) -> None:
         await asyncio.sleep(self._random.uniform(0, 3))
-        while True:
+        while not (self.is_rival and self._shared.is_calm):
             try:
                 if await self._join() and await self._sync():
                     await self._fetch()
                     await self._stay()
             except NoAnswer:
                 await asyncio.sleep(PAUSE_S)
-
-    # ---- asking --------------------------------------------------------------------------------------
-
-    async def _ask(self, api: str, version: int, timeout_s: float = REQUEST_TIMEOUT_S, **body: Any) -> Fields:
-        """Ask the present process, or the next one. Raises NoAnswer."""
-        connection = await self._connected()
-        self._ledger.counts[f"asked {api}"] += 1
-        pending = connection.send_frame(api, version, self._frame(connection, api, version, body))
-        answer = await self._answer(pending, timeout_s)
-        error = answer.get("error_code", NONE)
-        if error:
-            self._ledger.counts[f"error {error}"] += 1
-        if error in {NOT_AVAILABLE, NOT_COORDINATOR, LOADING}:
-            if error != LOADING:
-                self._drop()
-            raise NoAnswer(error)
-        return answer
-
-    async def _answer(self, pending: Pending, timeout_s: float) -> Fields:
-        try:
-            async with asyncio.timeout(timeout_s):
-                frame = await asyncio.shield(pending._answer)
-        except (TimeoutError, ConnectionResetError) as error:
-            self._drop()
-            raise NoAnswer from error
-        return _decoded(pending.name, pending.version, frame[_CORRELATION_BYTES:])
-
-    def _frame(self, connection: Connection, api: str, version: int, body: Fields) -> bytes:
-        """The bytes of a request; those of a heartbeat are mostly those of the last one."""
-        if api != "Heartbeat":
-            return connection.frame(api, version, group_id=self.group_id, **body)
-        if self._last_heartbeat[0] != body:
-            self._last_heartbeat = body, connection.frame(api, version, group_id=self.group_id, **body)
-        return self._last_heartbeat[1]
-
-    async def _connected(self) -> Connection:
-        if self._connection is not None and self._wire.is_closing():
-            self._drop()
-        if self._connection is None:
-            servers = self._shared.servers()
-            server = servers[self._address % len(servers)]
-            connection = Connection(self.name)
-            try:
-                async with asyncio.timeout(REQUEST_TIMEOUT_S):
-                    await self._shared.network.connect(self._shared.loop, CLIENTS, server, connection)
-            except (TimeoutError, ConnectionRefusedError) as error:
-                self._address += 1
-                raise NoAnswer from error
-            self._connection, self._server = connection, server.name
-        return self._connection
-
-    @property
-    def _wire(self) -> Wire:
-        assert self._connection is not None
-        wire = self._connection._transport
-        assert isinstance(wire, Wire)
-        return wire
-
-    @property
-    def _is_served(self) -> bool:
-        """Whether who answered served the group then; a process that loads accepts every heartbeat, as Kafka does."""
-        return partition_for(GroupId(self.group_id), PARTITIONS) in self._wire.departed.serves
-
-    def _drop(self) -> None:
-        """Hang up, and go to another one the next time."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-            self._address += 1
 
     def _told(self, asked_s: float) -> dict[str, Any]:
         return {
@@ -242,7 +154,7 @@ class Member:
                 await asyncio.sleep(SESSION_S * self._random.uniform(0.5, 2.5))
             elif lot < 0.10 and self.is_wrong:
                 await self._do_wrong()
-            elif lot < 0.5:
+            elif lot < self.commits:
                 await self._commit()
             if not await self._heartbeat():
                 return
@@ -253,7 +165,7 @@ class Member:
             answer = await self._ask("Heartbeat", 3, **self._identity())
         except NoAnswer:
             await asyncio.sleep(PAUSE_S)
-            return True
+            return await self._heartbeat()
         error = answer["error_code"]
         if error == NONE:
             self.last_heartbeat_s = self._world.now_s

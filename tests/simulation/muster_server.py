@@ -34,6 +34,7 @@ from tests.simulation.remote_log import LogFaults, LogLink, RemoteLog
 from tests.simulation.world import LoopClock, World
 
 PARTITIONS = 3
+ANSWER_LEASE_MS = 2_000
 CONFIRMED_AFTER_S = 1.0
 TOPIC, TOPIC_PARTITIONS = "orders", 6
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=200, min_session_timeout_ms=100)
@@ -191,6 +192,8 @@ class MusterServer:
             offsets=offsets,
             settings=SETTINGS,
             effective_settings={},
+            answer_lease_ms=ANSWER_LEASE_MS,
+            boot_ms=self.clock.boot_ms,
             clock=self.clock,
             retention_clock=RetentionClock(self.clock, kept_ms=SETTINGS.offsets_retention_minutes * MINUTE_MS),
             superseded=quota.release,

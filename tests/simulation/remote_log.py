@@ -118,6 +118,7 @@ class RemoteWriter:
         self._partition = partition
         self._epoch = epoch
         self._sequence = 0
+        self._last: Sequence[Transition] = ()
         self._next_offset: int | None = None
         self._fate: LogError | None = None
 
@@ -135,12 +136,25 @@ class RemoteWriter:
 
     async def append(self, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
         """See LogWriter. After an append whose outcome stayed unknown, every append raises."""
+        self._next_offset = await self._send(self._sequence, transitions)
+        self._sequence += 1
+        self._last = transitions
+        return [None] * len(transitions)
+
+    async def repeat(self) -> bool:
+        if not self._sequence:
+            return False
+        await self._send(self._sequence - 1, self._last)
+        return True
+
+    async def _send(self, sequence: int, transitions: Sequence[Transition]) -> int:
+        """Send a batch until it is answered; returns the offset behind it."""
         if self._fate is not None:
             raise self._fate
         self._fate = LogUnavailable("an append before this one did not end; its outcome is not known")
-        sequence, sent_s, timestamp_ms = self._sequence, self._link.world.now_s, self._link.clock.wall_ms()
+        sent_s, timestamp_ms = self._link.world.now_s, self._link.clock.wall_ms()
         try:
-            _, self._next_offset = await self._link.ask(
+            _, end = await self._link.ask(
                 lambda: self._broker.produce(
                     self._partition,
                     self._epoch,
@@ -154,6 +168,5 @@ class RemoteWriter:
         except LogError as error:
             self._fate = error
             raise
-        self._sequence += 1
         self._fate = None
-        return [None] * len(transitions)
+        return end

@@ -13,8 +13,9 @@ from unittest.mock import patch
 import msgspec
 
 from muster.coordinator.load import slices
+from tests.simulation.client import CLIENTS, Members
 from tests.simulation.election import Election
-from tests.simulation.members import CLIENTS, Member, Members
+from tests.simulation.members import Member
 from tests.simulation.muster_server import PARTITIONS, MusterServer, Topics
 from tests.simulation.network import Network
 from tests.simulation.remote_log import BROKER, LogFaults
@@ -24,6 +25,8 @@ FAULTS_S = 30.0
 CALM_S = 22.0
 """The time in which faults happen, and the time after that for all to be well again."""
 LOOK_S = 1.0
+RIVALS_SHARE = 0.1
+"""The share of static members of whose instance id there are two processes at a time."""
 SHARED_SHARE = 0.6
 """The share of schedules in which processes share the partitions; in the others each takes all over."""
 
@@ -88,12 +91,22 @@ class Schedule:
     def _everybody(self) -> list[Member]:
         everybody = []
         for number in range(3):
-            group_id = f"group-{number}"
+            group_id, commits = f"group-{number}", self.random.choice((0.0, 0.5))
             for index in range(self.random.randint(2, 4)):
                 instance = f"instance-{index}" if self.random.random() < 0.5 else None
                 is_wrong = self.random.random() < 0.2
-                member = Member(self.members, f"{group_id}-{index}", group_id, instance, is_wrong=is_wrong)
-                everybody.append(member)
+                name = f"{group_id}-{index}"
+                everybody.append(Member(self.members, name, group_id, instance, is_wrong=is_wrong, commits=commits))
+                if instance is not None and self.random.random() < RIVALS_SHARE:
+                    Member(
+                        self.members,
+                        f"{name}-rival",
+                        group_id,
+                        instance,
+                        is_wrong=False,
+                        commits=commits,
+                        is_rival=True,
+                    )
         return everybody
 
     # ---- processes -----------------------------------------------------------------------------------

@@ -9,6 +9,8 @@
    what the log projects to.
 6. Nobody was told something wrong: a heartbeat of an older generation, or of nobody, is accepted by no process.
 7. When nothing happens any more, everybody is served.
+8. No deposed owner accepts heartbeats: whoever is told that all is well is in that generation, by the log, when
+   the answer leaves.
 """
 
 from collections import defaultdict
@@ -17,7 +19,7 @@ from itertools import pairwise
 
 import msgspec
 
-from muster.coordinator.runtime.ownership import OwnedPartition
+from muster.coordinator.runtime.owned_partition import OwnedPartition
 from muster.events.avro.codec import decode
 from muster.events.causes import Cause
 from muster.events.events import (
@@ -62,6 +64,7 @@ def violations(played: Played) -> list[str]:
         *(f"5: {text}" for text in _not_one_history(recorded)),
         *(f"5: {text}" for text in _differs(played.servers, played.topics.events)),
         *(f"6: {text}" for text in ledger.wrongs),
+        *(f"8: {text}" for text in _deposed_answers(ledger, recorded)),
         *(f"7: {text}" for text in _not_served(played.everybody, played.end_s)),
     ]
 
@@ -146,6 +149,28 @@ def _evicted(ledger: Ledger, recorded: list[Recorded]) -> Iterator[str]:
                     f"{batch.process} evicted {event.member.member_id} at {batch.sent_s:.3f}, after a heartbeat of"
                     f" {told.asked_s:.3f}"
                 )
+
+
+def _deposed_answers(ledger: Ledger, recorded: list[Recorded]) -> Iterator[str]:
+    """The heartbeats that were accepted after the log had gone on without their sender."""
+    ended_s: dict[tuple[_Group, int | str], float] = {}
+    """When a generation, or a member, came to its end in the log."""
+    for each in recorded:
+        arrived_s = each.batch.arrived_s
+        match each.event:
+            case MemberRemoved() as event:
+                ended_s.setdefault((event.group_id, event.member.member_id), arrived_s)
+            case StaticMemberReplaced() as event:
+                ended_s.setdefault((event.group_id, event.replaced_member_id), arrived_s)
+            case GroupEvent() as event:
+                ended_s.setdefault((event.group_id, event.group.generation_id - 1), arrived_s)
+            case _:
+                pass
+    for told in ledger.heartbeats:
+        for ended in (told.generation_id, told.member_id):
+            if told.left_s > ended_s.get((told.group_id, ended), float("inf")):
+                yield f"{_said(told)} is in generation {told.generation_id}, when the log had {ended} no more"
+                break
 
 
 def evictions(recorded: list[Recorded]) -> Iterator[tuple[MemberRemoved, Appended]]:

@@ -2,7 +2,6 @@
 
 cli.py        their options
 commands.py   what they do
-choice.py     which engine archives: this process, or Spark
 streaming.py  the archiver on Spark, with its Kafka source
 connector.py  how that source reaches a cluster
 """

@@ -1,14 +1,18 @@
 """`muster fleet archive`, `verify`, `compact`, `expire`: their options. A skin, as cli.py is."""
 
-import importlib.util
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from muster.events.log.options import DEFAULT_LOG, KafkaConfigOption, LogOption
+from muster.replay.fleet.asked import EngineName
 from muster.replay.times import read_duration
 
+MasterOption = Annotated[
+    str, typer.Option("--master", envvar="SPARK_MASTER", help="Spark's master; that of spark-submit wins.")
+]
+VerboseOption = Annotated[bool, typer.Option("--verbose", help="Show Spark's log, and all of its errors.")]
 ArchiveOption = Annotated[Path, typer.Option("--archive", metavar="DIR", help="The archive's folder.")]
 
 
@@ -21,9 +25,9 @@ def duration(text: str) -> int:
 
 
 def _check_needs() -> None:
-    if importlib.util.find_spec("pyarrow") is None:
-        typer.echo("muster fleet: pyarrow is missing: pip install '.[fleet]' in Muster's checkout", err=True)
-        raise typer.Exit(2)
+    from muster.replay.fleet.needs import check_needs
+
+    check_needs("pyarrow")
 
 
 def archive_command(
@@ -35,10 +39,11 @@ def archive_command(
         typer.Option("--every", metavar="DURATION", parser=duration, help="Go on for ever, in steps such as 1m."),
     ] = None,
     engine: Annotated[
-        Literal["auto", "local", "spark"],
+        EngineName,
         typer.Option("--engine", help="local: this process. spark: Spark's workers. auto says which, and why."),
-    ] = "auto",
-    master: Annotated[str, typer.Option("--master", envvar="SPARK_MASTER", help="Spark's master.")] = "local[*]",
+    ] = EngineName.AUTO,
+    master: MasterOption = "local[*]",
+    verbose: VerboseOption = False,
     kafka_config: KafkaConfigOption = None,
 ) -> None:
     """Keep every event for ever: copy the log into Parquet files, each record once, in order, byte by byte.
@@ -56,7 +61,13 @@ def archive_command(
     from muster.replay.fleet.archive import commands
 
     asked = commands.Asked(
-        log=log, to=to, every_ms=every, engine=engine, master=master, kafka_config=kafka_config or []
+        log=log,
+        to=to,
+        every_ms=every,
+        engine=engine,
+        master=master,
+        verbose=verbose,
+        kafka_config=kafka_config or [],
     )
     commands.archive_command(asked)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, NoReturn, TypeVar
+from typing import Final, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -28,14 +28,17 @@ from muster.replay.archive.expire import expire
 from muster.replay.archive.files import ArchiveBusy
 from muster.replay.archive.local import Done
 from muster.replay.archive.verify import OfPartition, Verified, verify
-from muster.replay.fleet.archive import choice
+from muster.replay.fleet.asked import EngineName
+from muster.replay.fleet.choice import NoSpark, choose_archiver
+from muster.replay.fleet.needs import CANNOT, fail, say
+from muster.replay.fleet.session import SparkFailed
 from muster.replay.progress import watched
+from muster.replay.rebalances.wording import size_text
 
 T = TypeVar("T")
 Watch = Callable[[int, int], None]
 Run = Callable[[], Done]
 
-CANNOT: Final = 2
 DAMAGED: Final = 3
 
 
@@ -45,8 +48,9 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     log: str
     to: Path
     every_ms: int | None
-    engine: choice.Engine
+    engine: EngineName
     master: str
+    verbose: bool
     kafka_config: Sequence[str]
 
 
@@ -68,17 +72,21 @@ def archive_command(asked: Asked) -> None:
                 if done.records or asked.every_ms is None:
                     _tell(done, engine, time.monotonic() - begun)
                 for damage in done.damage if done.damage != known else ():
-                    _say(damage)
+                    say(damage)
                 known = done.damage
             except (LogUnavailable, LogMissing, ArchiveBusy) as error:
                 if asked.every_ms is None:
                     raise
-                _say(f"{error}; tried again in {asked.every_ms / 1000:g} s")
+                say(f"{error}; tried again in {asked.every_ms / 1000:g} s")
             if asked.every_ms is None:
                 break
             time.sleep(asked.every_ms / 1000)
-    except (LogError, EventsError, BadSecurity, choice.CannotRun) as error:
-        _fail(str(error))
+    except (LogError, EventsError, BadSecurity, NoSpark) as error:
+        fail(str(error))
+    except SparkFailed as error:
+        if asked.verbose:
+            typer.echo(str(error.__cause__), err=True)
+        fail(str(error))
     if known:
         raise typer.Exit(DAMAGED)
 
@@ -86,9 +94,9 @@ def archive_command(asked: Asked) -> None:
 def _chosen(asked: Asked, opening: Callable[[], EventLog]) -> tuple[str, Run]:
     """The engine, in words, and its run; the log is asked how much there is only where that matters."""
     is_topic = asked.log.startswith("kafka:")
-    records = asyncio.run(_backlog(asked, opening)) if asked.engine == "auto" and is_topic else 0
-    chosen = choice.choose(asked.engine, is_topic=is_topic, records=records)
-    run = _spark(asked, opening) if chosen.engine == "spark" else partial(_local, asked, opening)
+    records = asyncio.run(_backlog(asked, opening)) if asked.engine is EngineName.AUTO and is_topic else 0
+    chosen = choose_archiver(asked.engine, records, is_topic=is_topic)
+    run = _spark(asked, opening) if chosen.engine is EngineName.SPARK else partial(_local, asked, opening)
     return f"{chosen.engine} engine ({chosen.reason})", run
 
 
@@ -117,19 +125,15 @@ def _local(asked: Asked, opening: Callable[[], EventLog]) -> Done:
 
 
 def _spark(asked: Asked, opening: Callable[[], EventLog]) -> Run:
-    from pyspark.errors import PySparkException  # noqa: PLC0415 -- an extra
-
     from muster.replay.fleet.archive import streaming  # noqa: PLC0415 -- what Spark alone needs
     from muster.replay.fleet.archive.connector import PACKAGE, connector_options  # noqa: PLC0415
-    from muster.replay.fleet.session import spark_session  # noqa: PLC0415
+    from muster.replay.fleet.session import spark_session, told_of  # noqa: PLC0415
 
     parts = urlsplit(asked.log)
     options = connector_options(asked.kafka_config, os.environ)
     source = streaming.Source(servers=parts.netloc, topic=parts.path[1:], options=options, open_log=opening)
-    try:
-        session = spark_session(asked.master, [PACKAGE])
-    except PySparkException as error:
-        raise choice.CannotRun(f"Spark does not start; can it fetch {PACKAGE}? ({error})") from error
+    session = spark_session(asked.master, [PACKAGE], verbose=asked.verbose)
+    say(told_of(session))
 
     def run() -> Done:
         with watched(f"archiving {source.topic}") as watch:
@@ -141,8 +145,8 @@ def _spark(asked: Asked, opening: Callable[[], EventLog]) -> Run:
 def _tell(done: Done, engine: str, seconds: float) -> None:
     speed = f", {done.records / seconds:,.0f} a second" if seconds > 1 else ""
     typer.echo(
-        f"{done.records:,} records archived in {done.segments:,} segments ({_mb(done.bytes)}); {seconds:.1f} s{speed},"
-        f" {engine}"
+        f"{done.records:,} records archived in {done.segments:,} segments ({size_text(done.bytes)});"
+        f" {seconds:.1f} s{speed}, {engine}"
     )
 
 
@@ -167,9 +171,8 @@ def verify_command(root: Path, log: str | None, kafka_config: Sequence[str], for
 
 def _lines(found: Verified) -> list[str]:
     against = "" if found.compared is None else f"; {found.compared:,} records of the log are in it, byte by byte"
-    head = (
-        f"{found.archive}: {found.records:,} records in {found.segments:,} segments ({_mb(found.bytes)}) of {found.log}"
-    )
+    size = size_text(found.bytes)
+    head = f"{found.archive}: {found.records:,} records in {found.segments:,} segments ({size}) of {found.log}"
     lines = [head, *(line for part in found.partitions for line in _of_partition(part))]
     if found.damage:
         return [*lines, "", "WRONG:", *(f"  {each}" for each in found.damage)]
@@ -198,7 +201,7 @@ def compact_command(root: Path) -> None:
 def expire_command(root: Path, before: str) -> None:
     """Expire, and tell."""
     gone = _done(lambda _watch: expire(root, before), watched(f"expiring {root}"))
-    typer.echo(f"{gone.records:,} records in {gone.segments:,} segments ({_mb(gone.bytes)}) removed for good")
+    typer.echo(f"{gone.records:,} records in {gone.segments:,} segments ({size_text(gone.bytes)}) removed for good")
 
 
 def _done(work: Callable[[Watch], T], progress: AbstractContextManager[Watch], *, if_damaged: int = CANNOT) -> T:
@@ -207,19 +210,6 @@ def _done(work: Callable[[Watch], T], progress: AbstractContextManager[Watch], *
         with progress as watch:
             return work(watch)
     except LogDamaged as error:
-        _fail(str(error), if_damaged)
+        fail(str(error), if_damaged)
     except (LogError, EventsError, BadSecurity) as error:
-        _fail(str(error))
-
-
-def _mb(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB"
-
-
-def _say(message: str) -> None:
-    typer.echo(f"muster fleet: {message}", err=True)
-
-
-def _fail(message: str, code: int = CANNOT) -> NoReturn:
-    _say(message)
-    raise typer.Exit(code)
+        fail(str(error))

@@ -31,6 +31,7 @@ from muster.replay.archive.local import Done, Watch, archived_log, ends_of, last
 from muster.replay.archive.segment import SCHEMA, Segment
 from muster.replay.archive.writer import PartitionWriter
 from muster.replay.fleet.archive.connector import PACKAGE
+from muster.replay.fleet.session import reason_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,7 +91,7 @@ def _stream(session: "SparkSession", source: Source, writer: ArchiveWriter) -> "
     try:
         frame: DataFrame = reader.option("maxOffsetsPerTrigger", str(BATCH_OFFSETS_MAX)).load()
     except AnalysisException as error:
-        raise LogMismatch(f"Spark has no Kafka source: {PACKAGE} is not among its jars ({error})") from error
+        raise LogMismatch(f"Spark has no Kafka source: say --packages {PACKAGE} to spark-submit") from error
     return frame.selectExpr(*_COLUMNS)
 
 
@@ -102,8 +103,7 @@ def _await(query: Any, run: "_Run") -> None:  # noqa: ANN401 -- pyspark's Stream
     except StreamingQueryException as error:
         if run.failure is not None:
             raise run.failure from error
-        reason = next((line for line in reversed(str(error).splitlines()) if "Error" in line), str(error))
-        raise LogUnavailable(f"Spark gave up: {reason.strip()[:500]}") from error
+        raise LogUnavailable(f"Spark gave up: {reason_of(error)}") from error
     finally:
         query.stop()
 

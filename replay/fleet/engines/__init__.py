@@ -3,5 +3,4 @@
 engine.py  the interface, and the work that is the same in all: records in order -> parts of tables
 local.py   in this process: DuckDB sorts, on disk where it must
 spark.py   on Spark's workers: `sortWithinPartitions` directly under `mapInArrow`
-choice.py  which one
 """

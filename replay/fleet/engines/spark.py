@@ -17,6 +17,7 @@ from muster.replay.fleet.fold import OutOfOrder
 from muster.replay.fleet.open_items import NotCarriedOver
 from muster.replay.fleet.pieces import Piece, of_groups
 from muster.replay.fleet.room import NoRoom, needing_room
+from muster.replay.fleet.session import in_a_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,7 +48,8 @@ class SparkEngine:
         """See Engine."""
         if not pieces and not states:
             return Folded(parts=(), events=0)
-        rows = self._folded(pieces, states, task).collect()
+        with in_a_line("Spark could not fold"):
+            rows = self._folded(pieces, states, task).collect()
         for row in rows:
             if row.refusal is not None:
                 raise _REFUSALS[row.refusal](row.message)

@@ -6,6 +6,7 @@ view of the group's state. Nothing here is derived from events, or knows how a p
     rules.py        the coordinator of one group: the rules, and the history that its log tells
     setup.py        how a process is configured, and where a group lives
     process.py      one consumer process
+    requests.py     its requests, as its client library writes them
     assignors.py    what a leader makes of its members
     world.py        time, requests and answers
     outages.py      what happens to the coordinator and to the network

@@ -53,7 +53,9 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 RATES: Final = (
-    Rate("rolling-deployment", 2.5, When.OFFICE),
+    Rate("rolling-deployment", 2, When.OFFICE),
+    Rate("deployment", 0.5, When.OFFICE),
+    Rate("deployment-by-crashes", 0.1, When.OFFICE),
     Rate("deployment-at-once", 0.3, When.OFFICE),
     Rate("blue-green", 0.2, When.OFFICE),
     Rate("crash-in-deployment", 0.1, When.OFFICE),
@@ -88,6 +90,7 @@ RATES: Final = (
     Rate("dropped-member", 0.05),
     Rate("slow-leader", 0.1),
     Rate("leader-timed-out", 0.02),
+    Rate("leader-dies-in-sync-phase", 0.02),
     Rate("unused-id", 0.05),
 )
 

@@ -15,17 +15,16 @@ from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.group.commands import Caller, Heartbeat, JoinGroup, LeaveGroup, LeavingMember, SyncGroup
+from muster.coordinator.group.commands import Heartbeat, LeaveGroup, LeavingMember, SyncGroup
 from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, SyncGroupOutcome
-from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, assigned_partitions
-from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
-from muster.events.state import Protocol
+from muster.events.consumer_protocol import assigned_partitions
+from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
+from muster.replay.fleet.simulation import requests
 from muster.replay.fleet.simulation.assignors import (
     COOPERATIVE,
     Owned,
     Subscriber,
     as_assignment,
-    as_subscription,
     assign,
 )
 from muster.replay.fleet.simulation.setup import Setup
@@ -34,7 +33,7 @@ from muster.replay.fleet.simulation.truth import Story
 if TYPE_CHECKING:
     from muster.replay.fleet.simulation.world import World
 
-JOIN, HEARTBEAT, LEAVE, SYNC = 11, 12, 13, 14
+HEARTBEAT, LEAVE, SYNC = 12, 13, 14
 NEVER = math.inf
 NEEDED_ID = "need to re-join with the given member-id: {}"
 REBALANCING = "group is already rebalancing"
@@ -115,11 +114,11 @@ class Process:
 
     def leave(self, reason: str | None) -> None:
         told = reason if self.setup.tells_reasons else None
-        leaving = LeavingMember(member_id=self.member_id, group_instance_id=self._instance, reason=told)
+        leaving = LeavingMember(member_id=self.member_id, group_instance_id=requests.instance_of(self), reason=told)
         group_id = self.world.rules.group_id
 
         def make(request_id: int) -> LeaveGroup:
-            return LeaveGroup(group_id=group_id, caller=self._caller(LEAVE, 5, request_id), members=(leaving,))
+            return LeaveGroup(group_id=group_id, caller=requests.caller(self, LEAVE, 5, request_id), members=(leaving,))
 
         self.world.ask(self, make, lambda _: None)
 
@@ -175,9 +174,9 @@ class Process:
             self,
             lambda request_id: Heartbeat(
                 group_id=self.world.rules.group_id,
-                caller=self._caller(HEARTBEAT, 4, request_id),
+                caller=requests.caller(self, HEARTBEAT, 4, request_id),
                 member_id=self.member_id,
-                group_instance_id=self._instance,
+                group_instance_id=requests.instance_of(self),
                 generation_id=self.generation_id,
             ),
             self._heartbeat_answered,
@@ -191,7 +190,7 @@ class Process:
             return
         self.is_joining = True
         self.next_heartbeat_ms = NEVER
-        self.world.ask(self, lambda request_id: self._join_group(reason, request_id), self._joined)
+        self.world.ask(self, lambda request_id: requests.join_group(self, reason, request_id), self._joined)
 
     def rejoin_soon(self, reason: str | None = None, *, motive: Story | None = None) -> None:
         """Rejoin at the next poll, and heartbeat until then."""
@@ -210,9 +209,9 @@ class Process:
             self,
             lambda request_id: SyncGroup(
                 group_id=self.world.rules.group_id,
-                caller=self._caller(SYNC, 5, request_id),
+                caller=requests.caller(self, SYNC, 5, request_id),
                 member_id=self.member_id,
-                group_instance_id=self._instance,
+                group_instance_id=requests.instance_of(self),
                 generation_id=self.generation_id,
                 protocol_type=None,
                 protocol_name=None,
@@ -316,40 +315,3 @@ class Process:
         self.owned = frozenset()
         self.is_joining = False
         self.next_heartbeat_ms = NEVER
-
-    # ---- messages -------------------------------------------------------------------------------
-
-    @property
-    def _instance(self) -> GroupInstanceId | None:
-        return None if self.setup.instance is None else GroupInstanceId(self.setup.instance)
-
-    def _join_group(self, reason: str | None, request_id: int) -> JoinGroup:
-        setup = self.setup
-        owned = self.owned if COOPERATIVE in setup.assignors else None
-        metadata = as_subscription(setup.topics, owned)
-        return JoinGroup(
-            group_id=self.world.rules.group_id,
-            caller=self._caller(JOIN, setup.version, request_id),
-            member_id=self.member_id,
-            group_instance_id=self._instance,
-            proposed_member_id=self.world.new_member_id(self),
-            protocol_type=CONSUMER_PROTOCOL_TYPE,
-            protocols=tuple(Protocol(name=name, metadata=metadata) for name in setup.assignors),
-            session_timeout_ms=setup.session_ms,
-            rebalance_timeout_ms=setup.rebalance_ms,
-            reason=reason if setup.tells_reasons else None,
-            requires_known_member_id=setup.version >= 4 and setup.instance is None,
-            supports_skip_assignment=setup.version >= 9,
-        )
-
-    def _caller(self, api_key: int, api_version: int, request_id: int) -> Caller:
-        return Caller(
-            request_id=request_id,
-            client_id=self.setup.client_id,
-            client_host=self.setup.host,
-            principal=f"User:{self.world.rules.group_id}",
-            api_key=api_key,
-            api_version=api_version,
-            arrived_ms=self.world.now_ms,
-            arrived_wall_ms=self.world.rules.wall_ms,
-        )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum, unique
 from functools import partial
 from random import Random
+from zlib import crc32
 
 import msgspec
 
@@ -19,6 +20,7 @@ from muster.replay.fleet.simulation.world import World
 
 LIBRARIES = ("java", "librdkafka", "kafka-python", "aiokafka")
 ASSIGNORS = (("range",), ("roundrobin",), ("sticky",), ("range", "cooperative-sticky"), ("cooperative-sticky",))
+SUFFIX_LETTERS = "bcdfghjklmnpqrst"
 SECOND, MINUTE = 1_000, 60_000
 QUIET_MS = 11 * MINUTE
 """Longer than any window of the kinds, so that what comes before and after is another incident."""
@@ -136,7 +138,7 @@ class Stage:
         if self.style is not Style.PODS:
             return setup
         self._restarts += 1
-        client_id = f"{setup.name}-{self._restarts}" if self.renames_pods else setup.client_id
+        client_id = f"{setup.name}-{_suffix(self._restarts)}" if self.renames_pods else setup.client_id
         return setup.but(host=self._host(), client_id=client_id)
 
     def identity(self, *processes: Process, returned: bool = False) -> Knowable:
@@ -220,3 +222,9 @@ class Stage:
             self.at(delay_ms, partial(self.start, setup, story))
             delay_ms += every_ms()
         self.run(delay_ms)
+
+
+def _suffix(number: int) -> str:
+    """The made-up part of a pod's name, always the same for a number."""
+    made_up = crc32(str(number).encode())
+    return "".join(SUFFIX_LETTERS[made_up >> 5 * place & 15] for place in range(5))

@@ -3,7 +3,7 @@
 What belongs here: which deed is done next, on a group that goes on living. Deeds are one after another, each QUIET_MS
 after the one before has come to rest; one that the group is not made for is left out. What was lost for good is
 replaced by the next deed, so that a group keeps its size, more or less. All is drawn from the seed and the group's
-name. Processes keep their client ids: those of pods whose ids change with each restart are the judge's (tests/judge).
+name.
 """
 
 from random import Random
@@ -49,7 +49,6 @@ def live(seed: int, group_id: GroupId, number: int, span: Span, outages: list[Ou
     place = Place(group_id=group_id, began_ms=span.began_ms, first_host=number * 1_024)
     stage = Stage(random, wanted, place)
     stage.size = wanted.size_min
-    stage.renames_pods = False
     week = _Week(stage, span, outages)
     week.play(deeds(random, span))
     world = stage.world

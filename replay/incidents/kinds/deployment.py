@@ -26,14 +26,18 @@ KIND = Kind(
 )
 
 
+def deployments(view: View) -> Iterator[tuple[list[Replacement], int]]:
+    """The runs of free replacements that are of enough processes, each with the size of its group."""
+    for gone_together in runs(sorted(view.free_replacements(), key=lambda each: each.gone_ms), _goes_on):
+        run = sorted(gone_together, key=lambda each: each.begin_ms)
+        replaced = len({each.process.key for each in run})
+        size = max(len(view.episode.members_at(run[0].begin_ms)), replaced)
+        if replaced >= DEPLOYMENT_PROCESSES_MIN and replaced >= size * DEPLOYMENT_SHARE_MIN:
+            yield run, size
+
+
 def find(view: View) -> Iterator[Claim]:
-    for run in runs(view.free_replacements(), _goes_on):
-        processes_replaced = {each.process.key for each in run}
-        size = max(len(view.episode.members_at(run[0].begin_ms)), len(processes_replaced))
-        if len(processes_replaced) < DEPLOYMENT_PROCESSES_MIN:
-            continue
-        if len(processes_replaced) < size * DEPLOYMENT_SHARE_MIN:
-            continue
+    for run, size in deployments(view):
         named = [each.member for each in {each.process.key: each for each in run}.values()]
         left = sum(each.went is not None and each.went.how is Departure.LEFT for each in run)
         at_once = len(run) > 1 and run[-1].begin_ms - run[0].begin_ms <= max(5_000, run[0].end_ms - run[0].begin_ms)
@@ -66,7 +70,8 @@ def find(view: View) -> Iterator[Claim]:
 
 
 def _goes_on(run: Sequence[Replacement], each: Replacement) -> bool:
-    return each.begin_ms - run[-1].begin_ms <= DEPLOYMENT_NEXT_MS
+    """Nearness is measured by when each process ended: a static one is missed only when its session is over."""
+    return each.gone_ms - run[-1].gone_ms <= DEPLOYMENT_NEXT_MS
 
 
 def _changed_assignors(run: Sequence[Replacement]) -> str:

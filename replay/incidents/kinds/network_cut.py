@@ -1,10 +1,11 @@
 """Several members that fell silent at the same moment."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from muster.events.ids import MemberId
 from muster.replay.incidents.acts import AnyAct, Came, CameBack, Departure, Went
 from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.kinds.deployment import deployments
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.naming import common_network, processes
 from muster.replay.incidents.replacements import Replacement
@@ -31,6 +32,8 @@ def find(view: View) -> Iterator[Claim]:
         others -= _came_back_from(view, together)
         returned = [back[act.seq] for act in together if act.seq in back]
         if len(together) < 2 or not others or any(each.came.at_ms < each.went_ms for each in map(_Return, returned)):
+            continue
+        if _are_deployed(view, together):
             continue
         network = common_network(members)
         where = f", all from {network}" if network is not None else ""
@@ -61,6 +64,18 @@ def _came_back_from(view: View, together: list[Went]) -> set[MemberId]:
         if from_ms <= act.last_seen_ms <= until_ms
         for member_id in (act.member.member_id, act.replaced_member_id)
     }
+
+
+def _are_deployed(view: View, together: Sequence[Went]) -> bool:
+    """Whether others were replaced before or after those of them who came back, and none is known not to have died."""
+    if any(act.member.member_id in view.episode.heard_again for act in together):
+        return False
+    ids = {act.member.member_id for act in together}
+    for run, _ in deployments(view):
+        former_ids = {each.former_id for each in run}
+        if former_ids & ids and former_ids - ids:
+            return True
+    return False
 
 
 class _Return:

@@ -53,8 +53,11 @@ def _restart_text(each: Replacement, episode: Episode) -> str:
         kept = ", and kept its partitions" if each.came.absorbed else ""
         return f"{name} came back under a new member id{kept}"
     gap_ms = each.came.at_ms - each.gone_ms
+    how = "left" if each.went.how is Departure.LEFT else "was not heard from any more"
+    if each.is_renamed and each.process.grade is Grade.UNKNOWN:
+        later = process_name(each.came.member)
+        return f"{name} {how}, and {duration(gap_ms)} later {later} came: perhaps in its place"
     if each.is_elsewhere:
-        how = "left" if each.went.how is Departure.LEFT else "was not heard from any more"
         elsewhere = host(each.came.member.client_host)
         return (
             f"{name} {how}, and {duration(gap_ms)} later its client id came from {elsewhere}: perhaps the same process,"

@@ -7,6 +7,7 @@ from muster.replay.incidents.acts import AnyAct, Departure, Went
 from muster.replay.incidents.episode import Episode
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
+from muster.replay.incidents.kinds.deployment import deployments
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.kinds.replaced import grade_of
 from muster.replay.incidents.naming import process_name
@@ -30,8 +31,21 @@ def find(view: View) -> Iterator[Claim]:
         phase, went = rebalance.sync_phase, _leader_lost(view, rebalance)
         slow_ms = 0 if phase is None or phase.duration_ms is None else phase.duration_ms
         leader = went.member if went is not None else _leader(view, phase)
-        if leader is not None and (went is not None or slow_ms >= HELD_MS):
+        if leader is None or (went is None and slow_ms < HELD_MS):
+            continue
+        if not _ended_in_deployment(view, rebalance, leader, went):
             yield _claim(view, rebalance, leader, went, slow_ms)
+
+
+def _ended_in_deployment(view: View, rebalance: Rebalance, leader: Member, went: Went | None) -> bool:
+    """Whether it was replaced with others and had ended before the assignment was there, or died beside them."""
+    for run, _ in deployments(view):
+        own = next((each for each in run if each.former_id == leader.member_id), None)
+        if own is not None:
+            return own.gone_ms <= rebalance.ended_ms
+        if went is not None and min(each.gone_ms for each in run) <= went.since_ms <= max(each.end_ms for each in run):
+            return True
+    return False
 
 
 def _claim(view: View, rebalance: Rebalance, leader: Member, went: Went | None, slow_ms: int) -> Claim:

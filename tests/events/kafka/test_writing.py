@@ -195,6 +195,21 @@ def test_room_is_waited_for_before_a_long_entry_is_in_memory(metadata: int, assi
     assert room.taken == 0
 
 
+def test_a_field_that_is_left_out_has_its_default() -> None:
+    """In entries and around them; one that has none is missed."""
+    entity = joined(9, 2)
+    values = as_values(entity)
+    assert values.pop("skip_assignment") is False
+    for member in values["members"]:
+        assert member.pop("group_instance_id") is None
+    output = Output(answer_bytes_max=2**30)
+    list(writer_in_steps(type(entity))(output, values))
+    assert b"".join(output.chunks()) == b"".join(written(entity)[0])
+    del values["protocol_name"]
+    with pytest.raises(KeyError, match="protocol_name"):
+        list(writer_in_steps(type(entity))(Output(answer_bytes_max=2**30), values))
+
+
 def test_what_a_version_cannot_hold_is_not_written() -> None:
     """A string of 32 KiB has no place in an old version, and has one in a new."""
     long = "s" * 2**15

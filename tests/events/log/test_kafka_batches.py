@@ -102,6 +102,12 @@ def test_the_estimate_is_an_upper_bound(each: list[Transition]) -> None:
     assert len(encoded(*each, stamp=stamp)) <= BATCH_OVERHEAD_BYTES + sum(map(uncompressed_bytes, each))
 
 
+def test_a_record_is_counted_with_what_it_takes_and_little_more() -> None:
+    """A batch that was estimated far too large would be cut in many."""
+    assert BATCH_OVERHEAD_BYTES < 200
+    assert uncompressed_bytes((Record(b"a", b"1" * 1_000),)) < 1_200
+
+
 def test_a_batch_that_was_cut_off_is_left_for_the_next_fetch() -> None:
     """A fetch ends where its size does."""
     first = encoded((Record(b"a", b"1"), Record(b"b", b"2")))

@@ -19,6 +19,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Hold that what takes Java is marked as Spark's: those tests, and no others, are left out on demand."""
+    for item in items:
+        if "java_home" in getattr(item, "fixturenames", ()):
+            assert item.get_closest_marker("spark"), f"{item.nodeid} takes Java, and is not marked as Spark's"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave out the tests of Spark where `MUSTER_TEST_NO_SPARK=1`."""
+    if os.environ.get("MUSTER_TEST_NO_SPARK") == "1" and item.get_closest_marker("spark"):
+        pytest.skip("MUSTER_TEST_NO_SPARK=1: NOT TESTED ON SPARK")
+
+
 @pytest.fixture(scope="session")
 def java_home(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
     """None: the machine's Java can be used; else a home with the runtime that the tests' brokers run on.
@@ -44,9 +57,7 @@ def java_home(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
 
 @pytest.fixture(scope="session")
 def spark_session_here(java_home: Path | None) -> Iterator["SparkSession"]:
-    """One session for all tests; `MUSTER_TEST_NO_SPARK=1` leaves out those that need one."""
-    if os.environ.get("MUSTER_TEST_NO_SPARK") == "1":
-        pytest.skip("MUSTER_TEST_NO_SPARK=1: NOT TESTED ON SPARK")
+    """One session for all tests."""
     with pytest.MonkeyPatch.context() as patch:
         if java_home is not None:
             patch.setenv("JAVA_HOME", str(java_home))

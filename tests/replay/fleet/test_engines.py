@@ -9,7 +9,7 @@ import pytest
 from muster.events.log.memory import MemoryStorage
 from muster.replay.archive.segment import SCHEMA
 from muster.replay.fleet.asked import EngineName
-from muster.replay.fleet.engines.choice import LOCAL_BYTES_MAX, NoSpark, choose
+from muster.replay.fleet.choice import LOCAL_BYTES_MAX, NoSpark, choose_builder
 from muster.replay.fleet.engines.spark import SparkEngine
 from muster.replay.fleet.pieces import Piece
 from muster.replay.fleet.tables.schemas import TABLES
@@ -44,20 +44,20 @@ def test_sparks_plan_has_the_sort_right_under_the_fold(spark: SparkEngine, tmp_p
 
 def test_what_is_small_starts_no_spark() -> None:
     """And the choice says why; a larger one is Spark's, where it is."""
-    small = choose(EngineName.AUTO, 26 * 1024 * 1024)
+    small = choose_builder(EngineName.AUTO, 26 * 1024 * 1024)
     assert (small.engine, small.reason) == (
         EngineName.LOCAL,
-        "26 MB of events are too few for Spark to be worth its start",
+        "27.3 MB of events are too few for Spark to be worth its start",
     )
-    assert choose(EngineName.LOCAL, 10 * LOCAL_BYTES_MAX).engine is EngineName.LOCAL
+    assert choose_builder(EngineName.LOCAL, 10 * LOCAL_BYTES_MAX).engine is EngineName.LOCAL
 
 
 def test_without_java_what_is_large_is_folded_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With the reason; who asks for Spark is told how to get it."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    large = choose(EngineName.AUTO, 10 * LOCAL_BYTES_MAX)
+    large = choose_builder(EngineName.AUTO, 10 * LOCAL_BYTES_MAX)
     assert large.engine is EngineName.LOCAL
     assert "Spark needs Java 17 or 21: there is no java on the PATH" in large.reason
     with pytest.raises(NoSpark, match="openjdk-17"):
-        choose(EngineName.SPARK, 0)
+        choose_builder(EngineName.SPARK, 0)

@@ -36,7 +36,7 @@ def tables(sqlite_log: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tables")
     built = run_muster("fleet", "build", "--log", sqlite_log, "--to", str(folder))
     assert built.returncode == 0, built.stderr
-    assert "engine local (0 MB of events are too few for Spark to be worth its start)" in built.stdout
+    assert " KB of events are too few for Spark to be worth its start)" in built.stdout
     return folder
 
 
@@ -117,7 +117,40 @@ def test_groups_and_windows_are_chosen(tables: Path) -> None:
     rows = msgspec.json.decode(asked_here(*ask, "--group", "*-mail", "--format", "json").stdout)
     assert [row["group_id"] for row in rows] == ["e-mail"]
     never = asked_here(*ask, "--since", "9999-01-01")
-    assert "have nothing of that since 9999-01-01T00:00:00.000Z." in never.stdout
+    (line,) = never.stdout.splitlines()
+    assert "do not tell of a rebalance since 9999-01-01T00:00:00.000Z. Looked at: no incident; in all they have" in line
+    whole = msgspec.json.decode(
+        asked_here("fleet", "incidents", "--tables", str(tables), "--format", "json", "--limit", "1000").stdout
+    )
+    assert f"{len(whole)} incidents of " in line
+
+
+def test_without_a_storm_it_is_said_what_was_looked_at(tables: Path) -> None:
+    """The incidents of days that had none."""
+    ask = ("--tables", str(tables), "--since", "1970-01-01", "--until")
+    ends = [
+        row["started_at"]
+        for row in msgspec.json.decode(
+            asked_here("fleet", "incidents", "--tables", str(tables), "--sort", "time", "--format", "json").stdout
+        )
+    ]
+    first = min(ends)
+    told = asked_here("fleet", "storms", *ask, first)
+    (line,) = told.stdout.splitlines()
+    count = len(
+        asked_here("fleet", "incidents", *ask, first, "--limit", "1000", "--format", "jsonl").stdout.splitlines()
+    )
+    assert count > 0
+    assert "do not tell of a storm (of 3 groups or more) since 1970-01-01" in line
+    assert f". Looked at: {count} incident" in line
+
+
+def test_the_moments_of_tables_are_times_and_no_seq() -> None:
+    """Only a log has numbers; the help of each question says what is accepted."""
+    for command in ("top", "causes", "storms", "incidents", "group", "report"):
+        told = asked_here("fleet", command, "--help").stdout
+        assert "now-10m" in told
+        assert "seq number" not in told
 
 
 @pytest.mark.parametrize(

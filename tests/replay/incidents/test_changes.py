@@ -13,7 +13,7 @@ from muster.coordinator.group.commands import (
     ConfigChange,
     ConfigOperation,
 )
-from muster.coordinator.group.configs import REBALANCE
+from muster.coordinator.group.configs import REBALANCE, TARGET_GROUP_SIZE
 from muster.events.causes import Cause
 from muster.replay.fleet.simulation.rules import GROUP_ID
 from muster.replay.incidents.telling import incidents
@@ -108,6 +108,40 @@ def test_a_second_round_says_what_was_given_up(level: int) -> None:
     for number in (1, 2, 3):
         gave_up = rf"'app-{number}' \(10.0.1.{number}\) rejoined without orders \d+, which it had given up"
         assert re.search(gave_up, said(incident, "recorded"))
+
+
+def test_of_a_second_round_only_those_are_told_who_gave_something_up() -> None:
+    """Two of five had more than two partitions."""
+    fleet = Fleet(5, assignors=("cooperative-sticky",))
+    fleet.start(6)
+    fleet.rest(10 * S)
+    assert said(fleet.only()).count("which it had given up") == 2
+
+
+def test_a_second_round_in_which_a_process_comes_back_is_of_the_incident_of_the_first() -> None:
+    """The restart has the rebalance that it began."""
+    fleet = Fleet(4, assignors=("cooperative-sticky",))
+    fleet[2].close()
+    fleet.rest(10 * S)
+    fleet.start(5)
+    rebalances = len(fleet.world.view.rebalances)
+    while len(fleet.world.view.rebalances) < rebalances + 1 or not fleet.world.leader().is_joining:
+        fleet.run(10)
+    fleet.start(2)
+    fleet.rest(10 * S)
+    restart, scale_up = fleet.told()
+    assert (restart.kind, len(restart.rebalances)) == ("restart", 1)
+    assert (scale_up.kind, len(scale_up.rebalances)) == ("scale-up", 2)
+
+
+def test_a_rebalance_that_is_asked_for_beside_a_plan_is_an_incident_of_its_own() -> None:
+    """The plan came first."""
+    fleet = Fleet(3)
+    fleet.configure(TARGET_GROUP_SIZE, "3")
+    fleet.run(S)
+    fleet.configure(REBALANCE, "force")
+    fleet.rest(10 * S)
+    assert {each.kind for each in fleet.told()} == {"planned", "enforced"}
 
 
 def test_a_rebalance_that_follows_since_an_assignment_could_not_be_stored_is_of_the_same_incident() -> None:

@@ -193,3 +193,27 @@ def test_a_process_that_ended_by_itself_did_not_end_by_a_short_outage(how: str, 
     told = fleet.told(level)
     expect(of_kind(told, "restart"), "restart", "recorded" if static else "inferred", "'app-2' (10.0.1.2) ...", "app-2")
     assert [each.kind for each in told if each.kind != "restart"] == ["coordinator-change"]
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+def test_members_that_lost_their_places_are_told_beside_one_that_died(number: int) -> None:
+    """It ended with the coordinator, and is not seen again, whichever it is."""
+    fleet = Fleet(5, library="librdkafka", session_ms=6 * S)
+    fleet[number].die()
+    fleet.away(14 * S)
+    fleet.rest(20 * S)
+    told = fleet.told()
+    assert "4 members lost their places by it" in of_kind(told, "coordinator-outage").headline
+    assert {each.kind for each in told} == {"coordinator-outage", "crash"}
+
+
+def test_members_that_lost_their_places_are_told_although_one_had_been_restarted_before() -> None:
+    """It had come back long before the coordinator ended."""
+    fleet = Fleet(5, library="librdkafka", session_ms=6 * S)
+    fleet.restart(1, S)
+    fleet.rest(20 * S)
+    fleet.away(14 * S)
+    fleet.rest(20 * S)
+    told = fleet.told()
+    assert "5 members lost their places by it" in of_kind(told, "coordinator-outage").headline
+    assert {each.kind for each in told} == {"coordinator-outage", "restart"}

@@ -63,6 +63,18 @@ def test_of_several_slow_members_it_is_said_how_many_were_dropped(
     expect(slow, "slow-member", "inferred", headline, "app-2", "app-3")
 
 
+def test_a_slow_member_is_dropped_long_after_another_one_had_left() -> None:
+    """The one that left was not slow."""
+    fleet = Fleet(5)
+    fleet[4].close()
+    fleet.rest(20 * S)
+    fleet[2].slow_ms = 75 * S
+    fleet.start(6)
+    fleet.rest(90 * S)
+    slow = of_kind(fleet.told(), "slow-member")
+    assert {each.client_id for each in slow.culprits} == {"app-2"}
+
+
 def test_a_member_that_was_not_heard_from_since_a_takeover_is_not_called_alive() -> None:
     """It died before the coordinator did, in the midst of a rebalance; the time of the takeover is no sign of life."""
     for level in (4, OLDER):

@@ -17,7 +17,7 @@ from muster.replay.incidents.telling import incidents
 from muster.replay.incidents.windows import QUIET_MS
 from muster.replay.logs.reading import Reading
 from muster.replay.logs.sources import find_start, items, read_histories
-from muster.replay.report.command import size_text
+from muster.replay.rebalances.wording import size_text
 from muster.replay.report.fold import ReportFold
 from muster.replay.report.page import Page
 from tests.replay.commands.test_cli import assert_fails, run

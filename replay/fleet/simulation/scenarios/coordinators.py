@@ -45,9 +45,9 @@ def be_away(stage: Stage, away_ms: int, *, paused: bool, orderly: bool, seen_bef
 
 
 def conclude(stage: Stage, story: Story) -> None:
-    """Whether anything came of it, when all is at rest."""
+    """Whether anything came of it, when all is at rest; a rebalance may be another incident's, too."""
     stage.rest(stage.session_ms + 10 * SECOND)
-    if not story.must:
+    if not story.must and not story.may:
         story.kinds = ("coordinator-change",)
 
 

@@ -39,6 +39,29 @@ class TestFence:
 
         assert records_of(await read_all(log)) == flat([transition("between"), transition("fence")])
 
+    async def test_a_repeated_append_appends_nothing_and_tells_that_the_writer_was_deposed(
+        self, log: ProxiedKafkaEventLog
+    ) -> None:
+        """So an owner that has nothing to append finds out; a batch that is too large to be kept is not repeated."""
+        old = await log.claim(0)
+        assert not await old.repeat()
+        await old.append([transition("first")])
+        assert await old.repeat()
+        await old.append([(Record(b"large", incompressible(40_000, "large")),)])
+        assert not await old.repeat()
+        await old.append([transition("last")])
+        for _ in range(2):
+            assert await old.repeat()
+        ours = len(await read_all(log))
+        new = await log.claim(0)
+        assert await old.repeat()  # a claim alone deposes nobody
+        await new.append([transition("fence")])
+        for _ in range(2):
+            with pytest.raises(Deposed):
+                await old.repeat()
+        assert await new.repeat()
+        assert len(await read_all(log)) == ours + len(transition("fence"))
+
     async def test_a_large_batch_is_made_beside_the_loop(self, log: ProxiedKafkaEventLog) -> None:
         """30 MB took a third of a second of it."""
         writer = await log.claim(0)

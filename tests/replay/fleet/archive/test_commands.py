@@ -16,8 +16,10 @@ from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from muster.replay.archive import files, local
 from muster.replay.archive.commits import writing
 from muster.replay.archive.local import Done
-from muster.replay.fleet.archive import choice, commands
-from muster.replay.fleet.archive.choice import CannotRun, choose
+from muster.replay.fleet import choice
+from muster.replay.fleet.archive import commands
+from muster.replay.fleet.asked import EngineName
+from muster.replay.fleet.choice import NoSpark, choose_archiver
 from muster.replay.times import read_duration
 from tests.replay.written import script, sqlite_log
 
@@ -38,7 +40,7 @@ def test_from_a_log_to_an_archive_and_back(tmp_path: Path) -> None:
     log, archive = written(tmp_path), str(tmp_path / "a")
     first = fleet("archive", "--log", log, "--to", archive, "--once", "--engine", "local")
     assert first.exit_code == 0, first.output
-    assert first.stdout.startswith("3 records archived in 1 segments (0.0 MB); ")
+    assert first.stdout.startswith("3 records archived in 1 segments (3 KB); ")
     found = fleet("verify", "--archive", archive, "--log", log)
     assert found.exit_code == 0, found.output
     assert found.stdout.splitlines()[-1] == (
@@ -46,7 +48,7 @@ def test_from_a_log_to_an_archive_and_back(tmp_path: Path) -> None:
     )
     assert fleet("compact", "--archive", archive).stdout == "0 segments joined to 0; 0 files of earlier runs removed\n"
     gone = fleet("expire", "--archive", archive, "--before", "2020-01-01")
-    assert gone.stdout == "0 records in 0 segments (0.0 MB) removed for good\n"
+    assert gone.stdout == "0 records in 0 segments (0 KB) removed for good\n"
 
 
 def test_auto_says_which_engine_it_takes(tmp_path: Path) -> None:
@@ -183,20 +185,26 @@ def test_what_cannot_be_read_of_the_log_is_said_and_is_the_exit_code(
 
 def test_the_choice_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark, where it is there and worth its start; else this process, and why."""
-    monkeypatch.setattr(choice, "_missing", lambda: None)
-    assert choose("auto", is_topic=True, records=10**9).engine == "spark"
-    assert choose("auto", is_topic=True, records=1_000).reason == "there are 1000 records, fewer than 5000000"
-    assert choose("auto", is_topic=False, records=0).engine == "local"
-    assert choose("spark", is_topic=True, records=0).engine == "spark"
-    with pytest.raises(CannotRun, match="archives a Kafka topic"):
-        choose("spark", is_topic=False, records=0)
-    monkeypatch.setattr(choice, "_missing", lambda: "Spark needs Java")
+    auto, spark, local = EngineName.AUTO, EngineName.SPARK, EngineName.LOCAL
+    monkeypatch.setattr(choice, "check_spark", lambda: None)
+    assert choose_archiver(auto, 10**9, is_topic=True).engine is spark
+    small = choose_archiver(auto, 1_000, is_topic=True)
+    assert (small.engine, small.reason) == (local, "1,000 records are too few for Spark to be worth its start")
+    assert choose_archiver(auto, 0, is_topic=False).engine is local
+    assert choose_archiver(spark, 0, is_topic=True).engine is spark
+    with pytest.raises(NoSpark, match="archives a Kafka topic"):
+        choose_archiver(spark, 0, is_topic=False)
+
+    def missing() -> None:
+        raise NoSpark("Spark needs Java")
+
+    monkeypatch.setattr(choice, "check_spark", missing)
     assert (
-        choose("auto", is_topic=True, records=10**9).reason
-        == "1000000000 records would be Spark's, but Spark needs Java"
+        choose_archiver(auto, 10**9, is_topic=True).reason
+        == "1,000,000,000 records would be Spark's, but Spark needs Java"
     )
-    with pytest.raises(CannotRun, match="Spark needs Java"):
-        choose("spark", is_topic=True, records=0)
+    with pytest.raises(NoSpark, match="Spark needs Java"):
+        choose_archiver(spark, 0, is_topic=True)
 
 
 def test_durations() -> None:

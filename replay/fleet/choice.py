@@ -1,4 +1,4 @@
-"""Which engine a build runs on, and why: small things stay small."""
+"""Which engine builds or archives, and why: small things stay small."""
 
 import importlib.util
 from typing import Final
@@ -7,9 +7,13 @@ import msgspec
 
 from muster.replay.fleet.asked import EngineName
 from muster.replay.fleet.java import NoJava, java_version
+from muster.replay.rebalances.wording import size_text
 
 LOCAL_BYTES_MAX: Final = 300 * 1024 * 1024
-"""Up to here this process is done before Spark's workers have begun, or soon after."""
+"""Up to here this process has folded before Spark's workers have begun, or soon after."""
+
+LOCAL_RECORDS_MAX: Final = 5_000_000
+"""Up to here this process archives in some minutes, and Spark's start is not worth its time."""
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,15 +27,28 @@ class NoSpark(Exception):
     """Spark was asked for and cannot run; the message says what is missing and how to get it."""
 
 
-def choose(asked: EngineName, event_bytes: int) -> Choice:
-    """Choose for so many bytes of events. Raises NoSpark."""
+def choose_builder(asked: EngineName, event_bytes: int) -> Choice:
+    """Choose who folds so many bytes of events. Raises NoSpark."""
+    size = f"{size_text(event_bytes)} of events"
+    return _choose(asked, size, is_large=event_bytes > LOCAL_BYTES_MAX)
+
+
+def choose_archiver(asked: EngineName, records: int, *, is_topic: bool) -> Choice:
+    """Choose who archives so many records. Raises NoSpark."""
+    if asked is EngineName.SPARK and not is_topic:
+        raise NoSpark("--engine spark archives a Kafka topic; of this log say --engine local")
+    if asked is EngineName.AUTO and not is_topic:
+        return Choice(engine=EngineName.LOCAL, reason="the log is a file")
+    return _choose(asked, f"{records:,} records", is_large=records > LOCAL_RECORDS_MAX)
+
+
+def _choose(asked: EngineName, size: str, *, is_large: bool) -> Choice:
     if asked is EngineName.LOCAL:
         return Choice(engine=asked, reason="asked for")
     if asked is EngineName.SPARK:
         check_spark()
         return Choice(engine=asked, reason="asked for")
-    size = f"{event_bytes / 1024 / 1024:.0f} MB of events"
-    if event_bytes <= LOCAL_BYTES_MAX:
+    if not is_large:
         return Choice(engine=EngineName.LOCAL, reason=f"{size} are too few for Spark to be worth its start")
     try:
         check_spark()

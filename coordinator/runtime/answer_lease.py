@@ -1,0 +1,79 @@
+"""The lease under which a partition's answers leave: who was deposed must not answer from memory for long.
+
+What belongs here: until when answers may leave, and those that wait for the next proof. What it must not know: how
+ownership is proven.
+
+An owner learns that it was deposed when it appends, and most answers append nothing. So each proof, an append or a
+repeated one, gives it a lease, which counts from the moment when the proof was *sent*: whoever has claimed the
+partition since was later. The clock runs on while the machine is suspended. Whoever takes the partition over serves
+only when a lease that was given before its own fence record must be over.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+HELD_MS: Final = 1_000
+"""The longest that an answer waits for a proof; then it is COORDINATOR_NOT_AVAILABLE."""
+
+_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def boot_clock_ms() -> int:
+    """The time since the machine was started, with the time that it was suspended, where there is such a clock."""
+    return time.clock_gettime_ns(_CLOCK) // 1_000_000
+
+
+class AnswerLease:
+    """See the module. `want_proof` is called when answers wait for one."""
+
+    def __init__(self, lease_ms: int, boot_ms: Callable[[], int]) -> None:
+        self.lease_ms = lease_ms
+        self.now_ms = boot_ms
+        self.want_proof: Callable[[], None] = lambda: None
+        self._until_ms = 0
+        self._held: dict[Callable[[bool], None], asyncio.TimerHandle] = {}
+        self._is_over = False
+
+    @property
+    def covers(self) -> bool:
+        """Whether an answer may leave now."""
+        return self.now_ms() < self._until_ms
+
+    @property
+    def half_is_over(self) -> bool:
+        """Whether it is time for another proof."""
+        return self.now_ms() >= self._until_ms - self.lease_ms // 2
+
+    def proven(self, sent_ms: int) -> None:
+        """Note a proof that was sent at that time; what waits may leave if that is recent enough."""
+        self._until_ms = max(self._until_ms, sent_ms + self.lease_ms)
+        if self._held and self.covers and not self._is_over:
+            self._give_held(is_covered=True)
+
+    def when_covered(self, give: Callable[[bool], None]) -> None:
+        """Call `give` with True when an answer may leave, now or later, or with False if that takes too long."""
+        if self._is_over:
+            give(False)  # noqa: FBT003 -- it says which of the two it is
+        elif self.covers:
+            give(True)  # noqa: FBT003 -- as above
+        else:
+            self._held[give] = asyncio.get_running_loop().call_later(HELD_MS / 1000, self._too_late, give)
+            self.want_proof()
+
+    def end(self) -> None:
+        """Let no more answers leave: the partition is given up."""
+        self._is_over = True
+        self._until_ms = 0
+        self._give_held(is_covered=False)
+
+    def _too_late(self, give: Callable[[bool], None]) -> None:
+        del self._held[give]
+        give(False)  # noqa: FBT003 -- as above
+
+    def _give_held(self, *, is_covered: bool) -> None:
+        held, self._held = self._held, {}
+        for give, timer in held.items():
+            timer.cancel()
+            give(is_covered)

@@ -1,0 +1,163 @@
+"""The answer lease: who cannot prove that a partition is its own stops answering, and its successor waits so long."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+import pytest
+from kio.schema.errors import ErrorCode
+
+from muster.coordinator.group.commands import Heartbeat
+from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.coordinator.runtime.answer_lease import HELD_MS
+from muster.coordinator.runtime.lease_keeper import REAL_PROOF_MS
+from muster.coordinator.runtime.runtime import Runtime
+from muster.coordinator.service import HeartbeatTicket
+from muster.events.log.base import Deposed
+from muster.events.log.memory import MemoryStorage
+from tests.simulation.process import SimulatedProcess
+from tests.simulation.virtual_time import simulate
+
+LEASE_MS = 2_000
+
+
+async def leased(storage: MemoryStorage, name: str, *, boot_ms: Callable[[], int] | None = None) -> SimulatedProcess:
+    """A process with a lease, when it has claimed its partition; it may have to wait before it serves."""
+    process = SimulatedProcess(storage)
+    boot_ms = boot_ms or process.clock.monotonic_ms
+    owner = msgspec.structs.replace(process.runtime._owner, name=name, answer_lease_ms=LEASE_MS, boot_ms=boot_ms)
+    process.runtime = Runtime(owner, give_up=process.lost.append)
+    await process.start()
+    return process
+
+
+def story(told: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    def test() -> None:
+        simulate(told())
+
+    test.__name__, test.__doc__ = told.__name__, told.__doc__
+    return test
+
+
+def ticket_of(process: SimulatedProcess, joined: JoinGroupOutcome) -> HeartbeatTicket:
+    command: Heartbeat = process.heartbeat_command(joined)
+    ticket = process.runtime.heartbeat_ticket(command)
+    assert ticket is not None
+    return ticket
+
+
+@story
+async def test_an_idle_owner_proves_itself_and_goes_on_answering() -> None:
+    """Its last append is sent again, which appends nothing, for as long as nothing else is to be appended."""
+    storage = MemoryStorage(1)
+    process = await leased(storage, "a")
+    told = await process.stable_group("x")
+    end, ticket = storage.end_offset(0), ticket_of(process, told["x"])
+    for _ in range(20):
+        await asyncio.sleep(1)
+        assert ticket.accept(process.clock.monotonic_ms())
+        assert (await process.heartbeat(told["x"])).error is ErrorCode.none
+    assert storage.end_offset(0) == end
+    await process.runtime.stop()
+
+
+@story
+async def test_now_and_then_something_is_really_appended() -> None:
+    """A leader that was deposed itself would repeat its answer from memory for ever."""
+    storage = MemoryStorage(1)
+    process = await leased(storage, "a")
+    end = storage.end_offset(0)
+    await asyncio.sleep(2.2 * REAL_PROOF_MS / 1000)
+    assert storage.end_offset(0) == end + 2
+    assert storage.records[0][-1].value is None
+    await process.runtime.stop()
+    again = await leased(storage, "b")
+    assert again.runtime.ready
+    await again.runtime.stop()
+
+
+@story
+async def test_who_was_deposed_stops_answering_when_its_lease_is_over() -> None:
+    """From memory too: the fast path, commits, lists. And its successor has not served before."""
+    storage = MemoryStorage(1)
+    first = await leased(storage, "a")
+    told = await first.stable_group("x")
+    ticket = ticket_of(first, told["x"])
+    starting = asyncio.create_task(leased(storage, "b"))
+    await asyncio.sleep(0.1)
+    assert ticket.accept(first.clock.monotonic_ms())
+    began_ms = first.clock.monotonic_ms()
+    second = await starting
+    assert first.clock.monotonic_ms() - began_ms >= LEASE_MS - 200
+    assert not ticket.accept(first.clock.monotonic_ms())
+    assert isinstance(first.lost[0], Deposed)
+    assert (await second.heartbeat(told["x"])).error is ErrorCode.none
+    await first.runtime.stop()
+    await second.runtime.stop()
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_without_a_proof_answers_wait_and_then_say_that_it_is_not_available(*, is_cut: bool) -> None:
+    """An answer waits for a proof, for a second; if one comes it leaves as it was."""
+
+    async def told() -> None:
+        process = await leased(MemoryStorage(1), "a")
+        joined = (await process.stable_group("x"))["x"]
+        ticket = ticket_of(process, joined)
+        repeat, until = process.log.repeat, asyncio.Event()
+
+        async def late(partition: int, epoch: int) -> bool:
+            await until.wait()
+            return await repeat(partition, epoch)
+
+        process.log.repeat = late  # type: ignore[method-assign]
+        await asyncio.sleep(2 * LEASE_MS / 1000)
+        assert not ticket.accept(process.clock.monotonic_ms())
+        assert process.runtime.list_groups() is ErrorCode.coordinator_not_available
+        assert process.runtime.committed_offsets(process.group_id) is ErrorCode.coordinator_not_available
+        asked_ms, heartbeat = process.clock.monotonic_ms(), process.heartbeat(joined)
+        await asyncio.sleep(0.5)
+        assert not heartbeat.done()
+        if is_cut:
+            assert (await heartbeat).error is ErrorCode.coordinator_not_available
+            assert process.clock.monotonic_ms() - asked_ms == HELD_MS
+        # A proof counts from when it was sent, which is too long ago by now; the next one is sent at once.
+        until.set()
+        answer = await (process.heartbeat(joined) if is_cut else heartbeat)
+        assert answer.error is ErrorCode.none
+        await process.runtime.stop()
+
+    simulate(told())
+
+
+@story
+async def test_who_follows_a_goodbye_does_not_wait() -> None:
+    """Nor does a process that takes its own partition over again, after the log was away."""
+    storage = MemoryStorage(1)
+    first = await leased(storage, "a")
+    began_ms = first.clock.monotonic_ms()
+    await first.runtime.stop()
+    second = await leased(storage, "b")
+    assert second.clock.monotonic_ms() - began_ms < LEASE_MS / 4
+    second.log.fail_next_append()
+    await second.join("x")
+    await asyncio.sleep(LEASE_MS / 4 / 1000)
+    assert second.runtime.ready
+    await second.runtime.stop()
+
+
+@story
+async def test_a_machine_that_was_suspended_does_not_believe_its_lease() -> None:
+    """The monotonic clock stands still meanwhile, the clock of leases does not."""
+    slept_ms = 0
+    process = await leased(
+        MemoryStorage(1), "a", boot_ms=lambda: round(asyncio.get_running_loop().time() * 1000) + slept_ms
+    )
+    joined = (await process.stable_group("x"))["x"]
+    ticket = ticket_of(process, joined)
+    assert ticket.accept(process.clock.monotonic_ms())
+    slept_ms = LEASE_MS
+    assert not ticket.accept(process.clock.monotonic_ms())
+    assert (await process.heartbeat(joined)).error is ErrorCode.none
+    await process.runtime.stop()

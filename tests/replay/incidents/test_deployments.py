@@ -1,0 +1,322 @@
+"""The words for processes that are replaced: deployments and what happens within them, and processes that moved.
+
+The same story is told of a log of the format level before, which recorded less: with a weaker grade, never a guess.
+"""
+
+from functools import partial
+
+import pytest
+
+from muster.replay.fleet.simulation import outages
+from muster.replay.fleet.simulation.process import Process
+from tests.replay.incidents.fleet import BOTH, OLDER, QUIET_MS, Fleet, expect, of_kind, shown
+
+S = 1_000
+
+
+@BOTH
+def test_a_rolling_deployment_of_ten_is_one_incident(level: int) -> None:
+    """With its twenty rebalances; the span is theirs."""
+    fleet = Fleet(10)
+    for number in range(1, 11):
+        fleet.restart(number, 5 * S)
+        fleet.run(20 * S)
+    fleet.rest(20 * S)
+    incident = fleet.only(level)
+    headline = "10 processes of 10 stopped and started one after another, within 3 min 05 s: ... and 7 others"
+    expect(incident, "deployment", "inferred", headline, *(f"app-{number}" for number in range(1, 11)))
+    assert len(incident.rebalances) == 20
+    assert incident.started_at == incident.rebalances[0].started_at
+    assert incident.ended_at == incident.rebalances[-1].ended_at
+
+
+@BOTH
+def test_all_that_crash_and_restart_are_one_incident(level: int) -> None:
+    """Five of five."""
+    fleet = Fleet(5)
+    for number in range(1, 6):
+        fleet.restart(number, 2 * S + number * 300, kill=True)
+    fleet.rest(20 * S)
+    headline = "5 processes of 5 went and came back at once, within ...: 'app-1' (10.0.1.1), ... and 2 others"
+    expect(fleet.only(level), "deployment", "inferred", headline, *(f"app-{number}" for number in range(1, 6)))
+
+
+def test_the_name_of_a_process_is_its_own() -> None:
+    """However it is spelt; counts of processes are in English all the same."""
+    fleet = Fleet(3)
+    for _ in range(2):  # the first time they come under these names, the second time they are replaced
+        for number in (1, 2):
+            fleet[number].close()
+            fleet.run(200)
+            fleet.start(number, fleet.setup(number).but(client_id=f"processs-{number}"))
+        fleet.rest(20 * S)
+        fleet.run(QUIET_MS)
+    headline = "2 processes of 3 stopped and started ...: 'processs-1' (10.0.1.1) and 'processs-2' (10.0.1.2)"
+    expect(fleet.told()[-1], "deployment", "inferred", headline, "processs-1", "processs-2")
+
+
+@BOTH
+def test_static_members_that_are_replaced_fast_were_not_cut_off(level: int) -> None:
+    """Each falls silent three seconds after the one before, and comes back when its session is over."""
+    fleet = Fleet(8, static=8, session_ms=6 * S)
+    for number in range(1, 9):
+        fleet.restart(number, 9 * S)
+        fleet.run(3 * S)
+    fleet.rest(30 * S)
+    headline = "8 processes of 8 went and came back one after another, within ...: ... and 5 others"
+    expect(fleet.only(level), "deployment", "recorded", headline, *(f"app-{number}" for number in range(1, 9)))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "gap_s", "kinds"),
+    [
+        (1, 2, 310, ["restart", "restart"]),
+        (2, 1, 290, ["deployment"]),
+    ],
+)
+def test_replacements_are_of_one_deployment_by_when_each_process_ended(
+    first: int, second: int, gap_s: int, kinds: list[str]
+) -> None:
+    """Not by when a static one is missed, which is its session of 45 s later."""
+    fleet = Fleet(3, static=1, session_ms=45 * S)
+    fleet.restart(first, 50 * S)
+    fleet.run(gap_s * S)
+    fleet.restart(second, 50 * S)
+    fleet.rest(60 * S)
+    assert [each.kind for each in fleet.told()] == kinds
+
+
+def test_a_deployment_spans_from_its_first_rebalance_although_another_process_had_ended_before() -> None:
+    """The static one ends first and is missed last; the third ends within five minutes of the second alone."""
+    fleet = Fleet(3, static=1, session_ms=45 * S)
+    for number, pause_s in ((1, 40), (2, 290), (3, 60)):
+        fleet.restart(number, 50 * S)
+        fleet.run(pause_s * S)
+    fleet.rest(60 * S)
+    headline = "3 processes of 3 went and came back one after another, within 5 min 40 s: ..."
+    expect(fleet.only(), "deployment", "inferred", headline, "app-1", "app-2", "app-3")
+
+
+def test_members_that_fell_silent_for_good_are_a_cut_beside_a_deployment() -> None:
+    """None of them was replaced."""
+    fleet = Fleet(8)
+    for number in (1, 2, 3):
+        fleet.restart(number, S)
+        fleet.rest(10 * S)
+    for number in (5, 6):
+        fleet[number].die()
+    fleet.rest(30 * S)
+    assert [each.kind for each in fleet.told()] == ["deployment", "network-cut"]
+
+
+def test_a_crash_is_within_the_deployment_although_another_thing_had_happened_before_it() -> None:
+    """A new process had come."""
+    fleet = Fleet(6)
+    fleet.start(7)
+    fleet.rest(QUIET_MS - 200 * S)
+    for number in (1, 2, 3):
+        fleet.restart(number, S)
+        if number == 2:
+            fleet[5].die()
+        fleet.rest(20 * S)
+    scale_up, deployment, crash = fleet.told()
+    assert (scale_up.kind, deployment.kind, crash.kind) == ("scale-up", "deployment", "crash")
+    assert (scale_up.parent, crash.parent) == (None, deployment.id)
+
+
+@BOTH
+def test_a_member_that_died_with_one_that_is_replaced_is_a_crash_within_the_deployment(level: int) -> None:
+    """Two members fell silent at one moment: one was due, as others before it, and the other one is not seen again."""
+    fleet = Fleet(6, static=6)
+    for number in (1, 2, 3):
+        fleet.restart(number, 15 * S)
+        if number == 3:
+            fleet[5].die()
+        fleet.rest(20 * S)
+    fleet.rest(20 * S)
+    deployment, crash = fleet.told(level)
+    assert (deployment.kind, crash.kind, crash.parent) == ("deployment", "crash", deployment.id), shown(crash)
+    assert {each.group_instance_id for each in deployment.culprits} == {"app-1", "app-2", "app-3"}
+    assert {each.group_instance_id for each in crash.culprits} == {"app-5"}
+
+
+def test_members_are_cut_off_after_others_were_replaced_at_once() -> None:
+    """The first two fell silent at the same moment, too."""
+    fleet = Fleet(8)
+    for number in (5, 6, 7):
+        fleet.restart(number, 20 * S, kill=True)
+        fleet.run(2 * S if number == 5 else 6 * S)
+    fleet.rest(40 * S)
+    cut_off = [fleet[number] for number in (1, 2, 3)]
+    outages.cut(fleet.world, cut_off)
+    fleet.world.at(30 * S, partial(outages.heal, fleet.world, cut_off))
+    fleet.rest(45 * S)
+    deployment, cut = fleet.told()
+    assert (deployment.kind, cut.kind) == ("deployment", "network-cut")
+    assert {each.client_id for each in cut.culprits} == {"app-1", "app-2", "app-3"}
+
+
+def test_members_that_were_heard_from_again_were_cut_off_although_others_are_being_replaced() -> None:
+    """It is recorded that they had not died (format level 4)."""
+    fleet = Fleet(8)
+    cut_off = [fleet[number] for number in (1, 2, 3)]
+    outages.cut(fleet.world, cut_off)
+    fleet.world.at(30 * S, partial(outages.heal, fleet.world, cut_off))
+    fleet.rest(45 * S)
+    for number in (4, 5, 6):
+        fleet.restart(number, 5 * S)
+        fleet.rest(10 * S)
+    cut, deployment = fleet.told()
+    assert (cut.kind, deployment.kind) == ("network-cut", "deployment")
+    assert {each.client_id for each in cut.culprits} == {"app-1", "app-2", "app-3"}
+    assert {each.client_id for each in deployment.culprits} == {"app-4", "app-5", "app-6"}
+
+
+def deployed_with_leader(*, static: int = 0) -> tuple[Fleet, Process]:
+    """A process is replaced, and all wait for the leader's assignment, which takes 20 s. The leader, too."""
+    fleet = Fleet(6, static=static)
+    leader = fleet.world.leader()
+    leader.assign_slow_ms = 20 * S
+    fleet.restart(5, S)
+    while leader.assign_slow_ms or not leader.is_joining:
+        fleet.run(500)
+    fleet.run(S)
+    return fleet, leader
+
+
+@pytest.mark.parametrize("static", [0, 4])
+@pytest.mark.parametrize("down_ms", [7 * S, 20 * S])
+@BOTH
+def test_a_leader_that_is_replaced_while_all_wait_for_it_was_not_slow(level: int, down_ms: int, static: int) -> None:
+    """It comes back before it is missed, or after it: the deployment is all that was done."""
+    fleet, leader = deployed_with_leader(static=static)
+    fleet.restart(int(leader.name.removeprefix("app-")), down_ms, kill=True)
+    fleet.rest(60 * S)
+    fleet.restart(6, S)
+    fleet.rest(10 * S)
+    incident = fleet.only(level)
+    assert incident.kind == "deployment", shown(incident)
+    assert {each.client_id for each in incident.culprits} == {"app-5", "app-6", leader.name}
+
+
+@BOTH
+def test_a_leader_that_dies_while_others_are_replaced_is_a_crash_within_the_deployment(level: int) -> None:
+    """It is not seen again."""
+    fleet, leader = deployed_with_leader()
+    leader.die()
+    fleet.rest(30 * S)
+    fleet.restart(6, S)
+    fleet.rest(10 * S)
+    deployment, crash = fleet.told(level)
+    assert (deployment.kind, crash.kind, crash.parent) == ("deployment", "crash", deployment.id), shown(crash)
+    assert {each.client_id for each in crash.culprits} == {leader.name}
+
+
+@BOTH
+def test_a_leader_that_is_replaced_after_it_was_slow_was_slow(level: int) -> None:
+    """All are replaced after it had sent its assignment at last."""
+    fleet, leader = deployed_with_leader()
+    fleet.rest(30 * S)
+    for number in range(1, 7):
+        fleet.restart(number, S)
+        fleet.rest(10 * S)
+    told = fleet.told(level)
+    assert of_kind(told, "slow-leader").culprits[0].client_id == leader.name
+    assert len(of_kind(told, "deployment").culprits) > 6
+
+
+# ---- processes under other client ids --------------------------------------------------------------------------------
+
+
+def renamed(fleet: Fleet, number: int, client_id: str, *, down_ms: int = 5 * S, kill: bool = False) -> None:
+    """Replace it by a process with this client id, on another host."""
+    process = fleet[number]
+    setup = fleet.setup(number).but(client_id=client_id, host=f"/10.0.3.{number}")
+    if kill:
+        process.die()
+    else:
+        process.close()
+    fleet.world.at(down_ms, lambda: (fleet.start(number, setup), None)[1])
+
+
+@pytest.mark.parametrize(("kill", "how"), [(False, "left"), (True, "was not heard from any more")])
+@BOTH
+def test_a_pod_that_comes_under_another_name_may_have_taken_the_place_of_the_one_that_went(
+    level: int, kill: bool, how: str
+) -> None:
+    """Its client id differs in the part that was made up. It is not known, so nothing is said to be so."""
+    fleet = Fleet(4)
+    before = "'app-2' (10.0.1.2)"
+    for client_id in ("app-2-x2x8q", "app-2-kzv6m"):
+        renamed(fleet, 2, client_id, kill=kill)
+        fleet.rest(30 * S)
+        after = f"'{client_id}' (10.0.3.2)"
+        headline = f"{before} {how}, and ... s later {after} came: perhaps in its place"
+        expect(fleet.only(level), "restart", "unknown", headline, before.split("'")[1], client_id)
+        fleet.run(QUIET_MS)
+        before, fleet.began_ms = after, fleet.wall_ms
+
+
+def test_one_pod_under_another_name_is_a_part_of_the_deployment() -> None:
+    """The others are known by their instance ids."""
+    fleet = Fleet(3, static=2)
+    for number in (1, 2):
+        fleet.restart(number, 12 * S)
+        fleet.rest(20 * S)
+    renamed(fleet, 3, "app-3-x2x8q")
+    fleet.rest(20 * S)
+    assert (fleet.only().kind, fleet.only().grade) == ("deployment", "unknown")
+
+
+def test_a_pod_under_another_name_may_follow_one_that_was_dropped() -> None:
+    """It is waited for until the rebalance timeout, since its session is longer."""
+    fleet = Fleet(4, session_ms=100 * S, rebalance_ms=20 * S)
+    renamed(fleet, 2, "app-2-x2x8q", kill=True)
+    fleet.rest(60 * S)
+    assert (fleet.only().kind, fleet.only().grade) == ("restart", "unknown")
+
+
+def test_a_number_is_a_place_of_its_own() -> None:
+    """A process that comes as 'app-7' is not 'app-2'; nor is one that came before it went, or has an instance id."""
+    for setup in ({}, {"client_id": "app-2-x2x8q", "instance": "app-7"}):
+        fleet = Fleet(4)
+        fleet[2].die()
+        fleet.run(3 * S)
+        fleet.start(7, fleet.setup(7).but(**setup))
+        fleet.rest(30 * S)
+        assert {each.kind for each in fleet.told()} == {"crash", "scale-up"}
+    fleet = Fleet(4)
+    fleet.start(7, fleet.setup(7).but(client_id="app-2-x2x8q"))
+    fleet.rest(10 * S)
+    fleet[2].close()
+    fleet.rest(10 * S)
+    assert [each.kind for each in fleet.told(OLDER)] == ["scale-up", "scale-down"]
+
+
+@pytest.mark.parametrize(("kill", "how"), [(True, "was not heard from any more"), (False, "left")])
+def test_a_client_id_that_comes_again_from_another_host_may_be_the_same_process(kill: bool, how: str) -> None:
+    """A pod that was moved. It is not known, so nothing is said to be recorded or inferred."""
+    fleet = Fleet(5)
+    process, moved = fleet[2], fleet.setup(2).but(host="/10.0.9.9")
+    if kill:
+        process.die()
+    else:
+        process.close("the consumer is being closed")
+    fleet.world.at(60 * S, lambda: (fleet.start(2, moved), None)[1])
+    fleet.rest(90 * S)
+    headline = (
+        f"'app-2' (10.0.1.2) {how}, and ... later its client id came from 10.0.9.9: perhaps the same process, moved"
+    )
+    expect(fleet.only(), "restart", "unknown", headline, "app-2")
+
+
+def test_a_client_id_that_others_have_too_says_nothing_of_who_comes_from_another_host() -> None:
+    """The crash is one thing, the newcomer another."""
+    fleet = Fleet(5)
+    for number in (6, 7):
+        fleet.start(number, fleet.setup(number).but(client_id="consumer-1"))
+    fleet.rest(60 * S)
+    fleet[6].die()
+    fleet.world.at(60 * S, lambda: (fleet.start(8, fleet.setup(8).but(client_id="consumer-1")), None)[1])
+    fleet.rest(90 * S)
+    assert [incident.kind for incident in fleet.told()][-2:] == ["crash", "scale-up"]
