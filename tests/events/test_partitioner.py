@@ -26,6 +26,11 @@ def test_the_hash_is_javas(text: str, hashed: int) -> None:
     assert java_string_hash(text) == hashed
 
 
+def test_the_partitions_of_a_bounded_number_of_groups_are_remembered() -> None:
+    """A client that makes up names fills no memory."""
+    assert partitioner._remembered.cache_parameters()["maxsize"] <= 100_000
+
+
 @given(st.text(st.characters()), st.integers(1, 40))
 def test_the_hash_of_any_text_is_the_sum_of_its_units(text: str, times: int) -> None:
     """As Java's documentation has it, unit by unit."""

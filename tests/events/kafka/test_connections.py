@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+from contextlib import suppress
+from functools import partial
 
 import pytest
 from kio.schema.heartbeat.v4.response import HeartbeatResponse
@@ -160,6 +162,20 @@ async def test_who_asks_right_after_a_failure_is_told_the_same_with_its_cause() 
         told.append((str(raised.value), raised.value.__cause__))
     assert told[0] == told[1]
     assert isinstance(told[0][1], ConnectionRefusedError)
+    await connections.close()
+
+
+@story
+async def test_who_asks_is_told_when_the_request_has_left() -> None:
+    """Not where it could not be sent."""
+    broker = SimulatedBroker(1)
+    connections = Connections(NOT_SECURED, connect_timeout_ms=1_000, explain=unexplained)
+    left: list[str] = []
+    for address in (broker.address, "nobody:1"):
+        (place,) = read_servers(address)
+        with suppress(TryAgain):
+            await connections.ask(place, question("g"), lane=0, timeout_ms=500, sent=partial(left.append, address))
+    assert left == [broker.address]
     await connections.close()
 
 

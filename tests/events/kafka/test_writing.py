@@ -203,11 +203,12 @@ def test_a_field_that_is_left_out_has_its_default() -> None:
     for member in values["members"]:
         assert member.pop("group_instance_id") is None
     output = Output(answer_bytes_max=2**30)
-    list(writer_in_steps(type(entity))(output, values))  # type: ignore[arg-type]
+    entity_type: Any = type(entity)
+    list(writer_in_steps(entity_type)(output, values))
     assert b"".join(output.chunks()) == b"".join(written(entity)[0])
     del values["protocol_name"]
     with pytest.raises(KeyError, match="protocol_name"):
-        list(writer_in_steps(type(entity))(Output(answer_bytes_max=2**30), values))  # type: ignore[arg-type]
+        list(writer_in_steps(entity_type)(Output(answer_bytes_max=2**30), values))
 
 
 def test_what_a_version_cannot_hold_is_not_written() -> None:

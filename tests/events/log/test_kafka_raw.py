@@ -59,5 +59,6 @@ def test_the_rule_holds_for_records_whose_batch_is_not_known() -> None:
     mark = [("muster", b"4 home 8")]
     assert not is_strangers(5, mark, marks, producer_id=None, transactional=False)
     assert is_strangers(5, mark, marks, producer_id=7, transactional=False)
+    assert not is_strangers(5, mark, marks, producer_id=8, transactional=False)
     assert is_strangers(5, [], marks, producer_id=None, transactional=False)
     assert is_strangers(5, [("muster", b"4 away 8")], marks, producer_id=None, transactional=False)

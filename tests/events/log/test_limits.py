@@ -2,8 +2,10 @@
 
 import pytest
 
+from muster.events.kafka import link
 from muster.events.log import limits
 from muster.events.log.base import AppendRefused
+from muster.events.log.kafka import decompress
 from muster.events.log.kafka.client import settings
 from muster.events.log.limits import verdict_on
 from muster.events.records import Record
@@ -17,3 +19,20 @@ def test_a_transition_may_be_as_large_as_on_kafka() -> None:
 def test_a_transition_is_measured_by_its_keys_and_values(limit_bytes: int, verdict: AppendRefused | None) -> None:
     """Up to the limit it is taken."""
     assert verdict_on((Record(b"abc", b"de"), Record(b"fgh", None)), limit_bytes) == verdict
+
+
+def test_the_first_buffer_for_what_is_compressed_is_as_large_as_events_need() -> None:
+    """They become some ten times as large; a batch of 1 MiB takes no gigabyte before it has shown that it needs it."""
+    sizes: list[int] = []
+
+    def decompressed(compressed: bytes, buffer: bytearray) -> int:
+        sizes.append(len(buffer))
+        return 0
+
+    decompress._into_buffer(bytes(1024**2), decompressed)
+    assert 8 * 1024**2 <= sizes[0] <= 64 * 1024**2
+
+
+def test_brokers_that_could_not_be_asked_for_are_asked_for_again_soon() -> None:
+    """The log goes on within two seconds of its return."""
+    assert link.METADATA_RETRY_MS <= 2_000

@@ -20,6 +20,7 @@ from muster.events.keys import prefix_of
 from muster.events.log.base import LogDamaged, LogMismatch, LogUnavailable
 from muster.events.log.sqlite.file import SqliteFile
 from muster.events.log.sqlite.log import SqliteEventLog
+from muster.events.log.sqlite.salvage import UNKNOWN_END
 from muster.events.records import Record
 from tests.events.log.transitions import read_all
 from tests.waiting import until
@@ -342,6 +343,17 @@ class TestADamagedFile:
         found = [len(await read_all(log, partition)) for partition in (0, 1)]
 
         assert sum(found) > 500
+        assert log.warnings
+        await log.close()
+
+    async def test_who_asks_for_an_end_that_cannot_be_read_is_told_of_the_damage(self, path: Path) -> None:
+        """Though nothing else is read of it."""
+        await made(path)
+        cut_off(path)
+        log = SqliteEventLog(path, read_only=True)
+        await log.open()
+        ends = [await log.end_offset(partition) for partition in (0, 1)]
+        assert UNKNOWN_END in ends
         assert log.warnings
         await log.close()
 
