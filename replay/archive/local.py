@@ -26,7 +26,8 @@ Watch = Callable[[int, int], None]
 class Done(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one run: what it has added, and how far the archive is: `next_offsets` by partition.
 
-    `damage`: the parts of the log that could not be read, behind which nothing of their partitions was archived.
+    `damage`: what may be missing from the log as it was opened; and the parts that could not be read, behind which
+    nothing of their partitions was archived.
     """
 
     records: int
@@ -91,7 +92,7 @@ class _Run:
         self._waiting: list[Segment] = []
         self._marks: dict[int, OwnersMarks] = {}
         self._added: list[Segment] = []
-        self._damage: list[str] = []
+        self._damage = list(log.warnings)  # such as a file that may be an older state: what it has is archived
 
     async def partition(self, partition: int, end: int) -> AsyncIterator[int]:
         """Archive a partition up to an offset; yields how far it is."""

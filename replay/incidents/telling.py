@@ -12,6 +12,7 @@ from muster.replay.incidents.aways import Away, Coordinators
 from muster.replay.incidents.episode import Episode
 from muster.replay.incidents.grouping import incidents_of
 from muster.replay.incidents.incident import Incident
+from muster.replay.incidents.windows import ACTS_RUNNING_MAX
 from muster.replay.rebalances.timeline import Timeline
 
 
@@ -60,7 +61,7 @@ class Teller:
         if not isinstance(step, Transition) and at_ms <= self._begin_ms:
             self._note_earlier(step)
             return
-        if self.is_over_before(step):
+        if self.is_over_before(step) or len(self._episode.acts) >= ACTS_RUNNING_MAX:
             ended, self._episode = self._episode, Episode(self._episode.after)
             self._episode.is_split = not ended.is_quiet_before(at_ms)
             ended.is_split = ended.is_split or self._episode.is_split

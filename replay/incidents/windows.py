@@ -8,6 +8,9 @@ QUIET_MS: Final = 600_000
 ACTS_MAX: Final = 20_000
 """The acts that are looked at together: an episode with more is told in parts."""
 
+ACTS_RUNNING_MAX: Final = 50_000
+"""... also while a rebalance is running, which a member that never stops joining keeps from ending for hours."""
+
 REPLACED_MS: Final = 600_000
 """A process that comes back within this time after it went was replaced; later it is a new one."""
 

@@ -227,6 +227,7 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
     initial: bool  # the group was Empty
     trigger: Occurrence
     folded: tuple[Occurrence, ...]  # what would have started one, while it ran; in order
+    folded_left_out: int  # in their middle, those that are only counted
     outcome: Outcome
     started_at: Instant
     ended_at: Instant | None

@@ -3,6 +3,7 @@
 `timeline.py` decides which event belongs to which rebalance. One object per rebalance, used by the fold alone.
 """
 
+from collections import deque
 from collections.abc import Container, Iterable, Sequence
 from itertools import groupby
 from typing import Final
@@ -47,6 +48,9 @@ from muster.replay.times import instant
 
 FOLDED = TRIGGERS | {Cause.STATIC_REPLACEMENT_DURING_JOIN}
 """The causes that would have started a rebalance, had none been running, static replacements among them."""
+
+OCCURRENCES_KEPT: Final = 1_000
+"""The causes folded in that are kept one by one: the first so many, and as many of the latest. Others are counted."""
 
 _JOINS = (MemberJoined, MemberRejoined, StaticMemberReplaced)
 _ACTS = (*_JOINS, MemberRemoved, MemberRoleChanged)
@@ -127,6 +131,8 @@ class RunningRebalance:
         self.notes = list(notes)
         self.folded: list[Occurrence] = []
         self.dropped: list[Occurrence] = []
+        self.folded_more = 0
+        self._latest: deque[Occurrence] = deque(maxlen=OCCURRENCES_KEPT)
         self.arrivals: dict[MemberId, Arrival] = {}
         self.gathered: list[MemberJoined] = []
         self.happenings_within = HappeningCollector()
@@ -150,8 +156,18 @@ class RunningRebalance:
         self.happenings_within.note_within(parts, before)
         own = (part for part in parts if part not in self.gathered) if self.gathered else parts
         for seen in occurrences(own, _FOLDED_OR_DROPPED):
-            (self.folded if seen.cause in FOLDED else self.dropped).append(seen)
+            self._note(seen)
         self._note_arrivals(parts)
+
+    def _note(self, seen: Occurrence) -> None:
+        """Keep the first causes one by one, and the latest: a phase that does not end has any number of them."""
+        if seen.cause not in FOLDED:
+            self.dropped.append(seen)
+        elif len(self.folded) < OCCURRENCES_KEPT:
+            self.folded.append(seen)
+        else:
+            self._latest.append(seen)
+            self.folded_more += 1
 
     def _gather(self, parts: Sequence[Part]) -> None:
         """Joins that had been held back are let in by the very decision that starts the rebalance."""
@@ -210,7 +226,8 @@ class RunningRebalance:
             to_generation=image.generation_id if reached else None,
             initial=_began_empty(self.started),
             trigger=self._told_trigger(),
-            folded=tuple(self.folded),
+            folded=(*self.folded, *self._latest),
+            folded_left_out=self.folded_more - len(self._latest),
             outcome=outcome,
             started_at=instant(self.start_ms),
             ended_at=instant(end_ms) if end_ms is not None else None,

@@ -224,7 +224,7 @@ def generations(rebalance: Rebalance) -> str:
 def headline(rebalance: Rebalance) -> str:
     """The answer in one sentence: which generations, which cause, and how it ended unless it ended well."""
     sentence = f"{generations(rebalance)}: {rebalance.trigger.text}"
-    folded = len(rebalance.folded)
+    folded = len(rebalance.folded) + rebalance.folded_left_out
     if folded:
         sentence += f"; {plural(folded, 'more cause')} folded in"
     ending = _ENDINGS[rebalance.outcome]

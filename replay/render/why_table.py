@@ -35,6 +35,8 @@ _OUTCOME_STYLES = {
     Outcome.RUNNING: "yellow",
     Outcome.UNKNOWN: "red",
 }
+FOLDED_SHOWN = 40
+"""A table shows so many of the causes that were folded in."""
 MOVES_SHOWN = 12
 """A table shows so many moves; JSON has all."""
 
@@ -49,7 +51,7 @@ def rows_of_rebalance(rebalance: Rebalance) -> Iterator[Row]:
     """All there is to say below the headline: labels, and texts."""
     yield "When", _when(rebalance)
     yield from _trigger(rebalance.trigger, rebalance.started_at)
-    yield from _stacked("Folded in", (_at(seen.at, rebalance.started_at, seen.text) for seen in rebalance.folded))
+    yield from _stacked("Folded in", _folded(rebalance))
     phase = rebalance.join_phase
     has_nobody = rebalance.outcome is Outcome.EMPTIED and phase.ended_by is Cause.ALL_JOINED
     if phase.duration_ms or not has_nobody:  # when the last member goes, nobody is waited for
@@ -62,6 +64,14 @@ def rows_of_rebalance(rebalance: Rebalance) -> Iterator[Row]:
     yield from _stacked("Meanwhile", (_happening(each, rebalance.started_at) for each in rebalance.meanwhile))
     yield from _stacked("Before", (_happening(each, rebalance.started_at) for each in rebalance.avoided))
     yield from _stacked("Missing", (text(note, "yellow") for note in rebalance.notes))
+
+
+def _folded(rebalance: Rebalance) -> Iterator[Text]:
+    shown = rebalance.folded[:FOLDED_SHOWN]
+    yield from (_at(seen.at, rebalance.started_at, seen.text) for seen in shown)
+    more = len(rebalance.folded) + rebalance.folded_left_out - len(shown)
+    if more:
+        yield text(f"... and {more:,} more; --format json has the first and the latest of them", "dim")
 
 
 def _stacked(label: str, lines: Iterable[Text]) -> Iterator[Row]:

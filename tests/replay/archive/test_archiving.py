@@ -223,6 +223,15 @@ async def test_records_out_of_order_are_refused(tmp_path: Path) -> None:
     assert named(tmp_path) == set()
 
 
+async def test_a_log_that_may_lack_its_end_is_archived_and_told(tmp_path: Path) -> None:
+    """A file without its write-ahead log says so when it is opened: what it has is true all the same."""
+    log = await filled(3, 10)
+    log.found = ("the end may be missing",)
+    done = await archived(log, tmp_path)
+    assert done.damage == ("the end may be missing",)
+    assert await digests_in(tmp_path) == await digests(log)
+
+
 @pytest.mark.parametrize("how", ["passed over", "raised"])
 async def test_what_cannot_be_read_ends_its_partition_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
@@ -247,6 +256,7 @@ async def test_what_cannot_be_read_ends_its_partition_and_no_other(
     said = [f"{words.format(partition)}; nothing behind it in its partition was archived" for partition in (0, 1)]
     assert list(done.damage) == said
     monkeypatch.setattr(log, "read_raw", read_raw)
+    log.found = ()
     assert (await archived(log, tmp_path / "a")).damage == ()
     assert await digests_in(tmp_path / "a") == await digests(log)
 

@@ -2,13 +2,15 @@
 
 import pytest
 
+from muster.events.causes import Cause
 from muster.replay.fleet.simulation.rules import GROUP_ID
 from muster.replay.history.items import Happened, History, with_gaps
-from muster.replay.incidents import episode
+from muster.replay.incidents import episode, telling
 from muster.replay.incidents.grouping import SPLIT
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import incidents
 from muster.replay.incidents.windows import QUIET_MS
+from tests.replay.histories import Script
 from tests.replay.incidents.fleet import Fleet, of_kind
 
 S = 1_000
@@ -104,3 +106,20 @@ def test_what_is_too_much_to_be_looked_at_together_says_that_it_is_a_part(monkey
     told = split()
     assert [noted for kind, noted in told if kind != "start"][:-1] == [True] * 3
     assert [noted for kind, noted in told if kind in ("start", "scale-up")] == [False] * 2
+
+
+def test_an_episode_is_told_in_parts_also_while_a_rebalance_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each says so; the rebalance is in the last one, with its own trigger, and what was folded in."""
+    monkeypatch.setattr(telling, "ACTS_RUNNING_MAX", 20)
+    script = Script().created()
+    script.start(script.joined(script.member("a"))).complete().stabilize({"a": {"orders": [0]}})
+    script.wait(60_000).start(script.joined(script.member("b")))
+    for _ in range(50):
+        script.wait(1_000).advanced(script.replaced("b", Cause.STATIC_REPLACEMENT_DURING_JOIN, host="/10.0.0.6"))
+    script.complete().stabilize({"a": {"orders": [0]}, "b": {"orders": []}})
+    told = incidents(script.history())
+    assert all(SPLIT in each.notes for each in told)
+    assert len(told) > 2
+    (last,) = told[-1].rebalances
+    assert last.trigger.cause is Cause.NEW_STATIC_MEMBER
+    assert len(last.folded) == 50

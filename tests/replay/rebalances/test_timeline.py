@@ -279,3 +279,22 @@ def test_who_began_a_rebalance_by_a_request_is_named_as_the_group_knows_it(is_me
     (who,) = rebalances_of(script.start(why=why).history())[-1].trigger.who
     told = {name: getattr(who, name) for name in sent}
     assert told == ({name: getattr(member, name) for name in sent} if is_member else sent)
+
+
+def test_a_rebalance_that_does_not_end_is_kept_in_part_and_told_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first and the latest causes that were folded in are kept, all are counted; a table shows the first few."""
+    monkeypatch.setattr("muster.replay.rebalances.running_rebalance.OCCURRENCES_KEPT", 50)
+    script = Script().created()
+    script.start(script.joined(script.member("a"))).complete().stabilize({"a": {"orders": [0]}})
+    script.wait(60_000).start(script.joined(script.member("b")))
+    first_seq = script.group.seq + 1
+    for _ in range(300):
+        script.wait(1_000).advanced(script.replaced("b", Cause.STATIC_REPLACEMENT_DURING_JOIN, host="/10.0.0.6"))
+    running = told(script)[-1]
+    assert running.outcome is Outcome.RUNNING
+    assert (len(running.folded), running.folded_left_out) == (100, 200)
+    assert (running.folded[0].seq, running.folded[-1].seq) == (first_seq, script.group.seq - 1)
+    assert [each.seq for each in running.folded] == sorted(each.seq for each in running.folded)
+    said = " ".join(printed_rebalances([running], width=200).split())
+    assert "; 300 more causes folded in" in said
+    assert "... and 260 more" in said
