@@ -9,7 +9,7 @@
    what the log projects to.
 6. Nobody was told something wrong: a heartbeat of an older generation, or of nobody, is accepted by no process.
 7. When nothing happens any more, everybody is served.
-8. No deposed owner accepts heartbeats: whoever is told that all is well is in that generation, by the log, when
+8. No deposed owner accepts heartbeats: whoever is told that all is well is in that generation, by the other owner, when
    the answer leaves.
 """
 
@@ -152,24 +152,28 @@ def _evicted(ledger: Ledger, recorded: list[Recorded]) -> Iterator[str]:
 
 
 def _deposed_answers(ledger: Ledger, recorded: list[Recorded]) -> Iterator[str]:
-    """The heartbeats that were accepted after the log had gone on without their sender."""
-    ended_s: dict[tuple[_Group, int | str], float] = {}
-    """When a generation, or a member, came to its end in the log."""
+    """The heartbeats that were accepted after another owner had gone on without their sender.
+
+    An answer that its own owner was late to send, such as one that waited for a proof, is like one that the network was
+    late to bring.
+    """
+    ends: dict[tuple[_Group, int | str], Appended] = {}
+    """The batch that ended a generation, or a member."""
     for each in recorded:
-        arrived_s = each.batch.arrived_s
         match each.event:
             case MemberRemoved() as event:
-                ended_s.setdefault((event.group_id, event.member.member_id), arrived_s)
+                ends.setdefault((event.group_id, event.member.member_id), each.batch)
             case StaticMemberReplaced() as event:
-                ended_s.setdefault((event.group_id, event.replaced_member_id), arrived_s)
+                ends.setdefault((event.group_id, event.replaced_member_id), each.batch)
             case GroupEvent() as event:
-                ended_s.setdefault((event.group_id, event.group.generation_id - 1), arrived_s)
+                ends.setdefault((event.group_id, event.group.generation_id - 1), each.batch)
             case _:
                 pass
     for told in ledger.heartbeats:
         for ended in (told.generation_id, told.member_id):
-            if told.left_s > ended_s.get((told.group_id, ended), float("inf")):
-                yield f"{_said(told)} is in generation {told.generation_id}, when the log had {ended} no more"
+            end = ends.get((told.group_id, ended))
+            if end is not None and told.left_s > end.arrived_s and told.process != end.process:
+                yield f"{_said(told)} is in generation {told.generation_id}, when by {end.process} {ended} was no more"
                 break
 
 
