@@ -5,18 +5,30 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from muster.events.log.base import LogMismatch
+from muster.events.keys import EntityKind, decode_key
+from muster.events.log.base import LogMismatch, LogWriter
 from muster.events.log.kafka.log import KafkaEventLog
-from muster.events.records import Record
+from muster.events.records import Record, StoredRecord
 from muster.replay.archive.verify import verify
 from tests.brokers.broker import Broker
 from tests.events.log.kafka.proxied import new_topic_name
 from tests.events.log.transitions import read_all
 from tests.replay.archive.logs import archived, digests, digests_in, opened
+from tests.replay.fleet.fleets import judged
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
+
+COMPACTED_AT_ONCE = {
+    "cleanup.policy": "compact",
+    "min.compaction.lag.ms": "0",
+    "min.cleanable.dirty.ratio": "0.01",
+    "segment.ms": "200",
+    "message.timestamp.type": "LogAppendTime",
+    "unclean.leader.election.enable": "false",
+}
 
 
 async def test_an_archive_has_the_topic_byte_by_byte(kafka_broker: Broker, tmp_path: Path) -> None:
@@ -98,3 +110,42 @@ async def test_a_topic_that_was_deleted_and_made_anew_is_refused(kafka_broker: B
             await admin.close()
         await log.close()
     assert len(await read_all(await opened(tmp_path))) == 2
+
+
+async def test_what_compaction_took_before_the_archive_came_is_named(kafka_broker: Broker, tmp_path: Path) -> None:
+    """By offsets, and by the running numbers of the group's events: nothing else can tell of them any more."""
+    topic = new_topic_name()
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka_broker.bootstrap)
+    await admin.start()
+    await admin.create_topics([NewTopic(topic, 1, 1, topic_configs=COMPACTED_AT_ONCE)])
+    await admin.close()
+    log = KafkaEventLog([kafka_broker.bootstrap], topic, partitions=1, audit_window_ms=0)
+    await log.open()
+    writer = await log.claim(0)
+    records = [Record(record.key, record.value) for record in judged((3,)).records[0]]
+    for record in records:
+        await writer.append([(record,)])
+    await until(lambda: was_compacted(log, writer, records[0]), within_s=120)
+
+    await archived(log, tmp_path, now_ms=None)
+    found = await verify(tmp_path, log, watch=lambda _done, _total: None)
+    (part,) = found.partitions
+    assert found.damage == ()
+    left = [record for record in await read_all(log, 0) if is_of_group(record)]
+    gone = sum(map(is_of_group, records)) - len(left)
+    assert gone > 0
+    assert part.events_compacted == gone
+    assert part.missing >= gone
+    assert part.holes[0][0] == 0
+    await log.close()
+
+
+def is_of_group(record: Record | StoredRecord) -> bool:
+    """Whether it is an event of a group: no tombstone, and none of its partition's."""
+    return record.value is not None and decode_key(record.key).kind is not EntityKind.PARTITION
+
+
+async def was_compacted(log: KafkaEventLog, writer: LogWriter, again: Record) -> bool:
+    """Whether the first events are gone; an append ends the segment that they are in, once it is old enough."""
+    await writer.append([(again,)])
+    return (await read_all(log, 0))[0].offset > 0
