@@ -113,7 +113,7 @@ async def test_a_topic_that_was_deleted_and_made_anew_is_refused(kafka_broker: B
 
 
 async def test_what_compaction_took_before_the_archive_came_is_named(kafka_broker: Broker, tmp_path: Path) -> None:
-    """By offsets, and by the running numbers of the group's events: nothing else can tell of them any more."""
+    """Offsets tell it, and the running numbers of the group's events: nothing else can any more."""
     topic = new_topic_name()
     admin = AIOKafkaAdminClient(bootstrap_servers=kafka_broker.bootstrap)
     await admin.start()
