@@ -223,7 +223,10 @@ async def test_a_missing_right_is_named_with_whose_it_is(server: Running) -> Non
             await admin.set_target_group_size("orders", 3)
         with pytest.raises(Refused, match=r"no READ; it was asked as user alice \(sasl.username\)"):
             await admin.add_members_to_group("orders", ["a", "b"])
-    assert len(server.groups.commands) == 2
+        in_turn(server, DescribeGroupConfigOutcome(error=denied))
+        with pytest.raises(Refused, match="lacks the ACL Allow DESCRIBE_CONFIGS on GROUP orders"):
+            await admin.list_members("orders")
+    assert len(server.groups.commands) == 3
 
 
 async def test_where_nobody_answers_it_ends_at_once() -> None:

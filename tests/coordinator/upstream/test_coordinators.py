@@ -4,6 +4,17 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.upstream.coordinators import Coordinators
 from muster.events.ids import REMEMBERED_ID_LENGTH_MAX
+from muster.events.kafka.errors import OwnShortage, TryAgain
+
+
+def test_a_coordinator_that_could_not_be_asked_is_looked_up_again() -> None:
+    """Also where the reason was ours; then it counts as no absence of the coordinator."""
+    for error, away in ((TryAgain("kafka:9092 hung up"), True), (OwnShortage("no free file"), False)):
+        coordinators = Coordinators(lambda: 7)
+        coordinators.learn("g", 1)
+        coordinators.failed("g", error)
+        assert coordinators.known("g") is None
+        assert (coordinators.last_away("g") is not None) == away
 
 
 def test_a_group_with_a_very_long_id_is_looked_up_each_time() -> None:

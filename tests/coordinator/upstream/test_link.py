@@ -244,7 +244,7 @@ def test_a_broker_that_may_want_a_certificate_is_told_with_where_it_is_given(
     reason: str, presents_certificate: bool
 ) -> None:
     """Unless one is given already, or its trouble is another one."""
-    error = ssl.SSLError(1, reason)
+    error = ssl.SSLError(1, f"[SSL: {reason}] {reason} (_ssl.c:1006)")
     error.reason = reason
     security = KafkaSecurity(security_protocol="SSL", presents_certificate=presents_certificate)
     told = str(connection_error(BrokerAddress("kafka", 9093), error, security))

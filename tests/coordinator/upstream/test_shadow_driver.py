@@ -10,6 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
+from muster.coordinator.upstream import shadow_driver
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import Shadow, ShadowName, ShadowState
 from muster.coordinator.upstream.shadow_driver import ShadowDriver, ShadowHandle
@@ -49,6 +50,12 @@ def test_a_new_group_does_not_wait_for_those_that_are_retaken() -> None:
         await asyncio.gather(*driven, return_exceptions=True)
 
     simulate(story())
+
+
+def test_the_requests_of_all_groups_share_a_few_lanes() -> None:
+    """Each lane is a connection to each broker."""
+    lanes = {shadow_driver._request_lane(GroupId(f"g{n}")) for n in range(1_000)}
+    assert len(lanes) == shadow_driver.REQUEST_LANES
 
 
 class Refuses:

@@ -313,6 +313,12 @@ def test_a_fetch_of_what_does_not_exist_is_answered_at_once(version: int) -> Non
         [ErrorCode.unknown_topic_id if version >= 13 else unknown],
         [ErrorCode.none, unknown],
     ]
+    nowhere = response.responses[1].partitions[1]
+    assert (nowhere.high_watermark, nowhere.last_stable_offset, nowhere.log_start_offset if version >= 5 else -1) == (
+        -1,
+        -1,
+        -1,
+    )
 
 
 @pytest.mark.parametrize(

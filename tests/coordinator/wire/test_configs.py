@@ -20,6 +20,7 @@ from muster.coordinator.group.configs import (
     GROUP_CONFIGS,
     LEARNERS,
     MEMBERS,
+    MOVE,
     REGISTERED,
     REPAIR,
     TARGET_GROUP_SIZE,
@@ -29,7 +30,9 @@ from muster.coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
     DescribeGroupConfigOutcome,
     GroupDamage,
+    GroupMove,
     ListedMember,
+    MoveState,
     Outcome,
     Standing,
 )
@@ -239,6 +242,26 @@ def test_what_a_repair_would_lose_is_told_where_it_is_asked_for() -> None:
     for keys in (None, (), (TARGET_GROUP_SIZE,)):
         result = describe(4, keys=keys, groups=describing(quarantined))
         assert (result.error_code, result.configs) == (ErrorCode.coordinator_not_available, ())
+
+
+MOVED = GroupMove(to="upstream", state=MoveState.DONE, members=3, told=3, back=3, took_ms=40)
+
+
+def test_how_far_a_move_is_is_told_where_it_is_asked_for() -> None:
+    """And where there is one."""
+    moving = describing(msgspec.structs.replace(DESCRIBED, move=MOVED))
+    (entry,) = describe(4, keys=(MOVE,), groups=moving).configs
+    assert (entry.name, msgspec.json.decode(entry.value, type=GroupMove)) == (MOVE, MOVED)
+    assert describe(4, keys=(MOVE,)).configs == ()
+    assert MOVE not in {each.name for each in describe(4, groups=moving).configs}
+
+
+def test_an_old_version_tells_what_fits_into_its_strings() -> None:
+    """32,767 bytes, and not one more."""
+    for size, error in ((32_767, ErrorCode.none), (32_768, ErrorCode.invalid_request)):
+        outcome = msgspec.structs.replace(DESCRIBED, values={REGISTERED: "b" * size})
+        assert describe(3, keys=(REGISTERED,), groups=describing(outcome)).error_code is error
+        assert describe(4, keys=(REGISTERED,), groups=describing(outcome)).error_code is ErrorCode.none
 
 
 @DESCRIBE
