@@ -121,7 +121,10 @@ class Ticket(msgspec.Struct, frozen=True, eq=False):
     lease: AnswerLease | None = None
 
     def accept(self, now_ms: int) -> bool:
-        if self.context.version != self.version or (self.lease is not None and not self.lease.covers):
+        if self.context.version != self.version:
+            return False
+        lease = self.lease
+        if lease is not None and not lease.covers_at(now_ms):
             return False
         self.session.refresh(now_ms)
         return True

@@ -95,7 +95,11 @@ REBALANCES: Final = Table(
             can_be_null=True,
         ),
         Column("client_reason", TEXT, "The client's own words (KIP-800); null: it gave none.", can_be_null=True),
-        Column("folded", TEXTS, "What would have started one while it ran, in order: causes."),
+        Column(
+            "folded",
+            TEXTS,
+            "What would have started one while it ran, in order: causes; of over 2,000 the first and the last 1,000.",
+        ),
         Column("incident", TEXT, "Its primary incident: `incidents.incident` of the same group."),
         Column("incident_kind", TEXT, "The kind of that incident."),
         Column("grade", TEXT, "How well that is known: recorded, inferred or unknown."),

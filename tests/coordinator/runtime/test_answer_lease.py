@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import Heartbeat
 from muster.coordinator.group.outcomes import JoinGroupOutcome
-from muster.coordinator.runtime.answer_lease import HELD_MS
+from muster.coordinator.runtime.answer_lease import HELD_MS, AnswerLease
 from muster.coordinator.runtime.lease_keeper import REAL_PROOF_MS
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import HeartbeatTicket
@@ -161,3 +161,25 @@ async def test_a_machine_that_was_suspended_does_not_believe_its_lease() -> None
     assert not ticket.accept(process.clock.monotonic_ms())
     assert (await process.heartbeat(joined)).error is ErrorCode.none
     await process.runtime.stop()
+
+
+def test_the_clock_is_looked_at_once_for_all_answers_under_one_reading() -> None:
+    """Another reading of the loop's clock is another look, though its number be the same: the machine was suspended."""
+    looks: list[int] = []
+    boot_ms = 10_000
+
+    def look() -> int:
+        looks.append(boot_ms)
+        return boot_ms
+
+    lease = AnswerLease(LEASE_MS, look)
+    lease.proven(boot_ms)
+    reading_ms, same_number = int("5000"), int("5000")
+    assert [lease.covers_at(reading_ms) for _ in range(64)] == [True] * 64
+    assert len(looks) == 1
+    boot_ms += LEASE_MS
+    assert not lease.covers_at(same_number)
+    lease.proven(boot_ms)
+    assert lease.covers_at(int("5001"))
+    lease.end()
+    assert not lease.covers_at(int("5001"))
