@@ -148,7 +148,7 @@ def new_owner(
         effective_settings=settings.effective_group_settings(),
         clock=clock,
         retention_clock=RetentionClock(clock, kept_ms=settings.offsets_retention_minutes * MINUTE_MS),
-        answer_lease_ms=settings.answer_lease_ms if isinstance(event_log, KafkaEventLog) else None,
+        answer_lease_ms=settings.answer_lease_ms if event_log.can_be_taken_over else None,
         log_url=settings.log,
         bootstrap=settings.advertise or (settings.listen if Address(settings.listen).port else "ADDRESS"),
         on_generation=on_generation,

@@ -7,7 +7,7 @@ deadlines.py           The deadlines of a partition: one heap, one timer.
 fencing.py             The fence record, with which a claim counts.
 former_owners.py       Warns of a former owner that did not stop in good order.
 group_context.py       What a partition keeps for each group: its queue, its batch, heartbeat tickets.
-lease_keeper.py        Proves each half lease, while nothing is appended, that a partition is still ours.
+lease_keeper.py        Proves each half lease, while nothing is appended, that partitions are still ours.
 log_outage.py          An outage of the event log: its reason, its duration, the partitions that wait for it.
 orphans.py             Committed offsets without a group, which a takeover finds.
 outbox.py              Appends events, then offsets, and lets replies leave when both are durable.
@@ -22,7 +22,6 @@ runtime.py             The groups of all partitions of the process, and what run
 signs_of_life.py       Leaves a note every five seconds that this process lives, and finds the last one of another.
 slow_appends.py        Reports appends that have not been answered for long.
 successor.py           Finds out who has taken a partition over from this process.
-successor_watch.py     Looks whether this process was deposed while it appends nothing.
 sweep.py               The sweep of a partition for expired offsets and groups (EX1, TM4).
 waiting.py             Requests that are not answered yet, and where their answers go.
 waiting_limit.py       The limit of waiting joins and syncs for each principal, or group.

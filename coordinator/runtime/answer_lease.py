@@ -35,8 +35,13 @@ class AnswerLease:
         self._until_ms = 0
         self._held: dict[Callable[[bool], None], asyncio.TimerHandle] = {}
         self._is_over = False
-        self._reading_ms: int | None = None
-        self._covered = False
+        self.reading_ms: int | None = None
+        """The reading of the loop's clock under which it was looked at last: then it covered, or this is None."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the partition was given up."""
+        return self._is_over
 
     @property
     def covers(self) -> bool:
@@ -45,9 +50,9 @@ class AnswerLease:
 
     def covers_at(self, reading_ms: int) -> bool:
         """The same for all answers under one reading of the loop's clock, looked at once: a flood has 64 of them."""
-        if reading_ms is not self._reading_ms:  # the number itself: another reading may give an equal one
-            self._reading_ms, self._covered = reading_ms, self.covers
-        return self._covered
+        if reading_ms is not self.reading_ms:  # the number itself: another reading may give an equal one
+            self.reading_ms = reading_ms if self.now_ms() < self._until_ms else None
+        return self.reading_ms is not None
 
     @property
     def half_is_over(self) -> bool:
@@ -74,7 +79,7 @@ class AnswerLease:
         """Let no more answers leave: the partition is given up."""
         self._is_over = True
         self._until_ms = 0
-        self._reading_ms = None
+        self.reading_ms = None
         self._give_held(is_covered=False)
 
     def _too_late(self, give: Callable[[bool], None]) -> None:

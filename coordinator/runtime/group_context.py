@@ -124,7 +124,7 @@ class Ticket(msgspec.Struct, frozen=True, eq=False):
         if self.context.version != self.version:
             return False
         lease = self.lease
-        if lease is not None and not lease.covers_at(now_ms):
+        if lease is not None and lease.reading_ms is not now_ms and not lease.covers_at(now_ms):
             return False
         self.session.refresh(now_ms)
         return True

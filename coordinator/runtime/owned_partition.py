@@ -10,8 +10,9 @@ import msgspec
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_fixed
 
+from muster.coordinator.runtime.answer_lease import AnswerLease
 from muster.coordinator.runtime.fencing import fence, fence_record
-from muster.coordinator.runtime.lease_keeper import LeaseKeeper
+from muster.coordinator.runtime.lease_keeper import KeptLease
 from muster.coordinator.runtime.outbox import OnLost, Outbox
 from muster.coordinator.runtime.owner import Owner
 from muster.coordinator.runtime.partition import Partition
@@ -47,17 +48,20 @@ class OwnedPartition:
         writer: LogWriter,
         *,
         strangers: StrangersWatch,
-        keeper: LeaseKeeper | None,
+        lease: AnswerLease | None,
         lost: OnLost,
     ) -> None:
         self.partition = partition
         self._strangers = strangers
-        self._keeper = keeper
         self._owner = owner
         self._outbox = outbox
         self._writer = writer
         self._lost = lost
         self._renewing: asyncio.Task[None] | None = None
+        self.kept: KeptLease | None = None
+        if lease is not None:
+            self.kept = KeptLease(lease, outbox, is_renewing=lambda: self.is_renewing, lost=lost)
+        """The lease of its answers, if there is one."""
 
     @property
     def waits(self) -> tuple[WaitsFor, float] | None:
@@ -90,7 +94,6 @@ class OwnedPartition:
         """Let what is under way become durable, and write CoordinatorStopped."""
         await self._strangers.close()
         await self._end_renewal()
-        await self._end_proofs()
         await self._outbox.drained()
         await self._outbox.close()
         stopped = CoordinatorStopped(
@@ -106,16 +109,11 @@ class OwnedPartition:
         """Stop without writing anything, since the log is lost to us."""
         await self._strangers.close()
         await self._end_renewal()
-        await self._end_proofs()
         await self._outbox.close()
 
     async def report_successor(self, deposed: Deposed) -> None:
         """Find out who has taken the partition over, and say so in the error and in the log."""
         await report_successor(self._owner.event_log, self._writer, deposed)
-
-    async def _end_proofs(self) -> None:
-        if self._keeper is not None:
-            await self._keeper.close()
 
     async def _end_renewal(self) -> None:
         if self._renewing is not None:

@@ -20,6 +20,7 @@ import structlog
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.not_served import way_out
+from muster.coordinator.runtime.lease_keeper import LeaseKeeper
 from muster.coordinator.runtime.log_outage import LogOutage
 from muster.coordinator.runtime.owned_partition import OwnedPartition
 from muster.coordinator.runtime.owner import Owner
@@ -51,11 +52,13 @@ class OwnedPartitions:
         last_sign_of: LastSignOf,
         give_up: Callable[[Exception], None],
         deposed: Callable[[int], None] | None,
+        keeper: LeaseKeeper | None,
     ) -> None:
         self._owner = owner
         self._last_sign_of = last_sign_of
         self._give_up = give_up
         self._deposed = deposed
+        self._keeper = keeper
         self.assigned: set[int] = set()
         """The partitions that this process is to serve."""
         self.owned: dict[int, OwnedPartition] = {}
@@ -122,7 +125,7 @@ class OwnedPartitions:
 
     def lost(self, number: int, error: Exception) -> None:
         """Close a partition that is lost to this process, and do what has to come of it."""
-        ownership = self.owned.pop(number, None)
+        ownership = self._given_up_now(number)
         if ownership is None:
             return  # it was given up already
         ownership.partition.close(ErrorCode.not_coordinator)
@@ -171,13 +174,15 @@ class OwnedPartitions:
         if closing := self._closing.get(number):
             await asyncio.wait([closing])
         try:
-            self.owned[number] = await take_over(
+            ownership = self.owned[number] = await take_over(
                 self._owner, number, last_sign_of=self._last_sign_of, lost=lambda error: self.lost(number, error)
             )
         except BrokenRecord as broken:
             self._cannot_read(number, broken)
         else:
             self.read.add(number)
+            if self._keeper is not None and ownership.kept is not None:
+                self._keeper.add(number, ownership.kept)
 
     def _cannot_read(self, number: int, broken: BrokenRecord) -> None:
         location = self._owner.event_log.location
@@ -200,6 +205,11 @@ class OwnedPartitions:
         self._deposed(number)
 
     # ---- losing, and giving up -----------------------------------------------------------------------
+
+    def _given_up_now(self, number: int) -> OwnedPartition | None:
+        if self._keeper is not None:
+            self._keeper.remove(number)
+        return self.owned.pop(number, None)
 
     def _close(self, number: int, ending: Coroutine[Any, Any, None]) -> None:
         closing = self._closing[number] = asyncio.create_task(ending, name=f"close-{number}")
@@ -245,7 +255,7 @@ class OwnedPartitions:
 
     async def _stop(self, numbers: set[int], lost: Collection[OwnedPartition]) -> None:
         """Stop those that are owned, and end what was lost, all within one timeout."""
-        owned = {number: self.owned.pop(number) for number in sorted(numbers & self.owned.keys())}
+        owned = {number: ownership for number in sorted(numbers) if (ownership := self._given_up_now(number))}
         for ownership in owned.values():
             ownership.partition.close(ErrorCode.not_coordinator)
         ending = [asyncio.create_task(each.abandon(), name="abandon") for each in lost]

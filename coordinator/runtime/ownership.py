@@ -13,7 +13,6 @@ import structlog
 from muster.coordinator.offsets.deleted_topics import refuse_if_event_topic_deleted, refuse_if_offsets_topic_deleted
 from muster.coordinator.runtime.answer_lease import AnswerLease
 from muster.coordinator.runtime.fencing import append_one, claim_and_fence
-from muster.coordinator.runtime.lease_keeper import LeaseKeeper
 from muster.coordinator.runtime.orphans import find_orphans, finish_deletions, recreate_groups
 from muster.coordinator.runtime.outbox import OnLost, Outbox
 from muster.coordinator.runtime.owned_partition import OwnedPartition
@@ -86,8 +85,7 @@ async def take_over(owner: Owner, number: int, *, last_sign_of: LastSignOf, lost
     outbox.strangers_noticed = strangers.notice
     if gap := gap_between(projector.next_offset, writer.next_offset, recreated + 1):  # since the end of the reading
         strangers.notice(gap)
-    keeper = None if lease is None else LeaseKeeper(lease, outbox, lost=lost)
-    return OwnedPartition(owner, partition, outbox, writer, strangers=strangers, keeper=keeper, lost=lost)
+    return OwnedPartition(owner, partition, outbox, writer, strangers=strangers, lease=lease, lost=lost)
 
 
 def may_be_answering(last_event: AnyPartitionEvent | None, name: str) -> bool:

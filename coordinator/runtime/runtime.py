@@ -18,12 +18,12 @@ from muster.coordinator.load.turns import Turns
 from muster.coordinator.not_served import loading_reply
 from muster.coordinator.observability.metrics import GroupFigures
 from muster.coordinator.runtime.group_context import Ticket
+from muster.coordinator.runtime.lease_keeper import LeaseKeeper
 from muster.coordinator.runtime.owned_partition import OwnedPartition
 from muster.coordinator.runtime.owned_partitions import OwnedPartitions
 from muster.coordinator.runtime.owner import Owner
 from muster.coordinator.runtime.signs_of_life import SignsOfLife
 from muster.coordinator.runtime.slow_appends import SlowAppends
-from muster.coordinator.runtime.successor_watch import SuccessorWatch
 from muster.coordinator.service import CommittedOffset, ListedGroup, ReplyTo
 from muster.coordinator.tasks import on_failure
 from muster.events.ids import GroupId
@@ -51,9 +51,14 @@ class Runtime:
         self._offsets = owner.offsets
         self._give_up = give_up
         self._signs = SignsOfLife(owner.event_log, owner.name, owner.clock, serves=lambda: bool(self._owned))
-        self._partitions = OwnedPartitions(owner, last_sign_of=self._signs.last_of, give_up=give_up, deposed=deposed)
+        lease_ms = owner.answer_lease_ms
+        self._keeper = (
+            None if lease_ms is None else LeaseKeeper(owner.event_log, lease_ms, owner.boot_ms, failed=give_up)
+        )
+        self._partitions = OwnedPartitions(
+            owner, last_sign_of=self._signs.last_of, give_up=give_up, deposed=deposed, keeper=self._keeper
+        )
         self._slow = SlowAppends(owner.event_log, lambda: self._owned)
-        self._successors = SuccessorWatch(owner.event_log, lambda: self._owned, self._partitions.lost)
         self._background: list[asyncio.Task[None]] = []
         self._is_assigned = False
         self._stopping = False
@@ -76,13 +81,13 @@ class Runtime:
 
     async def start(self, assigned: Iterable[int] | None = None) -> None:
         """Take these partitions over, by default all; see `assign`. From then on they can be assigned and released."""
+        if self._keeper is not None:
+            self._run_in_background(self._keeper.keep(), "answer-leases")
         await self.assign(range(self._log.partitions) if assigned is None else assigned)
         if self._log.claim_renewal_ms is not None:
             self._run_in_background(self._renew(self._log.claim_renewal_ms), "renew-claims")
         self._signs.begin()
         self._run_in_background(self._slow.watch(), "slow-appends")
-        if self._log.can_be_taken_over:
-            self._run_in_background(self._successors.watch(), "successor-watch")
 
     async def assign(self, numbers: Iterable[int]) -> None:
         """Take partitions over, side by side; those whose log is unavailable are retried in the background.

@@ -4,7 +4,6 @@ What belongs here: finding that record, which stands behind our last append. Wha
 """
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 
 import structlog
@@ -33,26 +32,16 @@ async def report_successor(event_log: EventLog, writer: LogWriter, deposed: Depo
     log.error("partition lost", partition=deposed.partition, error=str(deposed))
 
 
-async def first_elected(
-    event_log: EventLog,
-    writer: LogWriter,
-    *,
-    start: int,
-    end: int | None = None,
-    has_read_to: Callable[[int], None] = lambda _: None,
-) -> CoordinatorElected | None:
+async def first_elected(event_log: EventLog, writer: LogWriter, *, start: int) -> CoordinatorElected | None:
     """Return the first fence record of a newer owner from an offset on; None if there is none.
 
-    `has_read_to` is called with the offset behind each chunk in which there is none. What cannot be decoded is no fence
-    record. Raises LogUnavailable and EventsError.
+    What cannot be decoded is no fence record. Raises LogUnavailable and EventsError.
     """
-    async for chunk in event_log.read(writer.partition, start=start, end=end):
+    async for chunk in event_log.read(writer.partition, start=start):
         for record in chunk:
             event = _decoded(record)
             if isinstance(event, CoordinatorElected) and event.owner_epoch > writer.epoch:
                 return event
-        if chunk:
-            has_read_to(chunk[-1].offset + 1)
     return None
 
 

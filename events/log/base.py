@@ -17,7 +17,7 @@ A transition that is refused for good (too large) is no exception, since its nei
 it is the `AppendRefused` in the append's verdicts.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Protocol, runtime_checkable
 
@@ -112,12 +112,13 @@ class LogWriter(Protocol):
         """
         ...
 
-    async def repeat(self) -> bool:
-        """Send the last append again, which appends nothing; return False if it cannot be sent again.
 
-        Between two appends. Raises Deposed once a newer writer has appended, and LogUnavailable, as `append` does.
-        """
-        ...
+Repeated = bool | Deposed
+"""What became of an append that was sent again: True: it was answered as before; Deposed: a newer writer has appended
+since; False: nothing is known, as there was none, or no answer."""
+
+Repeats = AsyncGenerator[Mapping[int, Repeated], None]
+"""What became of several, by partition, as the answers come."""
 
 
 class EventLog(Protocol):
@@ -184,6 +185,13 @@ class EventLog(Protocol):
         """Claim the partition: from the new writer's first append on, the former one can append no more.
 
         A claimer must append something (its fence record) before it trusts what it reads as complete.
+        """
+        ...
+
+    def repeat(self, writers: Sequence[LogWriter], *, timeout_ms: int) -> Repeats:
+        """Send the last append of each writer again, once, which appends nothing; appends may be under way meanwhile.
+
+        Those that one broker stores go in one request; yields its answers, by partition, as soon as they are there.
         """
         ...
 

@@ -9,7 +9,7 @@ import uuid
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-from muster.events.log.base import AppendRefused, Deposed, LogUnavailable, SignOfLife
+from muster.events.log.base import AppendRefused, Deposed, LogUnavailable, LogWriter, Repeated, Repeats, SignOfLife
 from muster.events.log.limits import BATCH_BYTES_MAX, CHUNK_RECORDS_MAX, verdict_on
 from muster.events.log.wall_clock import wall_clock_ms
 from muster.events.records import FORMAT_LEVEL, StoredRecord, Transition
@@ -185,12 +185,14 @@ class MemoryEventLog:
             raise LogUnavailable("the acknowledgement was lost, as asked for")
         return verdicts
 
-    async def repeat(self, partition: int, epoch: int) -> bool:
-        """Check for this log's writers whether a newer one has appended."""
-        self._check_open()
+    async def repeat(self, writers: Sequence[LogWriter], *, timeout_ms: int) -> Repeats:  # noqa: ARG002 -- asks nobody
+        """See EventLog."""
         await asyncio.sleep(0)
+        yield {writer.partition: self._repeated(writer.partition, writer.epoch) for writer in writers}
+
+    def _repeated(self, partition: int, epoch: int) -> Repeated:
         if epoch < self.storage.fences[partition]:
-            raise Deposed(partition, epoch)
+            return Deposed(partition, epoch)
         return (partition, epoch) in self.next_offsets
 
     def _store(self, partition: int, transitions: Sequence[Transition]) -> list[AppendRefused | None]:
@@ -236,9 +238,6 @@ class MemoryLogWriter:
 
     async def append(self, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
         return await self._log.append(self._partition, self._epoch, transitions)
-
-    async def repeat(self) -> bool:
-        return await self._log.repeat(self._partition, self._epoch)
 
     @property
     def next_offset(self) -> int | None:

@@ -5,7 +5,7 @@ Their signs of life stand beside the events of the log that they were made of, a
 
 from collections.abc import Mapping, Sequence
 
-from muster.events.log.base import LogMismatch, LogWriter, SignOfLife
+from muster.events.log.base import LogMismatch, LogWriter, Repeats, SignOfLife
 from muster.events.records import FORMAT_LEVEL
 
 
@@ -46,6 +46,9 @@ class OnlyReadLog:
         raise self._refusal()
 
     async def claim(self, _partition: int) -> LogWriter:
+        raise self._refusal()
+
+    def repeat(self, writers: Sequence[LogWriter], *, timeout_ms: int) -> Repeats:  # noqa: ARG002 -- as of EventLog
         raise self._refusal()
 
     async def leave_sign_of_life(self, sign: SignOfLife, *, timeout_ms: int) -> None:  # noqa: ARG002 -- as of EventLog

@@ -3,6 +3,7 @@
 What belongs here: the taking out. What it must not know: how it is noticed.
 """
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
@@ -17,7 +18,12 @@ from tests.simulation.log_broker import LogBroker
 @contextmanager
 def without_lease() -> Iterator[None]:
     """An owner answers from memory until it appends."""
-    with patch.object(AnswerLease, "covers", new=True), patch.object(AnswerLease, "half_is_over", new=False):
+    proven = AnswerLease.proven
+
+    def for_ever(self: AnswerLease, _sent_ms: int) -> None:
+        proven(self, sys.maxsize)
+
+    with patch.object(AnswerLease, "proven", for_ever):
         yield
 
 

@@ -5,11 +5,21 @@ What belongs here: attempts, and their limit. What it must not know: what the br
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 import msgspec
 
-from muster.events.log.base import AppendRefused, LogError, LogUnavailable, SignOfLife
+from muster.events.log.base import (
+    AppendRefused,
+    Deposed,
+    LogError,
+    LogUnavailable,
+    LogWriter,
+    Repeated,
+    Repeats,
+    SignOfLife,
+)
 from muster.events.log.limits import CHUNK_RECORDS_MAX
 from muster.events.log.memory import MemoryEventLog
 from muster.events.records import StoredRecord, Transition
@@ -52,12 +62,12 @@ class LogLink:
         while self._loop.time() < ends_s:
             try:
                 async with asyncio.timeout(min(ATTEMPT_TIMEOUT_S, ends_s - self._loop.time())):
-                    return await self._attempt(operation)
+                    return await self.ask_once(operation)
             except TimeoutError:
                 await asyncio.sleep(RETRY_PAUSE_S)
         raise LogUnavailable("the simulated broker has not answered in time")
 
-    def _attempt(self, operation: Callable[[], T]) -> "asyncio.Future[T]":
+    def ask_once(self, operation: Callable[[], T]) -> "asyncio.Future[T]":
         random, faults = self._random, self._faults
         lot, delay_s = random.random(), 0.0
         if lot < faults.lost_share:
@@ -82,6 +92,24 @@ class RemoteLog(MemoryEventLog):
     async def claim(self, partition: int) -> "RemoteWriter":  # type: ignore[override]
         epoch = await self.link.ask(lambda: self.broker.claim(partition))
         return RemoteWriter(self.broker, self.link, partition, epoch)
+
+    async def repeat(self, writers: Sequence[LogWriter], *, timeout_ms: int) -> Repeats:
+        """As in the contract: one question, asked once."""
+        batches = [(writer, writer.last_batch()) for writer in writers if isinstance(writer, RemoteWriter)]
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                yield await self.link.ask_once(lambda: {w.partition: self._sent_again(again) for w, again in batches})
+        except TimeoutError:
+            yield dict.fromkeys((writer.partition for writer in writers), False)
+
+    def _sent_again(self, again: Callable[[], object]) -> Repeated:
+        try:
+            again()
+        except Deposed as deposed:
+            return deposed
+        except LogUnavailable:
+            return False
+        return True
 
     async def leave_sign_of_life(self, sign: SignOfLife, *, timeout_ms: int) -> None:
         await self.link.ask(lambda: self.broker.leave_sign(sign.owner, sign.wall_ms))
@@ -141,30 +169,29 @@ class RemoteWriter:
         self._last = transitions
         return [None] * len(transitions)
 
-    async def repeat(self) -> bool:
-        if not self._sequence:
-            return False
-        await self._send(self._sequence - 1, self._last)
-        return True
+    def last_batch(self) -> Callable[[], tuple[int, int]]:
+        """The last batch that was answered, as it is sent to the broker again."""
+        return self._batch(self._sequence - 1, self._last)
+
+    def _batch(self, sequence: int, transitions: Sequence[Transition]) -> Callable[[], tuple[int, int]]:
+        return partial(
+            self._broker.produce,
+            self._partition,
+            self._epoch,
+            sequence,
+            transitions,
+            timestamp_ms=self._link.clock.wall_ms(),
+            process=self._link.name,
+            sent_s=self._link.world.now_s,
+        )
 
     async def _send(self, sequence: int, transitions: Sequence[Transition]) -> int:
         """Send a batch until it is answered; returns the offset behind it."""
         if self._fate is not None:
             raise self._fate
         self._fate = LogUnavailable("an append before this one did not end; its outcome is not known")
-        sent_s, timestamp_ms = self._link.world.now_s, self._link.clock.wall_ms()
         try:
-            _, end = await self._link.ask(
-                lambda: self._broker.produce(
-                    self._partition,
-                    self._epoch,
-                    sequence,
-                    transitions,
-                    timestamp_ms=timestamp_ms,
-                    process=self._link.name,
-                    sent_s=sent_s,
-                )
-            )
+            _, end = await self._link.ask(self._batch(sequence, transitions))
         except LogError as error:
             self._fate = error
             raise

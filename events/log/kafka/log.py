@@ -16,7 +16,7 @@ import msgspec
 
 from muster.events.kafka.muster_check import is_muster
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
-from muster.events.log.base import Deposed, LogMismatch, LogMissing, LogWriter, OwnersMarks, SignOfLife
+from muster.events.log.base import Deposed, LogMismatch, LogMissing, LogWriter, OwnersMarks, Repeats, SignOfLife
 from muster.events.log.kafka import signs
 from muster.events.log.kafka.client.errors import retried
 from muster.events.log.kafka.client.link import KafkaLink, Timeouts
@@ -35,6 +35,7 @@ from muster.events.log.kafka.names import PROBE_SUFFIX, warning_of_new_topic
 from muster.events.log.kafka.origin import check_origin, notes_of
 from muster.events.log.kafka.producer import WriterConfig, claim, last_owner
 from muster.events.log.kafka.reader import end_offset, newest_stamp, read, read_raw
+from muster.events.log.kafka.repeats import repeat
 from muster.events.log.kafka.topic import check_topic, cleanup_policy, create_topic, created_topic_facts, topic_facts
 from muster.events.log.wall_clock import wall_clock_ms
 from muster.events.records import FORMAT_LEVEL, SIGNS_OF_LIFE_FROM_LEVEL, RawRecord, Record, StoredRecord
@@ -166,6 +167,9 @@ class KafkaEventLog:
         self._known_marks.pop(partition, None)
         return await claim(self._link, config)
 
+    def repeat(self, writers: Sequence[LogWriter], *, timeout_ms: int) -> Repeats:
+        return repeat(self._link, self._plan.name, writers, timeout_ms=timeout_ms)
+
     async def has_owners_record(self, partition: int) -> bool:
         return await last_owner(self._link, self._writer_config(self._plan.name, partition)) is not None
 
@@ -193,20 +197,17 @@ class KafkaEventLog:
         self, partition: int, *, start: int = 0, end: int | None = None
     ) -> AsyncIterator[Sequence[StoredRecord]]:
         """See EventLog. The default end is the end when the first chunk is asked for. Raises LogUnavailable."""
-        until, marks = await self._until(partition, end), await self._marks(partition)
+        # An end that is given was told before: a leader that does not know of it yet will.
+        until, marks = await self.end_offset(partition) if end is None else end, await self._marks(partition)
         link, topic, timeout_ms = self._link, self._plan.name, self._timeout_ms
         async for chunk in read(link, topic, partition, start=start, end=until, timeout_ms=timeout_ms, marks=marks):
             yield chunk
-
-    async def _until(self, partition: int, end: int | None) -> int:
-        """The end of what is read. One that is given was told before: a leader that does not know of it yet will."""
-        return await self.end_offset(partition) if end is None else end
 
     async def read_raw(
         self, partition: int, *, start: int = 0, end: int | None = None
     ) -> AsyncIterator[Sequence[RawRecord]]:
         """See RawLog; the end is as in `read`."""
-        until, marks = await self._until(partition, end), await self._marks(partition)
+        until, marks = await self.end_offset(partition) if end is None else end, await self._marks(partition)
         link, topic, timeout_ms = self._link, self._plan.name, self._timeout_ms
         async for chunk in read_raw(link, topic, partition, start=start, end=until, timeout_ms=timeout_ms, marks=marks):
             yield chunk
@@ -251,15 +252,14 @@ class KafkaEventLog:
             self._link, self._plan.name, facts.partitions, facts.cluster_id, timeout_ms=self._timeout_ms
         )
         origin = found.origin
-        is_new = contents is Contents.NOTHING
-        self._origin = origin_of(facts.cluster_id, self._new_format_level if is_new else found.format_level)
+        format_level = self._new_format_level if contents is Contents.NOTHING else found.format_level
+        self._origin = origin_of(facts.cluster_id, format_level)
         self._home = origin.cluster_id if origin is not None and origin.cluster_id else facts.cluster_id
         return facts
 
     async def _look_into(self, facts: TopicFacts) -> Contents:
         """Check the contents of an existing topic. Raises LogMismatch when they are somebody else's."""
-        name = self._plan.name
-        await self._follow(name)
+        await self._follow(name := self._plan.name)
         return await refuse_somebody_elses(
             self._link, name, facts.partitions, was_opened=self._was_opened, timeout_ms=self._timeout_ms
         )

@@ -60,7 +60,7 @@ _REPEATED_BYTES_MAX = 16 * 1024
 """The size up to which a batch is kept, to be sent again while nothing else is."""
 
 _SEQUENCES = 2**31
-_ALL_IN_SYNC = -1
+ALL_IN_SYNC = -1
 
 
 class WriterConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,8 +172,8 @@ class KafkaWriter:
         self._end_offset = end_offset
         self._next_offset: int | None = None
         self._fate: LogError | None = None
-        self._last_batch: bytes | None = None
-        """The last batch, if it is small enough to be kept for `repeat`."""
+        self.last_batch: bytes | None = None
+        """The last batch, if it is small enough to be kept, to be sent again (repeats.py)."""
 
     @property
     def partition(self) -> int:
@@ -204,21 +204,6 @@ class KafkaWriter:
         self._fate = None
         return verdicts
 
-    async def repeat(self) -> bool:
-        """See LogWriter. A large batch is not kept, and cannot be sent again."""
-        if self._fate is not None:
-            raise self._fate
-        if self._last_batch is None:
-            return False
-        self._fate = LogUnavailable(f"{self._named()}: a repeated append did not end; its outcome is not known")
-        try:
-            is_known = await self._send(self._last_batch) is not None
-        except LogError as error:
-            self._fate = error
-            raise
-        self._fate = None
-        return is_known
-
     async def _append_together(self, transitions: Sequence[Transition]) -> list[AppendRefused | None]:
         records = sum(map(len, transitions))
         if not records:
@@ -236,7 +221,7 @@ class KafkaWriter:
         batch = encode() if size_bytes <= _ENCODED_AT_ONCE_BYTES else await asyncio.to_thread(encode)
         if len(batch) <= self._config.limit_bytes and (base_offset := await self._send(batch)) is not None:
             self._sequence = (self._sequence + records) % _SEQUENCES
-            self._last_batch = batch if len(batch) <= _REPEATED_BYTES_MAX else None
+            self.last_batch = batch if len(batch) <= _REPEATED_BYTES_MAX else None
             if 0 <= base_offset < self._end_offset:
                 raise await self._lost_its_end(base_offset)
             self._note_position(base_offset, records)
@@ -287,7 +272,7 @@ class KafkaWriter:
     async def _produce(self, batch: bytes) -> tuple[int, int]:
         config, timeout_ms = self._config, self._link.timeouts.produce_timeout_ms
         # Half of our own limit, so that the broker's REQUEST_TIMED_OUT is heard before the connection is closed.
-        request = ProduceRequest(None, _ALL_IN_SYNC, timeout_ms // 2, [(config.topic, [(config.partition, batch)])])
+        request = ProduceRequest(None, ALL_IN_SYNC, timeout_ms // 2, [(config.topic, [(config.partition, batch)])])
         response = await self._link.ask_leader(
             config.topic, config.partition, request, lane=self._lane, timeout_ms=timeout_ms
         )

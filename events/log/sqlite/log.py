@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import msgspec
 
-from muster.events.log.base import AppendRefused, LogDamaged, LogUnavailable, SignOfLife
+from muster.events.log.base import AppendRefused, LogDamaged, LogUnavailable, LogWriter, Repeats, SignOfLife
 from muster.events.log.limits import BATCH_BYTES_MAX, verdict_on
 from muster.events.log.sqlite import schema as sqlite_schema
 from muster.events.log.sqlite import statements, write_ahead
@@ -154,6 +154,10 @@ class SqliteEventLog:
         """Store records with the offsets and times that they have already. Of a log that no owner has claimed."""
         await self.file.write(partial(statements.restore, records))
 
+    async def repeat(self, writers: Sequence[LogWriter], *, timeout_ms: int) -> Repeats:  # noqa: ARG002 -- asks nobody
+        """See EventLog: a lock keeps others out, so there is nothing to be proven."""
+        yield dict.fromkeys((writer.partition for writer in writers), False)
+
     async def has_owners_record(self, partition: int) -> bool:
         """Whether the partition has any record: no stranger writes into the file."""
         return await self.end_offset(partition) > 0
@@ -273,7 +277,3 @@ class SqliteLogWriter:
         append = partial(statements.append, self._partition, self._epoch, self._wall_ms(), accepted)
         self._next_offset = await self._file.write(append)
         return verdicts
-
-    async def repeat(self) -> bool:
-        """A lock keeps others out: there is nothing to be proven."""
-        return False

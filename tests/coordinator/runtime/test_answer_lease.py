@@ -1,7 +1,7 @@
 """The answer lease: who cannot prove that a partition is its own stops answering, and its successor waits so long."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ from muster.coordinator.runtime.answer_lease import HELD_MS, AnswerLease
 from muster.coordinator.runtime.lease_keeper import REAL_PROOF_MS
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import HeartbeatTicket
-from muster.events.log.base import Deposed
+from muster.events.log.base import Deposed, LogWriter, Repeats
 from muster.events.log.memory import MemoryStorage
 from tests.simulation.process import SimulatedProcess
 from tests.simulation.virtual_time import simulate
@@ -22,9 +22,15 @@ from tests.simulation.virtual_time import simulate
 LEASE_MS = 2_000
 
 
-async def leased(storage: MemoryStorage, name: str, *, boot_ms: Callable[[], int] | None = None) -> SimulatedProcess:
+async def leased(
+    storage: MemoryStorage,
+    name: str,
+    *,
+    boot_ms: Callable[[], int] | None = None,
+    claim_renewal_ms: int | None = None,
+) -> SimulatedProcess:
     """A process with a lease, when it has claimed its partition; it may have to wait before it serves."""
-    process = SimulatedProcess(storage)
+    process = SimulatedProcess(storage, claim_renewal_ms=claim_renewal_ms)
     boot_ms = boot_ms or process.clock.monotonic_ms
     owner = msgspec.structs.replace(process.runtime._owner, name=name, answer_lease_ms=LEASE_MS, boot_ms=boot_ms)
     process.runtime = Runtime(owner, give_up=process.lost.append)
@@ -107,9 +113,10 @@ def test_without_a_proof_answers_wait_and_then_say_that_it_is_not_available(*, i
         ticket = ticket_of(process, joined)
         repeat, until = process.log.repeat, asyncio.Event()
 
-        async def late(partition: int, epoch: int) -> bool:
+        async def late(writers: Sequence[LogWriter], *, timeout_ms: int) -> Repeats:
             await until.wait()
-            return await repeat(partition, epoch)
+            async for answers in repeat(writers, timeout_ms=timeout_ms):
+                yield answers
 
         process.log.repeat = late  # type: ignore[method-assign]
         await asyncio.sleep(2 * LEASE_MS / 1000)

@@ -26,9 +26,6 @@ class Writer:
     def __init__(self) -> None:
         self.appended: list[int] = []
 
-    async def repeat(self) -> bool:
-        return False
-
     async def append(self, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
         self.appended.append(len(transitions))
         return [REFUSED if transition[0].key == b"refused" else None for transition in transitions]

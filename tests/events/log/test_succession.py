@@ -18,9 +18,6 @@ class Writer:
     partition: int = 0
     epoch: int = 1
 
-    async def repeat(self) -> bool:
-        return False
-
     async def append(self, transitions: object) -> list[None]:
         raise NotImplementedError
 

@@ -130,6 +130,10 @@ class KafkaLink(ClusterLink):
         """The node ids of the live brokers, in order."""
         return sorted(self._view.brokers)
 
+    def leader(self, topic: str, partition: int) -> int | None:
+        """The node id of the partition's leader; None: none is known, or the topic can no longer be used."""
+        return None if topic in self._view.refusals else self._view.leader(topic, partition)
+
     def leader_said(self, topic: str, partition: int) -> str:
         """The partition's leader, for people."""
         leader = self._view.leader(topic, partition)

@@ -6,8 +6,9 @@ import math
 import pytest
 from kio.schema.errors import ErrorCode
 
-from muster.events.log.base import Deposed, LogMismatch, LogUnavailable
+from muster.events.log.base import Deposed, LogMismatch, LogUnavailable, LogWriter, Repeated
 from muster.events.log.kafka.batches import Stamp
+from muster.events.log.kafka.log import KafkaEventLog
 from muster.events.log.kafka.marks import origin_of
 from muster.events.log.kafka.producer import KafkaWriter, WriterConfig
 from muster.events.log.kafka.reader import read
@@ -22,6 +23,14 @@ from tests.events.log.transitions import flat, incompressible, read_all, records
 from tests.waiting import until
 
 pytestmark = pytest.mark.broker
+
+
+async def repeated(log: KafkaEventLog, *writers: LogWriter) -> dict[int, Repeated]:
+    """Have these writers' last appends sent again, and return what became of them."""
+    answers: dict[int, Repeated] = {}
+    async for some in log.repeat(writers, timeout_ms=5_000):
+        answers |= some
+    return answers
 
 
 class TestFence:
@@ -44,23 +53,58 @@ class TestFence:
     ) -> None:
         """So an owner that has nothing to append finds out; a batch that is too large to be kept is not repeated."""
         old = await log.claim(0)
-        assert not await old.repeat()
+        assert await repeated(log, old) == {0: False}
         await old.append([transition("first")])
-        assert await old.repeat()
+        assert await repeated(log, old) == {0: True}
         await old.append([(Record(b"large", incompressible(40_000, "large")),)])
-        assert not await old.repeat()
+        assert await repeated(log, old) == {0: False}
         await old.append([transition("last")])
         for _ in range(2):
-            assert await old.repeat()
+            assert await repeated(log, old) == {0: True}
         ours = len(await read_all(log))
         new = await log.claim(0)
-        assert await old.repeat()  # a claim alone deposes nobody
+        assert await repeated(log, old) == {0: True}  # a claim alone deposes nobody
         await new.append([transition("fence")])
         for _ in range(2):
-            with pytest.raises(Deposed):
-                await old.repeat()
-        assert await new.repeat()
+            assert isinstance((await repeated(log, old))[0], Deposed)
+        assert await repeated(log, new) == {0: True}
         assert len(await read_all(log)) == ours + len(transition("fence"))
+
+    async def test_a_batch_is_repeated_while_newer_ones_are_appended(self, log: ProxiedKafkaEventLog) -> None:
+        """One that comes behind more than the broker remembers tells nothing, and harms nobody."""
+        writer = await log.claim(0)
+        assert isinstance(writer, KafkaWriter)
+        await writer.append([transition("first")])
+        first = writer.last_batch
+        known = []
+        for number in range(6):
+            await writer.append([transition(f"newer {number}")])
+            newest, writer.last_batch = writer.last_batch, first
+            known.append((await repeated(log, writer))[0])
+            writer.last_batch = newest
+        assert known == [True, True, True, True, False, False]
+        assert await repeated(log, writer) == {0: True}
+        await writer.append([transition("last")])
+
+    async def test_the_batches_of_one_broker_are_repeated_in_one_request(
+        self, kafka_broker: Broker, topic: str
+    ) -> None:
+        """Each partition has its own verdict; one writer that was deposed among them takes no other's."""
+        log = ProxiedKafkaEventLog(kafka_broker, topic, partitions=4)
+        await log.open()
+        try:
+            writers = [await log.claim(number) for number in range(4)]
+            for writer in writers[:3]:
+                await writer.append([transition("mine")])
+            await (await log.claim(1)).append([transition("another's")])
+            asked = log.proxy.requests.count(ApiKey.PRODUCE)
+            answers = await repeated(log, *writers)
+            assert log.proxy.requests.count(ApiKey.PRODUCE) == asked + 1
+        finally:
+            await log.close()
+        assert answers.keys() == {0, 1, 2, 3}
+        assert (answers[0], answers[2], answers[3]) == (True, True, False)
+        assert isinstance(answers[1], Deposed)
 
     async def test_a_large_batch_is_made_beside_the_loop(self, log: ProxiedKafkaEventLog) -> None:
         """30 MB took a third of a second of it."""
