@@ -9,6 +9,7 @@ former_owners.py       Warns of a former owner that did not stop in good order.
 group_context.py       What a partition keeps for each group: its queue, its batch, heartbeat tickets.
 lease_keeper.py        Proves each half lease, while nothing is appended, that partitions are still ours.
 log_outage.py          An outage of the event log: its reason, its duration, the partitions that wait for it.
+old_leases.py          Until when owners before this process may still answer from memory.
 orphans.py             Committed offsets without a group, which a takeover finds.
 outbox.py              Appends events, then offsets, and lets replies leave when both are durable.
 owner.py               This process as the owner of partitions: its logs, its settings.
@@ -16,6 +17,7 @@ owned_partition.py     A partition that this process owns: its writer, the renew
 owned_partitions.py    Partitions that are assigned: taken over, lost, given up, each by itself.
 ownership.py           Takes a partition over: claim it, write the fence record, read up to it, serve.
 partition.py           One owned partition: its groups, requests to them, their deadlines, the sweep.
+pauses.py              Pauses of the process or its machine: what they mean for sessions, and their event.
 quarantine.py          Groups with a record that cannot be read: how they are answered, and their repair.
 retention_clock.py     The wall clock as retention goes by it: a jump ahead is believed late.
 runtime.py             The groups of all partitions of the process, and what runs beside them.

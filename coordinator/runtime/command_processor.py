@@ -106,6 +106,8 @@ class CommandProcessor:
         self._idle = idle
         self._refused_joins = RefusedJoins(settings, clock.monotonic_ms)
         self._is_closed = False
+        self.puts_off = False
+        """Whether commands that would change something are put off: an owner before may still answer from memory."""
 
     def close(self) -> None:
         """Stop deciding; a batch that is being stored takes no effect here."""
@@ -114,6 +116,13 @@ class CommandProcessor:
     def enqueue(self, context: GroupContext, command: AnyCommand | CheckDeadlines) -> None:
         """Queue a command behind those of the group."""
         context.queue.append(command)
+        if not context.busy:
+            self.work(context)
+
+    def decide_put_off(self, context: GroupContext) -> None:
+        """Decide what was put off, in its order, before what has come since."""
+        context.queue.extendleft(reversed(context.put_off))
+        context.put_off.clear()
         if not context.busy:
             self.work(context)
 
@@ -164,7 +173,7 @@ class CommandProcessor:
         batch = context.batch
         if context.replies:
             self._waiting.release(context.replies.popleft())
-        elif batch is None and context.expiry_due:
+        elif batch is None and context.expiry_due and not self._puts_off(context):
             # Nothing of the group is under way, so these are all its offsets.
             context.expiry_due = False
             offsets, wall_ms = self._committed(context.group_id), self._retention_clock.observe()
@@ -207,6 +216,9 @@ class CommandProcessor:
             log.exception("a rule failed", group_id=command.group_id, command=repr(command))
             self._fail(context, command)
             return
+        if self._puts_off(context) and (decision.events or _changes_offsets(decision)):
+            context.put_off.append(command)
+            return
         if decision.metadata_refused_bytes and isinstance(command, JoinGroup):
             self._refused_joins.note_metadata_too_large(command, decision.metadata_refused_bytes)
         if decision.events:
@@ -229,6 +241,9 @@ class CommandProcessor:
         batch.commands.append(command)
         batch.decisions.append(decision)
         batch.events.extend(decision.events)
+
+    def _puts_off(self, context: GroupContext) -> bool:
+        return self.puts_off or bool(context.put_off)  # what was put off comes before what has come since
 
     def _fail(self, context: GroupContext, command: AnyCommand) -> None:
         """Answer a command that failed through our fault with UNKNOWN_SERVER_ERROR; nothing else changes."""

@@ -91,6 +91,8 @@ class GroupContext(msgspec.Struct, kw_only=True, eq=False):
     deadline_check_queued: bool = False
     expiry_due: bool = False
     last_notified: tuple[int, bool] | None = None
+    put_off: list[AnyCommand] = []
+    """Commands that would change something, and wait until no owner before may answer from memory."""
 
     def notify(self, on_generation: GenerationListener) -> None:
         """Call the listener if the generation, or whether the group is in use, has changed."""

@@ -62,6 +62,8 @@ class OwnedPartition:
         if lease is not None:
             self.kept = KeptLease(lease, outbox, is_renewing=lambda: self.is_renewing, lost=lost)
         """The lease of its answers, if there is one."""
+        self._outliving = asyncio.create_task(self._outlive(), name=f"outlive-{partition.number}")
+        self._outliving.add_done_callback(on_failure(lost))
 
     @property
     def waits(self) -> tuple[WaitsFor, float] | None:
@@ -91,9 +93,13 @@ class OwnedPartition:
             self._renewing.add_done_callback(on_failure(self._lost))
 
     async def stop(self) -> None:
-        """Let what is under way become durable, and write CoordinatorStopped."""
+        """Let what is under way become durable, and write CoordinatorStopped.
+
+        Not before the owner before cannot answer any more: whoever comes next goes by this event alone.
+        """
         await self._strangers.close()
         await self._end_renewal()
+        await self._outliving
         await self._outbox.drained()
         await self._outbox.close()
         stopped = CoordinatorStopped(
@@ -109,11 +115,19 @@ class OwnedPartition:
         """Stop without writing anything, since the log is lost to us."""
         await self._strangers.close()
         await self._end_renewal()
+        self._outliving.cancel()
         await self._outbox.close()
 
     async def report_successor(self, deposed: Deposed) -> None:
         """Find out who has taken the partition over, and say so in the error and in the log."""
         await report_successor(self._owner.event_log, self._writer, deposed)
+
+    async def _outlive(self) -> None:
+        """Wait until the owner before cannot answer any more; then all that was put off is done."""
+        owner, number = self._owner, self.partition.number
+        while left_ms := owner.old_leases.left_ms(number, owner.boot_ms()):  # noqa: ASYNC110 -- it is not the loop's clock
+            await asyncio.sleep(left_ms / 1000)
+        await self.partition.put_off_no_more()
 
     async def _end_renewal(self) -> None:
         if self._renewing is not None:
@@ -133,6 +147,7 @@ class OwnedPartition:
             self._outbox.go_on_with(writer)
             self._writer = writer
             self.partition.epoch = writer.epoch
+            owner.old_leases.served(number, writer.epoch)
 
         await self._outbox.between_writes(switch)
         await owner.offsets.renew(number, partial(self._outbox.between_writes, of_offsets=True))

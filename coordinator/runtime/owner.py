@@ -20,6 +20,7 @@ from muster.coordinator.runtime.group_context import (
     ignore_generations,
     members_reachable,
 )
+from muster.coordinator.runtime.old_leases import OldLeases
 from muster.coordinator.runtime.retention_clock import RetentionClock
 from muster.coordinator.service import ignore_request_id
 from muster.coordinator.strangers import StrangersSeen
@@ -51,6 +52,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     superseded: Callable[[int], None] = ignore_request_id
     """Called with the id of a parked request that will not be answered, since the same member has sent it again."""
     strangers: StrangersSeen = msgspec.field(default_factory=StrangersSeen)
+    old_leases: OldLeases = msgspec.field(default_factory=OldLeases)
     former_owners: FormerOwners = msgspec.field(default_factory=FormerOwners)
     slices: Slices = msgspec.field(default_factory=Slices)
     turns: Turns = msgspec.field(default_factory=Turns)

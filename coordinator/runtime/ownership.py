@@ -1,7 +1,8 @@
 """Taking a partition over: claim it, write the fence record, read up to that record, serve.
 
 The fence record comes first because the log accepts the old owner's appends until the new owner's first one (see the
-event log's contract); only a reading up to the fence record is complete.
+event log's contract); only a reading up to the fence record is complete. As long as the old owner may still answer from
+memory the new one answers too, and puts off whatever would change something (`CommandProcessor`).
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from muster.coordinator.runtime.partition import Partition
 from muster.coordinator.strangers import StrangersWatch, gap_between
 from muster.events.avro.codec import records_of
 from muster.events.damage import Damage, DamageSurvey
-from muster.events.events import AnyPartitionEvent, CoordinatorElected, CoordinatorReady, CoordinatorStopped
+from muster.events.events import CoordinatorReady
 from muster.events.ids import GroupId
 from muster.events.keys import EntityKind, RecordKey, decode_key
 from muster.events.loading import Loading
@@ -50,11 +51,12 @@ async def take_over(owner: Owner, number: int, *, last_sign_of: LastSignOf, lost
         await refuse_if_offsets_topic_deleted(owner.event_log, owner.offsets, number)
     recreated = await _claim_offsets(owner, writer, projector)
     seen_ms = None if projector.served_by is None else await last_sign_of(projector.served_by)
-    if lease is not None and may_be_answering(projector.before_election, owner.name):
-        await _wait_until_over(lease, fenced_ms)
+    if lease is not None:
+        owner.old_leases.taken_over(number, projector.before_election, fenced_ms=fenced_ms, lease_ms=lease.lease_ms)
     ready = _ready(owner, writer, projector, started_ms=started_ms, owner_before_seen_ms=seen_ms)
     sent_ms = owner.boot_ms()
     await _append_ready(owner, writer, ready)
+    owner.old_leases.served(number, writer.epoch)
     if lease is not None:
         lease.proven(sent_ms)
     damages = await _damages(owner.event_log, writer, projector)
@@ -69,6 +71,7 @@ async def take_over(owner: Owner, number: int, *, last_sign_of: LastSignOf, lost
         quarantined=damages,
         lost=lost,
         lease=lease,
+        puts_off=owner.old_leases.left_ms(number, owner.boot_ms()) > 0,
     )
     groups = [group for group_id, group in projector.groups.items() if group_id not in projector.quarantined]
     try:
@@ -86,23 +89,6 @@ async def take_over(owner: Owner, number: int, *, last_sign_of: LastSignOf, lost
     if gap := gap_between(projector.next_offset, writer.next_offset, recreated + 1):  # since the end of the reading
         strangers.notice(gap)
     return OwnedPartition(owner, partition, outbox, writer, strangers=strangers, lease=lease, lost=lost)
-
-
-def may_be_answering(last_event: AnyPartitionEvent | None, name: str) -> bool:
-    """Whether the owner before may still have a lease. `last_event`: the partition's last before the claim.
-
-    Not if there is none, if it said goodbye, or if it is this process, and has served the partition.
-    """
-    if last_event is None or isinstance(last_event, CoordinatorStopped):
-        return False
-    return last_event.owner != name or isinstance(last_event, CoordinatorElected)
-
-
-async def _wait_until_over(lease: AnswerLease, fenced_ms: int) -> None:
-    """Wait until no lease can be left that was given before our own fence record."""
-    left_ms = fenced_ms + lease.lease_ms - lease.now_ms()
-    if left_ms > 0:
-        await asyncio.sleep(left_ms / 1000)
 
 
 def _ready(

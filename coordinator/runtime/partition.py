@@ -38,17 +38,15 @@ from muster.coordinator.runtime.group_context import (
 )
 from muster.coordinator.runtime.outbox import OnLost, Outbox, WriteUnit
 from muster.coordinator.runtime.owner import Owner
+from muster.coordinator.runtime.pauses import pause_record, rearm_all, versions
 from muster.coordinator.runtime.quarantine import Quarantine
 from muster.coordinator.runtime.sweep import Sweep
 from muster.coordinator.runtime.waiting import WaitingRequests
 from muster.coordinator.service import ReplyTo
-from muster.events.avro.codec import records_of
 from muster.events.damage import Damage
-from muster.events.events import CoordinatorPaused
 from muster.events.ids import GroupId
 from muster.events.keys import RecordKey
 from muster.events.state import NOT_CONFIGURED, Group, GroupConfig
-from muster.events.steps import Steps
 
 log = structlog.get_logger(__name__)
 
@@ -70,7 +68,9 @@ class Partition:
         quarantined: Mapping[GroupId, Damage],
         lost: OnLost,
         lease: AnswerLease | None = None,
+        puts_off: bool = False,
     ) -> None:
+        """`puts_off`: whatever would change something, until `put_off_no_more`."""
         self.number = number
         self._owner = owner
         self._outbox = outbox
@@ -103,6 +103,7 @@ class Partition:
             changed=self._changed,
             idle=self._became_idle,
         )
+        self._processor.puts_off = puts_off
         self._quarantine = Quarantine(
             quarantined,
             outbox=outbox,
@@ -111,6 +112,7 @@ class Partition:
             settings=owner.settings,
             waiting=self._waiting,
             repaired=self._repaired,
+            puts_off=lambda: self._processor.puts_off,
         )
         interval_ms = owner.settings.offsets_retention_check_interval_ms
         self._sweep = Sweep(interval_ms=interval_ms, group_ids=self._contexts.keys, check=self._check_expiry)
@@ -142,9 +144,26 @@ class Partition:
                 await pace.worked(1 + len(context.soft.sessions))
         for context in self._contexts.values():
             context.notify(self._owner.on_generation)
-        self._deadlines.begin()
+        if not self._processor.puts_off:
+            self._deadlines.begin()
         for context in list(self._contexts.values()):
             self._check_capacity(context)
+
+    async def put_off_no_more(self) -> None:
+        """Decide what was put off, and let deadlines come: sessions and phases have their full time from now on."""
+        if not self._processor.puts_off or self._closed_with is not None:
+            return
+        pace = self._slices.pace()
+        for context in list(self._contexts.values()):
+            begin_anew(context.group, context.soft, self._clock.monotonic_ms())
+            await pace.worked(1 + len(context.soft.sessions))
+        self._processor.puts_off = False
+        for context in list(self._contexts.values()):
+            if context.put_off and self._closed_with is None:
+                self._processor.decide_put_off(context)
+                await pace.worked(1)
+        if self._closed_with is None:
+            self._deadlines.begin()
 
     def _resume(self, group: Group) -> GroupContext:
         soft = restore_soft_state(group, self._clock.monotonic_ms(), self._settings)
@@ -262,7 +281,7 @@ class Partition:
         self._schedule(context)
 
     def _became_idle(self, context: GroupContext) -> None:
-        if context.group is None:
+        if context.group is None and not context.put_off:
             self._contexts.pop(context.group_id, None)
             self._deadlines.forget(context.group_id)
         else:
@@ -284,7 +303,7 @@ class Partition:
     def _silence_explained(self, context: GroupContext, asked_ms: int, away: Away | None) -> None:
         if away is not None and self._contexts.get(context.group_id) is context:
             since_ms, until_ms = away
-            for group, soft in _versions(context):
+            for group, soft in versions(context):
                 rearm(group, soft, until_ms, late_ms=until_ms - since_ms)
         # What arrived while it was asked comes first, and whose session has ended since was not asked about.
         self._owner.turns.after_those_who_wait(partial(self._queue_deadline_check, context, asked_ms))
@@ -305,18 +324,8 @@ class Partition:
         return len(self._owner.offsets.committed(group_id))
 
     def _machine_paused(self, late_ms: int) -> None:
-        self._slices.run(self._rearm(late_ms), lambda counts: self._rearmed(late_ms, *counts), self._lost)
-
-    def _rearm(self, late_ms: int) -> Steps[tuple[int, int]]:
-        """Re-arm all groups; returns how many sessions have their full time, and how many are longer by `late_ms`."""
-        in_full = sessions = 0
-        for context in list(self._contexts.values()):
-            now_ms = self._clock.monotonic_ms()
-            durable, *_ = [rearm(group, soft, now_ms, late_ms=late_ms) for group, soft in _versions(context)]
-            in_full += durable
-            sessions += len(context.soft.sessions)
-            yield 1 + len(context.soft.sessions)
-        return in_full, sessions - in_full
+        steps = rearm_all(list(self._contexts.values()), self._clock, late_ms)
+        self._slices.run(steps, lambda counts: self._rearmed(late_ms, *counts), self._lost)
 
     def _rearmed(self, late_ms: int, in_full: int, lengthened: int) -> None:
         if self._closed_with is not None:
@@ -329,21 +338,5 @@ class Partition:
             in_full=in_full,
             by_late_ms=lengthened,
         )
-        paused = CoordinatorPaused(
-            partition=self.number,
-            owner_epoch=self._processor.epoch,
-            owner=self._owner.name,
-            paused_ms=self._clock.wall_ms(),
-            late_ms=late_ms,
-            sessions=in_full,
-            uptime_ms=self._clock.monotonic_ms(),
-        )
-        transition = records_of([paused], self._owner.event_log.format_level)
-        self._outbox.submit(WriteUnit(transition=transition, offsets=(), settled=lambda _: None))
-
-
-def _versions(context: GroupContext) -> Iterable[tuple[Group | None, SoftState]]:
-    """Yield the group as it is durable, and as it is decided if a batch is under way."""
-    yield context.group, context.soft
-    if context.batch is not None:
-        yield context.batch.group, context.batch.soft
+        record = pause_record(self._owner, self.number, self.epoch, late_ms=late_ms, sessions=in_full)
+        self._outbox.submit(WriteUnit(transition=record, offsets=(), settled=lambda _: None))

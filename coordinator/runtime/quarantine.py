@@ -27,7 +27,10 @@ log = structlog.get_logger(__name__)
 
 
 class Quarantine:
-    """See the module. `repaired` is called with a group that is to be served from now on."""
+    """See the module. `repaired` is called with a group that is to be served from now on.
+
+    `puts_off`: whether nothing may be changed for the moment.
+    """
 
     def __init__(
         self,
@@ -39,6 +42,7 @@ class Quarantine:
         settings: GroupSettings,
         waiting: WaitingRequests,
         repaired: Callable[[Group], None],
+        puts_off: Callable[[], bool],
     ) -> None:
         self._damages = dict(damages)
         self._outbox = outbox
@@ -47,6 +51,7 @@ class Quarantine:
         self._settings = settings
         self._waiting = waiting
         self._repaired = repaired
+        self._puts_off = puts_off
         self._under_way: set[GroupId] = set()
         self._is_closed = False
 
@@ -75,7 +80,7 @@ class Quarantine:
         refused = repair_refusal(command.changes)
         if refused is not None or command.validate_only:
             self._reply(command, refused or AlterGroupConfigOutcome(error=ErrorCode.none))
-        elif damage.group_id in self._under_way:
+        elif damage.group_id in self._under_way or self._puts_off():
             self._release(quarantine_reply(command))
         else:
             self._under_way.add(damage.group_id)

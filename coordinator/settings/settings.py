@@ -111,7 +111,7 @@ class Settings(SidecarSettings, KafkaSettings):
     answer_lease_ms: int = option(
         2_000,
         "How long an owner of a Kafka event log answers after it last proved by an append that it still is; "
-        "another process that takes over waits as long. The same for all processes of a log.",
+        "another process that takes over changes nothing for as long. The same for all processes of a log.",
         panel=EVENT_LOG,
         ge=200,
         le=60_000,

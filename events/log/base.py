@@ -114,11 +114,11 @@ class LogWriter(Protocol):
 
 
 Repeated = bool | Deposed
-"""What became of an append that was sent again: True: it was answered as before; Deposed: a newer writer has appended
+"""The outcome of an append that was sent again: True: it was answered as before; Deposed: a newer writer has appended
 since; False: nothing is known, as there was none, or no answer."""
 
 Repeats = AsyncGenerator[Mapping[int, Repeated], None]
-"""What became of several, by partition, as the answers come."""
+"""The outcomes of several, by partition, as the answers come."""
 
 
 class EventLog(Protocol):

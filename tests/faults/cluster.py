@@ -293,14 +293,18 @@ class FakeCluster:
         return (ErrorCode.none, partition) if partition.leader == node else (ErrorCode.not_leader_or_follower, None)
 
     def _produce(self, node: int, request: Any) -> Any:
-        ((topic, ((number, batch),)),) = request.topics
+        ((topic, batches),) = request.topics
+        answers = [(number, *self._appended(node, topic, number, batch), -1, 0) for number, batch in batches]
+        return produce.ProduceResponse_v7([(topic, answers)], 0)
+
+    def _appended(self, node: int, topic: str, number: int, batch: bytes) -> tuple[int, int]:
         error, partition = self._led(node, topic, number)
         base = -1
         if self.produce_error is not None:
             error = self.produce_error
         elif partition is not None:
             error, base = partition.append(batch)
-        return produce.ProduceResponse_v7([(topic, [(number, error.value, base, -1, 0)])], 0)
+        return error.value, base
 
     def _fetch(self, node: int, request: Any) -> Any:
         ((topic, ((number, _, position, *_),)),) = request.topics

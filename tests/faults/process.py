@@ -43,6 +43,7 @@ class ProcessOnKafka(SimulatedProcess):
         with_offsets: bool = False,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
         read_only: bool = False,
+        answer_lease_ms: int | None = None,
     ) -> None:
         self.clock = VirtualClock()
         settings: dict[str, Any] = {"partitions": partitions, "timeouts": timeouts}
@@ -60,6 +61,8 @@ class ProcessOnKafka(SimulatedProcess):
             effective_settings={},
             clock=self.clock,
             retention_clock=RetentionClock(self.clock, kept_ms=0),
+            answer_lease_ms=answer_lease_ms,
+            boot_ms=self.clock.monotonic_ms,
         )
         self.runtime = Runtime(owner, give_up=self.lost.append)
         self._groups = self.runtime

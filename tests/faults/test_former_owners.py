@@ -43,14 +43,14 @@ async def test_an_owner_that_has_not_said_goodbye_is_named_once_by_its_successor
 
 @story
 async def test_an_idle_owner_finds_out_within_seconds_that_it_was_deposed() -> None:
-    """The end of a partition tells, and the record that stands there; it writes nothing."""
+    """Its last append, sent again, tells, and the record that stands behind it; it writes nothing."""
     cluster = FakeCluster()
-    first = await ProcessOnKafka(cluster.bootstrap, name="vm:1").start()
+    first = await ProcessOnKafka(cluster.bootstrap, name="vm:1", answer_lease_ms=2_000).start()
     await asyncio.sleep(600)
     assert not first.lost
     second = await ProcessOnKafka(cluster.bootstrap, name="vm:2").start()
     ends = [cluster.partition("events", number).end for number in range(3)]
-    await asyncio.sleep(10)
+    await asyncio.sleep(2)
     assert str(first.lost[0]).startswith("vm:2 took the event log over from this process at ")
     assert not second.lost
     await first.stop()

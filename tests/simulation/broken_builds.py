@@ -11,6 +11,7 @@ from unittest.mock import patch
 import msgspec
 
 from muster.coordinator.runtime.answer_lease import AnswerLease
+from muster.coordinator.runtime.old_leases import OldLeases
 from muster.coordinator.runtime.outbox import Outbox, WriteUnit
 from tests.simulation.log_broker import LogBroker
 
@@ -24,6 +25,13 @@ def without_lease() -> Iterator[None]:
         proven(self, sys.maxsize)
 
     with patch.object(AnswerLease, "proven", for_ever):
+        yield
+
+
+@contextmanager
+def without_outliving() -> Iterator[None]:
+    """A new owner changes groups while the one before it may answer from memory."""
+    with patch.object(OldLeases, "left_ms", lambda *_: 0):
         yield
 
 

@@ -34,7 +34,6 @@ from tests.simulation.remote_log import LogFaults, LogLink, RemoteLog
 from tests.simulation.world import LoopClock, World
 
 PARTITIONS = 3
-ANSWER_LEASE_MS = 2_000
 CONFIRMED_AFTER_S = 1.0
 TOPIC, TOPIC_PARTITIONS = "orders", 6
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=200, min_session_timeout_ms=100)
@@ -62,6 +61,7 @@ class MusterServer:
         *,
         faults: LogFaults,
         claim_renewal_ms: int | None,
+        answer_lease_ms: int,
         election: Election | None = None,
     ) -> None:
         self.name = name
@@ -79,6 +79,7 @@ class MusterServer:
         self._topics = topics
         self._faults = faults
         self._claim_renewal_ms = claim_renewal_ms
+        self._answer_lease_ms = answer_lease_ms
         self._server: Server | None = None
         self.runtime: Runtime | None = None
         self._main = self.loop.create_task(self._serve())
@@ -192,7 +193,7 @@ class MusterServer:
             offsets=offsets,
             settings=SETTINGS,
             effective_settings={},
-            answer_lease_ms=ANSWER_LEASE_MS,
+            answer_lease_ms=self._answer_lease_ms,
             boot_ms=self.clock.boot_ms,
             clock=self.clock,
             retention_clock=RetentionClock(self.clock, kept_ms=SETTINGS.offsets_retention_minutes * MINUTE_MS),

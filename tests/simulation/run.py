@@ -13,10 +13,8 @@ import msgspec
 import structlog
 
 from muster.coordinator.wire.registry import load_messages_of_members
-from tests.simulation.schedule import Played, Schedule
+from tests.simulation.schedule import REQUESTS_MIN, Played, Schedule
 from tests.simulation.verdict import violations
-
-REQUESTS_MIN = 200
 
 COUNTED = ("takeovers", "fenced appends", "unknown outcomes", "repeated batches", "joins asked again", "evictions")
 """Events that have to happen in a run of some dozen schedules, or they try nothing."""

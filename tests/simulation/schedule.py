@@ -15,20 +15,25 @@ import msgspec
 from muster.coordinator.load import slices
 from tests.simulation.client import CLIENTS, Members
 from tests.simulation.election import Election
-from tests.simulation.members import Member
+from tests.simulation.members import SESSION_S, Member
 from tests.simulation.muster_server import PARTITIONS, MusterServer, Topics
 from tests.simulation.network import Network
 from tests.simulation.remote_log import BROKER, LogFaults
 from tests.simulation.world import World
 
 FAULTS_S = 30.0
-CALM_S = 22.0
-"""The time in which faults happen, and the time after that for all to be well again."""
+CALM_S = 26.0
+"""The time in which faults happen, and the longest after that for all to be well again."""
 LOOK_S = 1.0
+REQUESTS_MIN = 200
+"""A schedule with fewer tries too little."""
 RIVALS_SHARE = 0.1
 """The share of static members of whose instance id there are two processes at a time."""
 SHARED_SHARE = 0.6
 """The share of schedules in which processes share the partitions; in the others each takes all over."""
+
+ANSWER_LEASES_MS = (2_000, 2_000, 12_000)
+"""With the longer one, which is longer than a session, a successor could evict whom its predecessor hears."""
 
 NO_CLOCK = SimpleNamespace(perf_counter=lambda: 0.0)
 """Work takes no time here, or a schedule would depend on the machine's speed."""
@@ -60,6 +65,7 @@ class Schedule:
         self.faults: Counter[str] = Counter()
         self.log_faults = LogFaults()
         self.claim_renewal_ms = self.random.choice((None, 7_000))
+        self.answer_lease_ms = self.random.choice(ANSWER_LEASES_MS)
         self.members = Members(self.world, self.network, self._addresses)
         self.election = Election(self.world, self.network, PARTITIONS) if self.random.random() < SHARED_SHARE else None
         self._together = 1 if self.election is None else self.random.randint(2, 3)
@@ -75,8 +81,10 @@ class Schedule:
             self.world.after(self.random.uniform(3, 6), self._fault)
             self.world.run_until(self._faults_end_s)
             self._is_calm = self.members.is_calm = True
-            end_s = self._faults_end_s + CALM_S
-            self.world.run_until(end_s)
+            end_s = self._faults_end_s
+            while end_s < self._faults_end_s + CALM_S and not self._is_well(everybody):
+                end_s += LOOK_S
+                self.world.run_until(end_s)
         return Played(
             seed=self.seed,
             topics=self.topics,
@@ -87,6 +95,14 @@ class Schedule:
             end_s=end_s,
             network=self.network,
         )
+
+    def _is_well(self, everybody: list[Member]) -> bool:
+        """Whether everybody was heard again, long enough for what was under way to end, and each partition has one."""
+        if self.members.ledger.requests < REQUESTS_MIN:
+            return False
+        owned = sorted(number for each in self.servers if each.is_running for number in each.serves())
+        heard_s = min(member.last_heartbeat_s for member in everybody)
+        return heard_s > self._faults_end_s + SESSION_S and owned == list(range(PARTITIONS))
 
     def _everybody(self) -> list[Member]:
         everybody = []
@@ -121,6 +137,7 @@ class Schedule:
             name,
             faults=self.log_faults,
             claim_renewal_ms=self.claim_renewal_ms,
+            answer_lease_ms=self.answer_lease_ms,
             election=self.election,
         )
         self.servers.append(server)
@@ -168,6 +185,7 @@ class Schedule:
             ("suspended", self._suspend),
             ("cut from the log", lambda: self._cut(BROKER)),
             ("cut from the log", lambda: self._cut(BROKER)),
+            ("cut from the log and taken over", lambda: self._cut(BROKER, and_taken_over=True)),
             ("cut from the clients", lambda: self._cut(CLIENTS)),
             ("clock set", self._set_clock),
         ]
@@ -202,7 +220,9 @@ class Schedule:
         if self.random.random() < 0.7:
             self.world.after(self.random.uniform(0, within_s), self.start_server)
 
-    def _cut(self, other: str) -> None:
+    def _cut(self, other: str, *, and_taken_over: bool = False) -> None:
+        if and_taken_over:  # while it may still answer from memory
+            self.world.after(self.random.uniform(0, 0.2), self.start_server)
         name, lasts_s = self.server.name, self._lasts_s(self.random.choice((1.0, 5.0, 15.0)))
         self.network.cut(name, other)
         self.world.after(lasts_s, lambda: self.network.heal(name, other))

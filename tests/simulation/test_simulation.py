@@ -7,7 +7,12 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from tests.simulation.broken_builds import without_fence, without_lease, without_waiting_for_durability
+from tests.simulation.broken_builds import (
+    without_fence,
+    without_lease,
+    without_outliving,
+    without_waiting_for_durability,
+)
 from tests.simulation.run import never_happened, play, play_all
 
 SEEDS = 100
@@ -27,7 +32,12 @@ def test_no_schedule_breaks_an_invariant(first: int) -> None:
 
 @pytest.mark.parametrize(
     ("broken", "seed", "number"),
-    [(without_fence, 0, "5"), (without_waiting_for_durability, 0, "3"), (without_lease, 23, "8")],
+    [
+        (without_fence, 0, "5"),
+        (without_waiting_for_durability, 0, "3"),
+        (without_lease, 23, "8"),
+        (without_outliving, 0, "8"),
+    ],
 )
 def test_a_build_without_a_safeguard_is_noticed(
     broken: Callable[[], AbstractContextManager[None]], seed: int, number: str

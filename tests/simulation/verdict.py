@@ -11,6 +11,7 @@
 7. When nothing happens any more, everybody is served.
 8. No deposed owner accepts heartbeats: whoever is told that all is well is in that generation, by the other owner, when
    the answer leaves.
+9. A fetch of offsets tells nothing older than a commit that had been accepted when it was asked.
 """
 
 from collections import defaultdict
@@ -33,7 +34,7 @@ from muster.events.events import (
 from muster.events.ids import GroupId
 from muster.events.projector import Projector
 from muster.events.state import Group
-from tests.simulation.ledger import Ledger, Told
+from tests.simulation.ledger import CommitTold, Ledger, Told
 from tests.simulation.log_broker import Appended, LogBroker
 from tests.simulation.members import HEARTBEAT_S, SESSION_S, Member, partitions_of
 from tests.simulation.muster_server import MusterServer
@@ -65,6 +66,7 @@ def violations(played: Played) -> list[str]:
         *(f"5: {text}" for text in _differs(played.servers, played.topics.events)),
         *(f"6: {text}" for text in ledger.wrongs),
         *(f"8: {text}" for text in _deposed_answers(ledger, recorded)),
+        *(f"9: {text}" for text in _old_offsets(ledger, played.topics.offsets)),
         *(f"7: {text}" for text in _not_served(played.everybody, played.end_s)),
     ]
 
@@ -91,7 +93,8 @@ def _shared_partitions(ledger: Ledger) -> Iterator[str]:
                 yield f"{key} was assigned to {holder} by {by} and to {who} by {told.process}"
 
 
-def _lost_commits(ledger: Ledger, broker: LogBroker) -> Iterator[str]:
+def _stored_commits(broker: LogBroker) -> Mapping[tuple[_Group, int], list[tuple[int, int]]]:
+    """The commits in the log, in its order: generation and offset, by group and partition."""
     stored: dict[tuple[_Group, int], list[tuple[int, int]]] = defaultdict(list)
     for records in broker.storage.records:
         for record in records:
@@ -99,6 +102,29 @@ def _lost_commits(ledger: Ledger, broker: LogBroker) -> Iterator[str]:
             if "owner" not in key and record.value is not None:
                 value = msgspec.json.decode(record.value)
                 stored[key["group"], key["partition"]].append((int(value["metadata"]), value["offset"]))
+    return stored
+
+
+def _old_offsets(ledger: Ledger, broker: LogBroker) -> Iterator[str]:
+    order = {
+        (group_id, partition): {offset: number for number, (_, offset) in enumerate(commits)}
+        for (group_id, partition), commits in _stored_commits(broker).items()
+    }
+    accepted: dict[tuple[_Group, int], list[CommitTold]] = defaultdict(list)
+    for commit in ledger.commits:
+        accepted[commit.group_id, commit.partition].append(commit)
+    for fetch in ledger.fetches:
+        numbers = order.get((fetch.group_id, fetch.partition), {})
+        found = numbers.get(fetch.offset, -1)
+        for commit in accepted[fetch.group_id, fetch.partition]:
+            if commit.heard_s < fetch.asked_s and numbers.get(commit.offset, -1) > found:
+                yield (
+                    f"{_said(fetch)} has the offset {fetch.offset}, when {commit.process} had accepted {commit.offset}"
+                )
+
+
+def _lost_commits(ledger: Ledger, broker: LogBroker) -> Iterator[str]:
+    stored = _stored_commits(broker)
     for (group_id, partition), commits in stored.items():
         for (older, offset), (newer, later) in pairwise(commits):
             if newer < older:
