@@ -95,13 +95,15 @@ class OwnedPartition:
     async def stop(self) -> None:
         """Let what is under way become durable, and write CoordinatorStopped.
 
-        Not before the owner before cannot answer any more: whoever comes next goes by this event alone.
+        Not while the owner before may still answer: whoever comes next puts nothing off after this event.
         """
         await self._strangers.close()
         await self._end_renewal()
-        await self._outliving
+        self._outliving.cancel()
         await self._outbox.drained()
         await self._outbox.close()
+        if self._old_lease_left_ms:
+            return
         stopped = CoordinatorStopped(
             partition=self._writer.partition,
             owner_epoch=self._writer.epoch,
@@ -122,10 +124,13 @@ class OwnedPartition:
         """Find out who has taken the partition over, and say so in the error and in the log."""
         await report_successor(self._owner.event_log, self._writer, deposed)
 
+    @property
+    def _old_lease_left_ms(self) -> int:
+        return self._owner.old_leases.left_ms(self.partition.number, self._owner.boot_ms())
+
     async def _outlive(self) -> None:
         """Wait until the owner before cannot answer any more; then all that was put off is done."""
-        owner, number = self._owner, self.partition.number
-        while left_ms := owner.old_leases.left_ms(number, owner.boot_ms()):  # noqa: ASYNC110 -- it is not the loop's clock
+        while left_ms := self._old_lease_left_ms:  # noqa: ASYNC110 -- it is not the loop's clock
             await asyncio.sleep(left_ms / 1000)
         await self.partition.put_off_no_more()
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from muster.events.events import CoordinatorElected
+from muster.events.events import CoordinatorElected, CoordinatorReady
 from muster.events.ids import GroupId
 from muster.events.keys import EntityKind, decode_key
 from muster.events.partitioner import partition_for
@@ -34,6 +34,7 @@ class PartitionCheck:
         self._next_offset = 0
         self._missing_offsets = 0
         self._epoch = -1
+        self._renewed_from = -1  # the epoch in which the present owner was elected before it renewed its claim
         self._elected: CoordinatorElected | None = None
         self._prelude = Prelude()
         self._unreadable: list[Broken] = []  # records of no group, which may be repaired further on
@@ -126,19 +127,27 @@ class PartitionCheck:
     def _owner(self, told: Coordinated) -> Iterator[Finding]:
         event, elected = told.event, self._elected
         if isinstance(event, CoordinatorElected):
-            if event.owner_epoch <= self._epoch:
+            # An owner that is about to renew its claim writes its present one once more, to see that it still counts.
+            is_again = elected is not None and (elected.owner, elected.owner_epoch) == (event.owner, event.owner_epoch)
+            if event.owner_epoch <= self._epoch and not is_again:
                 expected = f"an epoch above {self._epoch} for {event.owner}, who was elected"
                 yield _finding(Check.EPOCH, told, expected=expected, found=f"epoch {event.owner_epoch}")
             if elected is not None and event.format_level < elected.format_level:
                 expected = f"format level {elected.format_level} or a higher one"
                 yield _finding(Check.LEVEL, told, expected=expected, found=f"format level {event.format_level}")
+            if elected is None or elected.owner != event.owner:
+                self._renewed_from = event.owner_epoch
             self._elected = event
         elif elected is not None and event.owner_epoch == elected.owner_epoch and event.owner != elected.owner:
             expected = f"{elected.owner}, who was elected with epoch {elected.owner_epoch}"
             yield _finding(Check.OWNER, told, expected=expected, found=event.owner)
         yield from self._epoch_of(told, event.owner_epoch, None)
+        if isinstance(event, CoordinatorReady):  # it has read the log anew: nothing that it decided before can come
+            self._renewed_from = event.owner_epoch
 
     def _epoch_of(self, told: Happened | Coordinated, epoch: int, group_id: GroupId | None) -> Iterator[Finding]:
+        if self._renewed_from <= epoch < self._epoch:
+            return  # decided just before the owner renewed its claim, and stored just after
         if epoch < self._epoch:
             expected = f"epoch {self._epoch} or a later one"
             yield _finding(Check.EPOCH, told, group_id, expected=expected, found=f"epoch {epoch}")

@@ -36,7 +36,7 @@ def test_no_schedule_breaks_an_invariant(first: int) -> None:
         (without_fence, 0, "5"),
         (without_waiting_for_durability, 0, "3"),
         (without_lease, 23, "8"),
-        (without_outliving, 0, "8"),
+        (without_outliving, 11, "8"),
     ],
 )
 def test_a_build_without_a_safeguard_is_noticed(
