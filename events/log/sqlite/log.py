@@ -70,7 +70,7 @@ class SqliteEventLog:
         """The offsets up to which gaps were looked for."""
         self._missing: str | None = None
         self._ends = Ends(log_id="", offsets={})
-        """Of a log that is open for writing, as its note has them; changed on the writer's thread alone."""
+        """The ends of a log that is open for writing, as its note has them; changed on the writer's thread alone."""
         self._exclusive = exclusive
 
     @property
