@@ -107,7 +107,7 @@ def test_a_table_equals_a_dictionary_and_is_copied_as_one(size: int) -> None:
 
 
 def test_what_is_gone_from_a_large_table_has_a_default() -> None:
-    """Of a version that shares the others with the one before."""
+    """In a version that shares the others with the one before."""
     before = Table(dict.fromkeys(range(3 * SMALL), "x"))
     after = before.copy()
     del after[7]

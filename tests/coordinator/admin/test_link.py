@@ -338,7 +338,7 @@ async def test_a_question_whose_answer_is_lost_is_asked_again(server: Running) -
 @pytest.mark.parametrize("fault", ["silent", "gone", "moved"])
 @story
 async def test_a_coordinator_that_does_not_answer_for_the_group_any_more_is_looked_up_anew(fault: str) -> None:
-    """Who is silent has ten seconds of those that there are."""
+    """One that is silent has ten seconds of those that there are."""
     coordinator, successor, asked_first = (SimulatedBroker(port) for port in (1, 2, 3))
     asked_first.others_at = [coordinator.address, successor.address]
     question = Exchange(

@@ -55,7 +55,7 @@ async def test_connections_of_one_address_are_limited_if_that_is_set() -> None:
 
 
 async def test_connections_of_one_principal_are_limited_if_that_is_set() -> None:
-    """By the last one that a connection has authenticated as; one that is gone has given its place back."""
+    """A connection counts for the one that it authenticated as last; when it is gone its place is given back."""
     async with running(connections_per_principal=1) as subject:
         clients = [await subject.connect() for _ in range(2)]
         listening = subject.server._listening
