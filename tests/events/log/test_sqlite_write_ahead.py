@@ -1,5 +1,6 @@
 """A SQLite log whose write-ahead log is missing or cut off: an older state, which SQLite takes for the whole."""
 
+import asyncio
 import os
 import shutil
 import sqlite3
@@ -66,7 +67,7 @@ async def test_other_programs_leave_the_write_ahead_log_of_an_owner_that_was_kil
     log = SqliteEventLog(copied)
     await log.open()
     count = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT count(*) FROM meta'); c.close()"
-    subprocess.run([sys.executable, "-c", count, str(copied)], check=True, timeout=60)
+    await asyncio.to_thread(subprocess.run, [sys.executable, "-c", count, str(copied)], check=True, timeout=60)
     assert beside(copied).exists()
     await log.file.check_in_place()
     await log.close()
