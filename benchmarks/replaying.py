@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 from rich.console import Console
 
-from benchmarks.history import long_group, many_groups, one_group, write
+from benchmarks.measuring.history import long_group, many_groups, one_group, write
 from benchmarks.results import STANDALONE, Figure, Goal, Results
 from muster.events.ids import GroupId
 from muster.events.log.base import EventLog

@@ -69,7 +69,7 @@ async def test_records_that_a_file_lacks_are_told_and_the_others_are_read(path: 
 
 @pytest.mark.parametrize("wanted", [False, True])
 async def test_what_was_trimmed_is_not_lacking(path: Path, wanted: bool) -> None:
-    """What follows it is counted all the same."""
+    """Offsets are counted from where trimming stopped."""
     log = await made(path, audit_window_ms=0)
     while (await log.trim(2**50)).more:
         pass
