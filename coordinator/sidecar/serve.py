@@ -39,8 +39,8 @@ from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.net.listening import Listening
 from muster.coordinator.observability.metrics import GroupMetrics, ServerMetrics
 from muster.coordinator.offsets.upstream import UpstreamOffsetStore
+from muster.coordinator.runtime.partition.waiting_limit import WaitingLimit, WaitingQuota
 from muster.coordinator.runtime.runtime import Runtime
-from muster.coordinator.runtime.waiting_limit import WaitingLimit, WaitingQuota
 from muster.coordinator.service import Service
 from muster.coordinator.settings.addresses import Address, why_not_bound
 from muster.coordinator.settings.broker_ports import NoPort
@@ -59,7 +59,8 @@ from muster.coordinator.sidecar.relay.intercept import Interceptor, SidecarApi
 from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.coordinator.sidecar.relay.listeners import CannotListen, Listeners
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
-from muster.coordinator.upstream.link import UpstreamLink, UpstreamRefused
+from muster.coordinator.upstream.errors import UpstreamRefused
+from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.reachability import Reachability
 from muster.coordinator.upstream.shadows import ShadowName, Shadows, ShadowUnavailable
 from muster.coordinator.wire.registry import load_messages_of_members

@@ -8,8 +8,9 @@ and nothing beside it, the last transactions are missing.
 The note is the number of changes to the schema (`schema_version`). A copy that SQLite itself has made, as by `.backup`,
 is whole, has the note too, and counts its own changes: there the note says nothing.
 
-What cannot be known: that a write-ahead log was cut off exactly between two transactions, or that one in its middle was
-overwritten; and that nothing is missing, where another program has folded it in after the owner was killed.
+What the write-ahead log itself does not show, that it was cut off between two transactions, or that one in its middle
+was overwritten, the note beside the file does (ends.py). What cannot be known: that nothing is missing, where another
+program has folded it in after the owner was killed.
 """
 
 import sqlite3
@@ -59,7 +60,7 @@ def missing(connection: sqlite3.Connection, path: Path) -> str | None:
 
     The connection keeps an owner that ends meanwhile from deleting its write-ahead log.
     """
-    if connection.execute(_HAS_NOTE).fetchone() is None or not _is_in_wal_mode(path):
+    if connection.execute(_HAS_NOTE).fetchone() is None or not _is_in_wal_mode(connection, path):
         return None
     real = path.resolve()
     wal = real.with_name(real.name + "-wal")
@@ -76,7 +77,14 @@ def missing(connection: sqlite3.Connection, path: Path) -> str | None:
     )
 
 
-def _is_in_wal_mode(path: Path) -> bool:
+def _is_in_wal_mode(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether the file has a write-ahead log; a connection to the file alone is told of none.
+
+    Closing the file takes SQLite's locks on it from this whole process (sqlite.org/howtocorrupt.html, 2.2), and another
+    program that closes it would delete the write-ahead log. So it is opened only where the connection has no locks.
+    """
+    if connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
+        return True
     with path.open("rb") as file:
         file.seek(_MODE_AT)
         return file.read(1) == bytes([_WAL_MODE])

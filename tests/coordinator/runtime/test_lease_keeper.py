@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
-from muster.coordinator.runtime.lease_keeper import REAL_PROOF_MS
+from muster.coordinator.runtime.ownership.lease_keeper import REAL_PROOF_MS
 from muster.events.log.base import Deposed, LogWriter, Repeats
 from muster.events.log.memory import MemoryLogWriter, MemoryStorage
 from muster.events.partitioner import partition_for

@@ -6,9 +6,8 @@ import math
 import pytest
 from kio.schema.errors import ErrorCode
 
-from muster.events.log.base import Deposed, LogMismatch, LogUnavailable, LogWriter, Repeated
+from muster.events.log.base import Deposed, LogMismatch, LogUnavailable
 from muster.events.log.kafka.batches import Stamp
-from muster.events.log.kafka.log import KafkaEventLog
 from muster.events.log.kafka.marks import origin_of
 from muster.events.log.kafka.producer import KafkaWriter, WriterConfig
 from muster.events.log.kafka.reader import read
@@ -18,19 +17,12 @@ from tests.coordinator.hostile import HELD_S_MAX
 from tests.coordinator.longest_callback import longest_callback
 from tests.events.log.kafka.proxied import ProxiedKafkaEventLog, followed
 from tests.events.log.kafka_proxy import ApiKey
+from tests.events.log.repeating import repeated
 from tests.events.log.storage import MIB
 from tests.events.log.transitions import flat, incompressible, read_all, records_of, transition
 from tests.waiting import until
 
 pytestmark = pytest.mark.broker
-
-
-async def repeated(log: KafkaEventLog, *writers: LogWriter) -> dict[int, Repeated]:
-    """Have these writers' last appends sent again, and return what became of them."""
-    answers: dict[int, Repeated] = {}
-    async for some in log.repeat(writers, timeout_ms=5_000):
-        answers |= some
-    return answers
 
 
 class TestFence:
