@@ -183,3 +183,19 @@ def test_the_clock_is_looked_at_once_for_all_answers_under_one_reading() -> None
     assert lease.covers_at(int("5001"))
     lease.end()
     assert not lease.covers_at(int("5001"))
+
+
+def test_another_proof_is_wanted_when_half_of_the_lease_is_over() -> None:
+    """Counted from when the last one was sent, whichever came later."""
+    now_ms = 10_000
+    lease = AnswerLease(LEASE_MS, lambda: now_ms)
+    assert lease.half_is_over
+    lease.proven(10_000)
+    lease.proven(9_000)
+    now_ms = 10_999
+    assert not lease.half_is_over
+    now_ms = 11_000
+    assert lease.half_is_over
+    assert lease.covers
+    now_ms = 12_000
+    assert not lease.covers
