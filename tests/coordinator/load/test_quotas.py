@@ -6,7 +6,7 @@ from muster.coordinator.load.quotas import Quota
 
 
 def test_each_key_has_as_many_as_the_limit_says() -> None:
-    """What is released can be had again; beyond the limit there is more where that is asked for."""
+    """One that is released can be had again; beyond the limit there is more where that is asked for."""
     quota = Quota[str](2, lambda _: None)
     assert [quota.acquire("a") for _ in range(3)] == [True, True, False]
     assert quota.acquire("b")
