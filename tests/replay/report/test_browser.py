@@ -24,7 +24,7 @@ SHOWN = "[...document.querySelectorAll('article:not([hidden])')].map(each => eac
 LANES = "[...document.querySelectorAll('#body .name')].map(each => each.textContent)"
 TIP = "document.querySelector('#tip').textContent"
 PAPER_WIDTH = 718
-"""That of A4 without its margins, in CSS pixels."""
+"""The width of A4 without its margins, in CSS pixels."""
 RANGE = "document.querySelector('#range').textContent"
 
 
@@ -185,7 +185,7 @@ def paper(tab: Tab, tmp_path: Path) -> Iterator[Tab]:
 
 
 def test_a_print_has_all_that_the_page_has_and_nothing_to_click(paper: Tab) -> None:
-    """What scrolls on a screen is unrolled, and nothing is wider than the paper."""
+    """A box that scrolls on a screen is unrolled, and nothing is wider than the paper."""
     for selector in ("form", ".tools", ".show", ".skip", ".hint"):
         assert paper.run(f"[...document.querySelectorAll('{selector}')].every(each => !each.offsetHeight)"), selector
     cut_off = """[...document.querySelectorAll('body, body *')].filter(each =>
