@@ -20,7 +20,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from benchmarks.history import many_groups, one_group, write
+from benchmarks.measuring.history import many_groups, one_group, write
 from benchmarks.results import Figure, Goal, Results
 from muster.events.log.url import open_log
 from tests.brokers import KAFKA_VERSION, MEASURED_JVM_OPTIONS, running_broker

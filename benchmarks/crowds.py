@@ -14,9 +14,9 @@ import msgspec
 import uvloop
 from rich.console import Console
 
-from benchmarks.groups import Failed, Member, links_to, new_member
+from benchmarks.measuring.groups import Failed, Member, links_to, new_member
+from benchmarks.measuring.wire import Link
 from benchmarks.results import KAFKA, STANDALONE, Figure, Goal, Results
-from benchmarks.wire import Link
 from muster.coordinator.group.commands import AnyCommand
 from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
 from tests.brokers import MEASURED_JVM_OPTIONS, running_broker

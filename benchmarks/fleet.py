@@ -19,7 +19,7 @@ import msgspec
 import pyarrow as pa
 from rich.console import Console
 
-from benchmarks.history import days_of, one_group
+from benchmarks.measuring.history import days_of, one_group
 from benchmarks.results import Figure, Goal, Results
 from muster.events.avro.codec import records_of
 from muster.events.events import AnyEvent

@@ -18,7 +18,7 @@ import uvloop
 from kio.index import load_request_schema
 from rich.console import Console
 
-from benchmarks.groups import links_to
+from benchmarks.measuring.groups import links_to
 from benchmarks.results import KAFKA, STANDALONE, Figure, Goal, Results
 from benchmarks.sidecar import running_sidecar
 from muster.coordinator.wire.registry import APIS

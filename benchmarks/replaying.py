@@ -1,4 +1,4 @@
-"""`muster replay` on long histories: seconds and memory of each command, as a process of its own.
+"""`muster replay` on long histories: seconds (of the clock, and on a core) and memory of each command, a process each.
 
 Beside them the log alone, read from its beginning to its end with nothing done to the records.
 """
@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 from rich.console import Console
 
-from benchmarks.history import long_group, many_groups, one_group, write
+from benchmarks.measuring.history import long_group, many_groups, one_group, write
 from benchmarks.results import STANDALONE, Figure, Goal, Results
 from muster.events.ids import GroupId
 from muster.events.log.base import EventLog
@@ -118,10 +118,11 @@ def _figures(command: Command, logs: Mapping[str, Sequence[str]]) -> list[Figure
     goal = None if command.at_most_s is None else Goal(at_most=command.at_most_s)
     return [
         Figure(name=command.name, unit="s", values={server: each[0] for server, each in ran.items()}, goal=goal),
+        Figure(name="... on a core", unit="s", values={server: each[1] for server, each in ran.items()}),
         Figure(
             name="... its memory",
             unit="MB",
-            values={server: each[1] for server, each in ran.items()},
+            values={server: each[2] for server, each in ran.items()},
             goal=Goal(at_most=MEMORY_MB),
         ),
     ]
@@ -129,22 +130,27 @@ def _figures(command: Command, logs: Mapping[str, Sequence[str]]) -> list[Figure
 
 _MAIN: Final = """
 import sys
+import time
 from pathlib import Path
 from muster.cli import main
 try:
     main()
 finally:
     (line,) = (each for each in Path("/proc/self/status").read_text().splitlines() if each.startswith("VmHWM:"))
-    sys.stderr.write(line.split()[1])
+    sys.stderr.write(f"{time.process_time()} {line.split()[1]}")
 """
-"""`muster`, which says at its end how many KB of memory it had at most. Its parent would be told its own, too."""
+"""`muster`, which says at its end for how many seconds it was on a core, and how many KB of memory it had at most.
+
+Its parent would be told its own memory, too.
+"""
 
 
-def _run(arguments: Sequence[str], url: str) -> tuple[float, float]:
-    """The seconds that the command took, and the most memory it had, in MB."""
+def _run(arguments: Sequence[str], url: str) -> tuple[float, float, float]:
+    """The seconds that the command took, and those on a core; and the most memory it had, in MB."""
     line = [sys.executable, "-c", _MAIN, "replay", *arguments, "--log", url]
     if "report" not in arguments:
         line += ["--format", "jsonl"]
     started = time.perf_counter()
     ran = subprocess.run(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=True)
-    return time.perf_counter() - started, int(ran.stderr.split()[-1]) / 1024
+    on_core_s, memory_kb = ran.stderr.split()[-2:]
+    return time.perf_counter() - started, float(on_core_s), int(memory_kb) / 1024

@@ -12,15 +12,15 @@ import msgspec
 import uvloop
 from rich.console import Console
 
-from benchmarks.groups import Member
-from benchmarks.heartbeats import flood as heartbeats
-from benchmarks.heartbeats import form_groups
-from benchmarks.joins import JoiningGroup
-from benchmarks.pings import FETCH, PRODUCE, mean_ms
-from benchmarks.populous import idle_connections, populate
-from benchmarks.processes import resident_bytes
-from benchmarks.proxies import NotToBeHad, kafka_proxy
-from benchmarks.relaying import MB, Moved, Way, drain, flood, topic
+from benchmarks.measuring.groups import Member
+from benchmarks.measuring.heartbeats import flood as heartbeats
+from benchmarks.measuring.heartbeats import form_groups
+from benchmarks.measuring.joins import JoiningGroup
+from benchmarks.measuring.pings import FETCH, PRODUCE, mean_ms
+from benchmarks.measuring.populous import idle_connections, populate
+from benchmarks.measuring.processes import resident_bytes
+from benchmarks.measuring.proxies import NotToBeHad, kafka_proxy
+from benchmarks.measuring.relaying import MB, Moved, Way, drain, flood, topic
 from benchmarks.results import KAFKA, SIDECAR, Figure, Goal, Results
 from tests.brokers import MEASURED_JVM_OPTIONS, running_broker
 from tests.brokers.broker import lasting_ports

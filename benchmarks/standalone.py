@@ -9,12 +9,12 @@ import msgspec
 import uvloop
 from rich.console import Console
 
-from benchmarks.groups import TOPIC, Member
-from benchmarks.heartbeats import flood, form_groups, one_at_a_time
-from benchmarks.joins import JoiningGroup
-from benchmarks.loading import projection_rates, restart
+from benchmarks.measuring.groups import TOPIC, Member
+from benchmarks.measuring.heartbeats import flood, form_groups, one_at_a_time
+from benchmarks.measuring.joins import JoiningGroup
+from benchmarks.measuring.loading import projection_rates, restart
+from benchmarks.measuring.scaling import PARTITIONS, declare_topic, rebalances_of_scaling
 from benchmarks.results import STANDALONE, Figure, Goal, Results
-from benchmarks.scaling import PARTITIONS, declare_topic, rebalances_of_scaling
 from tests.brokers import MEASURED_JVM_OPTIONS, running_broker
 from tests.muster_process import running_muster, sqlite_log
 

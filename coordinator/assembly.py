@@ -28,17 +28,17 @@ from muster.coordinator.observability.loop_watch import LoopWatch
 from muster.coordinator.observability.metrics import REGISTRY, ServerMetrics
 from muster.coordinator.observability.metrics_endpoint import MetricsEndpoint
 from muster.coordinator.offsets.base import OffsetStore
-from muster.coordinator.runtime.group_context import (
+from muster.coordinator.runtime.ownership.log_outage import LogOutage
+from muster.coordinator.runtime.partition.group_context import (
     AskAboutSilence,
     GenerationListener,
     ignore_generations,
     members_reachable,
 )
-from muster.coordinator.runtime.log_outage import LogOutage
-from muster.coordinator.runtime.owner import Owner
-from muster.coordinator.runtime.retention_clock import RetentionClock
+from muster.coordinator.runtime.partition.owner import Owner
+from muster.coordinator.runtime.partition.retention_clock import RetentionClock
+from muster.coordinator.runtime.partition.waiting_limit import WaitingQuota
 from muster.coordinator.runtime.runtime import Runtime
-from muster.coordinator.runtime.waiting_limit import WaitingQuota
 from muster.coordinator.service import Cancel, Groups, Service
 from muster.coordinator.settings.addresses import Address, why_not_bound
 from muster.coordinator.settings.certificates import Certificates

@@ -36,8 +36,8 @@ from muster.coordinator.observability.logs import configure_logs
 from muster.coordinator.observability.metrics import GroupMetrics, ServerMetrics
 from muster.coordinator.offsets.open import offset_store_for
 from muster.coordinator.open_files import within_open_files
+from muster.coordinator.runtime.partition.waiting_limit import WaitingLimit
 from muster.coordinator.runtime.runtime import Runtime
-from muster.coordinator.runtime.waiting_limit import WaitingLimit
 from muster.coordinator.service import Service
 from muster.coordinator.settings.addresses import Address, why_not_bound
 from muster.coordinator.settings.setting_sources import mistyped

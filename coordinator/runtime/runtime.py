@@ -17,13 +17,13 @@ from muster.coordinator.load.slices import Slices
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.not_served import loading_reply
 from muster.coordinator.observability.metrics import GroupFigures
-from muster.coordinator.runtime.group_context import Ticket
-from muster.coordinator.runtime.owned_partition import OwnedPartition
-from muster.coordinator.runtime.owned_partitions import OwnedPartitions
-from muster.coordinator.runtime.owner import Owner
-from muster.coordinator.runtime.signs_of_life import SignsOfLife
-from muster.coordinator.runtime.slow_appends import SlowAppends
-from muster.coordinator.runtime.successor_watch import SuccessorWatch
+from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
+from muster.coordinator.runtime.ownership.owned_partitions import OwnedPartitions
+from muster.coordinator.runtime.ownership.signs_of_life import SignsOfLife
+from muster.coordinator.runtime.ownership.slow_appends import SlowAppends
+from muster.coordinator.runtime.ownership.successor_watch import SuccessorWatch
+from muster.coordinator.runtime.partition.group_context import Ticket
+from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.service import CommittedOffset, ListedGroup, ReplyTo
 from muster.coordinator.tasks import on_failure
 from muster.events.ids import GroupId

@@ -39,8 +39,8 @@ from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.net.listening import Listening
 from muster.coordinator.observability.metrics import GroupMetrics, ServerMetrics
 from muster.coordinator.offsets.upstream import UpstreamOffsetStore
+from muster.coordinator.runtime.partition.waiting_limit import WaitingLimit, WaitingQuota
 from muster.coordinator.runtime.runtime import Runtime
-from muster.coordinator.runtime.waiting_limit import WaitingLimit, WaitingQuota
 from muster.coordinator.service import Service
 from muster.coordinator.settings.addresses import Address, why_not_bound
 from muster.coordinator.settings.broker_ports import NoPort

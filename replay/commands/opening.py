@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
@@ -14,10 +15,11 @@ import msgspec
 import typer
 
 from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
-from muster.events.log.base import EventLog, LogError
+from muster.events.log.base import EventLog, LogDenied, LogError
 from muster.events.records import EventsError
 from muster.replay.logs.opening import open_for_reading
 from muster.replay.logs.reading import Reading
+from muster.replay.logs.waiting import Waiting
 from muster.replay.progress import watched
 from muster.replay.render.printable import printable
 
@@ -60,14 +62,17 @@ def source_of(url: str, kafka_config: Sequence[str]) -> Source:
 
 
 @asynccontextmanager
-async def opened(source: Source) -> AsyncIterator[Reading]:
-    """The log, open for reading. In the end, what was noticed while reading is told; damage is the exit code."""
-    log = open_for_reading(source.url, security=source.security)
-    await log.open()
-    reading = Reading(log=log)
+async def opened(source: Source, *, waits: bool = False) -> AsyncIterator[Reading]:
+    """The log, open for reading. In the end, what was noticed while reading is told; damage is the exit code.
+
+    `waits`: for a log that is away, now or later on.
+    """
+    waiting = Waiting(source.url, say) if waits else None
+    log = await (_open(source) if waiting is None else waiting.answer(partial(_open, source), unless=LogDenied))
+    reading = Reading(log=log, waiting=waiting)
     try:
         with watched(f"reading {log.location}") as watch:
-            reading = msgspec.structs.replace(reading, watch=watch, say=say)
+            reading = msgspec.structs.replace(reading, watch=watch)
             yield reading
     except typer.Exit as ended:
         if ended.exit_code != NOT_FOUND or not reading.damage:  # it may be in the part that could not be read
@@ -80,6 +85,12 @@ async def opened(source: Source) -> AsyncIterator[Reading]:
             say(damage)
     if reading.damage:
         raise typer.Exit(DAMAGED)
+
+
+async def _open(source: Source) -> EventLog:
+    log = open_for_reading(source.url, security=source.security)
+    await log.open()
+    return log
 
 
 def run(reading: Coroutine[None, None, T], writes: str = "the answer") -> T:

@@ -95,7 +95,7 @@ def history(source: Source, group: str, view: View, *, window: Window = WHOLE, g
     """`muster replay history`."""
 
     async def read() -> None:
-        async with opened(source) as reading:
+        async with opened(source, waits=goes_on) as reading:
             group_id = GroupId(group)
             start = await start_of(reading, group_id, window, view, goes_on=goes_on)
             cut, lines = Cut(window, start.life), StoryLines(start.checkpoint.group(start.group_id))

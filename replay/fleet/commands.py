@@ -14,16 +14,16 @@ from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_gi
 from muster.events.log.base import LogError, LogMissing, LogUnavailable
 from muster.events.records import EventsError
 from muster.replay.fleet.asked import EngineName
-from muster.replay.fleet.build import Built, make_build
-from muster.replay.fleet.builds import BuildBusy, CannotBuild
+from muster.replay.fleet.building.build import Built, make_build
+from muster.replay.fleet.building.engines.engine import Engine
+from muster.replay.fleet.building.engines.local import LocalEngine
+from muster.replay.fleet.building.fold import OutOfOrder
+from muster.replay.fleet.building.open_items import NotCarriedOver
 from muster.replay.fleet.choice import NoSpark, check_spark, choose_builder
-from muster.replay.fleet.engines.engine import Engine
-from muster.replay.fleet.engines.local import LocalEngine
-from muster.replay.fleet.fold import OutOfOrder
 from muster.replay.fleet.needs import fail, say
-from muster.replay.fleet.open_items import NotCarriedOver
 from muster.replay.fleet.room import NoRoom
 from muster.replay.fleet.session import SparkFailed
+from muster.replay.fleet.tables.builds import BuildBusy, CannotBuild
 from muster.replay.logs.opening import open_for_reading
 from muster.replay.progress import watched
 
@@ -125,7 +125,7 @@ def _tell(built: Built, to: Path, reason: str) -> None:
 def _engine(name: EngineName, asked: AskedBuild) -> Engine:
     if name is EngineName.LOCAL:
         return LocalEngine()
-    from muster.replay.fleet.engines.spark import SparkEngine  # noqa: PLC0415 -- it takes a second
+    from muster.replay.fleet.building.engines.spark import SparkEngine  # noqa: PLC0415 -- it takes a second
     from muster.replay.fleet.session import spark_session, told_of  # noqa: PLC0415
 
     session = spark_session(asked.master, verbose=asked.verbose)

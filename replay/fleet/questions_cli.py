@@ -25,7 +25,7 @@ from muster.replay.fleet.report.teams import DEFAULT_PATTERN as DEFAULT_TEAM_PAT
 from muster.replay.form import Format
 
 if TYPE_CHECKING:
-    from muster.replay.fleet.questions import Given
+    from muster.replay.fleet.questions.commands import Given
 
 DEFAULT_TABLES: Final = Path("fleet")
 TablesOption = Annotated[
@@ -45,7 +45,7 @@ def _given(
     form: FormatOption = Format.TABLE,
 ) -> "Given":
     """Take the options of all questions."""
-    from muster.replay.fleet.questions import Given
+    from muster.replay.fleet.questions.commands import Given
 
     return Given(tables=tables, since=since, until=until, group=group, limit=limit, tz=tz, form=form)
 
@@ -75,7 +75,7 @@ def top_command(given: "Given") -> None:
         muster fleet top --tables fleet --since 7d
         muster fleet top --tables fleet --group 'orders-*' --format md
     """
-    from muster.replay.fleet.questions import show_top
+    from muster.replay.fleet.questions.commands import show_top
 
     show_top(given)
 
@@ -92,7 +92,7 @@ def causes_command(
 
         muster fleet causes --tables fleet --by trigger
     """
-    from muster.replay.fleet.questions import show_causes
+    from muster.replay.fleet.questions.commands import show_causes
 
     show_causes(given, by)
 
@@ -105,7 +105,7 @@ def storms_command(given: "Given") -> None:
 
         muster fleet storms --tables fleet --since 30d
     """
-    from muster.replay.fleet.questions import show_storms
+    from muster.replay.fleet.questions.commands import show_storms
 
     show_storms(given)
 
@@ -124,7 +124,7 @@ def incidents_command(
         muster fleet incidents --tables fleet --kind crash
         muster fleet incidents --tables fleet --sort time --format jsonl
     """
-    from muster.replay.fleet.questions import show_incidents
+    from muster.replay.fleet.questions.commands import show_incidents
 
     show_incidents(given, kind, sort)
 
@@ -137,7 +137,7 @@ def group_command(given: "Given", group: GroupArgument) -> None:
 
         muster fleet group orders --tables fleet
     """
-    from muster.replay.fleet.questions import show_group
+    from muster.replay.fleet.questions.commands import show_group
 
     show_group(given, group)
 

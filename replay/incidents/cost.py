@@ -13,7 +13,7 @@ restarts_absorbed      static members that came back to their places, and spared
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from muster.replay.incidents.acts import AnyAct, CameBack
+from muster.replay.incidents.episode.acts import AnyAct, CameBack
 from muster.replay.incidents.incident import Cost
 from muster.replay.rebalances.rebalance import MemberRef, Rebalance
 

@@ -16,17 +16,17 @@ from muster.events.ids import GroupId
 from muster.events.state import Member
 from muster.replay.history.items import Broken, Gap
 from muster.replay.incidents.cost import cost_of
-from muster.replay.incidents.episode import Episode
+from muster.replay.incidents.episode.episode import Episode
+from muster.replay.incidents.episode.holes import Hole, is_within_events, may_hide_other_half
+from muster.replay.incidents.evidence.naming import refs
+from muster.replay.incidents.evidence.standbys import calls
+from muster.replay.incidents.evidence.subscriptions import given_up as gave_up
+from muster.replay.incidents.evidence.waiting import given_up, held_ms, waits
 from muster.replay.incidents.grade import Grade
-from muster.replay.incidents.holes import Hole, is_within_events, may_hide_other_half
 from muster.replay.incidents.incident import Incident, Statement
 from muster.replay.incidents.kinds import PRECEDENCE, UNKNOWN
 from muster.replay.incidents.kinds.kind import Claim, View
-from muster.replay.incidents.naming import refs
 from muster.replay.incidents.rounds import is_second_round
-from muster.replay.incidents.standbys import calls
-from muster.replay.incidents.subscriptions import given_up as gave_up
-from muster.replay.incidents.waiting import given_up, held_ms, waits
 from muster.replay.incidents.windows import ACTS_MAX, DEPLOYMENT_NEXT_MS, QUIET_MS
 from muster.replay.rebalances.rebalance import MemberRef, Outcome, Rebalance
 from muster.replay.rebalances.wording import missing_text

@@ -7,9 +7,9 @@ from muster.events.ids import GroupId
 from muster.events.state import Group
 from muster.replay.history.items import Broken, Coordinated, Gap, History, Item
 from muster.replay.history.transitions import Step, Transition, Transitions
-from muster.replay.incidents.acts import acts_of
-from muster.replay.incidents.aways import Away, Coordinators
-from muster.replay.incidents.episode import Episode
+from muster.replay.incidents.episode.acts import acts_of
+from muster.replay.incidents.episode.aways import Away, Coordinators
+from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.grouping import incidents_of
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.windows import ACTS_RUNNING_MAX

@@ -1,6 +1,7 @@
 """Logs that are read: the only part that touches one.
 
 reading.py      One reading of a log: its chunks, what cannot be read of them, what is appended meanwhile.
+waiting.py      Waiting for a log that is away.
 sources.py      A log read: the records of one group, or of all.
 opening.py      Opening whatever `--log` names.
 exported.py     Files that a log was exported to, read as logs.

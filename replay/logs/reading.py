@@ -1,12 +1,8 @@
-"""One reading of a log: its chunks, what cannot be read of them, and what is appended meanwhile.
-
-A log that is followed is waited for when it is away, as its owner waits for it; that is said once. A log that cannot be
-opened is an error all the same: nobody knows whether there is one.
-"""
+"""One reading of a log: its chunks, what cannot be read of them, and what is appended meanwhile."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Final
+from functools import partial
 
 import msgspec
 
@@ -16,12 +12,7 @@ from muster.events.log.base import EventLog, LogUnavailable, SearchableLog
 from muster.events.partitioner import partition_for
 from muster.events.records import BrokenBatch, StoredRecord
 from muster.events.strangers import Strangers
-
-LOOK_AGAIN_AFTER_S: Final = 0.2
-"""The interval at which a log that is followed is looked at."""
-
-SILENT_FOR_S: Final = 5.0
-"""The time after which a log that is followed, and does not answer, is told of."""
+from muster.replay.logs.waiting import LOOK_AGAIN_AFTER_S, Waiting
 
 Watch = Callable[[int, int], None]
 """Told how far the reading is: records done, records in all. Both count offsets, also those compacted away."""
@@ -31,9 +22,6 @@ def unwatched(done: int, total: int) -> None:
     """Do nothing: the default, without a progress display."""
 
 
-def _say_nothing(_: str) -> None: ...
-
-
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """One reading of a log: what is told how far it is, and what counts strangers' records."""
 
@@ -41,8 +29,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     watch: Watch = unwatched
     strangers: Strangers = msgspec.field(default_factory=Strangers)
     lost: list[str] = msgspec.field(default_factory=list)
-    say: Callable[[str], None] = _say_nothing
-    """Told, of a log that is followed, that it is away, and that it is back."""
+    waiting: Waiting | None = None
+    """The waiting for a log that is away; without one that is an error."""
 
     @property
     def damage(self) -> list[str]:
@@ -87,57 +75,24 @@ async def chunks_of(
 ) -> AsyncIterator[Sequence[StoredRecord]]:
     """The records of the group, and of its partition; others, too, where the log cannot leave them out.
 
-    `goes_on`: then those that are appended, for ever.
+    `goes_on`: then those that are appended, for ever; of a reading that waits.
     """
     partition = partition_for(group, reading.log.partitions)
     wanted = (prefix_of(group), prefix_of(str(partition)))
-    if not goes_on:
+    if reading.waiting is None:
         async for chunk in reading.chunks([partition], wanted=wanted, start=start):
             yield chunk
         return
-    following = _Following(reading, partition)
     while True:
-        end = await following.end()
+        end = await reading.waiting.answer(partial(reading.log.end_offset, partition))
         try:
             if start < end:
                 async for chunk in reading.all_chunks([partition], wanted=wanted, start=start, end=end):
                     yield list(reading.strangers.without(chunk))
                     start = chunk[-1].offset + 1 if chunk else start
                 start = end
+            if not goes_on:
+                return
         except LogUnavailable as error:
-            following.is_away(str(error))
+            reading.waiting.is_away(str(error))
         await asyncio.sleep(LOOK_AGAIN_AFTER_S)
-
-
-class _Following:
-    """The end of a partition that grows, and whether it was told that the log is away."""
-
-    def __init__(self, reading: Reading, partition: int) -> None:
-        self._reading = reading
-        self._partition = partition
-        self._is_told = False
-
-    async def end(self) -> int:
-        """Return the offset after the last record, as soon as the log tells it."""
-        while True:
-            asked = asyncio.ensure_future(self._reading.log.end_offset(self._partition))
-            try:
-                if not (await asyncio.wait({asked}, timeout=SILENT_FOR_S))[0]:
-                    self.is_away(f"{self._reading.log.location} has not answered for {SILENT_FOR_S:.0f} s")
-                end = await asked
-            except LogUnavailable as error:
-                self.is_away(str(error))
-                await asyncio.sleep(LOOK_AGAIN_AFTER_S)
-                continue
-            finally:
-                asked.cancel()
-            if self._is_told:
-                self._reading.say(f"{self._reading.log.location} answers again")
-                self._is_told = False
-            return end
-
-    def is_away(self, reason: str) -> None:
-        """Say so once."""
-        if not self._is_told:
-            self._reading.say(f"{reason}; waiting for it")
-        self._is_told = True

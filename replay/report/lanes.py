@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from muster.events.ids import MemberId
 from muster.events.state import Member
+from muster.replay.incidents.episode.identity import Identities, Life, Process
 from muster.replay.incidents.grade import Grade
-from muster.replay.incidents.identity import Identities, Life, Process
 from muster.replay.rebalances.wording import host, short_member_id
 from muster.replay.report.lives import Ended, Lives
 from muster.replay.report.page import Lane, Limits, Span, shown

@@ -15,7 +15,7 @@ from muster.events.events import AnyEvent, GroupEvent, MemberRejoined, Rebalance
 from muster.events.ids import MemberId
 from muster.events.state import Group, GroupState, Member
 from muster.replay.history.items import Broken, Coordinated, Gap, Happened, Item
-from muster.replay.incidents.acts import topics_of
+from muster.replay.incidents.episode.acts import topics_of
 from muster.replay.rerun.rerun import Rerunner
 
 MISSING = "parts of the history before it are missing"

@@ -20,8 +20,8 @@ from muster.coordinator.cluster import Cluster
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.offsets.memory import MemoryOffsetStore
-from muster.coordinator.runtime.owner import Owner
-from muster.coordinator.runtime.retention_clock import RetentionClock
+from muster.coordinator.runtime.partition.owner import Owner
+from muster.coordinator.runtime.partition.retention_clock import RetentionClock
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.standalone.server import Server, ServerSettings

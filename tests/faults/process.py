@@ -10,8 +10,8 @@ from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.offsets.topic import TopicOffsetStore
 from muster.coordinator.offsets.upstream import UpstreamOffsetStore
-from muster.coordinator.runtime.owner import Owner
-from muster.coordinator.runtime.retention_clock import RetentionClock
+from muster.coordinator.runtime.partition.owner import Owner
+from muster.coordinator.runtime.partition.retention_clock import RetentionClock
 from muster.coordinator.runtime.runtime import Runtime
 from muster.events.ids import GroupId
 from muster.events.log.kafka.client.link import Timeouts

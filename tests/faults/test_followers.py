@@ -4,32 +4,46 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from muster.events.events import MemberJoined
+from muster.events.kafka.security import NOT_SECURED
+from muster.events.log.base import LogDenied, LogMissing
 from muster.events.log.kafka.log import KafkaEventLog
 from muster.events.partitioner import partition_for
+from muster.replay.commands.opening import Source, opened
 from muster.replay.history.items import Happened, Item
-from muster.replay.logs.reading import Reading
-from muster.replay.logs.sources import from_the_beginning, items
-from tests.faults.cluster import FakeCluster
+from muster.replay.history.window import AtSeq, Window
+from muster.replay.logs.sources import find_start, from_the_beginning, items
+from muster.replay.logs.waiting import Waiting
+from tests.faults.cluster import HOST, FakeCluster
 from tests.faults.process import TOPIC, ProcessOnKafka, story
 from tests.simulation.process import GROUP
 from tests.waiting import until
 
 PARTITION = partition_for(GROUP, 3)
+LOG = f"kafka://{HOST}:1/{TOPIC}"
+AWAY = f"{LOG} has not answered for 5 s; waiting for it"
+BACK = f"{LOG} answers again"
+
+
+def source_at(cluster: FakeCluster) -> Source:
+    (bootstrap,) = cluster.bootstrap
+    return Source(url=f"kafka://{bootstrap}/{TOPIC}", security=NOT_SECURED)
 
 
 class Follower:
-    """The items of a group as they come, and the lines that are said meanwhile."""
+    """The items of a group as they come to one who follows it, as `history --follow` does."""
 
-    def __init__(self, log: KafkaEventLog) -> None:
-        self.said: list[str] = []
+    def __init__(self, cluster: FakeCluster) -> None:
         self.items: list[Item] = []
-        self._reading = Reading(log=log, say=self.said.append)
-        self._task = asyncio.create_task(self._follow())
+        self._source = source_at(cluster)
+        self.task = asyncio.create_task(self._follow())
 
     async def _follow(self) -> None:
-        async for item in items(self._reading, from_the_beginning(GROUP), goes_on=True):
-            self.items.append(item)
+        async with opened(self._source, waits=True) as reading:
+            async for item in items(reading, from_the_beginning(GROUP), goes_on=True):
+                self.items.append(item)
 
     @property
     def joined(self) -> list[str]:
@@ -38,23 +52,25 @@ class Follower:
         return [str(event.member.group_instance_id) for event in events if isinstance(event, MemberJoined)]
 
     async def ends(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-        assert self._task.cancelled(), self._task.exception()
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+        assert self.task.cancelled(), self.task.exception()
 
 
 @asynccontextmanager
 async def followed(cluster: FakeCluster) -> AsyncIterator[Follower]:
-    log = KafkaEventLog(cluster.bootstrap, TOPIC, read_only=True)
-    await log.open()
-    follower = Follower(log)
+    follower = Follower(cluster)
     yield follower
     await follower.ends()
-    await log.close()
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The lines on stderr since it was last asked."""
+    return [line.removeprefix("muster replay: ") for line in capsys.readouterr().err.splitlines()]
 
 
 @story
-async def test_a_follower_waits_for_a_broker_that_hangs_and_says_so_once() -> None:
+async def test_a_follower_waits_for_a_broker_that_hangs_and_says_so_once(capsys: pytest.CaptureFixture[str]) -> None:
     """After 5 s, however long it takes; then it goes on where it was. A second one does the same."""
     cluster = FakeCluster()
     process = await ProcessOnKafka(cluster.bootstrap).start()
@@ -63,18 +79,18 @@ async def test_a_follower_waits_for_a_broker_that_hangs_and_says_so_once() -> No
         await until(lambda: one.joined == other.joined == ["a"], "what is there is told")
         cluster.hang(1)
         await asyncio.sleep(6)
-        assert one.said == [f"{TOPIC} has not answered for 5 s; waiting for it"]
+        assert said(capsys) == [AWAY] * 2
         await asyncio.sleep(600)
         cluster.go_on(1)
         await until(lambda: process.runtime.ready, "the process serves again")
         await process.join("b")
         await until(lambda: one.joined == other.joined == ["a", "b"], "it goes on")
-        assert one.said == other.said == [f"{TOPIC} has not answered for 5 s; waiting for it", f"{TOPIC} answers again"]
+        assert said(capsys) == [BACK] * 2
     await process.stop()
 
 
 @story
-async def test_a_follower_waits_for_a_broker_that_is_gone() -> None:
+async def test_a_follower_waits_for_a_broker_that_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
     """No broker answers: there is nobody who could say that the log is gone."""
     cluster = FakeCluster()
     process = await ProcessOnKafka(cluster.bootstrap).start()
@@ -87,7 +103,68 @@ async def test_a_follower_waits_for_a_broker_that_is_gone() -> None:
         await until(lambda: process.runtime.ready, "the process serves again")
         await process.join("b")
         await until(lambda: follower.joined == ["a", "b"], "it goes on")
-        assert len(follower.said) == 2
+        assert len(said(capsys)) == 2
+    await process.stop()
+
+
+@story
+async def test_a_follower_waits_for_a_broker_that_is_gone_or_hangs_when_it_begins(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It says so once, and begins when the broker answers."""
+    cluster = FakeCluster()
+    process = await ProcessOnKafka(cluster.bootstrap).start()
+    await process.join("a")
+    begins, ends = (cluster.stop, cluster.hang), (cluster.start, cluster.go_on)
+    for begin, end in zip(begins, ends, strict=True):
+        begin(1)
+        async with followed(cluster) as follower:
+            await asyncio.sleep(300)
+            (line,) = said(capsys)
+            assert line.startswith("no broker answers at ")
+            assert line.endswith("; waiting for it")
+            end(1)
+            await until(lambda: follower.joined == ["a"], "what is there is told")
+            assert said(capsys) == [BACK]
+    await process.stop()
+
+
+@story
+async def test_a_topic_that_is_not_there_is_not_waited_for() -> None:
+    """Somebody may have mistyped it."""
+    cluster = FakeCluster()
+    follower = Follower(cluster)
+    with pytest.raises(LogMissing):
+        await follower.task
+
+
+async def test_a_right_that_is_missing_is_not_waited_for_at_the_start() -> None:
+    """Its lack is said to whoever begins to follow."""
+    said: list[str] = []
+
+    async def ask() -> None:
+        raise LogDenied("reading partition 0 of events: TOPIC_AUTHORIZATION_FAILED")
+
+    with pytest.raises(LogDenied):
+        await Waiting(LOG, said.append).answer(ask, unless=LogDenied)
+    assert said == []
+
+
+@story
+async def test_a_part_that_a_window_leaves_out_is_waited_for_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """The broker hangs while the beginning of the window is looked for."""
+    cluster = FakeCluster()
+    process = await ProcessOnKafka(cluster.bootstrap).start()
+    await process.join("a")
+    async with opened(source_at(cluster), waits=True) as reading:
+        cluster.hang(1)
+        starting = asyncio.create_task(find_start(reading, GROUP, Window(since=AtSeq(2))))
+        await asyncio.sleep(600)
+        assert said(capsys) == [AWAY]
+        cluster.go_on(1)
+        start = await starting
+        assert start.is_reached
+        assert said(capsys) == [BACK]
     await process.stop()
 
 

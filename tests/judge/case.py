@@ -11,10 +11,10 @@ import msgspec
 
 import muster.replay.fleet.simulation.scenarios  # noqa: F401 -- registers them
 from muster.events.ids import MemberId
-from muster.replay.fleet.simulation.rules import GROUP_ID
 from muster.replay.fleet.simulation.scenario import SCENARIOS, Scenario, Sort
 from muster.replay.fleet.simulation.stage import QUIET_MS, Stage
-from muster.replay.fleet.simulation.truth import Knowable, Story, Truth
+from muster.replay.fleet.simulation.world.rules import GROUP_ID
+from muster.replay.fleet.simulation.world.truth import Knowable, Story, Truth
 from muster.replay.history.items import Broken, Happened, History, Told, Unreadable, with_gaps
 
 WORK_SEEDS: Final = range(1_000)

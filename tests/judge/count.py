@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from muster.events.ids import MemberId
-from muster.replay.fleet.simulation.truth import Knowable, Range, RebalanceId, Truth
+from muster.replay.fleet.simulation.world.truth import Knowable, Range, RebalanceId, Truth
 from tests.judge.case import Case
 from tests.judge.telling import Telling
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from muster.replay.fleet.simulation.truth import Range, Truth
+from muster.replay.fleet.simulation.world.truth import Range, Truth
 from tests.judge.case import Case
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from muster.replay.fleet.simulation.truth import Knowable
+from muster.replay.fleet.simulation.world.truth import Knowable
 from tests.judge.count import Verdict
 
 GOALS: Final = {Knowable.RECORDED: 1.0, Knowable.INFERRED: 0.95}

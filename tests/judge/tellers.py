@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from muster.replay.fleet.simulation.truth import Knowable, RebalanceId, Truth
+from muster.replay.fleet.simulation.world.truth import Knowable, RebalanceId, Truth
 from tests.judge.case import Case
 from tests.judge.telling import Grade, Telling
 

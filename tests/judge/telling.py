@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from muster.replay.fleet.simulation.truth import RebalanceId
+from muster.replay.fleet.simulation.world.truth import RebalanceId
 from muster.replay.history.items import History
 
 Grade = Literal["recorded", "inferred", "unknown"]

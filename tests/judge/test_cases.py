@@ -4,7 +4,7 @@ import pytest
 
 from muster.events.events import GroupEmptied, GroupStabilized, JoinPhaseCompleted, RebalanceStarted
 from muster.replay.fleet.simulation.scenario import SCENARIOS, Scenario, Sort
-from muster.replay.fleet.simulation.truth import Knowable, RebalanceId
+from muster.replay.fleet.simulation.world.truth import Knowable, RebalanceId
 from muster.replay.history.items import Broken, Gap, Happened
 from tests.judge.case import WEIGHTS, Case, make_case, play
 from tests.judge.showing import shown

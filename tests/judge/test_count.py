@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from muster.replay.fleet.simulation.scenario import SCENARIOS
-from muster.replay.fleet.simulation.truth import Knowable
+from muster.replay.fleet.simulation.world.truth import Knowable
 from tests.judge.__main__ import TRUTH, all_judged
 from tests.judge.case import Case, make_case, play
 from tests.judge.count import Verdict, count

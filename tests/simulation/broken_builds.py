@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 import msgspec
 
-from muster.coordinator.runtime.answer_lease import AnswerLease
-from muster.coordinator.runtime.outbox import Outbox, WriteUnit
+from muster.coordinator.runtime.partition.answer_lease import AnswerLease
+from muster.coordinator.runtime.partition.outbox import Outbox, WriteUnit
 from tests.simulation.log_broker import LogBroker
 
 

@@ -18,10 +18,10 @@ from muster.coordinator.load.turns import Turns
 from muster.coordinator.net.limits import ConnectionLimits
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.offsets.topic import TopicOffsetStore
-from muster.coordinator.runtime.owner import Owner
-from muster.coordinator.runtime.retention_clock import RetentionClock
+from muster.coordinator.runtime.partition.owner import Owner
+from muster.coordinator.runtime.partition.retention_clock import RetentionClock
+from muster.coordinator.runtime.partition.waiting_limit import WaitingLimit, WaitingQuota
 from muster.coordinator.runtime.runtime import Runtime
-from muster.coordinator.runtime.waiting_limit import WaitingLimit, WaitingQuota
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.standalone.server import Server, ServerSettings
 from muster.coordinator.topics import declare_topic

@@ -33,14 +33,14 @@ from muster.coordinator.group.retention import MINUTE_MS
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.offsets.memory import MemoryOffsetStore
-from muster.coordinator.runtime.group_context import (
+from muster.coordinator.runtime.partition.group_context import (
     AskAboutSilence,
     GenerationListener,
     ignore_generations,
     members_reachable,
 )
-from muster.coordinator.runtime.owner import Owner
-from muster.coordinator.runtime.retention_clock import RetentionClock
+from muster.coordinator.runtime.partition.owner import Owner
+from muster.coordinator.runtime.partition.retention_clock import RetentionClock
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import Groups, ignore_request_id
 from muster.events.ids import GroupId, GroupInstanceId, MemberId

@@ -19,7 +19,7 @@ from itertools import pairwise
 
 import msgspec
 
-from muster.coordinator.runtime.owned_partition import OwnedPartition
+from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
 from muster.events.avro.codec import decode
 from muster.events.causes import Cause
 from muster.events.events import (

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import AnyRequest, JoinGroup, SyncGroup
 from muster.coordinator.group.outcomes import JoinGroupOutcome, Outcome, SyncGroupOutcome
-from muster.coordinator.runtime.waiting import Waiting, deliver
+from muster.coordinator.runtime.partition.waiting import Waiting, deliver
 from muster.coordinator.service import Groups, ReplyTo
 from muster.coordinator.sidecar.ownership.groups_layer import GroupsLayer
 from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable

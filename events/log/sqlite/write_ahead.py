@@ -59,7 +59,7 @@ def missing(connection: sqlite3.Connection, path: Path) -> str | None:
 
     The connection keeps an owner that ends meanwhile from deleting its write-ahead log.
     """
-    if connection.execute(_HAS_NOTE).fetchone() is None or not _is_in_wal_mode(path):
+    if connection.execute(_HAS_NOTE).fetchone() is None or not _is_in_wal_mode(connection, path):
         return None
     real = path.resolve()
     wal = real.with_name(real.name + "-wal")
@@ -76,7 +76,14 @@ def missing(connection: sqlite3.Connection, path: Path) -> str | None:
     )
 
 
-def _is_in_wal_mode(path: Path) -> bool:
+def _is_in_wal_mode(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether the file has a write-ahead log; a connection to the file alone is told of none.
+
+    Closing the file takes SQLite's locks on it from this whole process (sqlite.org/howtocorrupt.html, 2.2), and another
+    program that closes it would delete the write-ahead log. So it is opened only where the connection has no locks.
+    """
+    if connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
+        return True
     with path.open("rb") as file:
         file.seek(_MODE_AT)
         return file.read(1) == bytes([_WAL_MODE])

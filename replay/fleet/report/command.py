@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from muster.replay.commands.opening import CANNOT_READ, fail, speaking_as
-from muster.replay.fleet.questions import Asking, Given
+from muster.replay.fleet.questions.commands import Asking, Given
 from muster.replay.rebalances.wording import plural, size_text
 from muster.replay.render.printable import printable
 from muster.replay.report.command import check_folder, write_page

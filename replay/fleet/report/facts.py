@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from muster.replay.fleet.asked import Order
-from muster.replay.fleet.queries import BY_KIND, BY_TRIGGER, INCIDENTS, STORMS, Answer, Asked, ask
+from muster.replay.fleet.questions.queries import BY_KIND, BY_TRIGGER, INCIDENTS, STORMS, Answer, Asked, ask
 from muster.replay.fleet.report.heat import HOUR_MS, HeatRow, Scale, paths_of, scale_of
 from muster.replay.fleet.report.teams import GroupCost, Team, teams_of
 from muster.replay.times import Instant

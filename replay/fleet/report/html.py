@@ -13,7 +13,7 @@ from typing import Final
 from jinja2 import PackageLoader, Template
 
 from muster import DISTRIBUTION
-from muster.replay.fleet.queries import Asked
+from muster.replay.fleet.questions.queries import Asked
 from muster.replay.fleet.report.facts import ROWS_MAX, Facts, facts_of
 from muster.replay.fleet.report.heat import LEVELS
 from muster.replay.report.html import PAGE_BYTES_MAX, policy, style_and_script, templates, told_in

@@ -13,10 +13,10 @@ from zlib import crc32
 import msgspec
 
 from muster.coordinator.group.settings import GroupSettings
-from muster.replay.fleet.simulation.process import Process
-from muster.replay.fleet.simulation.setup import NOWHERE, Place, Setup
-from muster.replay.fleet.simulation.truth import Knowable, Story
-from muster.replay.fleet.simulation.world import World
+from muster.replay.fleet.simulation.world.process import Process
+from muster.replay.fleet.simulation.world.setup import NOWHERE, Place, Setup
+from muster.replay.fleet.simulation.world.truth import Knowable, Story
+from muster.replay.fleet.simulation.world.world import World
 
 LIBRARIES = ("java", "librdkafka", "kafka-python", "aiokafka")
 ASSIGNORS = (("range",), ("roundrobin",), ("sticky",), ("range", "cooperative-sticky"), ("cooperative-sticky",))

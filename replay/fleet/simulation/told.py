@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 
 from muster.replay.fleet.simulation.fleet import team_of
-from muster.replay.fleet.simulation.truth import Range, RebalanceId, Truth
 from muster.replay.fleet.simulation.week import Lived
+from muster.replay.fleet.simulation.world.truth import Range, RebalanceId, Truth
 
 
 class Incident(msgspec.Struct, frozen=True, kw_only=True):

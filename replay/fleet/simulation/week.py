@@ -16,9 +16,9 @@ from muster.events.ids import GroupId
 from muster.replay.fleet.simulation.calendar import LONGEST_MS, Deed, End, Outage, Span, deeds
 from muster.replay.fleet.simulation.scenario import SCENARIOS
 from muster.replay.fleet.simulation.scenarios.coordinators import be_away, conclude
-from muster.replay.fleet.simulation.setup import Place
 from muster.replay.fleet.simulation.stage import MINUTE, QUIET_MS, SECOND, Stage, Wanted
-from muster.replay.fleet.simulation.truth import Story, Truth
+from muster.replay.fleet.simulation.world.setup import Place
+from muster.replay.fleet.simulation.world.truth import Story, Truth
 from muster.replay.history.items import Told
 
 SIZES: Final = ((2, 4, 40), (5, 12, 40), (13, 30, 18), (31, 60, 2))

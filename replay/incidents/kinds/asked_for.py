@@ -4,11 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from muster.events.causes import Cause
-from muster.replay.incidents.acts import Rejoined, topics_text
+from muster.replay.incidents.episode.acts import Rejoined, topics_text
+from muster.replay.incidents.evidence.naming import process_name
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
-from muster.replay.incidents.naming import process_name
 from muster.replay.incidents.rounds import is_second_round, is_soon_after
 from muster.replay.rebalances.rebalance import Move, Rebalance
 from muster.replay.rebalances.wording import plural

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from muster.replay.incidents.acts import Rejoined, members_of, protocols_of
+from muster.replay.incidents.episode.acts import Rejoined, members_of, protocols_of
+from muster.replay.incidents.evidence.naming import processes
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
-from muster.replay.incidents.naming import processes
 
 KIND = Kind("assignor-change", "Members changed their list of assignors.", "the members that changed it")
 

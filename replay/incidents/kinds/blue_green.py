@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from muster.replay.incidents.acts import Came, Departure, Went
+from muster.replay.incidents.episode.acts import Came, Departure, Went
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.windows import (

@@ -7,13 +7,13 @@ import msgspec
 
 from muster.events.ids import MemberId
 from muster.events.state import Member
-from muster.replay.incidents.acts import AnyAct, Came, CameBack, Departure, Went
-from muster.replay.incidents.aways import Away, LastKnown
+from muster.replay.incidents.episode.acts import AnyAct, Came, CameBack, Departure, Went
+from muster.replay.incidents.episode.aways import Away, LastKnown
+from muster.replay.incidents.evidence.naming import moment, process_name, processes, span
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.kinds.poll_timeout import is_poll_timeout
-from muster.replay.incidents.naming import moment, process_name, processes, span
 from muster.replay.incidents.windows import OUTAGE_AFTERMATH_MS
 from muster.replay.rebalances.wording import plural
 from muster.replay.times import duration, instant, setting

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from muster.replay.incidents.acts import Came, Departure, Went
+from muster.replay.incidents.episode.acts import Came, Departure, Went
+from muster.replay.incidents.evidence.naming import process_name, processes
+from muster.replay.incidents.evidence.silence import silences
+from muster.replay.incidents.evidence.standbys import call_for, call_text
+from muster.replay.incidents.evidence.waiting import given_up
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
-from muster.replay.incidents.naming import process_name, processes
-from muster.replay.incidents.silence import silences
-from muster.replay.incidents.standbys import call_for, call_text
-from muster.replay.incidents.waiting import given_up
 from muster.replay.incidents.windows import REPLACED_MS
 from muster.replay.times import duration, setting
 

@@ -3,10 +3,10 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from muster.replay.incidents.episode.replacements import Replacement
+from muster.replay.incidents.evidence.naming import process_name
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.kinds.replaced import acts_of, grade_of, members_of
-from muster.replay.incidents.naming import process_name
-from muster.replay.incidents.replacements import Replacement
 from muster.replay.incidents.runs import runs
 from muster.replay.incidents.windows import (
     CRASH_LOOP_NEXT_MS,

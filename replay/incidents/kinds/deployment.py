@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 
 from muster.events.state import Member
-from muster.replay.incidents.acts import CameBack, Departure, protocols_of
+from muster.replay.incidents.episode.acts import CameBack, Departure, protocols_of
+from muster.replay.incidents.episode.replacements import Replacement
+from muster.replay.incidents.evidence.naming import process_name, processes
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.assignor_change import KIND as ASSIGNORS
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.kinds.replaced import acts_of, advice_on, fenced_before, grade_of, how_it_went, members_of
-from muster.replay.incidents.naming import process_name, processes
-from muster.replay.incidents.replacements import Replacement
 from muster.replay.incidents.runs import runs
 from muster.replay.incidents.windows import (
     DEPLOYMENT_NEXT_MS,

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from muster.replay.incidents.acts import AnyAct, CameBack, Duelled
+from muster.replay.incidents.episode.acts import AnyAct, CameBack, Duelled
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.windows import SAME_DUEL_MS

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from muster.events.causes import Cause
 from muster.events.events import GroupDeleted
-from muster.replay.incidents.acts import Phase
-from muster.replay.incidents.emptiness import emptied_text
+from muster.replay.incidents.episode.acts import Phase
+from muster.replay.incidents.evidence.emptiness import emptied_text
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from muster.events.state import Member
-from muster.replay.incidents.acts import AnyAct
-from muster.replay.incidents.episode import A, Episode
+from muster.replay.incidents.episode.acts import AnyAct
+from muster.replay.incidents.episode.episode import A, Episode
+from muster.replay.incidents.episode.replacements import Replacement
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
-from muster.replay.incidents.replacements import Replacement
 from muster.replay.rebalances.rebalance import MemberRef, Rebalance
 
 

@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 
 from muster.events.ids import MemberId
-from muster.replay.incidents.acts import AnyAct, Came, CameBack, Departure, Went
+from muster.replay.incidents.episode.acts import AnyAct, Came, CameBack, Departure, Went
+from muster.replay.incidents.episode.replacements import Replacement
+from muster.replay.incidents.evidence.naming import common_network, processes
+from muster.replay.incidents.evidence.silence import silences
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.deployment import deployments
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
-from muster.replay.incidents.naming import common_network, processes
-from muster.replay.incidents.replacements import Replacement
 from muster.replay.incidents.runs import runs
-from muster.replay.incidents.silence import silences
 from muster.replay.incidents.windows import SAME_MOMENT_MS
 from muster.replay.rebalances.wording import plural
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from muster.events.causes import Cause
 from muster.events.state import Member
-from muster.replay.incidents.acts import AnyAct, AskedFor, Came, Departure, Phase, Refused, Went
+from muster.replay.incidents.episode.acts import AnyAct, AskedFor, Came, Departure, Phase, Refused, Went
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.asked_for import ENFORCED
 from muster.replay.incidents.kinds.kind import Claim, Kind, View

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from muster.replay.incidents.acts import Came, CameBack, Departure, Went
+from muster.replay.incidents.episode.acts import Came, CameBack, Departure, Went
+from muster.replay.incidents.evidence.naming import process_name
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.kinds.replaced import grade_of, members_of
-from muster.replay.incidents.naming import process_name
 from muster.replay.times import duration, instant
 
 KIND = Kind(

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from muster.replay.incidents.acts import AnyAct, Came, CameBack, Departure, Went
+from muster.replay.incidents.episode.acts import AnyAct, Came, CameBack, Departure, Went
+from muster.replay.incidents.evidence.naming import process_name, processes
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
-from muster.replay.incidents.naming import process_name, processes
 from muster.replay.rebalances.wording import asked_by, says_something
 from muster.replay.times import instant
 

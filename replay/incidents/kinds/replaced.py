@@ -4,11 +4,11 @@ import math
 from collections.abc import Iterator, Sequence
 
 from muster.events.state import Member
-from muster.replay.incidents.acts import AnyAct, CameBack, Departure, Duelled, Went
-from muster.replay.incidents.episode import Episode
+from muster.replay.incidents.episode.acts import AnyAct, CameBack, Departure, Duelled, Went
+from muster.replay.incidents.episode.episode import Episode
+from muster.replay.incidents.episode.replacements import Replacement
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
-from muster.replay.incidents.replacements import Replacement
 from muster.replay.rebalances.wording import host, plural
 from muster.replay.times import instant
 

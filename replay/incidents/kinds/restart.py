@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 
-from muster.replay.incidents.acts import CameBack, Departure
-from muster.replay.incidents.episode import Episode
+from muster.replay.incidents.episode.acts import CameBack, Departure
+from muster.replay.incidents.episode.episode import Episode
+from muster.replay.incidents.episode.replacements import Replacement
+from muster.replay.incidents.evidence.naming import process_name
+from muster.replay.incidents.evidence.silence import silences
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.kinds.replaced import advice_on, fenced_before, members_of
-from muster.replay.incidents.naming import process_name
-from muster.replay.incidents.replacements import Replacement
-from muster.replay.incidents.silence import silences
 from muster.replay.rebalances.wording import host, is_close, says_something
 from muster.replay.times import duration, instant, setting
 

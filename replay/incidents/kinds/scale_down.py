@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from muster.replay.incidents.acts import Departure, Went
+from muster.replay.incidents.episode.acts import Departure, Went
+from muster.replay.incidents.evidence.naming import processes
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.kinds.scaling import changes_of_size, span_text
-from muster.replay.incidents.naming import processes
 from muster.replay.rebalances.wording import is_close, says_something
 
 DOWN = Kind("scale-down", "Processes left in good order, and none came for them.", "the processes that left")

@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 
 from muster.events.state import GroupState
-from muster.replay.incidents.acts import Came, CameBack, Went
-from muster.replay.incidents.emptiness import emptied_text
-from muster.replay.incidents.episode import Episode
+from muster.replay.incidents.episode.acts import Came, CameBack, Went
+from muster.replay.incidents.episode.episode import Episode
+from muster.replay.incidents.evidence.emptiness import emptied_text
+from muster.replay.incidents.evidence.naming import processes
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.kinds.scaling import changes_of_size, span_text
-from muster.replay.incidents.naming import processes
 from muster.replay.rebalances.wording import asked_by, cause_text
 from muster.replay.times import instant
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from muster.replay.incidents.acts import Came, Went
+from muster.replay.incidents.episode.acts import Came, Went
 from muster.replay.incidents.runs import runs
 from muster.replay.incidents.windows import SCALING_NEXT_MS
 from muster.replay.times import duration

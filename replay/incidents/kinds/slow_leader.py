@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 
 from muster.events.state import Member
-from muster.replay.incidents.acts import AnyAct, Departure, Went
-from muster.replay.incidents.episode import Episode
+from muster.replay.incidents.episode.acts import AnyAct, Departure, Went
+from muster.replay.incidents.episode.episode import Episode
+from muster.replay.incidents.evidence.naming import process_name
+from muster.replay.incidents.evidence.silence import silences
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.deployment import deployments
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.kinds.replaced import grade_of
-from muster.replay.incidents.naming import process_name
-from muster.replay.incidents.silence import silences
 from muster.replay.incidents.windows import HELD_MS
 from muster.replay.rebalances.rebalance import Outcome, Rebalance, SyncPhase
 from muster.replay.rebalances.wording import plural

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from muster.replay.incidents.acts import AnyAct, Came, CameBack, Departure, Rejoined, Went
+from muster.replay.incidents.episode.acts import AnyAct, Came, CameBack, Departure, Rejoined, Went
+from muster.replay.incidents.evidence.naming import process_name, processes
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.kinds.replaced import grade_of
-from muster.replay.incidents.naming import process_name, processes
 from muster.replay.incidents.windows import HELD_MS, HELD_SHARE
 from muster.replay.rebalances.rebalance import Rebalance
 from muster.replay.rebalances.wording import plural

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from muster.replay.incidents.acts import Rejoined, members_of, topics_text
+from muster.replay.incidents.episode.acts import Rejoined, members_of, topics_text
+from muster.replay.incidents.evidence.naming import processes
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
-from muster.replay.incidents.naming import processes
 
 KIND = Kind(
     "subscription-change", "Members that stayed subscribed other topics.", "the members that changed their subscription"

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from muster.events.events import GroupEmptied, JoinPhaseCompleted
 from muster.events.state import HandedOutId, HandedOutIdOutcome
+from muster.replay.incidents.evidence.waiting import end_of_join_phase, held_ms, unused_ids
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
-from muster.replay.incidents.waiting import end_of_join_phase, held_ms, unused_ids
 from muster.replay.rebalances.rebalance import MemberRef
 from muster.replay.rebalances.wording import host, listed, plural
 from muster.replay.times import duration, instant

@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.log_throttle import LINE_INTERVAL_MS
 from muster.coordinator.observability.metrics import REGISTRY
-from muster.coordinator.runtime.announce import announce
+from muster.coordinator.runtime.partition.announce import announce
 from muster.events.causes import Cause
 from muster.events.log.memory import MemoryStorage
 from tests.coordinator.group.harness import Harness

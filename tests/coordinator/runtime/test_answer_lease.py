@@ -10,8 +10,8 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import Heartbeat
 from muster.coordinator.group.outcomes import JoinGroupOutcome
-from muster.coordinator.runtime.answer_lease import HELD_MS, AnswerLease
-from muster.coordinator.runtime.lease_keeper import REAL_PROOF_MS
+from muster.coordinator.runtime.ownership.lease_keeper import REAL_PROOF_MS
+from muster.coordinator.runtime.partition.answer_lease import HELD_MS, AnswerLease
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import HeartbeatTicket
 from muster.events.log.base import Deposed

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from muster.coordinator.runtime.deadlines import GRACE_S, STALE_MIN, Deadlines
+from muster.coordinator.runtime.partition.deadlines import GRACE_S, STALE_MIN, Deadlines
 from muster.events.ids import GroupId
 from tests.simulation.virtual_time import VirtualClock, simulate
 from tests.waiting import until

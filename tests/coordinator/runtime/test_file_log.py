@@ -17,8 +17,8 @@ from muster.coordinator.group.commands import Caller, CommitOffsets, OffsetToCom
 from muster.coordinator.group.outcomes import CommitOffsetsOutcome, Outcome
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.offsets.memory import MemoryOffsetStore
-from muster.coordinator.runtime.owner import Owner
-from muster.coordinator.runtime.retention_clock import RetentionClock
+from muster.coordinator.runtime.partition.owner import Owner
+from muster.coordinator.runtime.partition.retention_clock import RetentionClock
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.settings import file_watch
 from muster.coordinator.settings.file_watch import watch_file

@@ -17,8 +17,8 @@ from muster import schemas
 from muster.coordinator.group.outcomes import JoinGroupOutcome
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.offsets.sqlite import SqliteOffsetStore
-from muster.coordinator.runtime.owner import Owner
-from muster.coordinator.runtime.retention_clock import RetentionClock
+from muster.coordinator.runtime.partition.owner import Owner
+from muster.coordinator.runtime.partition.retention_clock import RetentionClock
 from muster.coordinator.runtime.runtime import Runtime
 from muster.events.avro.codec import HEADER_BYTES, decode, header_of
 from muster.events.events import CoordinatorElected, GroupDeleted, GroupEmptied, JoinPhaseCompleted, MemberRemoved

@@ -9,9 +9,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.load import slices
-from muster.coordinator.runtime import partition as partition_module
-from muster.coordinator.runtime.outbox import Outbox, WriteUnit
-from muster.coordinator.runtime.waiting import WaitingRequests
+from muster.coordinator.runtime.partition import partition as partition_module
+from muster.coordinator.runtime.partition.outbox import Outbox, WriteUnit
+from muster.coordinator.runtime.partition.waiting import WaitingRequests
 from muster.events.ids import GroupId
 from muster.events.keys import EntityKind, RecordKey
 from muster.events.log.memory import MemoryStorage

@@ -8,7 +8,7 @@ from muster.coordinator.group.commands import OffsetToCommit
 from muster.coordinator.group.offsets import OffsetsChange
 from muster.coordinator.observability.metrics import REGISTRY
 from muster.coordinator.offsets.memory import MemoryOffsetStore
-from muster.coordinator.runtime.outbox import Outbox, WriteUnit
+from muster.coordinator.runtime.partition.outbox import Outbox, WriteUnit
 from muster.events.ids import GroupId
 from muster.events.log.base import AppendRefused
 from muster.events.records import Record, Transition

@@ -7,8 +7,8 @@ from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
 from muster.coordinator.group.outcomes import JoinGroupOutcome
-from muster.coordinator.runtime.command_processor import CommandProcessor
-from muster.coordinator.runtime.group_context import Batch, GroupContext
+from muster.coordinator.runtime.partition.command_processor import CommandProcessor
+from muster.coordinator.runtime.partition.group_context import Batch, GroupContext
 from muster.events.ids import UNKNOWN_MEMBER_ID
 from muster.events.log.memory import MemoryStorage
 from muster.events.state import GroupState

@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 from muster.coordinator import assembly
 from muster.coordinator.group.commands import AnyRequest, JoinGroup
 from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.runtime.owner import Owner
-from muster.coordinator.runtime.retention_clock import BELIEVED_AFTER_MS, JUMP_MS, RetentionClock
+from muster.coordinator.runtime.partition.owner import Owner
+from muster.coordinator.runtime.partition.retention_clock import BELIEVED_AFTER_MS, JUMP_MS, RetentionClock
 from muster.events.log.memory import MemoryStorage
 from muster.events.log.sqlite.log import SqliteEventLog
 from muster.events.state import GroupState

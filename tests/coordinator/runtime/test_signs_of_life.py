@@ -6,7 +6,7 @@ import pytest
 import structlog
 
 from muster.coordinator.observability.metrics import REGISTRY
-from muster.coordinator.runtime.signs_of_life import READ_TIMEOUT_MS, REPORTED_AFTER_MS, SIGN_INTERVAL_MS
+from muster.coordinator.runtime.ownership.signs_of_life import READ_TIMEOUT_MS, REPORTED_AFTER_MS, SIGN_INTERVAL_MS
 from muster.events.avro.codec import decode
 from muster.events.events import CoordinatorReady
 from muster.events.log.memory import MemoryStorage

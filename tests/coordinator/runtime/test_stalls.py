@@ -18,7 +18,7 @@ from muster.coordinator.group.offsets import OffsetsChange
 from muster.coordinator.group.outcomes import JoinGroupOutcome
 from muster.coordinator.group.soft_state import SoftState
 from muster.coordinator.offsets.memory import MemoryOffsetStore
-from muster.coordinator.runtime import command_processor
+from muster.coordinator.runtime.partition import command_processor
 from muster.events.avro.codec import decode
 from muster.events.causes import Cause
 from muster.events.events import (

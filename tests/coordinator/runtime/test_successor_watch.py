@@ -6,7 +6,7 @@ import gc
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
-from muster.coordinator.runtime.successor_watch import CHECK_INTERVAL_S, CHECK_TIMEOUT_S, PARTITIONS_AT_ONCE
+from muster.coordinator.runtime.ownership.successor_watch import CHECK_INTERVAL_S, CHECK_TIMEOUT_S, PARTITIONS_AT_ONCE
 from muster.events.log.base import Deposed
 from muster.events.log.memory import MemoryLogWriter, MemoryStorage
 from muster.events.partitioner import partition_for

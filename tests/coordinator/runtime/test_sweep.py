@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from muster.coordinator.group.outcomes import JoinGroupOutcome
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.observability.metrics import REGISTRY
-from muster.coordinator.runtime.sweep import WORK_OF_A_GROUP, WORK_PER_STEP, Sweep
+from muster.coordinator.runtime.partition.sweep import WORK_OF_A_GROUP, WORK_PER_STEP, Sweep
 from muster.events.avro.codec import decode
 from muster.events.causes import Cause
 from muster.events.events import GroupDeleted, MemberAssigned

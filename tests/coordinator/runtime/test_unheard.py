@@ -7,7 +7,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.outcomes import JoinGroupOutcome
-from muster.coordinator.runtime.group_context import Away
+from muster.coordinator.runtime.partition.group_context import Away
 from muster.events.ids import GroupId
 from muster.events.log.memory import MemoryStorage
 from tests.simulation.process import GROUP, SimulatedProcess

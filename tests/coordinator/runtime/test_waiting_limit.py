@@ -11,7 +11,7 @@ from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome
 from muster.coordinator.load.quotas import Quota
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.principals import ANONYMOUS
-from muster.coordinator.runtime.waiting_limit import WaitingLimit, WaitingQuota
+from muster.coordinator.runtime.partition.waiting_limit import WaitingLimit, WaitingQuota
 from muster.events.ids import GroupId, MemberId
 from muster.events.log.memory import MemoryStorage
 from tests.coordinator.kio_client import Exchange

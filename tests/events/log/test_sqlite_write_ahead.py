@@ -1,8 +1,11 @@
 """A SQLite log whose write-ahead log is missing or cut off: an older state, which SQLite takes for the whole."""
 
+import asyncio
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -57,6 +60,17 @@ async def test_a_copy_with_its_write_ahead_log_is_whole(copied: Path) -> None:
     """As after `kill -9`: the owner did not close it, and nothing is missing."""
     assert await read(copied) == (RECORDS, [])
     assert await read(copied, read_only=False) == (RECORDS, [])
+
+
+async def test_other_programs_leave_the_write_ahead_log_of_an_owner_that_was_killed_before(copied: Path) -> None:
+    """Whoever closes the file last deletes it: the owner's locks say that it is not the last."""
+    log = SqliteEventLog(copied)
+    await log.open()
+    count = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT count(*) FROM meta'); c.close()"
+    await asyncio.to_thread(subprocess.run, [sys.executable, "-c", count, str(copied)], check=True, timeout=60)
+    assert beside(copied).exists()
+    await log.file.check_in_place()
+    await log.close()
 
 
 @pytest.mark.parametrize("size", [None, 0])

@@ -20,10 +20,10 @@ from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from muster.events.log.sqlite.log import SqliteEventLog
 from muster.events.partitioner import partition_for
 from muster.events.records import FORMAT_LEVEL, Record, StoredRecord
-from muster.replay.fleet.build import Built, make_build
-from muster.replay.fleet.builds import current
-from muster.replay.fleet.engines.engine import Engine
-from muster.replay.fleet.engines.local import LocalEngine
+from muster.replay.fleet.building.build import Built, make_build
+from muster.replay.fleet.building.engines.engine import Engine
+from muster.replay.fleet.building.engines.local import LocalEngine
+from muster.replay.fleet.tables.builds import current
 from muster.replay.fleet.tables.parts import Part
 from muster.replay.fleet.tables.schemas import TABLES
 from muster.replay.history.items import Broken, Coordinated, Gap, Item

@@ -22,10 +22,10 @@ from muster.events.kafka.security import NOT_SECURED
 from muster.events.log.kafka.log import KafkaEventLog
 from muster.replay.archive.verify import verify
 from muster.replay.fleet.archive.connector import PACKAGE
-from muster.replay.fleet.builds import current
-from muster.replay.fleet.engines.local import LocalEngine
+from muster.replay.fleet.building.engines.local import LocalEngine
 from muster.replay.fleet.simulation import spool
 from muster.replay.fleet.simulation.sinks import TopicSink
+from muster.replay.fleet.tables.builds import current
 from tests.brokers.broker import Broker
 from tests.events.log.kafka.proxied import new_topic_name
 from tests.replay.archive.logs import archived

@@ -12,11 +12,11 @@ from muster.events.log.memory import MemoryStorage
 from muster.events.records import FORMAT_LEVEL_WRITTEN_MIN, StoredRecord
 from muster.replay.archive.log import ArchiveLog
 from muster.replay.fleet.asked import Order
-from muster.replay.fleet.build import Built, make_build
-from muster.replay.fleet.engines.engine import Engine
-from muster.replay.fleet.engines.local import LocalEngine
-from muster.replay.fleet.fold import OutOfOrder
-from muster.replay.fleet.queries import Asked, incidents
+from muster.replay.fleet.building.build import Built, make_build
+from muster.replay.fleet.building.engines.engine import Engine
+from muster.replay.fleet.building.engines.local import LocalEngine
+from muster.replay.fleet.building.fold import OutOfOrder
+from muster.replay.fleet.questions.queries import Asked, incidents
 from tests.replay.archive.logs import archived
 from tests.replay.fleet import fleets
 from tests.replay.fleet.fleets import CAUSES, INCIDENTS, all_tables, in_order, judged, rows_of, told_by_why, up_to

@@ -12,11 +12,11 @@ import pytest
 from muster.events.keys import EntityKind, decode_key
 from muster.events.log.memory import MemoryStorage
 from muster.events.records import StoredRecord
-from muster.replay.fleet import builds, joining, open_items
-from muster.replay.fleet.builds import CannotBuild, NoTables, current, last_build, locked
-from muster.replay.fleet.open_items import NotCarriedOver
-from muster.replay.fleet.queries import Asked, top
-from muster.replay.fleet.tables import parts
+from muster.replay.fleet.building import joining, open_items
+from muster.replay.fleet.building.open_items import NotCarriedOver
+from muster.replay.fleet.questions.queries import Asked, top
+from muster.replay.fleet.tables import builds, parts
+from muster.replay.fleet.tables.builds import CannotBuild, NoTables, current, last_build, locked
 from muster.replay.fleet.tables.schemas import RULES_VERSION
 from tests.replay.fleet.fleets import all_tables, built, judged, rows_of, up_to
 from tests.replay.written import BROKEN_KEY
@@ -175,7 +175,9 @@ async def test_a_reader_whose_files_have_gone_reads_the_later_build(
     for share in (0.8, 1.0):
         await built(up_to(storage, share), tmp_path)
     seen = [old]
-    monkeypatch.setattr("muster.replay.fleet.queries.current", lambda folder: seen.pop() if seen else current(folder))
+    monkeypatch.setattr(
+        "muster.replay.fleet.questions.queries.current", lambda folder: seen.pop() if seen else current(folder)
+    )
     assert top(tmp_path, Asked(limit=1_000)).rows
     assert seen == []
 
@@ -257,7 +259,7 @@ async def test_tables_of_other_rules_ask_for_a_rebuild(tmp_path: Path, monkeypat
     """To go on with, and to be read."""
     storage = judged([3])
     await built(storage, tmp_path)
-    for place in ("muster.replay.fleet.build", "muster.replay.fleet.builds"):
+    for place in ("muster.replay.fleet.building.build", "muster.replay.fleet.tables.builds"):
         monkeypatch.setattr(f"{place}.RULES_VERSION", RULES_VERSION + 1)
     with pytest.raises(CannotBuild, match="--rebuild"):
         await built(storage, tmp_path)

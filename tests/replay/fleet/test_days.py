@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.replay.fleet.builds import Build
+from muster.replay.fleet.tables.builds import Build
 from muster.replay.fleet.tables.days import derived
 from muster.replay.fleet.tables.parts import Part, PartWriter, Role
 from muster.replay.fleet.tables.schemas import RULES_VERSION, TABLES

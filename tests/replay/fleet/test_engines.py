@@ -9,9 +9,9 @@ import pytest
 from muster.events.log.memory import MemoryStorage
 from muster.replay.archive.segment import SCHEMA
 from muster.replay.fleet.asked import EngineName
+from muster.replay.fleet.building.engines.spark import SparkEngine
+from muster.replay.fleet.building.pieces import Piece
 from muster.replay.fleet.choice import LOCAL_BYTES_MAX, NoSpark, choose_builder
-from muster.replay.fleet.engines.spark import SparkEngine
-from muster.replay.fleet.pieces import Piece
 from muster.replay.fleet.tables.schemas import TABLES
 from tests.replay.fleet.fleets import all_tables, built, judged, table_of, up_to
 

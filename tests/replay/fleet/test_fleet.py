@@ -18,10 +18,10 @@ from typer.testing import CliRunner, Result
 from muster.cli import app
 from muster.events.log.memory import MemoryStorage
 from muster.events.records import StoredRecord
-from muster.replay.fleet.pieces import survey
-from muster.replay.fleet.queries import Answer
-from muster.replay.fleet.show import show
-from muster.replay.fleet.stage import stage
+from muster.replay.fleet.building.pieces import survey
+from muster.replay.fleet.building.stage import stage
+from muster.replay.fleet.questions.queries import Answer
+from muster.replay.fleet.questions.show import show
 from muster.replay.form import View
 from muster.replay.logs.reading import unwatched
 from tests.replay.fleet.fleets import CAUSES, GROUPS, PLANNED, in_order, opened, rows_of, sqlite_copy

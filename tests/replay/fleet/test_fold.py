@@ -13,13 +13,13 @@ from muster.events.ids import GroupId
 from muster.events.kafka.security import NOT_SECURED
 from muster.events.log.memory import MemoryStorage
 from muster.events.records import StoredRecord
-from muster.replay.fleet.build import make_build
-from muster.replay.fleet.engines.engine import Task, fold_batches
-from muster.replay.fleet.engines.local import LocalEngine
-from muster.replay.fleet.fold import GroupFold, OutOfOrder, fold_group
-from muster.replay.fleet.pieces import RECORDS
+from muster.replay.fleet.building.build import make_build
+from muster.replay.fleet.building.engines.engine import Task, fold_batches
+from muster.replay.fleet.building.engines.local import LocalEngine
+from muster.replay.fleet.building.fold import GroupFold, OutOfOrder, fold_group
+from muster.replay.fleet.building.pieces import RECORDS
 from muster.replay.history.items import Broken, Gap
-from muster.replay.incidents.acts import departure
+from muster.replay.incidents.episode.acts import departure
 from muster.replay.logs.opening import open_for_reading
 from muster.replay.logs.sources import read_histories
 from tests.replay.fleet.fleets import (

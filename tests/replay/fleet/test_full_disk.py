@@ -20,8 +20,8 @@ from muster.events.keys import EntityKind, RecordKey, encode_key
 from muster.events.log.memory import MemoryStorage
 from muster.events.records import StoredRecord
 from muster.replay.archive.manifest import load
-from muster.replay.fleet.builds import current, last_build
 from muster.replay.fleet.room import NoRoom, needing_room
+from muster.replay.fleet.tables.builds import current, last_build
 from tests.replay.archive.logs import NOON, archived
 from tests.replay.fleet.fleets import all_tables, built, judged, opened, sqlite_copy, up_to
 from tests.waiting import until

@@ -8,8 +8,8 @@ import pytest
 
 from muster.events.events import AnyEvent, MemberEvent
 from muster.events.ids import GroupId
-from muster.replay.fleet import open_items
-from muster.replay.fleet.fold import GroupFold
+from muster.replay.fleet.building import open_items
+from muster.replay.fleet.building.fold import GroupFold
 from muster.replay.history.items import Happened, LogPosition
 from tests.judge.case import make_case
 
@@ -73,7 +73,7 @@ def test_what_is_kept_of_a_group_does_not_grow_with_its_history() -> None:
 
 def test_nor_where_a_group_is_never_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """An episode is ended at a number of acts, which is lowered here."""
-    monkeypatch.setattr("muster.replay.incidents.episode.ACTS_MAX", 300)
+    monkeypatch.setattr("muster.replay.incidents.episode.episode.ACTS_MAX", 300)
     sizes, rows = kept_bytes(NEXT_MS)
     assert rows > TIMES
     assert max(sizes[30:]) < 1.5 * max(sizes[:20])

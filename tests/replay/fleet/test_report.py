@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from muster.cli import app
-from muster.replay.fleet.queries import Asked
+from muster.replay.fleet.questions.queries import Asked
 from muster.replay.fleet.report.facts import THE_REST, facts_of
 from muster.replay.fleet.report.heat import COLUMNS_MAX, LEVELS, level_of, paths_of, scale_of
 from muster.replay.fleet.report.html import document

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from muster.replay.fleet.builds import current
+from muster.replay.fleet.tables.builds import current
 from muster.replay.fleet.tables.page import page
 from muster.replay.fleet.tables.schemas import TABLES, Table
 from tests.replay.fleet.fleets import built, judged, rows_of, table_of

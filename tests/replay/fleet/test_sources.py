@@ -20,12 +20,12 @@ from muster.cli import app
 from muster.events.log.base import LogDamaged, LogUnavailable
 from muster.events.log.memory import MemoryStorage
 from muster.replay.archive.compact import compact
-from muster.replay.fleet import build as builds_module
-from muster.replay.fleet.build import Built, make_build
-from muster.replay.fleet.builds import CannotBuild, current, last_build, locked
-from muster.replay.fleet.engines.local import LocalEngine
-from muster.replay.fleet.pieces import of_groups, survey
-from muster.replay.fleet.stage import stage
+from muster.replay.fleet.building import build as builds_module
+from muster.replay.fleet.building.build import Built, make_build
+from muster.replay.fleet.building.engines.local import LocalEngine
+from muster.replay.fleet.building.pieces import of_groups, survey
+from muster.replay.fleet.building.stage import stage
+from muster.replay.fleet.tables.builds import CannotBuild, current, last_build, locked
 from muster.replay.fleet.tables.parts import Role
 from muster.replay.logs.reading import unwatched
 from tests.replay.archive import logs as archives

@@ -12,11 +12,11 @@ import pytest
 from muster.coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation
 from muster.coordinator.group.settings import GroupSettings
 from muster.events.records import FORMAT_LEVEL
-from muster.replay.fleet.simulation import outages
-from muster.replay.fleet.simulation.process import Process
-from muster.replay.fleet.simulation.rules import GROUP_ID
-from muster.replay.fleet.simulation.setup import Setup
-from muster.replay.fleet.simulation.world import World
+from muster.replay.fleet.simulation.world import outages
+from muster.replay.fleet.simulation.world.process import Process
+from muster.replay.fleet.simulation.world.rules import GROUP_ID
+from muster.replay.fleet.simulation.world.setup import Setup
+from muster.replay.fleet.simulation.world.world import World
 from muster.replay.history.items import History, with_gaps
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import incidents

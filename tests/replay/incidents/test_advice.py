@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from muster.replay.fleet.simulation import outages
+from muster.replay.fleet.simulation.world import outages
 from muster.replay.incidents.telling import incidents
 from tests.replay import memberships
 from tests.replay.incidents.fleet import Fleet, of_kind

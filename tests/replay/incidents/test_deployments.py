@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from muster.replay.fleet.simulation import outages
-from muster.replay.fleet.simulation.process import Process
+from muster.replay.fleet.simulation.world import outages
+from muster.replay.fleet.simulation.world.process import Process
 from tests.replay.incidents.fleet import BOTH, OLDER, QUIET_MS, Fleet, expect, of_kind, shown
 
 S = 1_000

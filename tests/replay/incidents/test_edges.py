@@ -1,6 +1,6 @@
 """Windows of histories in which the wall clock jumped: incidents are told in times without the jump."""
 
-from muster.replay.fleet.simulation.rules import GROUP_ID
+from muster.replay.fleet.simulation.world.rules import GROUP_ID
 from muster.replay.history.items import Happened
 from muster.replay.history.window import AtTime, Window
 from muster.replay.incidents.incident import Incident

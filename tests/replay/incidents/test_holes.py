@@ -3,9 +3,10 @@
 import pytest
 
 from muster.events.causes import Cause
-from muster.replay.fleet.simulation.rules import GROUP_ID
+from muster.replay.fleet.simulation.world.rules import GROUP_ID
 from muster.replay.history.items import Happened, History, with_gaps
-from muster.replay.incidents import episode, telling
+from muster.replay.incidents import telling
+from muster.replay.incidents.episode import episode
 from muster.replay.incidents.grouping import SPLIT
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import incidents

@@ -2,8 +2,8 @@
 
 import msgspec
 
+from muster.replay.incidents.episode.identity import Identities, Life
 from muster.replay.incidents.grade import Grade
-from muster.replay.incidents.identity import Identities, Life
 from tests.replay.histories import Script
 
 

@@ -12,7 +12,7 @@ from muster.coordinator.group.commands import (
     LeavingMember,
 )
 from muster.events.causes import Cause
-from muster.replay.fleet.simulation.rules import GROUP_ID
+from muster.replay.fleet.simulation.world.rules import GROUP_ID
 from muster.replay.incidents.telling import incidents
 from tests.replay.histories import Script
 from tests.replay.incidents.fleet import BOTH, BY_ADMIN, OLDER, Fleet, expect, of_kind, said

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from muster.coordinator.group.configs import TARGET_GROUP_SIZE
-from muster.replay.fleet.simulation import outages
+from muster.replay.fleet.simulation.world import outages
 from muster.replay.history.items import Coordinated, Happened
 from muster.replay.incidents.telling import incidents
 from tests.replay.incidents.fleet import BOTH, OLDER, QUIET_MS, Fleet, expect, of_kind, said, shown

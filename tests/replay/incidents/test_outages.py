@@ -5,7 +5,7 @@ The same story is told of a log of the format level before, which recorded less:
 
 import pytest
 
-from muster.replay.fleet.simulation import outages
+from muster.replay.fleet.simulation.world import outages
 from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, of_kind, said
 
 S = 1_000

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from muster.coordinator.group.commands import DeleteGroup
-from muster.replay.fleet.simulation import outages
-from muster.replay.fleet.simulation.rules import GROUP_ID
+from muster.replay.fleet.simulation.world import outages
+from muster.replay.fleet.simulation.world.rules import GROUP_ID
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import incidents
 from tests.replay.incidents.fleet import Fleet, shown

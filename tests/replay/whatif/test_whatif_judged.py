@@ -6,8 +6,8 @@ import pytest
 
 from muster.events.events import RebalanceStarted
 from muster.replay.fleet.simulation.scenario import SCENARIOS, Scenario
-from muster.replay.fleet.simulation.setup import Setup
 from muster.replay.fleet.simulation.stage import Stage, Wanted
+from muster.replay.fleet.simulation.world.setup import Setup
 from muster.replay.history.items import Happened
 from muster.replay.whatif.alterations import Alterations
 from muster.replay.whatif.answer import what_if

@@ -11,12 +11,12 @@ from muster.coordinator.group.commands import (
 )
 from muster.coordinator.group.configs import LEARNER_TIMEOUT, REGISTERED, RETIRED, TARGET_GROUP_SIZE
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId
-from muster.replay.fleet.simulation.process import Process
 from muster.replay.fleet.simulation.scenario import Sort, scenario
 from muster.replay.fleet.simulation.scenarios.losses import crash_of, silent_ms
 from muster.replay.fleet.simulation.scenarios.replacing import shut_down
 from muster.replay.fleet.simulation.stage import QUIET_MS, SECOND, Stage, Wanted
-from muster.replay.fleet.simulation.truth import Knowable, Story
+from muster.replay.fleet.simulation.world.process import Process
+from muster.replay.fleet.simulation.world.truth import Knowable, Story
 
 LEAVE, DELETE, NO_API = 13, 42, -1
 REMOVED = "member was removed by an admin"

@@ -4,13 +4,13 @@ from functools import partial
 
 from muster.coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation
 from muster.coordinator.group.configs import REBALANCE
-from muster.replay.fleet.simulation.process import Process
 from muster.replay.fleet.simulation.scenario import Sort, scenario
 from muster.replay.fleet.simulation.scenarios.losses import silent_ms
 from muster.replay.fleet.simulation.scenarios.slowness import newcomer
-from muster.replay.fleet.simulation.setup import Setup
 from muster.replay.fleet.simulation.stage import SECOND, Stage, Wanted
-from muster.replay.fleet.simulation.truth import Knowable, Story
+from muster.replay.fleet.simulation.world.process import Process
+from muster.replay.fleet.simulation.world.setup import Setup
+from muster.replay.fleet.simulation.world.truth import Knowable, Story
 
 METADATA_CHANGED = "cached metadata has changed from (version1: {orders=[..]}) at the beginning of the rebalance"
 SUBSCRIPTION_CHANGED = "the subscription has changed from [orders] at the beginning of the rebalance"

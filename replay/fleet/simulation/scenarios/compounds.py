@@ -1,7 +1,6 @@
 """Two things at a time: each is an incident of its own."""
 
 from muster.events.state import GroupState
-from muster.replay.fleet.simulation.outages import cut, heal
 from muster.replay.fleet.simulation.scenario import Sort, scenario
 from muster.replay.fleet.simulation.scenarios.administration import remove
 from muster.replay.fleet.simulation.scenarios.changes import SUBSCRIPTION_CHANGED, change
@@ -10,7 +9,8 @@ from muster.replay.fleet.simulation.scenarios.losses import crash_of, silent_ms
 from muster.replay.fleet.simulation.scenarios.replacing import third
 from muster.replay.fleet.simulation.scenarios.slowness import newcomer
 from muster.replay.fleet.simulation.stage import MINUTE, SECOND, Stage, Style, Wanted
-from muster.replay.fleet.simulation.truth import Knowable
+from muster.replay.fleet.simulation.world.outages import cut, heal
+from muster.replay.fleet.simulation.world.truth import Knowable
 
 TELLING = (Style.OWN_IDS, Style.BEHIND_ONE_HOST, Style.SHARED_ID)
 HOUR_MS = 60 * MINUTE

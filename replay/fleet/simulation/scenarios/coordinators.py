@@ -2,10 +2,10 @@
 
 import msgspec
 
-from muster.replay.fleet.simulation.outages import bring_up, pause, resume, take_down
 from muster.replay.fleet.simulation.scenario import Sort, scenario
 from muster.replay.fleet.simulation.stage import SECOND, Stage, Wanted
-from muster.replay.fleet.simulation.truth import Story
+from muster.replay.fleet.simulation.world.outages import bring_up, pause, resume, take_down
+from muster.replay.fleet.simulation.world.truth import Story
 
 SIGN_OF_LIFE_MS = 5_000
 

@@ -1,10 +1,10 @@
 """Processes that are lost: crashes, restarts, loops of them, poll time-outs, network cuts, duels."""
 
-from muster.replay.fleet.simulation.outages import cut, heal
-from muster.replay.fleet.simulation.process import Process
 from muster.replay.fleet.simulation.scenario import Sort, scenario
 from muster.replay.fleet.simulation.stage import MINUTE, SECOND, Stage, Style, Wanted
-from muster.replay.fleet.simulation.truth import Knowable
+from muster.replay.fleet.simulation.world.outages import cut, heal
+from muster.replay.fleet.simulation.world.process import Process
+from muster.replay.fleet.simulation.world.truth import Knowable
 
 
 def crash_of(stage: Stage, process: Process) -> None:

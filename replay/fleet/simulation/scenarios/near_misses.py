@@ -4,7 +4,7 @@ from muster.replay.fleet.simulation.scenario import Sort, scenario
 from muster.replay.fleet.simulation.scenarios.losses import crash_of, silent_ms
 from muster.replay.fleet.simulation.scenarios.slowness import newcomer
 from muster.replay.fleet.simulation.stage import MINUTE, SECOND, Stage, Style, Wanted
-from muster.replay.fleet.simulation.truth import Knowable
+from muster.replay.fleet.simulation.world.truth import Knowable
 
 TELLING = (Style.OWN_IDS, Style.BEHIND_ONE_HOST, Style.SHARED_ID)
 

@@ -1,8 +1,8 @@
 """Nothing happens, or nothing that makes a rebalance. What was absorbed may be told, without a rebalance."""
 
-from muster.replay.fleet.simulation.outages import cut, heal
 from muster.replay.fleet.simulation.scenario import Sort, scenario
 from muster.replay.fleet.simulation.stage import MINUTE, SECOND, Stage, Wanted
+from muster.replay.fleet.simulation.world.outages import cut, heal
 
 
 @scenario(Sort.QUIET)

@@ -3,7 +3,7 @@
 from muster.replay.fleet.simulation.scenario import Sort, scenario
 from muster.replay.fleet.simulation.scenarios.losses import silent_ms
 from muster.replay.fleet.simulation.stage import MINUTE, QUIET_MS, SECOND, Stage, Wanted
-from muster.replay.fleet.simulation.truth import Knowable, Story
+from muster.replay.fleet.simulation.world.truth import Knowable, Story
 
 
 def third(size: int) -> int:

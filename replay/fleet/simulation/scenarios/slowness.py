@@ -2,7 +2,7 @@
 
 from muster.replay.fleet.simulation.scenario import Sort, scenario
 from muster.replay.fleet.simulation.stage import SECOND, Stage, Wanted
-from muster.replay.fleet.simulation.truth import Knowable, Story
+from muster.replay.fleet.simulation.world.truth import Knowable, Story
 
 
 def newcomer(stage: Stage) -> Story:

@@ -1,0 +1,141 @@
+"""Heartbeats: flooded on few connections, one in flight on many, one at a time.
+
+All heartbeats have one correlation id, so all good answers are the same bytes: the sender checks them by comparing
+and sends as many again, which leaves the machine to the server.
+"""
+
+import asyncio
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+
+from benchmarks.measuring.groups import Failed, Member, form, links_to
+from tests.coordinator.kio_client import frame, with_length
+
+GOOD = bytes.fromhex("0000000c 00000000 00 00000000 0000 00")
+"""The answer to Heartbeat v4 with correlation id 0: length, correlation id, tags, throttle time, error, tags."""
+
+
+class Flood(asyncio.Protocol):
+    """Keeps `window` heartbeats in flight until it is told to stop."""
+
+    def __init__(self, frames: Sequence[bytes], window: int) -> None:
+        self._frames = itertools.cycle(frames)
+        self._window = window
+        self._rest = b""
+        self._stopping = False
+        self.answered = 0
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+
+    def start(self) -> None:
+        self._send(self._window)
+
+    def stop(self) -> None:
+        self._stopping = True
+
+    def data_received(self, data: bytes) -> None:
+        data = self._rest + data
+        count, rest = divmod(len(data), len(GOOD))
+        if data[: count * len(GOOD)] != GOOD * count:
+            self.done.set_exception(Failed(f"an answer that is not good: {data[:60].hex()}"))
+            self._transport.abort()
+            return
+        self._rest = data[len(data) - rest :]
+        self.answered += count
+        if not self._stopping:
+            self._send(count)
+        elif not self.done.done():
+            self.done.set_result(None)
+            self._transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.done.done():
+            self.done.set_exception(ConnectionError(f"connection lost: {exc}"))
+
+    def _send(self, count: int) -> None:
+        self._transport.write(b"".join(itertools.islice(self._frames, count)))
+
+
+def heartbeat_frame(member: Member) -> bytes:
+    return with_length(
+        frame(
+            "Heartbeat",
+            4,
+            correlation_id=0,
+            group_id=member.group_id,
+            generation_id=member.generation_id,
+            member_id=member.member_id,
+            group_instance_id=member.instance,
+        )
+    )
+
+
+async def form_groups(bootstrap: str, prefix: str, *, groups: int, size: int, static: bool) -> list[Member]:
+    """Many groups, four at a time; the connections they were formed on are closed."""
+    members: list[Member] = []
+    lanes = [await links_to(bootstrap, size) for _ in range(4)]
+
+    async def lane(number: int) -> None:
+        for group in range(number, groups, len(lanes)):
+            members.extend(await form(lanes[number], f"{prefix}-{group}", static=static))
+
+    await asyncio.gather(*(lane(number) for number in range(len(lanes))))
+    for link in itertools.chain.from_iterable(lanes):
+        link.close()
+    return members
+
+
+async def flood(bootstrap: str, members: Sequence[Member], *, connections: int, window: int, seconds: float) -> float:
+    """Heartbeats answered in a second. Each connection speaks for members of its own, of which there must be enough."""
+    if len(members) < connections:
+        raise Failed(f"{connections} connections need as many members at least, there are {len(members)}")
+    host, _, port = bootstrap.rpartition(":")
+    loop = asyncio.get_running_loop()
+    frames = [heartbeat_frame(member) for member in members]
+    floods = []
+    for number in range(connections):
+        own = frames[number::connections]
+
+        def protocol(own: list[bytes] = own) -> Flood:
+            return Flood(own, window)
+
+        _, one = await loop.create_connection(protocol, host, int(port))
+        floods.append(one)
+    for one in floods:
+        one.start()
+    await asyncio.sleep(seconds / 5)  # warm
+    before, started = _answered(floods), time.perf_counter()
+    await asyncio.sleep(seconds)
+    rate = (_answered(floods) - before) / (time.perf_counter() - started)
+    for one in floods:
+        one.stop()
+    await asyncio.gather(*(one.done for one in floods))
+    return rate
+
+
+def _answered(floods: Sequence[Flood]) -> int:
+    return sum(one.answered for one in floods)
+
+
+async def one_at_a_time(bootstrap: str, members: Sequence[Member], *, count: int) -> list[float]:
+    """The latency of each, in ms."""
+    host, _, port = bootstrap.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    latencies = []
+    for request in _cycled([heartbeat_frame(member) for member in members], count):
+        started = time.perf_counter()
+        writer.write(request)
+        answer = await reader.readexactly(len(GOOD))
+        latencies.append((time.perf_counter() - started) * 1000)
+        if answer != GOOD:
+            raise Failed(f"an answer that is not good: {answer.hex()}")
+    writer.close()
+    return latencies
+
+
+def _cycled(frames: Sequence[bytes], count: int) -> Iterator[bytes]:
+    return itertools.islice(itertools.cycle(frames), count)

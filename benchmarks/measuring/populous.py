@@ -1,0 +1,61 @@
+"""Memory: many members in groups that are owned, joined over the wire; many connections that are silent."""
+
+import asyncio
+import itertools
+
+from benchmarks.measuring.groups import Failed, Member, links_to, new_member
+from benchmarks.measuring.wire import Link, connect
+
+SIZE = 100
+LANES = 4
+CONNECTS_AT_ONCE = 50
+
+
+async def populate(bootstrap: str, prefix: str, *, members: int) -> int:
+    """Groups of 100 dynamic members, four at a time; the connections are closed afterwards. Returns how many joined."""
+    lanes = [await links_to(bootstrap, SIZE) for _ in range(LANES)]
+    groups = members // SIZE
+    formed: list[list[Member]] = []
+
+    async def lane(number: int) -> None:
+        for group in range(number, groups, LANES):
+            members_of_group = await _form(lanes[number], f"{prefix}-{group}")
+            formed.append(members_of_group)
+
+    await asyncio.gather(*(lane(number) for number in range(LANES)))
+    if any(await asyncio.gather(*(member.heartbeat() for member in formed[0]))):
+        raise Failed("joining took so long that the first members have expired")
+    for link in itertools.chain.from_iterable(lanes):
+        link.close()
+    return groups * SIZE
+
+
+async def _form(links: list[Link], group_id: str) -> list[Member]:
+    """All ask at once, so the initial delay gathers them; who was too late for it makes all settle again."""
+    members = [new_member(link, group_id, number, static=False) for number, link in enumerate(links)]
+    await asyncio.gather(*(member.settle() for member in members))
+    while any(await asyncio.gather(*(member.heartbeat() for member in members))):
+        await asyncio.gather(*(_again(member) for member in members))
+    return members
+
+
+async def _again(member: Member) -> None:
+    if await member.heartbeat() != 0:
+        await member.settle()
+
+
+async def idle_connections(bootstrap: str, count: int) -> list[Link]:
+    """Connections that have asked one thing, as clients do, and are silent since; closed by whoever gets them."""
+    links: list[Link] = []
+    while len(links) < count:
+        some = min(CONNECTS_AT_ONCE, count - len(links))
+        links += await asyncio.gather(*(connect(bootstrap) for _ in range(some)))
+        answers = await asyncio.gather(
+            *(
+                link.ask("ApiVersions", 3, client_software_name="bench", client_software_version="1")
+                for link in links[-some:]
+            )
+        )
+        if any(answer.error_code.value for answer in answers):
+            raise Failed(f"{bootstrap} does not say which APIs it has")
+    return links

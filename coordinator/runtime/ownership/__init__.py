@@ -1,0 +1,14 @@
+"""Which partitions this process owns: taken over, proven, lost, given up.
+
+owned_partitions.py    Partitions that are assigned: taken over, lost, given up, each by itself.
+takeover.py            Takes a partition over: claim it, write the fence record, read up to it, serve.
+orphans.py             Committed offsets without a group, which a takeover finds.
+owned_partition.py     A partition that this process owns: its writer, the renewal of its claim, its end.
+fencing.py             The fence record, with which a claim counts.
+lease_keeper.py        Proves each half lease, while nothing is appended, that a partition is still ours.
+successor.py           Finds out who has taken a partition over from this process.
+successor_watch.py     Looks whether this process was deposed while it appends nothing.
+signs_of_life.py       Leaves a note every five seconds that this process lives, and finds the last one of another.
+log_outage.py          An outage of the event log: its reason, its duration, the partitions that wait for it.
+slow_appends.py        Reports appends that have not been answered for long.
+"""

@@ -1,0 +1,44 @@
+"""The fence record: with it a claim counts, and no former owner can append.
+
+What belongs here: records about the partition itself, and claims with their first one. What it must not know: groups.
+"""
+
+from muster.coordinator.runtime.partition.outbox import partition_record_refused
+from muster.coordinator.runtime.partition.owner import Owner
+from muster.events.avro.codec import records_of
+from muster.events.events import CoordinatorElected
+from muster.events.log.base import AppendRefused, LogWriter
+from muster.events.records import Transition
+
+
+async def claim_and_fence(owner: Owner, number: int) -> LogWriter:
+    """Claim a partition, and write the fence record; returns the only writer. Raises LogError."""
+    writer = await owner.event_log.claim(number)
+    await fence(owner, writer)
+    return writer
+
+
+def fence_record(owner: Owner, writer: LogWriter) -> Transition:
+    """Make the fence record, after which no older writer can append."""
+    elected = CoordinatorElected(
+        partition=writer.partition,
+        owner_epoch=writer.epoch,
+        owner=owner.name,
+        elected_ms=owner.clock.wall_ms(),
+        version=owner.version,
+        format_level=owner.event_log.format_level,
+        settings=dict(owner.effective_settings),
+    )
+    return records_of([elected], owner.event_log.format_level)
+
+
+async def fence(owner: Owner, writer: LogWriter) -> None:
+    """Write the fence record. Raises LogError."""
+    await append_one(writer, fence_record(owner, writer))
+
+
+async def append_one(writer: LogWriter, transition: Transition) -> None:
+    """Append a record about the partition itself."""
+    (verdict,) = await writer.append([transition])
+    if isinstance(verdict, AppendRefused):
+        raise partition_record_refused(writer, verdict)

@@ -1,0 +1,157 @@
+"""A partition that this process owns: its groups, its writer, the renewal of its claim, its end.
+
+What belongs here: what an owner does besides answering. What it must not know: how a partition is taken over.
+"""
+
+import asyncio
+from functools import partial
+
+import msgspec
+import structlog
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_fixed
+
+from muster.coordinator.runtime.ownership.fencing import fence, fence_record
+from muster.coordinator.runtime.ownership.lease_keeper import LeaseKeeper
+from muster.coordinator.runtime.ownership.successor import report_successor
+from muster.coordinator.runtime.partition.outbox import OnLost, Outbox
+from muster.coordinator.runtime.partition.owner import Owner
+from muster.coordinator.runtime.partition.partition import Partition
+from muster.coordinator.strangers import StrangersWatch
+from muster.coordinator.tasks import on_failure
+from muster.events.avro.codec import records_of
+from muster.events.events import CoordinatorStopped
+from muster.events.log.base import Deposed, LogUnavailable, LogWriter
+from muster.events.log.succession import check_nobody_else_wrote
+
+log = structlog.get_logger(__name__)
+
+RENEWAL_RETRY_S = 60.0
+"""The pause between two attempts to renew a claim; there are hours for it."""
+
+
+class WaitsFor(msgspec.Struct, frozen=True, kw_only=True):
+    """The log that an append waits for, and who has to store it there (a broker or a file), for people."""
+
+    log: str
+    whom: str
+
+
+class OwnedPartition:
+    """A partition that this process owns: its groups, its writer, the renewal of its claim."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        partition: Partition,
+        outbox: Outbox,
+        writer: LogWriter,
+        *,
+        strangers: StrangersWatch,
+        keeper: LeaseKeeper | None,
+        lost: OnLost,
+    ) -> None:
+        self.partition = partition
+        self._strangers = strangers
+        self._keeper = keeper
+        self._owner = owner
+        self._outbox = outbox
+        self._writer = writer
+        self._lost = lost
+        self._renewing: asyncio.Task[None] | None = None
+
+    @property
+    def waits(self) -> tuple[WaitsFor, float] | None:
+        """The wait of the present append, and for how many seconds. Thread-safe."""
+        waits = self._outbox.waits
+        if waits is None:
+            return None
+        write, waited_s = waits
+        own_log = self._owner.offsets.own_log if write.of_offsets else None
+        event_log = own_log or self._owner.event_log
+        return WaitsFor(log=event_log.location, whom=event_log.stored_by(self.partition.number)), waited_s
+
+    @property
+    def writer(self) -> LogWriter:
+        """The writer of this process; a renewal replaces it."""
+        return self._writer
+
+    @property
+    def is_renewing(self) -> bool:
+        """Whether a newer claim of this process's may be on its way into the log."""
+        return self._renewing is not None and not self._renewing.done()
+
+    def renew(self) -> None:
+        """Renew the claim in the background, before the log forgets it; nothing waits for it."""
+        if not self.is_renewing:
+            self._renewing = asyncio.create_task(self._renew(), name=f"renew-{self.partition.number}")
+            self._renewing.add_done_callback(on_failure(self._lost))
+
+    async def stop(self) -> None:
+        """Let what is under way become durable, and write CoordinatorStopped."""
+        await self._strangers.close()
+        await self._end_renewal()
+        await self._end_proofs()
+        await self._outbox.drained()
+        await self._outbox.close()
+        stopped = CoordinatorStopped(
+            partition=self._writer.partition,
+            owner_epoch=self._writer.epoch,
+            owner=self._owner.name,
+            stopped_ms=self._owner.clock.wall_ms(),
+            uptime_ms=self._owner.clock.monotonic_ms(),
+        )
+        await self._writer.append([records_of([stopped], self._owner.event_log.format_level)])
+
+    async def abandon(self) -> None:
+        """Stop without writing anything, since the log is lost to us."""
+        await self._strangers.close()
+        await self._end_renewal()
+        await self._end_proofs()
+        await self._outbox.close()
+
+    async def report_successor(self, deposed: Deposed) -> None:
+        """Find out who has taken the partition over, and say so in the error and in the log."""
+        await report_successor(self._owner.event_log, self._writer, deposed)
+
+    async def _end_proofs(self) -> None:
+        if self._keeper is not None:
+            await self._keeper.close()
+
+    async def _end_renewal(self) -> None:
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.gather(self._renewing, return_exceptions=True)
+
+    async def _renew(self) -> None:
+        # If another process has claimed the partition an append fails, where a claim would take the partition back.
+        # A process that claims it between this append and the switch has written something, which is checked there.
+        owner, number = self._owner, self.partition.number
+        await self._outbox.appended(fence_record(owner, self._writer))
+        writer, before = await self._claim_patiently(), self._writer
+
+        async def switch() -> None:
+            await fence(owner, writer)
+            await check_nobody_else_wrote(owner.event_log, before, writer)
+            self._outbox.go_on_with(writer)
+            self._writer = writer
+            self.partition.epoch = writer.epoch
+
+        await self._outbox.between_writes(switch)
+        await owner.offsets.renew(number, partial(self._outbox.between_writes, of_offsets=True))
+        log.debug("claim renewed", partition=number, epoch=writer.epoch)
+
+    async def _claim_patiently(self) -> LogWriter:
+        """Claim a newer writer, retrying while the log is unavailable; the former one can append until it does."""
+
+        def report(state: RetryCallState) -> None:
+            error = state.outcome.exception() if state.outcome else None
+            log.warning(
+                "the claim of a partition that is served could not be renewed yet, trying again",
+                partition=self.partition.number,
+                error=str(error),
+            )
+
+        attempts = AsyncRetrying(
+            retry=retry_if_exception_type(LogUnavailable), wait=wait_fixed(RENEWAL_RETRY_S), before_sleep=report
+        )
+        return await attempts(self._owner.event_log.claim, self.partition.number)

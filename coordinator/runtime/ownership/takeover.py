@@ -1,0 +1,210 @@
+"""Taking a partition over: claim it, write the fence record, read up to that record, serve.
+
+The fence record comes first because the log accepts the old owner's appends until the new owner's first one (see the
+event log's contract); only a reading up to the fence record is complete.
+"""
+
+import asyncio
+import shlex
+from collections.abc import Awaitable, Callable, Collection
+
+import structlog
+
+from muster.coordinator.offsets.deleted_topics import refuse_if_event_topic_deleted, refuse_if_offsets_topic_deleted
+from muster.coordinator.runtime.ownership.fencing import append_one, claim_and_fence
+from muster.coordinator.runtime.ownership.lease_keeper import LeaseKeeper
+from muster.coordinator.runtime.ownership.orphans import find_orphans, finish_deletions, recreate_groups
+from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
+from muster.coordinator.runtime.partition.answer_lease import AnswerLease
+from muster.coordinator.runtime.partition.outbox import OnLost, Outbox
+from muster.coordinator.runtime.partition.owner import Owner
+from muster.coordinator.runtime.partition.partition import Partition
+from muster.coordinator.strangers import StrangersWatch, gap_between
+from muster.events.avro.codec import records_of
+from muster.events.damage import Damage, DamageSurvey
+from muster.events.events import AnyPartitionEvent, CoordinatorElected, CoordinatorReady, CoordinatorStopped
+from muster.events.ids import GroupId
+from muster.events.keys import EntityKind, RecordKey, decode_key
+from muster.events.loading import Loading
+from muster.events.log.base import EventLog, LogUnavailable, LogWriter
+from muster.events.projector import Projector
+from muster.events.records import UndecodableKey
+
+log = structlog.get_logger(__name__)
+
+LastSignOf = Callable[[str], Awaitable[int | None]]
+"""Finds the wall time (ms) of an owner's last sign of life; None: none is known."""
+
+
+async def take_over(owner: Owner, number: int, *, last_sign_of: LastSignOf, lost: OnLost) -> OwnedPartition:
+    """Take the partition over. Raises LogError, and EventsError for a history that cannot be served."""
+    clock = owner.clock
+    started_ms = clock.monotonic_ms()
+    await refuse_if_event_topic_deleted(owner.event_log, owner.offsets, number)
+    lease = None if owner.answer_lease_ms is None else AnswerLease(owner.answer_lease_ms, owner.boot_ms)
+    writer = await claim_and_fence(owner, number)
+    fenced_ms = owner.boot_ms()
+    loading = await _load(owner, writer)
+    projector = loading.projector
+    owner.former_owners.warn_unless_stopped(projector.before_election, by=owner.name, location=owner.event_log.location)
+    if projector.groups or projector.quarantined:
+        await refuse_if_offsets_topic_deleted(owner.event_log, owner.offsets, number)
+    recreated = await _claim_offsets(owner, writer, projector)
+    seen_ms = None if projector.served_by is None else await last_sign_of(projector.served_by)
+    if lease is not None and may_be_answering(projector.before_election, owner.name):
+        await _wait_until_over(lease, fenced_ms)
+    ready = _ready(owner, writer, projector, started_ms=started_ms, owner_before_seen_ms=seen_ms)
+    sent_ms = owner.boot_ms()
+    await _append_ready(owner, writer, ready)
+    if lease is not None:
+        lease.proven(sent_ms)
+    damages = await _damages(owner.event_log, writer, projector)
+    _name_quarantined(owner, projector)
+    outbox = Outbox(writer, owner.offsets, lost, lease)
+    partition = Partition(
+        owner,
+        number,
+        outbox=outbox,
+        epoch=writer.epoch,
+        incarnation_max=projector.incarnation_max,
+        quarantined=damages,
+        lost=lost,
+        lease=lease,
+    )
+    groups = [group for group_id, group in projector.groups.items() if group_id not in projector.quarantined]
+    try:
+        await partition.add_loaded_groups(groups)
+    except asyncio.CancelledError:
+        await outbox.close()
+        raise
+    partition.rewrite(loading.overwritten)
+
+    async def rewrite(keys: Collection[bytes]) -> None:
+        partition.rewrite(filter(None, map(_entity, keys)))
+
+    strangers = StrangersWatch(owner.event_log, number, owner.strangers, rewrite=rewrite, failed=lost)
+    outbox.strangers_noticed = strangers.notice
+    if gap := gap_between(projector.next_offset, writer.next_offset, recreated + 1):  # since the end of the reading
+        strangers.notice(gap)
+    keeper = None if lease is None else LeaseKeeper(lease, outbox, lost=lost)
+    return OwnedPartition(owner, partition, outbox, writer, strangers=strangers, keeper=keeper, lost=lost)
+
+
+def may_be_answering(last_event: AnyPartitionEvent | None, name: str) -> bool:
+    """Whether the owner before may still have a lease. `last_event`: the partition's last before the claim.
+
+    Not if there is none, if it said goodbye, or if it is this process, and has served the partition.
+    """
+    if last_event is None or isinstance(last_event, CoordinatorStopped):
+        return False
+    return last_event.owner != name or isinstance(last_event, CoordinatorElected)
+
+
+async def _wait_until_over(lease: AnswerLease, fenced_ms: int) -> None:
+    """Wait until no lease can be left that was given before our own fence record."""
+    left_ms = fenced_ms + lease.lease_ms - lease.now_ms()
+    if left_ms > 0:
+        await asyncio.sleep(left_ms / 1000)
+
+
+def _ready(
+    owner: Owner,
+    writer: LogWriter,
+    projector: Projector,
+    *,
+    started_ms: int,
+    owner_before_seen_ms: int | None,
+) -> CoordinatorReady:
+    now_ms = owner.clock.monotonic_ms()
+    return CoordinatorReady(
+        partition=writer.partition,
+        owner_epoch=writer.epoch,
+        owner=owner.name,
+        ready_ms=owner.clock.wall_ms(),
+        took_ms=now_ms - started_ms,
+        events_read=projector.events_read,
+        groups=len(projector.groups),
+        members=sum(len(group.members) for group in projector.groups.values()),
+        incarnation_max=projector.incarnation_max,
+        uptime_ms=now_ms,
+        owner_before=projector.served_by,
+        owner_before_seen_ms=owner_before_seen_ms,
+    )
+
+
+async def _append_ready(owner: Owner, writer: LogWriter, ready: CoordinatorReady) -> None:
+    """Write, and say, that the partition is served from here on."""
+    await append_one(writer, records_of([ready], owner.event_log.format_level))
+    log.info(
+        "partition ready",
+        partition=ready.partition,
+        epoch=ready.owner_epoch,
+        took_ms=ready.took_ms,
+        events=ready.events_read,
+        groups=ready.groups,
+        members=ready.members,
+    )
+
+
+def _entity(key: bytes) -> RecordKey | None:
+    """Decode the key of a group's entity; None for any other key."""
+    try:
+        entity = decode_key(key)
+    except UndecodableKey:
+        return None
+    return None if entity.kind is EntityKind.PARTITION else entity
+
+
+def _name_quarantined(owner: Owner, projector: Projector) -> None:
+    for broken in projector.quarantined.values():
+        log.error(
+            "group quarantined: a record of it cannot be read",
+            group_id=broken.group_id,
+            log=owner.event_log.location,
+            partition=broken.partition,
+            offset=broken.offset,
+            reason=broken.reason,
+            way_out=f"muster groups repair {shlex.quote(broken.group_id)} --bootstrap {owner.bootstrap}",
+        )
+
+
+async def _claim_offsets(owner: Owner, writer: LogWriter, projector: Projector) -> int:
+    """Claim the offsets of the partition, and handle those without a group; returns how many groups were recreated."""
+    number, offsets = writer.partition, owner.offsets
+    with_offsets = await offsets.claim(number)
+    orphans = await find_orphans(with_offsets, projector, number, owner.event_log.partitions, owner.slices)
+    unknown = set[GroupId]() if offsets.own_log is None else orphans - projector.deleted
+    await finish_deletions(offsets, number, orphans - unknown)
+    if offsets.own_log is not None:
+        settings, clock, events = owner.settings, owner.clock, owner.event_log
+        await recreate_groups(
+            unknown, projector, writer, settings=settings, clock=clock, events=events, offsets=offsets.own_log
+        )
+    return len(unknown)
+
+
+async def _damages(log_: EventLog, writer: LogWriter, projector: Projector) -> dict[GroupId, Damage]:
+    """Survey the damage of quarantined groups, in another reading of the log if there are any."""
+    if not projector.quarantined:
+        return {}
+    survey = DamageSurvey(projector)
+    async for chunk in log_.read(writer.partition):
+        survey.read(chunk)
+    return survey.damages()
+
+
+async def _load(owner: Owner, writer: LogWriter) -> Loading:
+    """Load the groups up to the writer's fence record. Raises LogUnavailable if the reading ends before it (L6)."""
+    loading = Loading(owner.strangers.reading(writer.partition))
+    async for chunk in owner.event_log.read(writer.partition):
+        loading.read(chunk)
+    for _ in loading.fold():
+        await asyncio.sleep(0)
+    last = loading.projector.last_partition_event
+    if last is None or last.owner_epoch < writer.epoch:
+        raise LogUnavailable(
+            f"partition {writer.partition}: the reading ended before the record that this process had written when it"
+            " claimed the partition"
+        )
+    owner.strangers.report(loading.strangers, owner.event_log.location)
+    return loading

@@ -1,0 +1,330 @@
+"""Processing of a group's commands, a slice at a time.
+
+    queue -> decided in order, on the state as decided so far
+          -> nothing to write: effective at once
+          -> something to write: added to a batch for the outbox, effective when it is durable
+          -> the replies leave, in order
+
+After a slice of some milliseconds other groups and connections have their turn, then the group goes on. While a batch
+is stored the group's next commands queue, and share the next batch: many joins of one group cost one append. A batch
+that is too large for the log is decided again, command by command, so that only the culprit fails.
+
+A member's session runs from the moment that its answer can leave (see `group/extensions.py`). A deadline that has
+passed is decided behind all commands that were queued in the group before.
+
+Nothing here awaits: between reading a group and changing it no other code runs.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+
+import structlog
+from kio.schema.errors import ErrorCode
+
+from muster.coordinator.clock import Clock
+from muster.coordinator.group.commands import (
+    AnyCommand,
+    CommittedAt,
+    Deadline,
+    ExpireOffsets,
+    JoinGroup,
+    RejectAssignment,
+    Request,
+    SyncGroup,
+)
+from muster.coordinator.group.decide import Decision, decide
+from muster.coordinator.group.error_replies import error_replies
+from muster.coordinator.group.extensions import extend_deadlines, extend_session
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.group.timeouts import due
+from muster.coordinator.group.turn import Moment
+from muster.coordinator.load.current_work import OtherWork, working_on
+from muster.coordinator.load.slices import SLICE_MS, Slices
+from muster.coordinator.observability.metrics import OFFSETS_EXPIRED
+from muster.coordinator.runtime.partition.announce import RefusedJoins, announce
+from muster.coordinator.runtime.partition.group_context import Batch, CheckDeadlines, GroupContext
+from muster.coordinator.runtime.partition.outbox import OnLost, Outbox, WriteUnit
+from muster.coordinator.runtime.partition.retention_clock import RetentionClock
+from muster.coordinator.runtime.partition.waiting import WaitingRequests
+from muster.events.avro.codec import records_of
+from muster.events.ids import GroupId
+from muster.events.log.base import AppendRefused
+from muster.events.steps import Steps
+
+log = structlog.get_logger(__name__)
+
+BATCH_COMMANDS_MAX = 1_000
+BATCH_EVENTS_MAX = 10_000
+"""The limits of a batch; further commands wait for the next one."""
+
+ENCODED_AT_ONCE = 50
+"""Events encoded in one step; each takes some 10 to 20 µs."""
+
+RETRY_DEADLINE_MS = 1_000
+"""The pause after a failed decision of a deadline, so that it is not tried again at once and for ever."""
+
+
+class CommandProcessor:
+    """See the module. `epoch` is the owner epoch of new decisions, `format_level` the event log's.
+
+    Callbacks: `lost` with an error of ours after which a group cannot go on; `schedule` with a group and a time when
+    its deadlines are to be looked at; `changed` when a group has changed, before anybody is answered; `idle` when its
+    queue is empty.
+    """
+
+    def __init__(
+        self,
+        *,
+        outbox: Outbox,
+        epoch: int,
+        format_level: int,
+        settings: GroupSettings,
+        clock: Clock,
+        incarnation_max: int,
+        retention_clock: RetentionClock,
+        committed: Callable[[GroupId], Mapping[tuple[str, int], CommittedAt]],
+        waiting: WaitingRequests,
+        slices: Slices,
+        lost: OnLost,
+        schedule: Callable[[GroupId, float], None],
+        changed: Callable[[GroupContext], None],
+        idle: Callable[[GroupContext], None],
+    ) -> None:
+        self.epoch = epoch
+        self._outbox = outbox
+        self._format_level = format_level
+        self._settings = settings
+        self._clock = clock
+        self._incarnation_max = incarnation_max
+        self._retention_clock = retention_clock
+        self._committed = committed
+        self._waiting = waiting
+        self._slices = slices
+        self._lost = lost
+        self._schedule = schedule
+        self._changed = changed
+        self._idle = idle
+        self._refused_joins = RefusedJoins(settings, clock.monotonic_ms)
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Stop deciding; a batch that is being stored takes no effect here."""
+        self._is_closed = True
+
+    def enqueue(self, context: GroupContext, command: AnyCommand | CheckDeadlines) -> None:
+        """Queue a command behind those of the group."""
+        context.queue.append(command)
+        if not context.busy:
+            self.work(context)
+
+    def work(self, context: GroupContext) -> None:
+        """Process the group's queue, for a slice at most; the rest follows when others have had their turn."""
+        context.busy = True
+        ends_ms = self._clock.monotonic_ms() + SLICE_MS
+        try:
+            while not self._is_closed and self._step(context):
+                if (context.queue or context.replies or context.batch) and self._clock.monotonic_ms() >= ends_ms:
+                    with working_on(OtherWork(work=f"the queue of group {context.group_id}")):
+                        self._slices.later(self._steps(context), lambda _: None, self._lost)
+                    return
+        except Exception as error:  # noqa: BLE001 -- a bug of ours: the group would stay busy for ever
+            self._lost(error)
+
+    def _steps(self, context: GroupContext) -> Steps[None]:
+        while not self._is_closed and self._step(context):
+            yield 1
+
+    def moment(self) -> Moment:
+        """Return the present moment, for a question."""
+        wall_ms = self._clock.wall_ms()
+        return Moment(
+            now_ms=self._clock.monotonic_ms(),
+            wall_ms=wall_ms,
+            owner_epoch=self.epoch,
+            incarnation=max(wall_ms, self._incarnation_max + 1),
+        )
+
+    def note_moment(self) -> Moment:
+        """Return the present moment, for a decision, and note it for the retention.
+
+        A clock that is behind between two sweeps would go unnoticed, with what is recorded by it.
+        """
+        moment = self.moment()
+        self._retention_clock.note(moment.now_ms, moment.wall_ms)
+        return moment
+
+    def know_incarnation(self, incarnation: int) -> None:
+        """Note the incarnation of a group that was created by something else than a decision."""
+        self._incarnation_max = max(self._incarnation_max, incarnation)
+
+    # ---- a step --------------------------------------------------------------------------------------
+
+    def _step(self, context: GroupContext) -> bool:
+        """Do the next step of the group's work; return whether there may be more."""
+        batch = context.batch
+        if context.replies:
+            self._waiting.release(context.replies.popleft())
+        elif batch is None and context.expiry_due:
+            # Nothing of the group is under way, so these are all its offsets.
+            context.expiry_due = False
+            offsets, wall_ms = self._committed(context.group_id), self._retention_clock.observe()
+            self._decide(context, ExpireOffsets(group_id=context.group_id, offsets=offsets, wall_ms=wall_ms))
+        elif context.queue and (batch is None or _has_room(context, batch)):
+            self._take_next(context)
+        elif batch is not None and batch.events:
+            self._encode_some(context, batch)
+        elif batch is not None:
+            self._store(context, batch)
+            return False
+        else:
+            context.busy = False
+            self._idle(context)
+            return False
+        return True
+
+    def _take_next(self, context: GroupContext) -> None:
+        command = context.queue.popleft()
+        if isinstance(command, CheckDeadlines):
+            context.deadline_check_queued = False
+            soft = context.soft if context.batch is None else context.batch.soft
+            passed = due(context.group_id, soft, command.at_ms)
+            context.queue.extendleft(reversed(passed))
+            if not passed:  # else what they change is scheduled, or when the queue is empty
+                self._schedule(context.group_id, soft.next_deadline_ms())
+        else:
+            self._decide(context, command)
+
+    def _decide(self, context: GroupContext, command: AnyCommand) -> None:
+        batch, is_alone = context.batch, context.one_by_one > 0 or isinstance(command, ExpireOffsets)
+        context.one_by_one = max(0, context.one_by_one - 1)
+        group, soft = (context.group, context.soft) if batch is None else (batch.group, batch.soft)
+        moment = self.note_moment()
+        try:
+            decision = decide(command, group, soft, moment, self._settings)
+        except Exception:
+            # A bug of ours. Rules change nothing but the decision they were about to return, so nothing is half
+            # done: the sender gets UNKNOWN_SERVER_ERROR and everybody else is served on, as in Kafka (G24).
+            log.exception("a rule failed", group_id=command.group_id, command=repr(command))
+            self._fail(context, command)
+            return
+        if decision.metadata_refused_bytes and isinstance(command, JoinGroup):
+            self._refused_joins.note_metadata_too_large(command, decision.metadata_refused_bytes)
+        if decision.events:
+            self._incarnation_max = max(self._incarnation_max, decision.events[-1].incarnation)
+        if decision.refreshed_session is not None and isinstance(command, Request):
+            decision.refreshed_session.refresh(command.caller.arrived_ms, answered_ms=moment.now_ms)
+            # A restarted member may have asked for a shorter session than the old process: it ends earlier (ST8).
+            self._schedule(context.group_id, decision.refreshed_session.deadline_ms)
+        if batch is None and not decision.events and not _changes_offsets(decision):
+            self._take_effect(context, (command,), (decision,), moment.now_ms)
+            return
+        if batch is None:
+            batch = Batch(group=group, soft=soft, began_ms=moment.now_ms, is_alone=is_alone, events=deque())
+            context.batch = batch
+            context.version += 1
+        # A group that is made anew waits until the offsets of the former one are gone: they are written after the
+        # events, and whoever takes over in between has to see that the group is not there.
+        batch.is_alone |= decision.group is None
+        batch.group, batch.soft = decision.group, decision.soft
+        batch.commands.append(command)
+        batch.decisions.append(decision)
+        batch.events.extend(decision.events)
+
+    def _fail(self, context: GroupContext, command: AnyCommand) -> None:
+        """Answer a command that failed through our fault with UNKNOWN_SERVER_ERROR; nothing else changes."""
+        if isinstance(command, Deadline):
+            context.no_deadline_before_ms = self._clock.monotonic_ms() + RETRY_DEADLINE_MS
+        context.replies.extend(error_replies(command, ErrorCode.unknown_server_error))
+
+    # ---- what has to be durable first ----------------------------------------------------------------
+
+    def _encode_some(self, context: GroupContext, batch: Batch) -> None:
+        try:
+            some = [batch.events.popleft() for _ in range(min(ENCODED_AT_ONCE, len(batch.events)))]
+            batch.records += records_of(some, self._format_level)
+        except Exception:
+            context.batch = None
+            if len(batch.commands) > 1:  # one by one, so that the culprit is named, and fails alone
+                _decide_again(context, batch)
+            else:
+                (command,) = batch.commands
+                log.exception("events cannot be encoded", group_id=context.group_id, command=repr(command))
+                self._fail(context, command)
+
+    def _store(self, context: GroupContext, batch: Batch) -> None:
+        offsets = tuple(d.offsets for d in batch.decisions if d.offsets is not None and _changes_offsets(d))
+
+        def settled(refused: AppendRefused | None) -> None:
+            if self._is_closed:
+                return
+            context.batch = None
+            if refused is None:
+                now_ms = self._clock.monotonic_ms()
+                extend_deadlines(batch.soft, context.soft, now_ms - batch.began_ms)
+                self._take_effect(context, batch.commands, batch.decisions, now_ms)
+            else:
+                self._refused(context, batch, refused)
+            with working_on(OtherWork(work=f"what became durable of group {context.group_id}")):
+                self.work(context)
+
+        self._outbox.submit(WriteUnit(transition=tuple(batch.records), offsets=offsets, settled=settled))
+
+    def _take_effect(
+        self, context: GroupContext, commands: Sequence[AnyCommand], decisions: Sequence[Decision], now_ms: int
+    ) -> None:
+        last = decisions[-1]
+        if last.soft is not context.soft or last.group is not context.group:
+            context.group, context.soft = last.group, last.soft
+            context.version += 1
+            self._changed(context)
+        for command, decision in zip(commands, decisions, strict=True):
+            announce(decision.events)
+            if isinstance(command, JoinGroup):
+                self._refused_joins.note_group_full(command, decision.replies)
+            if decision.offsets_expired:
+                OFFSETS_EXPIRED.inc(decision.offsets_expired)
+                log.info("offsets expired", group_id=context.group_id, offsets=decision.offsets_expired)
+            self._waiting.decided(command, decision.replies)
+            for reply in decision.replies:
+                asked = self._waiting.asked_by(reply)
+                if asked is not None:
+                    extend_session(context.soft, *asked, now_ms)
+            context.replies.extend(decision.replies)
+
+    def _refused(self, context: GroupContext, batch: Batch, refused: AppendRefused) -> None:
+        """Find the command whose events are too large for the log, and fail it; reject a leader's sync (SG13)."""
+        if len(batch.commands) > 1:
+            _decide_again(context, batch)
+            return
+        (command,) = batch.commands
+        log.error(
+            "a transition is too large for the event log",
+            group_id=context.group_id,
+            command=type(command).__name__,
+            size_bytes=refused.size_bytes,
+            limit_bytes=refused.limit_bytes,
+        )
+        if isinstance(command, SyncGroup):
+            error = ErrorCode.unknown_server_error
+            context.queue.appendleft(RejectAssignment(group_id=context.group_id, sync=command, error=error))
+            context.one_by_one += 1
+        else:
+            self._fail(context, command)
+
+
+def _has_room(context: GroupContext, batch: Batch) -> bool:
+    """Whether the batch may take another command."""
+    if batch.is_alone or context.one_by_one or context.expiry_due:
+        return False
+    decided, events = len(batch.commands), len(batch.records) + len(batch.events)
+    return decided < BATCH_COMMANDS_MAX and events < BATCH_EVENTS_MAX
+
+
+def _decide_again(context: GroupContext, batch: Batch) -> None:
+    context.queue.extendleft(reversed(batch.commands))
+    context.one_by_one = len(batch.commands)
+
+
+def _changes_offsets(decision: Decision) -> bool:
+    change = decision.offsets
+    return change is not None and bool(change.committed or change.deleted or change.all_deleted)

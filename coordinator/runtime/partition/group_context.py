@@ -1,0 +1,130 @@
+"""The runtime's context of a group: its queue of commands, its batch that is not yet durable, and heartbeat tickets.
+
+What belongs here: what a partition keeps for each group beside the group itself. What it must not know: how a command
+is decided, and how events become durable.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from muster.coordinator.group.commands import AnyCommand, Command
+from muster.coordinator.group.decide import Decision
+from muster.coordinator.group.outcomes import Reply
+from muster.coordinator.group.soft_state import Session, SoftState
+from muster.coordinator.runtime.partition.answer_lease import AnswerLease
+from muster.events.events import AnyEvent
+from muster.events.ids import GroupId
+from muster.events.records import Record
+from muster.events.state import Group, GroupState
+
+GenerationListener = Callable[[GroupId, int, bool], None]
+"""Called with a group's id, its generation, and whether it is in use: by members, pending members, or a join phase.
+
+It is called when one of them has changed and is durable, before anybody is answered; for a deleted group: 0, False.
+"""
+
+
+def ignore_generations(_group_id: GroupId, _generation_id: int, _is_in_use: bool) -> None:
+    """Do nothing: the default, where no cluster upstream has to know of the groups."""
+
+
+Away = tuple[int, int]
+"""From when on, at the earliest, until when nobody could be heard; in monotonic ms."""
+
+AskAboutSilence = Callable[[GroupId, Callable[[Away | None], None]], None]
+"""Called before sessions of a group expire; calls back, now or later, with when its members could not be heard the
+last time; None: never.
+"""
+
+
+def members_reachable(_group_id: GroupId, explain: Callable[[Away | None], None]) -> None:
+    """Blame members for their silence at once: the default, where they are connected to this process alone."""
+    explain(None)
+
+
+class CheckDeadlines(Command, frozen=True, kw_only=True):
+    """Decide the deadlines that had passed at `at_ms`, after all commands queued before are answered."""
+
+    at_ms: int
+    """The time of queueing (monotonic). A member whose deadline passed later may have a request behind this command."""
+
+
+class Batch(msgspec.Struct, kw_only=True, eq=False):
+    """The decisions of a group that are not durable yet, all or none of which take effect; Kafka's CoordinatorBatch.
+
+    `group` and `soft` are as decided so far. `began_ms`: when the first of `commands` was decided (monotonic).
+    `is_alone`: no further command may share the batch.
+    """
+
+    group: Group | None
+    soft: SoftState
+    began_ms: int
+    commands: list[AnyCommand] = []
+    decisions: list[Decision] = []
+    is_alone: bool = False
+    events: deque[AnyEvent]
+    """The events that are not encoded into `records` yet."""
+    records: list[Record] = []
+
+
+class GroupContext(msgspec.Struct, kw_only=True, eq=False):
+    """See the module. `version` grows whenever the group may have changed, which invalidates heartbeat tickets.
+
+    `busy`: the group is worked on, or its batch is being stored, and new commands queue. `replies` leave next.
+    `one_by_one`: so many of the next commands have a batch of their own. `no_deadline_before_ms`: see
+    `RETRY_DEADLINE_MS`. `deadline_check_queued`: a CheckDeadlines is in the queue. `expiry_due`: the sweep has come to
+    the group, and ExpireOffsets is not decided yet. `last_notified`: the arguments of the last call of the listener.
+    """
+
+    group_id: GroupId
+    group: Group | None
+    soft: SoftState
+    queue: deque[AnyCommand | CheckDeadlines]
+    replies: deque[Reply]
+    batch: Batch | None = None
+    busy: bool = False
+    version: int = 0
+    one_by_one: int = 0
+    no_deadline_before_ms: int = 0
+    deadline_check_queued: bool = False
+    expiry_due: bool = False
+    last_notified: tuple[int, bool] | None = None
+
+    def notify(self, on_generation: GenerationListener) -> None:
+        """Call the listener if the generation, or whether the group is in use, has changed."""
+        current = (0, False)
+        if self.group is not None:
+            # Joins are parked by members, and held beside members, so these count. A join phase that has lost all its
+            # members is not over: until it is, the group refuses commits that an Empty one accepts (OC8).
+            is_over = self.group.state is not GroupState.PREPARING_REBALANCE
+            current = (self.group.generation_id, bool(self.group.members or self.soft.pending_members) or not is_over)
+        elif self.last_notified is None:
+            return
+        if current != self.last_notified:
+            self.last_notified = current
+            on_generation(self.group_id, *current)
+
+
+def new_context(group_id: GroupId, group: Group | None = None, soft: SoftState | None = None) -> GroupContext:
+    """Make a context with an empty queue."""
+    return GroupContext(group_id=group_id, group=group, soft=soft or SoftState(), queue=deque(), replies=deque())
+
+
+class Ticket(msgspec.Struct, frozen=True, eq=False):
+    """See `service.HeartbeatTicket`."""
+
+    context: GroupContext
+    version: int
+    session: Session
+    lease: AnswerLease | None = None
+
+    def accept(self, now_ms: int) -> bool:
+        if self.context.version != self.version:
+            return False
+        lease = self.lease
+        if lease is not None and not lease.covers_at(now_ms):
+            return False
+        self.session.refresh(now_ms)
+        return True

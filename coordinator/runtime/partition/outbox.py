@@ -1,0 +1,201 @@
+"""The outbox makes events and offsets durable, so that the replies that wait for them may leave.
+
+A *write unit* is the batch of one group: the events of one or more decisions, and changes of its offsets. Units of many
+groups that are submitted while an append is under way share the next one. A unit's offsets are written after its
+events, so that no offset is durable for a group that is not. Between two appends a step may run, which switches to
+another writer of the same owner.
+
+    submit(unit) -> events appended -> offsets written -> unit.settled(None | AppendRefused)
+                 -> Deposed, LogUnavailable: lost(error), and no unit is settled any more
+
+What it must not know: groups, and replies.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from muster.coordinator.group.offsets import OffsetsChange
+from muster.coordinator.load.slices import Yielder
+from muster.coordinator.observability.metrics import APPEND_SECONDS, TRANSITIONS_APPENDED
+from muster.coordinator.offsets.base import OffsetStore
+from muster.coordinator.runtime.partition.answer_lease import AnswerLease
+from muster.coordinator.strangers import gap_between
+from muster.coordinator.tasks import on_failure
+from muster.events.log.base import AppendRefused, LogError, LogUnavailable, LogWriter
+from muster.events.records import Transition
+
+UNITS_PER_APPEND_MAX = 1_000
+
+
+class WriteUnit(msgspec.Struct, kw_only=True, eq=False):
+    """One group's batch. `settled` is called once: with None when all is durable, or with why it can never be."""
+
+    transition: Transition
+    offsets: tuple[OffsetsChange, ...]
+    settled: Callable[[AppendRefused | None], None]
+
+
+class Write(msgspec.Struct, frozen=True, kw_only=True):
+    """The write in progress, of offsets or of events; `began_s` is by the clock of the loop."""
+
+    of_offsets: bool
+    began_s: float
+
+
+class OnLost(Protocol):
+    def __call__(self, error: Exception) -> None: ...
+
+
+class Outbox:
+    """The outbox of one owned partition. `lost` is called at most once, and ends it."""
+
+    def __init__(self, writer: LogWriter, offsets: OffsetStore, lost: OnLost, lease: AnswerLease | None = None) -> None:
+        self._writer = writer
+        self._lease = lease
+        self.appended_ms = 0 if lease is None else lease.now_ms()
+        """When the last append was sent, by the clock of the lease."""
+        self._offsets = offsets
+        self._lost = lost
+        self.strangers_noticed: Callable[[range], None] | None = None
+        """Called with a range of offsets among which somebody else has appended."""
+        self._waiting: list[WriteUnit] = []
+        self._steps: list[tuple[Callable[[], Awaitable[None]], bool, asyncio.Future[None]]] = []
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._write_now: Write | None = None
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.create_task(self._run(), name=f"outbox-{writer.partition}")
+        self._task.add_done_callback(on_failure(lost))
+
+    @property
+    def writer(self) -> LogWriter:
+        """The present writer."""
+        return self._writer
+
+    def submit(self, unit: WriteUnit) -> None:
+        """Queue the unit for the next append."""
+        self._waiting.append(unit)
+        self._idle.clear()
+        self._wake.set()
+
+    async def appended(self, transition: Transition) -> None:
+        """Append the transition with the next units; returns when it is durable. Raises LogUnavailable."""
+        settled: asyncio.Future[AppendRefused | None] = asyncio.get_running_loop().create_future()
+
+        def note(refused: AppendRefused | None) -> None:
+            if not settled.done():  # who waited may have been cancelled
+                settled.set_result(refused)
+
+        self.submit(WriteUnit(transition=transition, offsets=(), settled=note))
+        if (refused := await settled) is not None:
+            raise partition_record_refused(self._writer, refused)
+
+    async def between_writes(self, step: Callable[[], Awaitable[None]], *, of_offsets: bool = False) -> None:
+        """Run a step between two writes. If it raises LogError, the outbox is lost.
+
+        `of_offsets`: the step writes to the log of the offsets.
+        """
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._steps.append((step, of_offsets, done))
+        self._idle.clear()
+        self._wake.set()
+        await done
+
+    def go_on_with(self, writer: LogWriter) -> None:
+        """Switch to another writer, which has written its fence record; to be called in a step."""
+        self._look_for_gap(self._writer.next_offset, writer.next_offset, 1)
+        self._writer = writer
+
+    @property
+    def waits(self) -> tuple[Write, float] | None:
+        """The write in progress, and for how many seconds. Thread-safe, and valid while `lost` is called."""
+        write = self._write_now
+        return None if write is None else (write, self._loop.time() - write.began_s)
+
+    def _begin(self, *, of_offsets: bool) -> None:
+        self._write_now = Write(of_offsets=of_offsets, began_s=self._loop.time())
+
+    async def drained(self) -> None:
+        """Wait until nothing is under way, or the outbox is lost."""
+        idle = asyncio.create_task(self._idle.wait())
+        await asyncio.wait({idle, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        idle.cancel()
+
+    async def close(self) -> None:
+        """Stop at once, whatever is still queued."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._write_all()
+            except LogError as error:
+                self._lost(error)
+                return
+            self._idle.set()
+
+    def _look_for_gap(self, before: int | None, after: int | None, appended: int) -> None:
+        """Report strangers' records if there are more records between two offsets than we have appended."""
+        gap = gap_between(before, after, appended)
+        if self.strangers_noticed is not None and gap is not None:
+            self.strangers_noticed(gap)
+
+    async def _write_all(self) -> None:
+        while self._waiting or self._steps:
+            if self._steps:
+                step, of_offsets, done = self._steps.pop(0)
+                self._begin(of_offsets=of_offsets)
+                await step()
+                if not done.cancelled():
+                    done.set_result(None)
+            units = self._waiting[:UNITS_PER_APPEND_MAX]
+            del self._waiting[:UNITS_PER_APPEND_MAX]
+            await self._write(units)
+        self._write_now = None
+
+    async def _write(self, units: Sequence[WriteUnit]) -> None:
+        with_events = [unit for unit in units if unit.transition]
+        verdicts: dict[int, AppendRefused | None] = {}
+        if with_events:
+            self._begin(of_offsets=False)
+            before = self._writer.next_offset
+            sent_ms = 0 if self._lease is None else self._lease.now_ms()
+            with APPEND_SECONDS.time():
+                answers = await self._writer.append([unit.transition for unit in with_events])
+            TRANSITIONS_APPENDED.inc(answers.count(None))
+            if self._lease is not None and None in answers:
+                self.appended_ms = sent_ms
+                self._lease.proven(sent_ms)
+            appended = sum(
+                len(unit.transition) for unit, answer in zip(with_events, answers, strict=True) if not answer
+            )
+            self._look_for_gap(before, self._writer.next_offset, appended)
+            verdicts = {id(unit): answer for unit, answer in zip(with_events, answers, strict=True)}
+        stored = [(unit, change) for unit in units if verdicts.get(id(unit)) is None for change in unit.offsets]
+        if stored:
+            self._begin(of_offsets=True)
+            answers = await self._offsets.write([change for _, change in stored])
+            for (unit, _), answer in zip(stored, answers, strict=True):
+                if answer is not None and unit.transition:
+                    # Its events are there and its offsets never will be: what is stored has to be read again.
+                    raise LogUnavailable(f"a commit of {answer.size_bytes} bytes was refused, its events are stored")
+                verdicts[id(unit)] = verdicts.get(id(unit)) or answer
+        yielder = Yielder()
+        for unit in units:
+            unit.settled(verdicts.get(id(unit)))
+            await yielder.maybe_yield()
+
+
+def partition_record_refused(writer: LogWriter, refused: AppendRefused) -> LogUnavailable:
+    """The error for a record about the partition itself that is too large: the partition cannot be owned without it."""
+    return LogUnavailable(
+        f"partition {writer.partition}: a record of the partition itself, of {refused.size_bytes} bytes, was refused;"
+        f" the limit is {refused.limit_bytes} bytes"
+    )

@@ -1,0 +1,57 @@
+"""This process as the owner of partitions: its logs, its settings, what all partitions share.
+
+What belongs here: what is the same for every partition. What it must not know: partitions.
+"""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from muster.coordinator.clock import Clock
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.load.slices import Slices
+from muster.coordinator.load.turns import Turns
+from muster.coordinator.offsets.base import OffsetStore
+from muster.coordinator.runtime.partition.answer_lease import boot_clock_ms
+from muster.coordinator.runtime.partition.former_owners import FormerOwners
+from muster.coordinator.runtime.partition.group_context import (
+    AskAboutSilence,
+    GenerationListener,
+    ignore_generations,
+    members_reachable,
+)
+from muster.coordinator.runtime.partition.retention_clock import RetentionClock
+from muster.coordinator.service import ignore_request_id
+from muster.coordinator.strangers import StrangersSeen
+from muster.events.log.base import EventLog
+
+
+class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """This process as the owner of partitions: its name, its logs, its settings; the same for all partitions."""
+
+    name: str
+    """`host:pid`, as events and log lines name the owner."""
+    version: str
+    event_log: EventLog
+    offsets: OffsetStore
+    settings: GroupSettings
+    effective_settings: Mapping[str, str]
+    """The settings by Kafka's names, for the fence record."""
+    clock: Clock
+    retention_clock: RetentionClock
+    log_url: str = "URL"
+    """The value of --log, for commands that a log line advises, as is `bootstrap`, the address for clients."""
+    bootstrap: str = "ADDRESS"
+    answer_lease_ms: int | None = None
+    """The lease of answers; of a log that others can take over. None: there is none."""
+    boot_ms: Callable[[], int] = boot_clock_ms
+    """The clock of leases."""
+    on_generation: GenerationListener = ignore_generations
+    ask_about_silence: AskAboutSilence = members_reachable
+    superseded: Callable[[int], None] = ignore_request_id
+    """Called with the id of a parked request that will not be answered, since the same member has sent it again."""
+    strangers: StrangersSeen = msgspec.field(default_factory=StrangersSeen)
+    former_owners: FormerOwners = msgspec.field(default_factory=FormerOwners)
+    slices: Slices = msgspec.field(default_factory=Slices)
+    turns: Turns = msgspec.field(default_factory=Turns)
+    """The process's turns, shared with its connections."""

@@ -1,0 +1,349 @@
+"""One owned partition: its groups, the requests to them, their deadlines, and the sweep.
+
+What belongs here: routing commands, deadlines and the sweep to groups. What it must not know: how commands are
+processed (`command_processor.py`), how answers find their requests (`waiting.py`).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+
+import structlog
+from kio.schema.errors import ErrorCode
+
+from muster.coordinator.group.commands import (
+    AnyRequest,
+    CheckCapacity,
+    Heartbeat,
+    JoinGroup,
+    RewriteEntities,
+    SyncGroup,
+)
+from muster.coordinator.group.decide import would_refuse
+from muster.coordinator.group.error_replies import error_replies
+from muster.coordinator.group.extensions import USUAL_APPEND_MS, begin_anew, rearm
+from muster.coordinator.group.heartbeat import heartbeat_error
+from muster.coordinator.group.soft_state import SoftState
+from muster.coordinator.group.takeover import fail_parked_requests, restore_soft_state
+from muster.coordinator.group.timeouts import is_member_overdue
+from muster.coordinator.observability.metrics import ENTITIES_REWRITTEN
+from muster.coordinator.runtime.partition.answer_lease import AnswerLease
+from muster.coordinator.runtime.partition.command_processor import CommandProcessor
+from muster.coordinator.runtime.partition.deadlines import Deadlines
+from muster.coordinator.runtime.partition.group_context import (
+    Away,
+    CheckDeadlines,
+    GroupContext,
+    Ticket,
+    new_context,
+)
+from muster.coordinator.runtime.partition.outbox import OnLost, Outbox, WriteUnit
+from muster.coordinator.runtime.partition.owner import Owner
+from muster.coordinator.runtime.partition.quarantine import Quarantine
+from muster.coordinator.runtime.partition.sweep import Sweep
+from muster.coordinator.runtime.partition.waiting import WaitingRequests
+from muster.coordinator.service import ReplyTo
+from muster.events.avro.codec import records_of
+from muster.events.damage import Damage
+from muster.events.events import CoordinatorPaused
+from muster.events.ids import GroupId
+from muster.events.keys import RecordKey
+from muster.events.state import NOT_CONFIGURED, Group, GroupConfig
+from muster.events.steps import Steps
+
+log = structlog.get_logger(__name__)
+
+REWRITTEN_AT_ONCE = 500
+"""Entities of one group that are rewritten in one decision; 5 µs for each."""
+
+
+class Partition:
+    """See the module. Made after the partition was read, ended by `close`."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        number: int,
+        *,
+        outbox: Outbox,
+        epoch: int,
+        incarnation_max: int,
+        quarantined: Mapping[GroupId, Damage],
+        lost: OnLost,
+        lease: AnswerLease | None = None,
+    ) -> None:
+        self.number = number
+        self._owner = owner
+        self._outbox = outbox
+        self._settings = owner.settings
+        self._clock = owner.clock
+        self._slices = owner.slices
+        self._lost = lost
+        self._contexts: dict[GroupId, GroupContext] = {}
+        self._lease = lease
+        self._waiting = WaitingRequests(owner.superseded, lease)
+        self._deadlines = Deadlines(
+            owner.clock,
+            due=self._deadline_came,
+            paused=self._machine_paused,
+            when_caught_up=owner.turns.after_those_who_wait,
+        )
+        self._processor = CommandProcessor(
+            outbox=outbox,
+            epoch=epoch,
+            format_level=owner.event_log.format_level,
+            settings=owner.settings,
+            clock=owner.clock,
+            incarnation_max=incarnation_max,
+            retention_clock=owner.retention_clock,
+            committed=owner.offsets.committed,
+            waiting=self._waiting,
+            slices=owner.slices,
+            lost=lost,
+            schedule=self._deadlines.schedule,
+            changed=self._changed,
+            idle=self._became_idle,
+        )
+        self._quarantine = Quarantine(
+            quarantined,
+            outbox=outbox,
+            format_level=owner.event_log.format_level,
+            note_moment=self._processor.note_moment,
+            settings=owner.settings,
+            waiting=self._waiting,
+            repaired=self._repaired,
+        )
+        interval_ms = owner.settings.offsets_retention_check_interval_ms
+        self._sweep = Sweep(interval_ms=interval_ms, group_ids=self._contexts.keys, check=self._check_expiry)
+        self._closed_with: ErrorCode | None = None
+
+    @property
+    def epoch(self) -> int:
+        """The owner epoch of new decisions; a decision made before a renewal keeps the older one."""
+        return self._processor.epoch
+
+    @epoch.setter
+    def epoch(self, epoch: int) -> None:
+        self._processor.epoch = epoch
+
+    # ---- requests ----------------------------------------------------------------------------------
+
+    async def add_loaded_groups(self, groups: Iterable[Group]) -> None:
+        """Add the groups that were read from the log, with new sessions, in slices.
+
+        No request and no deadline reaches them before all are added.
+        """
+        began_ms, pace = self._clock.monotonic_ms(), self._slices.pace()
+        for group in groups:
+            self._resume(group)
+            await pace.worked(1 + len(group.members))
+        if self._clock.monotonic_ms() - began_ms > USUAL_APPEND_MS:
+            for context in self._contexts.values():
+                begin_anew(context.group, context.soft, self._clock.monotonic_ms())
+                await pace.worked(1 + len(context.soft.sessions))
+        for context in self._contexts.values():
+            context.notify(self._owner.on_generation)
+        self._deadlines.begin()
+        for context in list(self._contexts.values()):
+            self._check_capacity(context)
+
+    def _resume(self, group: Group) -> GroupContext:
+        soft = restore_soft_state(group, self._clock.monotonic_ms(), self._settings)
+        context = self._contexts[group.group_id] = new_context(group.group_id, group, soft)
+        self._schedule(context)
+        return context
+
+    def _check_capacity(self, context: GroupContext) -> None:
+        if context.group is not None and len(context.group.members) > self._settings.max_size:
+            self._processor.enqueue(context, CheckCapacity(group_id=context.group_id))
+
+    def submit(self, command: AnyRequest, reply_to: ReplyTo) -> None:
+        """Queue a request; `reply_to` is called once, now or later."""
+        self._waiting.add(command, reply_to)
+        if self._closed_with is not None:
+            self._waiting.release_each(error_replies(command, self._closed_with))
+        elif command.group_id in self._quarantine:
+            self._quarantine.submit(command)
+        else:
+            context = self._contexts.get(command.group_id)
+            if context is None:
+                context = self._contexts[command.group_id] = new_context(command.group_id)
+            self._processor.enqueue(context, command)
+
+    def rewrite(self, entities: Iterable[RecordKey]) -> None:
+        """Rewrite the entities that exist, since the last records of their keys are strangers'."""
+        by_group: dict[GroupId, list[RecordKey]] = {}
+        for entity in entities:
+            by_group.setdefault(GroupId(entity.group_id), []).append(entity)
+        for group_id, of_group in by_group.items():
+            context = self._contexts.get(group_id)
+            if context is not None and self._closed_with is None:
+                ENTITIES_REWRITTEN.inc(len(of_group))
+                for first in range(0, len(of_group), REWRITTEN_AT_ONCE):
+                    some = tuple(of_group[first : first + REWRITTEN_AT_ONCE])
+                    self._processor.enqueue(context, RewriteEntities(group_id=group_id, entities=some))
+
+    def groups(self) -> Sequence[Group]:
+        """The groups, as far as they are durable."""
+        return [context.group for context in list(self._contexts.values()) if context.group is not None]
+
+    def would_refuse(self, command: JoinGroup) -> bool:
+        """Whether this join would now be answered with an error at once, without any change."""
+        context = self._contexts.get(command.group_id)
+        group, soft = (None, SoftState()) if context is None else (context.group, context.soft)
+        return would_refuse(command, group, soft, self._processor.moment(), self._settings) is not ErrorCode.none
+
+    def is_member(self, command: JoinGroup | SyncGroup) -> bool:
+        """Whether a member of the durable group sent it, or a static one that has restarted."""
+        context = self._contexts.get(command.group_id)
+        group = None if context is None else context.group
+        return group is not None and (
+            command.member_id in group.members or command.group_instance_id in group.instances
+        )
+
+    def has_group(self, group_id: GroupId) -> bool:
+        """Whether the group exists, durably."""
+        context = self._contexts.get(group_id)
+        return context is not None and context.group is not None
+
+    def config_of(self, group_id: GroupId) -> GroupConfig:
+        """The group's configs, as far as they are durable."""
+        context = self._contexts.get(group_id)
+        return NOT_CONFIGURED if context is None or context.group is None else context.group.config
+
+    @property
+    def quarantined(self) -> int:
+        """The number of quarantined groups."""
+        return len(self._quarantine)
+
+    def ticket(self, command: Heartbeat) -> Ticket | None:
+        """Return a ticket if this heartbeat would now be answered with NONE."""
+        context = self._contexts.get(command.group_id)
+        if context is None or context.group is None or context.batch is not None or self._closed_with is not None:
+            return None
+        if heartbeat_error(context.group, command) is not ErrorCode.none:
+            return None
+        return Ticket(context, context.version, context.soft.sessions[command.member_id], self._lease)
+
+    def close(self, error: ErrorCode) -> None:
+        """Stop serving, and answer all parked and queued requests with the error (LD12)."""
+        self._closed_with = error
+        self._processor.close()
+        self._quarantine.close()
+        self._deadlines.close()
+        self._sweep.close()
+        for context in self._contexts.values():
+            context.version += 1
+            self._waiting.release_each(context.replies)  # their events are durable
+            self._waiting.release_each(fail_parked_requests(context.soft, error))
+        self._contexts.clear()
+        # Queued, or decided and not known to be durable: in both cases the client has to retry.
+        self._waiting.release_all(lambda command: error_replies(command, error))
+        if self._lease is not None:
+            self._lease.end()
+
+    @property
+    def may_answer(self) -> bool:
+        """Whether answers from memory may leave now."""
+        return self._lease is None or self._lease.covers
+
+    def _repaired(self, group: Group) -> None:
+        self._processor.know_incarnation(group.incarnation)
+        context = self._resume(group)
+        context.notify(self._owner.on_generation)
+        self._check_capacity(context)
+
+    # ---- deadlines and the sweep ---------------------------------------------------------------------
+
+    def _schedule(self, context: GroupContext) -> None:
+        self._deadlines.schedule(context.group_id, max(context.soft.next_deadline_ms(), context.no_deadline_before_ms))
+
+    def _changed(self, context: GroupContext) -> None:
+        context.notify(self._owner.on_generation)
+        self._schedule(context)
+
+    def _became_idle(self, context: GroupContext) -> None:
+        if context.group is None:
+            self._contexts.pop(context.group_id, None)
+            self._deadlines.forget(context.group_id)
+        else:
+            # A session that was refreshed while a look at the deadlines waited has scheduled its own, later one.
+            self._schedule(context)
+
+    def _deadline_came(self, group_id: GroupId) -> None:
+        """Have the group's deadlines checked, once it is known whether its members could be heard."""
+        context = self._contexts.get(group_id)
+        if context is None or context.deadline_check_queued:
+            return
+        context.deadline_check_queued = True
+        now_ms = self._clock.monotonic_ms()
+        if is_member_overdue(context.soft, now_ms):
+            self._owner.ask_about_silence(group_id, partial(self._silence_explained, context, now_ms))
+        else:
+            self._queue_deadline_check(context, now_ms)
+
+    def _silence_explained(self, context: GroupContext, asked_ms: int, away: Away | None) -> None:
+        if away is not None and self._contexts.get(context.group_id) is context:
+            since_ms, until_ms = away
+            for group, soft in _versions(context):
+                rearm(group, soft, until_ms, late_ms=until_ms - since_ms)
+        # What arrived while it was asked comes first, and whose session has ended since was not asked about.
+        self._owner.turns.after_those_who_wait(partial(self._queue_deadline_check, context, asked_ms))
+
+    def _queue_deadline_check(self, context: GroupContext, at_ms: int) -> None:
+        """Queue a check of the group's deadlines behind its requests, so that the queue expires no member."""
+        if self._contexts.get(context.group_id) is context:
+            self._processor.enqueue(context, CheckDeadlines(group_id=context.group_id, at_ms=at_ms))
+
+    def _check_expiry(self, group_id: GroupId) -> int:
+        """Have ExpireOffsets decided, at once or when the batch under way is durable; returns the number of offsets."""
+        context = self._contexts.get(group_id)
+        if context is None:
+            return 0
+        context.expiry_due = True
+        if not context.busy:
+            self._processor.work(context)
+        return len(self._owner.offsets.committed(group_id))
+
+    def _machine_paused(self, late_ms: int) -> None:
+        self._slices.run(self._rearm(late_ms), lambda counts: self._rearmed(late_ms, *counts), self._lost)
+
+    def _rearm(self, late_ms: int) -> Steps[tuple[int, int]]:
+        """Re-arm all groups; returns how many sessions have their full time, and how many are longer by `late_ms`."""
+        in_full = sessions = 0
+        for context in list(self._contexts.values()):
+            now_ms = self._clock.monotonic_ms()
+            durable, *_ = [rearm(group, soft, now_ms, late_ms=late_ms) for group, soft in _versions(context)]
+            in_full += durable
+            sessions += len(context.soft.sessions)
+            yield 1 + len(context.soft.sessions)
+        return in_full, sessions - in_full
+
+    def _rearmed(self, late_ms: int, in_full: int, lengthened: int) -> None:
+        if self._closed_with is not None:
+            return
+        self._deadlines.begin()
+        log.warning(
+            "timer late, sessions last longer",
+            partition=self.number,
+            late_ms=late_ms,
+            in_full=in_full,
+            by_late_ms=lengthened,
+        )
+        paused = CoordinatorPaused(
+            partition=self.number,
+            owner_epoch=self._processor.epoch,
+            owner=self._owner.name,
+            paused_ms=self._clock.wall_ms(),
+            late_ms=late_ms,
+            sessions=in_full,
+            uptime_ms=self._clock.monotonic_ms(),
+        )
+        transition = records_of([paused], self._owner.event_log.format_level)
+        self._outbox.submit(WriteUnit(transition=transition, offsets=(), settled=lambda _: None))
+
+
+def _versions(context: GroupContext) -> Iterable[tuple[Group | None, SoftState]]:
+    """Yield the group as it is durable, and as it is decided if a batch is under way."""
+    yield context.group, context.soft
+    if context.batch is not None:
+        yield context.batch.group, context.batch.soft

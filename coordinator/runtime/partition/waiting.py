@@ -1,0 +1,135 @@
+"""The requests of a partition that are not answered yet, and where their answers go.
+
+What belongs here: one answer for each request, and forgetting those that will never be answered. What it must not know:
+how a request is decided.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final
+
+import msgspec
+import structlog
+from kio.schema.errors import ErrorCode
+
+from muster.coordinator.group.commands import AnyCommand, AnyRequest, JoinGroup, SyncGroup
+from muster.coordinator.group.error_replies import error_replies
+from muster.coordinator.group.outcomes import Outcome, Reply
+from muster.coordinator.runtime.partition.answer_lease import AnswerLease
+from muster.coordinator.service import ReplyTo
+from muster.events.ids import GroupId, MemberId
+
+ELSEWHERE: Final = frozenset({ErrorCode.not_coordinator, ErrorCode.coordinator_not_available})
+"""The errors that promise nothing, so that a process may say them that has no lease."""
+
+log = structlog.get_logger(__name__)
+
+ParkingKey = tuple[type[JoinGroup | SyncGroup], GroupId, MemberId]
+"""The key of a parked request: a group parks one join and one sync of each member."""
+
+
+class Waiting(msgspec.Struct, frozen=True, eq=False):
+    """A request that is not answered yet, and where its answer goes."""
+
+    command: AnyRequest
+    reply_to: ReplyTo
+
+
+class WaitingRequests:
+    """See the module. `superseded` is called with the id of a request that will not be answered any more."""
+
+    def __init__(self, superseded: Callable[[int], None], lease: AnswerLease | None = None) -> None:
+        self._superseded = superseded
+        self._lease = lease
+        self._waiting: dict[int, Waiting] = {}
+        self._parked: dict[ParkingKey, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, command: AnyRequest, reply_to: ReplyTo) -> None:
+        """Keep the request until it is answered."""
+        self._waiting[command.caller.request_id] = Waiting(command, reply_to)
+
+    def asked_by(self, reply: Reply) -> tuple[MemberId, int] | None:
+        """The member that a reply is for, and when its request arrived; None if it names none, or was superseded."""
+        waiting = self._waiting.get(reply.request_id)
+        if waiting is None:
+            return None
+        member_id = getattr(reply.outcome, "member_id", None) or getattr(waiting.command, "member_id", None)
+        return (member_id, waiting.command.caller.arrived_ms) if member_id else None
+
+    def decided(self, command: AnyCommand, replies: Sequence[Reply]) -> None:
+        """Note that a command is decided: `replies` are about to be released; a request without a reply is parked.
+
+        The rules never answer a parked request that was sent again (J13, SG17), so it is forgotten here.
+        """
+        for reply in replies:
+            self._unpark(reply.request_id)
+        if not isinstance(command, JoinGroup | SyncGroup):
+            return
+        parking, request_id = _parking(command), command.caller.request_id
+        if any(reply.request_id == request_id for reply in replies):
+            return
+        repeated = self._parked.get(parking)
+        if repeated is not None and self._waiting.pop(repeated, None) is not None:
+            self._superseded(repeated)
+        self._parked[parking] = request_id
+        waiting = self._waiting.get(request_id)
+        if waiting is not None:  # its content is in the group now, or dropped
+            self._waiting[request_id] = Waiting(_without_content(command), waiting.reply_to)
+
+    def release(self, reply: Reply) -> None:
+        """Answer a request."""
+        self._unpark(reply.request_id)
+        waiting = self._waiting.pop(reply.request_id, None)
+        if waiting is None:
+            return
+        if self._lease is None or getattr(reply.outcome, "error", None) in ELSEWHERE:
+            deliver(waiting, reply.outcome)
+        else:
+            self._lease.when_covered(partial(_deliver_if, waiting, reply.outcome))
+
+    def release_each(self, replies: Iterable[Reply]) -> None:
+        """Answer several requests."""
+        for reply in replies:
+            self.release(reply)
+
+    def _unpark(self, request_id: int) -> None:
+        waiting = self._waiting.get(request_id)
+        if waiting is not None and isinstance(waiting.command, JoinGroup | SyncGroup):
+            parking = _parking(waiting.command)
+            if self._parked.get(parking) == request_id:
+                del self._parked[parking]
+
+    def release_all(self, answers: Callable[[AnyRequest], Iterable[Reply]]) -> None:
+        """Answer every request with the replies that `answers` returns for it."""
+        for waiting in list(self._waiting.values()):
+            self.release_each(answers(waiting.command))
+
+
+def _deliver_if(waiting: Waiting, outcome: Outcome, is_covered: bool) -> None:
+    if not is_covered:
+        (reply,) = error_replies(waiting.command, ErrorCode.coordinator_not_available)
+        outcome = reply.outcome
+    deliver(waiting, outcome)
+
+
+def deliver(waiting: Waiting, outcome: Outcome) -> None:
+    """Deliver an answer. A bug in turning an outcome into bytes harms that client alone."""
+    try:
+        waiting.reply_to(outcome)
+    except Exception:
+        log.exception("an answer could not be given", command=type(waiting.command).__name__)
+
+
+def _without_content(command: JoinGroup | SyncGroup) -> JoinGroup | SyncGroup:
+    if isinstance(command, JoinGroup):
+        return msgspec.structs.replace(command, protocols=())
+    return msgspec.structs.replace(command, assignments=())
+
+
+def _parking(command: JoinGroup | SyncGroup) -> ParkingKey:
+    if isinstance(command, JoinGroup):
+        return JoinGroup, command.group_id, command.member_id or command.proposed_member_id
+    return SyncGroup, command.group_id, command.member_id

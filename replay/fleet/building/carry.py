@@ -1,0 +1,75 @@
+"""Groups to which nothing happened since the last build: their states and open rows are copied, not folded again.
+
+What is copied is read by DuckDB and written as it is, so that a build costs what is new, and little for each group that
+is not. A group is *touched* when it has a new record, or its partition has (a coordinator's, for instance).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import duckdb
+import msgspec
+import pyarrow as pa
+
+from muster.replay.fleet.building.pieces import Survey
+from muster.replay.fleet.room import new_parquet
+from muster.replay.fleet.tables.builds import Build
+from muster.replay.fleet.tables.parts import STATES, Part, Role, part_path, schema_of
+from muster.replay.fleet.tables.schemas import FOLDED
+
+BATCH_ROWS: Final = 1_000
+MEMORY_LIMIT: Final = "160MB"
+
+
+class Carried(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of groups that were not touched, and a file with the states of those that were."""
+
+    parts: tuple[Part, ...]
+    states: tuple[Path, ...]
+
+
+NOTHING_CARRIED: Final = Carried(parts=(), states=())
+
+
+def carry(folder: Path, before: Build, found: Survey, number: int, scratch: Path) -> Carried:
+    """Part the open rows of a build by whether their groups were touched. `scratch`: where the touched states go."""
+    parts: list[Part] = []
+    with duckdb.connect(config={"memory_limit": MEMORY_LIMIT, "threads": 2}) as connection:
+        _note_touched(connection, found)
+        for table, partition in ((STATES, "partition"), *((each.name, "log_partition") for each in FOLDED)):
+            paths = [str(folder / part.path) for part in before.of(table) if part.role is Role.OPEN]
+            if not paths:
+                continue
+            path = part_path(table, number, "carried-open")
+            rows = _copy(connection, paths, f"not ({_is_touched(partition)})", table, folder / path)
+            if rows:  # else the file is a leftover
+                parts.append(Part(table=table, role=Role.OPEN, path=path, rows=rows))
+        paths = [str(folder / part.path) for part in before.of(STATES)]
+        states = scratch / "states.parquet"
+        if paths and _copy(connection, paths, _is_touched("partition"), STATES, states):
+            return Carried(parts=tuple(parts), states=(states,))
+    return Carried(parts=tuple(parts), states=())
+
+
+def _note_touched(connection: duckdb.DuckDBPyConnection, found: Survey) -> None:
+    partitions = [partition for partition, reads in found.shared.items() if reads]
+    connection.execute("create table touched_partitions as select unnest($all)::int as partition", {"all": partitions})
+    connection.register("groups", pa.table({"group_id": pa.array(found.groups, pa.string())}))
+    connection.execute("create table touched as from groups")
+
+
+def _is_touched(partition: str) -> str:
+    return f"group_id in (from touched) or {partition} in (from touched_partitions)"
+
+
+def _copy(connection: duckdb.DuckDBPyConnection, paths: Sequence[str], condition: str, table: str, to: Path) -> int:
+    """Copy the rows that a condition is true of, in the table's schema; returns how many."""
+    to.parent.mkdir(exist_ok=True)
+    query = f"select * from read_parquet($paths) where {condition}"  # noqa: S608 -- a condition of ours
+    rows = 0
+    with new_parquet(to, schema_of(table)) as writer:
+        for batch in connection.execute(query, {"paths": paths}).to_arrow_reader(BATCH_ROWS):
+            writer.write_batch(batch.cast(schema_of(table)))
+            rows += batch.num_rows
+    return rows

@@ -1,0 +1,63 @@
+"""The engine in this process: DuckDB sorts the records, on disk where they are many, and they are folded here.
+
+What is kept in memory is what DuckDB may have for sorting, a batch of records and one group's episode, whatever a group
+has of records.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+
+from muster.replay.fleet.building.engines.engine import BATCH_ROWS, STATE_OFFSET, Folded, Task, Took, fold_batches
+from muster.replay.fleet.building.pieces import RECORDS, Piece, of_groups
+
+MEMORY_LIMIT: Final = "160MB"
+"""The memory that DuckDB may have; the rest goes to disk."""
+
+_RECORDS: Final = 'select group_id, partition, "offset", timestamp_ms, value from records'
+_STATES: Final = f"select group_id, partition, {STATE_OFFSET}::bigint, 0::bigint, state from read_parquet($states)"  # noqa: S608
+
+
+class LocalEngine:
+    """See the module."""
+
+    name = "local"
+
+    def fold(self, pieces: Sequence[Piece], states: Sequence[Path], task: Task, watch: Took) -> Folded:
+        """See Engine."""
+        query = f"{_RECORDS} union all {_STATES}" if states else _RECORDS
+        parameters = {"states": [*map(str, states)]} if states else {}
+        source = _Source(pieces)
+        with TemporaryDirectory(dir=task.scratch) as spilled:
+            config: dict[str, Any] = {"memory_limit": MEMORY_LIMIT, "temp_directory": spilled, "threads": 2}
+            with duckdb.connect(config=config) as connection:
+                connection.register("records", source.reader())
+                try:
+                    ordered = connection.execute(f"{query} order by 1, 3", parameters).to_arrow_reader(BATCH_ROWS)
+                    return fold_batches(ordered, task, watch)
+                except (duckdb.Error, pa.ArrowException):
+                    if source.failed is not None:  # DuckDB has words of its own for it
+                        raise source.failed from None
+                    raise
+
+
+class _Source:
+    """Hands the records of pieces to DuckDB. `failed`: why they came to an end before the last one."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self._pieces = pieces
+        self.failed: OSError | pa.ArrowException | None = None
+
+    def reader(self) -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(RECORDS, self._batches())
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from of_groups(self._pieces)
+        except (OSError, pa.ArrowException) as error:
+            self.failed = error
+            raise

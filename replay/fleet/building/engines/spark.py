@@ -1,0 +1,108 @@
+"""The engine on Spark: `sortWithinPartitions` stands right under `mapInArrow`, so that the order is part of the plan.
+
+Workers read the pieces' files, as this process would, and Spark shuffles them by group and sorts them. A group's
+records come in one run, by offset, one group at a time. Workers write the parts themselves, into the folder of the
+tables, which all of them see; what they return is which. A task that is done twice leaves a part that no build names.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import pyarrow as pa
+
+from muster.replay.fleet.building.engines.engine import STATE_OFFSET, Folded, Task, Took, fold_batches
+from muster.replay.fleet.building.fold import OutOfOrder
+from muster.replay.fleet.building.open_items import NotCarriedOver
+from muster.replay.fleet.building.pieces import Piece, of_groups
+from muster.replay.fleet.room import NoRoom, needing_room
+from muster.replay.fleet.session import in_a_line
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BUNDLE_BYTES: Final = 32 * 1024 * 1024
+"""The size of the files that one task reads, or one file."""
+
+_RECORDS: Final = "group_id string, partition int, offset bigint, timestamp_ms bigint, value binary"
+_FOLDED: Final = "folded binary, refusal string, message string"
+_FOLDED_SCHEMA: Final = pa.schema([("folded", pa.binary()), ("refusal", pa.string()), ("message", pa.string())])
+_REFUSALS: Final = {each.__name__: each for each in (OutOfOrder, NotCarriedOver, NoRoom)}
+"""The errors of a fold that come back as rows: Spark would wrap them into its own, with two stack traces."""
+_STATES: Final = (
+    "group_id", "partition", f"cast({STATE_OFFSET} as bigint) as offset", "cast(0 as bigint) as timestamp_ms",
+    "state as value",
+)  # fmt: skip
+
+
+class SparkEngine:
+    """See the module."""
+
+    name = "spark"
+
+    def __init__(self, session: "SparkSession") -> None:
+        self._session = session
+
+    def fold(self, pieces: Sequence[Piece], states: Sequence[Path], task: Task, watch: Took) -> Folded:
+        """See Engine."""
+        if not pieces and not states:
+            return Folded(parts=(), events=0)
+        with in_a_line("Spark could not fold"):
+            rows = self._folded(pieces, states, task).collect()
+        for row in rows:
+            if row.refusal is not None:
+                raise _REFUSALS[row.refusal](row.message)
+        told = [msgspec.json.decode(row.folded, type=Folded) for row in rows]
+        events = sum(each.events for each in told)
+        watch(events)
+        return Folded(parts=tuple(part for each in told for part in each.parts), events=events)
+
+    def plan(self, pieces: Sequence[Piece], states: Sequence[Path]) -> str:
+        """The physical plan of a fold, in Spark's words."""
+        task = Task(to="", scratch="", build=0, topic="", shared={}, preludes={})
+        frame = self._folded(pieces, states, task)
+        return str(frame._jdf.queryExecution().executedPlan().toString())  # noqa: SLF001 -- there is no other way
+
+    def _folded(self, pieces: Sequence[Piece], states: Sequence[Path], task: Task) -> "DataFrame":
+        bundles = [(msgspec.msgpack.encode(bundle),) for bundle in bundled(pieces)]
+        slices = self._session.sparkContext.parallelize(bundles, max(1, len(bundles)))
+        records = self._session.createDataFrame(slices, "pieces binary").mapInArrow(_read, _RECORDS)
+        if states:
+            records = records.unionByName(self._session.read.parquet(*map(str, states)).selectExpr(*_STATES))
+        ordered = records.repartition("group_id").sortWithinPartitions("group_id", "offset")
+        return ordered.mapInArrow(_folding(task), _FOLDED)
+
+
+def bundled(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    """The pieces, some of them together where they are small."""
+    bundle: list[Piece] = []
+    size = 0
+    for piece in pieces:
+        piece_bytes = Path(piece.path).stat().st_size
+        if bundle and size + piece_bytes > BUNDLE_BYTES:
+            yield bundle
+            bundle, size = [], 0
+        bundle.append(piece)
+        size += piece_bytes
+    if bundle:
+        yield bundle
+
+
+def _read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for bundle in batch.column(0).to_pylist():
+            yield from of_groups(msgspec.msgpack.decode(bundle, type=list[Piece]))
+
+
+def _folding(task: Task) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        row: dict[str, bytes | str | None] = {"folded": None, "refusal": None, "message": None}
+        try:
+            with needing_room(Path(task.to)):
+                row["folded"] = msgspec.json.encode(fold_batches(batches, task))
+        except tuple(_REFUSALS.values()) as refusal:
+            row |= {"refusal": type(refusal).__name__, "message": str(refusal)}
+        yield pa.RecordBatch.from_pylist([row], schema=_FOLDED_SCHEMA)
+
+    return run

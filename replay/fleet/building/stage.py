@@ -1,0 +1,89 @@
+"""The pieces of a log: an archive's segments as they are, or what another log has, copied into such files, undecoded.
+
+Both begin at the offsets that the build before reached, so that a build reads what is new.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from muster.events.log.base import EventLog
+from muster.events.records import StoredRecord
+from muster.events.strangers import Strangers
+from muster.replay.archive.log import ArchiveLog
+from muster.replay.archive.segment import SCHEMA
+from muster.replay.fleet.building.pieces import COLUMNS, Piece
+from muster.replay.logs.reading import Reading, Watch
+
+ROWS_MAX: Final = 16_000
+BYTES_MAX: Final = 16 * 1024 * 1024
+"""The limits of a staged file, whose records are kept until it is written."""
+
+STAGED: Final = pa.schema([SCHEMA.field(name) for name in COLUMNS])
+
+
+class Staged(msgspec.Struct, frozen=True, kw_only=True):
+    """The pieces, in the order of offsets, and what was left out: strangers' records, and what cannot be read."""
+
+    pieces: tuple[Piece, ...]
+    strangers: Strangers
+    damage: tuple[str, ...]
+
+
+async def stage(
+    log: EventLog, folder: Path, *, since: Mapping[int, int], ends: Mapping[int, int], watch: Watch
+) -> Staged:
+    """The log's records from `since` up to `ends`, by partition. `folder`: for copies. Raises what the log raises."""
+    if isinstance(log, ArchiveLog):
+        found = (
+            Piece(path=str(path), partition=partition, start=since.get(partition, 0), end=end, marks=marks)
+            for partition, end in ends.items()
+            for path, marks in log.files(partition, start=since.get(partition, 0), end=end)
+        )
+        return Staged(pieces=tuple(found), strangers=Strangers(), damage=())
+    reading = Reading(log=log, strangers=Strangers())
+    total = sum(end - since.get(partition, 0) for partition, end in ends.items())
+    staging = _Staging(folder)
+    done = 0
+    for partition, end in ends.items():
+        start = since.get(partition, 0)
+        async for chunk in reading.chunks([partition], start=start, end=end):
+            for record in chunk:
+                staging.add(record)
+            if chunk:
+                watch(done + chunk[-1].offset + 1 - start, total)
+        staging.flush()
+        done += max(0, end - start)
+    return Staged(pieces=tuple(staging.pieces), strangers=reading.strangers, damage=tuple(reading.damage))
+
+
+class _Staging:
+    """Writes files, each of one partition."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._rows: list[StoredRecord] = []
+        self._kept_bytes = 0
+        self.pieces: list[Piece] = []
+
+    def add(self, record: StoredRecord) -> None:
+        self._rows.append(record)
+        self._kept_bytes += len(record.key) + len(record.value or b"")
+        if len(self._rows) >= ROWS_MAX or self._kept_bytes >= BYTES_MAX:
+            self.flush()
+
+    def flush(self) -> None:
+        if not self._rows:
+            return
+        path = self._folder / f"staged-{len(self.pieces):06d}.parquet"
+        columns: list[list[Any]] = [[getattr(record, name) for record in self._rows] for name in COLUMNS]
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, STAGED, strict=True)]
+        pq.write_table(pa.Table.from_arrays(arrays, schema=STAGED), path, compression="lz4")
+        first, last = self._rows[0], self._rows[-1]
+        piece = Piece(path=str(path), partition=first.partition, start=first.offset, end=last.offset + 1)
+        self.pieces.append(piece)
+        self._rows, self._kept_bytes = [], 0

@@ -1,0 +1,242 @@
+"""The usual questions, answered from the tables by DuckDB: which groups, causes, storms and incidents, and one group.
+
+What is asked for is what began in a window, of groups whose ids match a pattern. Answers are numbers and names; words
+are made when they are shown (`show.py`). Reading goes through the last build (`builds.py`): one that is being written
+changes nothing, and a file that has gone meanwhile means that there is a later one to read.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import msgspec
+import pyarrow as pa
+
+from muster.replay.fleet.asked import By, Order
+from muster.replay.fleet.tables.builds import NoTables, current
+from muster.replay.fleet.tables.days import connected, view_tables
+from muster.replay.fleet.tables.schemas import TABLES
+from muster.replay.times import Instant, instant
+
+ATTEMPTS: Final = 3
+"""So often a later build is looked for when a file has gone."""
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows that are asked for. `since_ms`, `until_ms`: wall clock, within; `groups`: a pattern, as for files."""
+
+    since_ms: int | None = None
+    until_ms: int | None = None
+    groups: str | None = None
+    limit: int = 20
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows by column. `name`: of the question. Instants are ISO 8601 in UTC, durations ms."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The rows as objects."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+
+_COST: Final = "partition_ms desc nulls last, rebalancing_ms desc nulls last"
+
+TOP: Final = f"""
+with told as (
+    select group_id, count(*) as incidents,
+        first(kind order by coalesce(partition_ms, 0) desc, coalesce(rebalancing_ms, 0) desc, started_at) as worst_kind
+    from incidents_asked group by group_id
+)
+select
+    group_id, count(*) as rebalances, any_value(incidents) as incidents, any_value(worst_kind) as worst_kind,
+    sum(duration_ms)::bigint as rebalancing_ms, max(duration_ms) as longest_ms,
+    sum(partition_ms)::bigint as partition_ms,
+    sum(avoided)::bigint as avoided
+from rebalances_asked left join told using (group_id)
+group by group_id order by {_COST}, rebalances desc, group_id limit $limit
+"""  # noqa: S608
+BY_KIND: Final = f"""
+select
+    kind, count(*) as incidents, count(distinct group_id) as groups, sum(rebalances)::bigint as rebalances,
+    sum(rebalancing_ms)::bigint as rebalancing_ms, sum(partition_ms)::bigint as partition_ms,
+    count(*) filter (grade = 'unknown') as unknown
+from incidents_asked group by kind order by {_COST}, incidents desc, kind limit $limit
+"""  # noqa: S608
+BY_TRIGGER: Final = f"""
+select
+    trigger, count(*) as rebalances, count(distinct group_id) as groups,
+    sum(duration_ms)::bigint as rebalancing_ms, sum(partition_ms)::bigint as partition_ms
+from rebalances_asked group by trigger order by {_COST}, rebalances desc, trigger limit $limit
+"""  # noqa: S608
+STORMS: Final = f"""
+select started_at, ended_at, kind, client_host, len(groups) as groups_hit, incidents, rebalances, rebalancing_ms,
+    partition_ms, groups
+from storms_asked order by {_COST}, started_at limit $limit
+"""  # noqa: S608
+_INCIDENT: Final = """
+select
+    started_at, group_id, kind, grade, headline, rebalances, rebalancing_ms, partition_ms, culprits, ended_at, incident
+from incidents_asked where $kind is null or kind = $kind
+"""
+INCIDENTS: Final = {
+    Order.COST: f"{_INCIDENT} order by {_COST}, started_at, group_id, incident limit $limit",
+    Order.TIME: f"{_INCIDENT} order by started_at desc, group_id, incident limit $limit",
+}
+OF_GROUP: Final = {
+    "totals": """
+        select count(*) as rebalances, min(started_at) as first_at, max(started_at) as last_at,
+            sum(duration_ms)::bigint as rebalancing_ms, sum(partition_ms)::bigint as partition_ms,
+            sum(avoided)::bigint as avoided
+        from rebalances_asked limit $limit
+    """,
+    "causes": BY_KIND,
+    "days": "select * exclude (group_id) from group_day_asked order by day desc limit $limit",
+    "flapping": "select * exclude (group_id) from flapping_members_asked order by stays desc, process limit $limit",
+    "storms": """
+        select started_at, ended_at, kind, client_host, len(groups) as groups_hit, rebalances
+        from storms_asked order by started_at desc limit $limit
+    """,
+    "downtime": """
+        select since_at, until_at, longest_ms, shortest_ms, paused, owner_before, owner, members
+        from coordinator_downtime_asked order by until_at desc limit $limit
+    """,
+}
+"""The parts of the answer of `group`."""
+
+_MOMENT: Final = {
+    "rebalances": "started_at",
+    "incidents": "started_at",
+    "storms": "started_at",
+    "group_day": "day",
+    "flapping_members": "day",
+    "coordinator_downtime": "until_at",
+    "memberships": "joined_at",
+}
+"""The column by which a row is in a window; of a table of days the whole day is."""
+
+
+def top(folder: Path, asked: Asked) -> Answer:
+    """The groups whose rebalances cost most. Raises NoTables, as all of these do."""
+    return ask(folder, asked, {"top": TOP})["top"]
+
+
+def causes(folder: Path, asked: Asked, by: By = By.KIND) -> Answer:
+    """The causes that cost most."""
+    return ask(folder, asked, {"causes": BY_KIND if by is By.KIND else BY_TRIGGER})["causes"]
+
+
+def storms(folder: Path, asked: Asked) -> Answer:
+    """The storms that cost most."""
+    return ask(folder, asked, {"storms": STORMS})["storms"]
+
+
+def incidents(folder: Path, asked: Asked, kind: str | None = None, order: Order = Order.COST) -> Answer:
+    """Incidents: those that cost most, or the newest."""
+    return ask(folder, asked, {"incidents": INCIDENTS[order]}, {"kind": kind})["incidents"]
+
+
+def group(folder: Path, asked: Asked) -> dict[str, Answer]:
+    """Tell of the group that `asked.groups` is the id of: an answer for each part of OF_GROUP."""
+    return ask(folder, asked, OF_GROUP, is_exact=True)
+
+
+def looked_at(folder: Path, asked: Asked) -> dict[str, Any]:
+    """The extent of the incidents that are asked for: how many, of how many groups, from when to when."""
+    query = """
+        select count(*) as incidents, count(distinct group_id) as groups, min(started_at) as first_at,
+            max(started_at) as last_at
+        from incidents_asked
+    """
+    (found,) = ask(folder, asked, {"": query})[""].records
+    return found
+
+
+def groups_in(folder: Path, pattern: str) -> list[str]:
+    """The groups of which there are rows."""
+    query = "select distinct group_id from group_day where group_id glob $pattern order by group_id"
+    return [group_id for (group_id,) in ask(folder, Asked(), {"": query}, {"pattern": pattern})[""].rows]
+
+
+def kinds_in(folder: Path) -> list[str]:
+    """The kinds of incidents of which there is one."""
+    query = "select distinct kind from incidents order by kind"
+    return [kind for (kind,) in ask(folder, Asked(), {"": query})[""].rows]
+
+
+def extent_of(folder: Path, group_id: str) -> tuple[Instant, Instant] | None:
+    """The first and the last that the tables tell of a group; None: they do not know it."""
+    query = """
+        select min(moment) as first_at, max(moment) as last_at from (
+            select started_at as moment from incidents where group_id = $group_id
+            union all select unnest([joined_at, left_at]) from memberships where group_id = $group_id
+        )
+    """
+    ((first, last),) = ask(folder, Asked(), {"": query}, {"group_id": group_id})[""].rows
+    return None if first is None else (first, last)
+
+
+def ask(
+    folder: Path,
+    asked: Asked,
+    queries: Mapping[str, str],
+    values: Mapping[str, object] | None = None,
+    *,
+    is_exact: bool = False,
+) -> dict[str, Answer]:
+    """Answer queries over the tables, and over `TABLE_asked`, the rows that are asked for. `values`: of `$names`.
+
+    All are answered from one build. `is_exact`: `asked.groups` is a group's id, and no pattern. Raises NoTables.
+    """
+    for attempt in range(ATTEMPTS):
+        build = current(folder)
+        try:
+            with connected() as connection:
+                view_tables(connection, folder, build.parts, TABLES)
+                for table, moment in _MOMENT.items():
+                    connection.execute(f"create view {table}_asked as {_chosen(table, moment, asked, is_exact)}")
+                given = {"limit": asked.limit, **(values or {})}
+                return {name: _answer(connection, name, query, given) for name, query in queries.items()}
+        except duckdb.IOException as error:
+            if attempt + 1 == ATTEMPTS:
+                raise NoTables(f"the tables in {folder} cannot be read: {error}") from error
+    raise AssertionError  # the last attempt returns or raises
+
+
+def _chosen(table: str, moment: str, asked: Asked, is_exact: bool) -> str:
+    """The rows that are asked for. What is put in are numbers, and a pattern in quotes."""
+    cast = "::date" if moment == "day" else ""
+    conditions = ["true"]
+    if asked.since_ms is not None:
+        conditions.append(f"{moment} >= make_timestamptz({asked.since_ms * 1000}){cast}")
+    if asked.until_ms is not None:
+        conditions.append(f"{moment} <= make_timestamptz({asked.until_ms * 1000}){cast}")
+    if asked.groups is not None:
+        quoted = "'" + asked.groups.replace("'", "''") + "'"
+        operator = "=" if is_exact else "glob"
+        if table == "storms":
+            conditions.append(f"len(list_filter(groups, lambda each: each {operator} {quoted})) > 0")
+        else:
+            conditions.append(f"group_id {operator} {quoted}")
+    return f"select * from {table} where {' and '.join(conditions)}"  # noqa: S608
+
+
+def _answer(connection: duckdb.DuckDBPyConnection, name: str, query: str, values: Mapping[str, object]) -> Answer:
+    given = {each: value for each, value in values.items() if f"${each}" in query}
+    found: pa.Table = connection.execute(query, given).to_arrow_table()
+    columns = [_values(column) for column in found.columns]
+    return Answer(name=name, columns=tuple(found.column_names), rows=tuple(zip(*columns, strict=True)))
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    if pa.types.is_timestamp(column.type):
+        return [None if each is None else instant(each // 1_000) for each in column.cast(pa.int64()).to_pylist()]
+    if pa.types.is_date(column.type):
+        return [str(each) for each in column.to_pylist()]
+    values: list[Any] = column.to_pylist()
+    return values

@@ -1,0 +1,198 @@
+"""Answers for eyes and for programs: tables whose durations are words, or rows as they are.
+
+A terminal gets what its width has room for; a table that is piped, and Markdown, have every column, whole instants with
+their zone, and a line for each row.
+"""
+
+from collections.abc import Mapping, Sequence, Set
+from datetime import tzinfo
+from typing import IO, Any, Final
+
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from muster import terminal
+from muster.replay.fleet.questions.queries import Answer
+from muster.replay.form import Format, View
+from muster.replay.rebalances.wording import named
+from muster.replay.render.markdown import escaped, moment
+from muster.replay.render.markdown import table as markdown_table
+from muster.replay.render.printable import text
+from muster.replay.render.tables import WIDE, grid, moment_text, table
+from muster.replay.times import Instant, duration, in_zone, zone_of_all
+
+LESS: Final = frozenset({"incident", "culprits", "ended_at", "avoided", "unknown", "grade", "partitions_moved"})
+"""Columns that are left out for eyes: the others, or a headline, say what matters of them."""
+
+LEAST: Final = LESS | {"incidents", "rebalancing_ms", "longest_ms", "joined", "left", "downtime_ms", "first_at"}
+"""The same where there is little room, but for what a question is about."""
+
+ABOUT: Final[Mapping[str, Set[str]]] = {
+    "causes": {"incidents", "rebalancing_ms"},
+    "top": {"rebalancing_ms", "longest_ms"},
+    "downtime": {"longest_ms"},
+    "storms": {"incidents"},
+}
+
+LEFT_OUT: Final[Mapping[str, Set[str]]] = {"flapping": {"is_static", "at_once", "last_at"}}
+"""More of them where there is little room: the process of a flapping member is long, and matters more."""
+
+BELOW: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
+    "top": {"group_id": ("worst_kind",)},
+    "storms": {"kind": ("client_host", "groups")},
+    "incidents": {"group_id": ("kind", "headline")},
+    "downtime": {"since_at": ("until_at",), "owner": ("owner_before",)},
+}
+"""Columns that stand below another one, for eyes: less wide, and read together."""
+
+HEADINGS: Final = {
+    "group_id": "Group",
+    "partition_ms": "Partition time",
+    "rebalancing_ms": "Not Stable",
+    "downtime_ms": "Downtime",
+    "groups_hit": "Groups",
+    "client_host": "Host",
+    "since_at": "From",
+    "until_at": "Until",
+    "paused": "Stood still",
+}
+
+PARTS: Final = {
+    "totals": "In all",
+    "causes": "Causes",
+    "days": "Days (UTC)",
+    "flapping": "Flapping",
+    "storms": "Storms",
+    "downtime": "Without a coordinator",
+}
+"""The headings of the parts of a group's answer."""
+
+
+def show(answer: Answer, view: View, console: Console, *, nothing: str) -> None:
+    """Print an answer; `nothing` is what is said where it has no row."""
+    if view.form is Format.JSON:
+        _write_json(answer.records, console.file)
+    elif view.form is Format.JSONL:
+        _write_lines(answer.records, console.file)
+    elif not answer.rows:
+        console.print(text(nothing))
+    elif view.form is Format.MD:
+        console.file.write(_markdown(answer, view.zone))
+    else:
+        _print(answer, view.zone, console)
+
+
+def show_parts(parts: Mapping[str, Answer], view: View, console: Console) -> None:
+    """Print several answers, each below its name; those without a row are left out for eyes."""
+    if view.form is Format.JSON:
+        _write_json({name: answer.records for name, answer in parts.items()}, console.file)
+        return
+    is_first = True
+    for name, answer in parts.items():
+        if view.form is Format.JSONL:
+            _write_lines([{"part": name, **record} for record in answer.records], console.file)
+        elif answer.rows:
+            if not is_first:
+                console.print()
+            is_first = False
+            if view.form is Format.MD:
+                console.file.write(f"## {PARTS[name]}\n\n{_markdown(answer, view.zone)}")
+            else:
+                console.print(text(PARTS[name], "bold cyan"))
+                _print(answer, view.zone, console, as_facts=name == "totals")
+
+
+def _print(answer: Answer, zone: tzinfo, console: Console, *, as_facts: bool = False) -> None:
+    is_piped = console.width >= terminal.UNWRAPPED
+    columns = answer.columns if is_piped else _columns_for(answer.name, answer.columns, console.width)
+    asked_below = {} if is_piped else BELOW.get(answer.name, {})
+    below = {name: [each for each in names if each in columns] for name, names in asked_below.items()}
+    if as_facts:
+        (record,) = answer.records
+        console.print(grid([(_heading(name), _cell(name, record[name], zone, whole=True)) for name in answer.columns]))
+        return
+    under = {each for names in below.values() for each in names}
+    shown = [name for name in columns if name not in under]
+    numbers = {name for name in shown if _is_number(answer, name)}
+    zones = {name: _zone(answer, name, zone) for name in answer.columns}
+    headings = {name: _heading(name, "" if is_piped else zones[name] or "") for name in shown}
+    made = table(*headings.values(), right=(headings[name] for name in numbers))
+    for name, column in zip(shown, made.columns, strict=True):
+        if console.width < WIDE:
+            column.header = Text(headings[name].replace("tion time", "tion\ntime"))
+        column.no_wrap |= name == "day" or (answer.name in LEFT_OUT and name.endswith("_ms"))
+    for record in answer.records:
+        cells = []
+        for name in shown:
+            cell = _cell(name, record[name], zone, whole=is_piped, has_zone=zones[name] is None)
+            for each in below.get(name, ()):
+                if record[each] is not None:
+                    is_sentence = each == "headline"
+                    told = _cell(each, record[each], zone, has_zone=True, style="" if is_sentence else "dim")
+                    cell.append("\n").append_text(told)
+            cells.append(cell)
+        made.add_row(*cells)
+    console.print(made)
+
+
+def _columns_for(name: str, columns: Sequence[str], width: int) -> list[str]:
+    left_out = LESS if width >= WIDE else (LEAST - ABOUT.get(name, set())) | LEFT_OUT.get(name, set())
+    return [each for each in columns if each not in left_out]
+
+
+def _heading(name: str, zones: str = "") -> str:
+    words = HEADINGS.get(name) or name.removesuffix("_ms").removesuffix("_at").replace("_", " ").capitalize()
+    return f"{words} ({zones})" if zones else words
+
+
+def _zone(answer: Answer, name: str, zone: tzinfo) -> str | None:
+    """The zone in which a column's instants are told; None where there are two. '' if it has none."""
+    instants = [record[name] for record in answer.records if record[name] is not None] if name.endswith("_at") else []
+    return zone_of_all(in_zone(each, zone) for each in instants) if instants else ""
+
+
+def _is_number(answer: Answer, name: str) -> bool:
+    index = answer.columns.index(name)
+    return any(isinstance(row[index], int) for row in answer.rows)
+
+
+def _cell(
+    name: str, value: object, zone: tzinfo, *, whole: bool = False, has_zone: bool = False, style: str = ""
+) -> Text:
+    if name.endswith("_at") and isinstance(value, str):
+        at = in_zone(Instant(value), zone)
+        return text(at, style) if whole else moment_text(at, style, has_zone=has_zone)
+    return text(_words(name, value, whole=whole), style)
+
+
+def _words(name: str, value: object, *, whole: bool) -> str | None:
+    if value is None:
+        return None
+    if name.endswith("_ms") and isinstance(value, int):
+        return duration(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) if whole else named(map(str, value))
+    return str(value)
+
+
+def _markdown(answer: Answer, zone: tzinfo) -> str:
+    rows = [[_markdown_cell(name, record[name], zone) for name in answer.columns] for record in answer.records]
+    return markdown_table([_heading(name) for name in answer.columns], rows)
+
+
+def _markdown_cell(name: str, value: object, zone: tzinfo) -> str:
+    if name.endswith("_at") and isinstance(value, str):
+        return moment(in_zone(Instant(value), zone))
+    words = _words(name, value, whole=True)
+    return escaped(words) if words is None or isinstance(value, str | list) else words  # numbers are our own
+
+
+def _write_json(told: Any, file: IO[str]) -> None:  # noqa: ANN401 -- what JSON can say
+    file.write(msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n")
+
+
+def _write_lines(records: Sequence[Mapping[str, Any]], file: IO[str]) -> None:
+    file.writelines(msgspec.json.encode(record).decode() + "\n" for record in records)

@@ -1,0 +1,348 @@
+"""A consumer process: what it sends, when, and what it makes of the answers.
+
+What belongs here: one process, as the clients of four families behave. What it must not know: the group, and why the
+scenario does to it what it does. It notices a rebalance with a heartbeat (each 3 s), rejoins at its next poll, syncs,
+and heartbeats again. `story` is the incident for which it does what nobody asked it for.
+
+    java                        keeps its member id through an outage; gives reasons
+    librdkafka                  forgets its id after a session time-out without an answer, and comes as a new member
+    kafka-python, aiokafka      like java, without reasons
+"""
+
+import math
+from collections.abc import Callable
+from random import Random
+from typing import Any, Protocol
+
+from kio.schema.errors import ErrorCode
+
+from muster.coordinator.group.commands import AnyRequest, Heartbeat, SyncGroup
+from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, SyncGroupOutcome
+from muster.events.consumer_protocol import assigned_partitions
+from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
+from muster.replay.fleet.simulation.world import requests
+from muster.replay.fleet.simulation.world.assignors import (
+    COOPERATIVE,
+    Owned,
+    Subscriber,
+    as_assignment,
+    assign,
+)
+from muster.replay.fleet.simulation.world.rules import Rules
+from muster.replay.fleet.simulation.world.setup import Setup
+from muster.replay.fleet.simulation.world.truth import Story
+
+NEVER = math.inf
+
+
+class Surroundings(Protocol):
+    """The world (`world.py`), as far as a process knows it."""
+
+    rules: Rules
+    random: Random
+    partitions: dict[str, int]
+
+    @property
+    def now_ms(self) -> int: ...
+
+    @property
+    def is_away(self) -> bool: ...
+
+    @property
+    def story_of_last_rebalance(self) -> Story: ...
+
+    def process_of(self, member_id: str) -> "Process": ...
+
+    def new_member_id(self, process: "Process") -> MemberId: ...
+
+    def ended(self, process: "Process") -> None: ...
+
+    def later(self, delay_ms: int, process: "Process", do: Callable[[], None]) -> None: ...
+
+    def ask(self, process: "Process", make: Callable[[int], AnyRequest], learn: Callable[[Any], None]) -> bool: ...
+
+
+class Process:
+    """See the module."""
+
+    def __init__(self, world: Surroundings, setup: Setup, story: Story) -> None:
+        self.world = world
+        self.setup = setup
+        self.story = story
+        self.motive: Story | None = None
+        self.alive = True
+        self.cut = False
+        self.frozen = False
+        self.backlog: list[Callable[[], None]] = []
+        self.member_id = UNKNOWN_MEMBER_ID
+        self.generation_id = -1
+        self.owned: Owned = frozenset()
+        self.next_heartbeat_ms = NEVER
+        self.last_heard_ms = world.now_ms
+        """When it last got an answer from the coordinator."""
+        self.is_joining = False
+        self.is_stalled = False
+        self.on_fenced: Callable[[], None] | None = None
+        self.life = 0
+        """Grows when it dies or forgets who it is: what was under way for it counts no more."""
+        self.slow_ms = 0
+        """The time that it is busy when it next hears of a rebalance, once; until then it does not poll."""
+        self.assign_slow_ms = 0
+        """The time that its assignor takes, once."""
+        self._busy_until_ms = 0
+        self.uses_its_id = True
+
+    @property
+    def name(self) -> str:
+        return self.setup.name
+
+    @property
+    def is_static(self) -> bool:
+        return self.setup.instance is not None
+
+    @property
+    def is_member(self) -> bool:
+        group = self.world.rules.group
+        return group is not None and self.member_id in group.members
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether nothing will come of its heartbeats as long as the group is stable."""
+        group = self.world.rules.group
+        return (
+            self.next_heartbeat_ms != NEVER
+            and not self.cut
+            and group is not None
+            and self.generation_id == group.generation_id
+            and self.member_id in group.members
+        )
+
+    # ---- life -----------------------------------------------------------------------------------
+
+    def die(self) -> None:
+        """Be gone without a word."""
+        if self.alive:
+            self.world.ended(self)
+        self.alive, self.is_joining = False, False
+        self.life += 1
+        self.next_heartbeat_ms = NEVER
+
+    def close(self, reason: str | None = "the consumer is being closed") -> None:
+        """End in order. A dynamic member leaves; a static one says nothing, whatever its library (KIP-345)."""
+        if not self.is_static and self.member_id != UNKNOWN_MEMBER_ID:
+            self.leave(reason)
+        self.die()
+
+    def leave(self, reason: str | None) -> None:
+        setup, rules, member_id = self.setup, self.world.rules, self.member_id
+        self.world.ask(
+            self,
+            lambda request_id: requests.leave_group(setup, rules, request_id, member_id=member_id, reason=reason),
+            lambda _: None,
+        )
+
+    def stop_polling(self) -> None:
+        """Leave at the poll time-out, as clients do by themselves; a static one falls silent."""
+        if not self.is_static:
+            self.leave("consumer poll timeout has expired.")
+        self.is_stalled = True
+        self.next_heartbeat_ms = NEVER
+        self._forget()
+
+    def poll_again(self) -> None:
+        self.is_stalled = False
+        if self.alive:
+            self.join()
+
+    def freeze(self) -> None:
+        """Stand still (SIGSTOP)."""
+        self.frozen, self.next_heartbeat_ms = True, NEVER
+
+    def thaw(self) -> None:
+        self.frozen = False
+        backlog, self.backlog = self.backlog, []
+        for do in backlog:
+            do()
+        if self.alive and not self.is_joining:
+            self.reconnect()
+
+    def come_as_new(self) -> None:
+        """Forget who it is, and join."""
+        self._forget()
+        self.join()
+
+    def reconnect(self) -> None:
+        """The coordinator can be reached again, and what was asked before is lost."""
+        if self.is_joining or self.member_id == UNKNOWN_MEMBER_ID:
+            self.join()
+        else:
+            self.heartbeat()
+
+    def lose_session(self) -> None:
+        """Nobody has answered for a session time-out: librdkafka comes back as a new member, others as who they are."""
+        silent_ms = self.world.now_ms - self.last_heard_ms
+        is_unheard = self.cut or self.world.is_away or self.frozen
+        if self.setup.library == "librdkafka" and is_unheard and silent_ms >= self.setup.session_ms:
+            self._forget()
+
+    # ---- requests -------------------------------------------------------------------------------
+
+    def heartbeat(self) -> None:
+        self.next_heartbeat_ms = self.world.now_ms + self.setup.heartbeat_ms
+        is_sent = self.world.ask(
+            self,
+            lambda request_id: Heartbeat(
+                group_id=self.world.rules.group_id,
+                caller=requests.caller(self.setup, self.world.rules, requests.HEARTBEAT, 4, request_id),
+                member_id=self.member_id,
+                group_instance_id=requests.instance_of(self.setup),
+                generation_id=self.generation_id,
+            ),
+            self._heartbeat_answered,
+        )
+        if not is_sent or self.world.is_away:
+            self.next_heartbeat_ms = NEVER
+
+    def join(self, reason: str | None = None) -> None:
+        """JoinGroup under the id that it has. It is silent until the answer."""
+        if self.is_stalled:
+            return
+        self.is_joining = True
+        self.next_heartbeat_ms = NEVER
+        self.world.ask(
+            self,
+            lambda request_id: requests.join_group(
+                self.setup,
+                self.world.rules,
+                request_id,
+                member_id=self.member_id,
+                proposed_member_id=self.world.new_member_id(self),
+                owned=self.owned,
+                reason=reason,
+            ),
+            self._joined,
+        )
+
+    def rejoin_soon(self, reason: str | None = None, *, motive: Story | None = None) -> None:
+        """Rejoin at the next poll, and heartbeat until then."""
+        if self.is_joining:
+            return
+        self.is_joining = True
+        self.motive = motive
+        if self.slow_ms:
+            self._busy_until_ms, self.slow_ms = self.world.now_ms + self.slow_ms, 0
+        poll_ms = self.world.random.randint(5, max(6, self.setup.poll_ms))
+        after_ms = max(poll_ms, self._busy_until_ms - self.world.now_ms)
+        self.world.later(after_ms, self, lambda: self.join(reason))
+
+    def sync(self, shares: dict[MemberId, bytes]) -> None:
+        self.world.ask(
+            self,
+            lambda request_id: SyncGroup(
+                group_id=self.world.rules.group_id,
+                caller=requests.caller(self.setup, self.world.rules, requests.SYNC, 5, request_id),
+                member_id=self.member_id,
+                group_instance_id=requests.instance_of(self.setup),
+                generation_id=self.generation_id,
+                protocol_type=None,
+                protocol_name=None,
+                assignments=tuple(shares.items()),
+            ),
+            self._synced,
+        )
+
+    # ---- answers --------------------------------------------------------------------------------
+
+    def _heartbeat_answered(self, outcome: HeartbeatOutcome) -> None:
+        if self.member_id == UNKNOWN_MEMBER_ID or self.is_stalled:
+            return
+        if self.next_heartbeat_ms == NEVER:
+            self.next_heartbeat_ms = self.world.now_ms + self.setup.heartbeat_ms
+        match outcome.error:
+            case ErrorCode.none:
+                pass
+            case ErrorCode.rebalance_in_progress | ErrorCode.illegal_generation:
+                self.rejoin_soon(requests.REBALANCING)
+            case ErrorCode.unknown_member_id:
+                self._forget()
+                self.rejoin_soon(requests.FORGOTTEN)
+            case ErrorCode.fenced_instance_id:
+                self._fenced()
+
+    def _joined(self, outcome: JoinGroupOutcome) -> None:
+        match outcome.error:
+            case ErrorCode.member_id_required:
+                self.member_id = outcome.member_id
+                if self.uses_its_id:
+                    self.join(requests.NEEDED_ID.format(outcome.member_id))
+            case ErrorCode.none:
+                self._begin_generation(outcome)
+            case ErrorCode.unknown_member_id:
+                self._forget()
+                self.world.later(100, self, self.join)
+            case ErrorCode.rebalance_in_progress | ErrorCode.coordinator_load_in_progress:
+                self.world.later(100, self, self.join)
+            case ErrorCode.fenced_instance_id:
+                self._fenced()
+            case _:
+                self.die()
+
+    def _begin_generation(self, outcome: JoinGroupOutcome) -> None:
+        self.motive = None
+        self.member_id, self.generation_id = outcome.member_id, outcome.generation_id
+        self.next_heartbeat_ms = self.world.now_ms + self.setup.heartbeat_ms
+        if not outcome.members or outcome.skip_assignment:
+            self.world.later(self.world.random.randint(1, 15), self, lambda: self.sync({}))
+            return
+        after_ms, self.assign_slow_ms = self.assign_slow_ms or self.setup.assign_ms, 0
+        shares = self._shares(outcome)
+        self.world.later(after_ms, self, lambda: self.sync(shares))
+
+    def _shares(self, outcome: JoinGroupOutcome) -> dict[MemberId, bytes]:
+        """The leader's assignment; the others' metadata is read where it was made."""
+        subscribers = [
+            Subscriber(
+                member_id=each.member_id,
+                rank=each.group_instance_id or each.member_id,
+                topics=self.world.process_of(each.member_id).setup.topics,
+                owned=self.world.process_of(each.member_id).owned,
+            )
+            for each in outcome.members
+        ]
+        shares = assign(outcome.protocol_name or "range", subscribers, self.world.partitions)
+        return {MemberId(member_id): as_assignment(share) for member_id, share in shares.items()}
+
+    def _synced(self, outcome: SyncGroupOutcome) -> None:
+        match outcome.error:
+            case ErrorCode.none:
+                self.is_joining = False
+                self._take(frozenset(assigned_partitions(outcome.assignment) or ()), outcome.protocol_name)
+            case ErrorCode.rebalance_in_progress | ErrorCode.illegal_generation:
+                self.is_joining = False
+                self.rejoin_soon()
+            case ErrorCode.unknown_member_id:
+                self._forget()
+                self.join()
+            case ErrorCode.fenced_instance_id:
+                self._fenced()
+            case _:
+                self.die()
+
+    def _take(self, share: Owned, protocol_name: str | None) -> None:
+        """A cooperative member that has to give partitions up rejoins: the second round, for the first one's reason."""
+        revoked = self.owned - share
+        self.owned = share
+        if protocol_name == COOPERATIVE and revoked:
+            self.rejoin_soon(requests.REVOKED, motive=self.world.story_of_last_rebalance)
+
+    def _fenced(self) -> None:
+        self.die()
+        if self.on_fenced is not None:
+            self.on_fenced()
+
+    def _forget(self) -> None:
+        self.life += 1
+        self.member_id, self.generation_id = UNKNOWN_MEMBER_ID, -1
+        self.owned = frozenset()
+        self.is_joining = False
+        self.next_heartbeat_ms = NEVER

@@ -1,0 +1,144 @@
+"""The group as the world sees it: the rebalances, from the group's state before and after each command.
+
+A rebalance begins when the group is seen in the join phase, and ends when it is seen Stable or Empty, or in the next
+join phase. It belongs to the story of the process (or administrator) whose request or silence began it; if its join
+phase was held by a process that was dead or slow, or its sync phase by a slow or dead leader, to that one's story. A
+rebalance that nobody's story explains is an error of the scenario.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from muster.coordinator.group.commands import AnyCommand, JoinGroup
+from muster.events.state import GroupState
+from muster.replay.fleet.simulation.world.rules import Rules
+from muster.replay.fleet.simulation.world.truth import Rebalance, Story
+
+if TYPE_CHECKING:
+    from muster.replay.fleet.simulation.world.process import Process
+
+HELD_MS: Final = 5_000
+"""A phase was held by a process if it waited for it alone for longer than this, and for over half of its length."""
+
+SURELY_NOT_HELD_MS: Final = 1_000
+"""Between the two it may be told either way."""
+
+COMING: Final = frozenset({"scale-up", "start"})
+"""A newcomer is not to blame for a phase that waited for a dead process. Of two crashes, or of a crash beside those who
+are replaced, the page does not say whose it is: the one that began it, or the one for which it waited."""
+
+Seen = tuple[int, GroupState, int]
+"""Incarnation, state, generation."""
+
+
+class View:
+    """See the module."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rebalances: list[Rebalance] = []
+        self._rules = rules
+        self._current: Rebalance | None = None
+
+    def seen(self) -> Seen:
+        group = self._rules.group
+        if group is None:
+            return 0, GroupState.EMPTY, 0
+        return group.incarnation, group.state, group.generation_id
+
+    def size(self) -> int:
+        """The number of members."""
+        return 0 if self._rules.group is None else len(self._rules.group.members)
+
+    def watch(
+        self,
+        before: Seen,
+        size_before: int,
+        command: AnyCommand | None,
+        story: Story | None,
+        subjects: "Sequence[Process]",
+    ) -> None:
+        """The group has come from `before` to where it is, because of the command, which `subjects` are behind."""
+        incarnation, state, generation_id = after = self.seen()
+        if self._current is not None and before[1] is GroupState.COMPLETING_REBALANCE and after != before:
+            self._judge_sync_phase(self._current, subjects)
+        if after != before:
+            is_next = incarnation == before[0] and generation_id > before[2]
+            preparing = GroupState.PREPARING_REBALANCE
+            if before[1] is not preparing and (state is preparing or is_next):
+                self._begin(story, incarnation, from_empty=before[1] is GroupState.EMPTY)
+        else:
+            is_next = False
+        if self._current is None:
+            return
+        if isinstance(command, JoinGroup):
+            self._current.arrivals.append((self._rules.now_ms, subjects[0].name))
+        if self.size() != size_before and story is not None:
+            self._fold(self._current, story)
+        if is_next:
+            self._current.to_generation = generation_id
+            self._current.joined_ms = self._rules.now_ms
+            self._current.leader = self._leader_name()
+            self._judge_join_phase(self._current, subjects)
+        if state in (GroupState.STABLE, GroupState.EMPTY):
+            self._end()
+
+    def _judge_sync_phase(self, rebalance: Rebalance, subjects: "Sequence[Process]") -> None:
+        """If the leader was slow to send the assignment, or never did, the rebalance is its story's."""
+        leader = next((each for each in subjects if each.member_id == rebalance.leader), None)
+        if leader is None or leader.story is rebalance.story or not leader.story.holds_phases:
+            return
+        if self._rules.now_ms - rebalance.joined_ms > HELD_MS:
+            _hand_over(rebalance, leader.story)
+
+    def _leader_name(self) -> str | None:
+        group = self._rules.group
+        return None if group is None or group.leader_id is None else group.leader_id
+
+    def _begin(self, story: Story | None, incarnation: int, *, from_empty: bool) -> None:
+        assert story is not None, "a rebalance that nobody explains"
+        self._end()
+        began = self._rules.now_ms, self._rules.wall_ms
+        self._current = Rebalance(began, incarnation, story, from_empty=from_empty)
+        self.rebalances.append(self._current)
+        story.must.append(self._current)
+
+    def _end(self) -> None:
+        if self._current is not None:
+            self._current.ended = self._rules.now_ms, self._rules.wall_ms
+        self._current = None
+
+    @staticmethod
+    def _fold(rebalance: Rebalance, story: Story) -> None:
+        """Somebody came or went while the rebalance of another story ran: it might be told with either."""
+        if rebalance not in story.must and rebalance not in story.may:
+            story.may.append(rebalance)
+
+    def _judge_join_phase(self, rebalance: Rebalance, last: "Sequence[Process]") -> None:
+        """Whether the phase waited for one of `last` alone, and for how long."""
+        holder = next((each for each in last if each.story is not rebalance.story), None)
+        if holder is None or rebalance.from_empty or (holder.alive and not holder.story.holds_phases):
+            return
+        names = {each.name for each in last}
+        others = (at_ms for at_ms, name in rebalance.arrivals if name not in names)
+        held_ms = self._rules.now_ms - max(rebalance.began[0], *others, 0)
+        if held_ms <= SURELY_NOT_HELD_MS:
+            return
+        is_held = held_ms > HELD_MS and held_ms > (self._rules.now_ms - rebalance.began[0]) / 2
+        if is_held and (rebalance.story.kind in COMING or holder.story.holds_phases):
+            _hand_over(rebalance, holder.story)
+        else:
+            rebalance.story.must.remove(rebalance)
+            for each in (rebalance.story, holder.story):
+                self._fold(rebalance, each)
+
+
+def _hand_over(rebalance: Rebalance, story: Story) -> None:
+    """The rebalance is another story's. The one that began it may still be told with it, or not at all."""
+    began = rebalance.story
+    began.must.remove(rebalance)
+    began.may.append(rebalance)
+    if rebalance in story.may:
+        story.may.remove(rebalance)
+    began.is_optional = began.is_optional or (began.kind == "scale-up" and not began.must)
+    rebalance.story = story
+    story.must.append(rebalance)

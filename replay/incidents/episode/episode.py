@@ -1,0 +1,214 @@
+"""Episodes: stretches of a group's history between two times of quiet, and what kinds of incidents ask of one.
+
+An incident lies within one episode. So an episode is all that is kept while a history is read: its length is bounded
+by `ACTS_MAX`, after which it is ended whether it is quiet or not; its incidents say so then, and those of the next one.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import TypeVar
+
+import msgspec
+
+from muster.events.events import GroupDeleted, JoinPhaseCompleted
+from muster.events.ids import MemberId
+from muster.events.state import Group, Member
+from muster.replay.history.items import Broken, Gap
+from muster.replay.incidents.episode.acts import AnyAct, Came, CameBack, Departure, Phase, Rejoined, Went
+from muster.replay.incidents.episode.aways import Away
+from muster.replay.incidents.episode.holes import Hole
+from muster.replay.incidents.episode.identity import Identities, Life, Process
+from muster.replay.incidents.episode.replacements import Replacement, replacements
+from muster.replay.incidents.windows import ACTS_MAX, QUIET_MS, TAKEOVER_MS
+from muster.replay.rebalances.rebalance import Rebalance
+
+A = TypeVar("A")
+
+
+class Silence(msgspec.Struct, frozen=True, kw_only=True):
+    """The last sign of life of a member that is gone: at some moment between these two, wall clock ms."""
+
+    from_ms: int
+    to_ms: int
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the moment is recorded."""
+        return self.from_ms == self.to_ms
+
+
+class Episode:
+    """A stretch of history. It is filled by `telling.py`, and only read by the kinds.
+
+    `before`: the group as it stood; `life_before`: the end of its former life, if this is the begin of a new one.
+    """
+
+    def __init__(self, before: Group | None, life_before: GroupDeleted | None = None) -> None:
+        self.before = before
+        self.life_before = life_before
+        self.after = before
+        self.acts: list[AnyAct] = []
+        self.rebalances: list[Rebalance] = []
+        self.aways: list[Away] = []
+        self.holes: list[Hole] = []
+        self.known_until_ms: int | None = None
+        """When the history tells the next thing, or ends; wall clock ms."""
+        self.is_split = False
+        """Whether it is a part of one that had more than `ACTS_MAX` acts."""
+        self._last_ms: int | None = None
+
+    # ---- filling -----------------------------------------------------------------------------------------------------
+
+    def add(self, acts: Iterable[AnyAct], after: Group) -> None:
+        """The acts of the next transition."""
+        for act in acts:
+            self.acts.append(act)
+            self._last_ms = act.at_ms
+        self.after = after
+
+    def add_away(self, away: Away) -> None:
+        """A time without an owner."""
+        self.aways.append(away)
+        self._last_ms = away.until_ms
+
+    def add_missing(self, missing: Gap | Broken) -> None:
+        """A part of the history that is not there, or cannot be read."""
+        to_ms = missing.position.timestamp_ms
+        from_ms = to_ms if self._last_ms is None else min(self._last_ms, to_ms)
+        after_seq = self.acts[-1].seq if self.acts else 0
+        self.holes.append(Hole(part=missing, after_seq=after_seq, from_ms=from_ms, to_ms=to_ms))
+        self._last_ms = to_ms
+
+    def is_over(self, at_ms: int) -> bool:
+        """Whether what happens at this moment belongs to the next episode."""
+        if self._last_ms is None:
+            return False
+        return self.is_quiet_before(at_ms) or len(self.acts) >= ACTS_MAX
+
+    def is_quiet_before(self, at_ms: int) -> bool:
+        """Whether nothing happened for so long that the next thing belongs to another episode."""
+        return self._last_ms is not None and at_ms - self._last_ms > QUIET_MS
+
+    # ---- reading -----------------------------------------------------------------------------------------------------
+
+    def of(self, kind: type[A]) -> Iterator[A]:
+        """The acts of a class, in order."""
+        return iter(self._by_class.get(kind, ()))  # type: ignore[arg-type]  # the list of a class has none but its own
+
+    @cached_property
+    def _by_class(self) -> dict[type[AnyAct], list[AnyAct]]:
+        """The acts by class: each kind of incident asks for a few, and the acts are many."""
+        found: dict[type[AnyAct], list[AnyAct]] = {}
+        for act in self.acts:
+            found.setdefault(type(act), []).append(act)
+        return found
+
+    @cached_property
+    def identities(self) -> Identities:
+        """The members in it, told apart as processes."""
+        went = {act.member.member_id: act for act in self.of(Went)}
+        members: dict[MemberId, Member] = dict(self.before.members.items()) if self.before is not None else {}
+        for act in self.acts:
+            if isinstance(act, Came | CameBack):
+                members[act.member.member_id] = msgspec.structs.replace(act.member, joined_ms=act.at_ms)
+        return Identities(_life(member, went.get(member_id)) for member_id, member in members.items())
+
+    def process_of(self, member: Member) -> Process:
+        """The member's process."""
+        return self.identities.process_of(member)
+
+    @cached_property
+    def replacements(self) -> tuple[Replacement, ...]:
+        """Processes that went and came back, in order of their beginnings.
+
+        Where it is unknown which one came back as which, who came first after one went is taken for it, among those
+        with its client id and, if there is one, its host: the numbers are right, and the grade says so.
+        """
+        return replacements(self.acts, self.identities)
+
+    @cached_property
+    def paired_seqs(self) -> frozenset[int]:
+        """The acts of processes that went and came back."""
+        return frozenset(act.seq for each in self.replacements for act in each.acts)
+
+    @cached_property
+    def _members(self) -> dict[MemberId, Member]:
+        """Every member that it knows, as it was last seen."""
+        members: dict[MemberId, Member] = dict(self.before.members.items()) if self.before is not None else {}
+        for act in self.acts:
+            if isinstance(act, Came | CameBack | Rejoined | Went):
+                members[act.member.member_id] = act.member
+        return members
+
+    def member(self, member_id: MemberId) -> Member | None:
+        """The member, as it was last seen; None if the history does not have it."""
+        return self._members.get(member_id)
+
+    @cached_property
+    def _last_joins_ms(self) -> dict[MemberId, int]:
+        joins = (act for act in self.acts if isinstance(act, Came | CameBack | Rejoined))
+        return {act.member.member_id: act.at_ms for act in joins}
+
+    @cached_property
+    def _seqs(self) -> list[int]:
+        return [act.seq for act in self.acts]
+
+    def within(self, rebalance: Rebalance) -> list[AnyAct]:
+        """The acts of a rebalance, in order."""
+        begin = bisect_left(self._seqs, rebalance.first_seq)
+        return self.acts[begin : bisect_right(self._seqs, rebalance.last_seq)]
+
+    @cached_property
+    def heard_again(self) -> dict[MemberId, tuple[int, int]]:
+        """The members that were removed for their silence and heard from again: when (wall clock ms), by which `seq`.
+
+        They had not died. Of one that is not here that is not known: it may have forgotten who it was.
+        """
+        return {
+            each.member_id: (each.heard_ms, act.seq)
+            for act in self.of(Phase)
+            if isinstance(act.event, JoinPhaseCompleted)
+            for each in act.event.returned
+        }
+
+    def silence_of(self, went: Went) -> Silence:
+        """When the member was last heard from. A takeover invents no sign of life: one that came in between hides it.
+
+        It was alive, by the rules, for its session timeout before the last that is known of the owner before.
+        """
+        takeovers = [each for each in self.aways if not each.paused and each.until_ms <= went.at_ms]
+        if went.heard is None:  # before format level 4 it may be the time of a takeover
+            takeovers = [each for each in takeovers if abs(each.until_ms - went.last_seen_ms) <= TAKEOVER_MS]
+        if went.heard or (went.heard is None and not takeovers):
+            return Silence(from_ms=went.last_seen_ms, to_ms=went.last_seen_ms)
+        signs = [
+            went.member.joined_ms,
+            *(each.since_ms - went.member.session_timeout_ms for each in takeovers[-1:]),
+            self._last_joins_ms.get(went.member.member_id, 0),
+        ]
+        return Silence(from_ms=min(max(signs), went.last_seen_ms), to_ms=went.last_seen_ms)
+
+    def rebalance_of(self, act: AnyAct) -> Rebalance | None:
+        """The rebalance that the act started, or in which it happened."""
+        for rebalance in self.rebalances:
+            if rebalance.incarnation and rebalance.first_seq <= act.seq <= rebalance.last_seq:
+                return rebalance
+        return None
+
+    def members_at(self, at_ms: int) -> frozenset[MemberId]:
+        """The members of the group right before a moment."""
+        members = frozenset(self.before.members) if self.before is not None else frozenset()
+        for act in self.acts:
+            if act.at_ms >= at_ms:
+                break
+            if isinstance(act, Phase):
+                members = frozenset(act.members)
+        return members
+
+
+def _life(member: Member, went: Went | None) -> Life:
+    if went is None:
+        return Life(member=member, begin_ms=member.joined_ms)
+    ended_ms = went.at_ms if went.how in (Departure.LEFT, Departure.PLANNED) else went.last_seen_ms
+    return Life(member=member, begin_ms=member.joined_ms, end_ms=ended_ms)

@@ -1,0 +1,38 @@
+"""The parts of a history that are not there, or cannot be read, and the incidents that they leave uncertain."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from muster.replay.history.items import Broken, Gap
+from muster.replay.incidents.episode.acts import AnyAct, Came, Went
+from muster.replay.incidents.windows import REPLACED_MS
+from muster.replay.rebalances.rebalance import Outcome, Rebalance
+
+
+class Hole(msgspec.Struct, frozen=True, kw_only=True):
+    """A missing part: it follows the event `after_seq`; what is missing happened between the two, wall clock ms."""
+
+    part: Gap | Broken
+    after_seq: int
+    from_ms: int
+    to_ms: int
+
+    def is_within(self, from_ms: int, to_ms: int | None) -> bool:
+        """Whether it, or a part of it, is between these; None: to the end of the history."""
+        return self.to_ms >= from_ms and (to_ms is None or self.from_ms <= to_ms)
+
+
+def is_within_events(hole: Hole, acts: Iterable[AnyAct], rebalances: Sequence[Rebalance]) -> bool:
+    """Whether it is between the first and the last of these events, or in a rebalance that is running."""
+    first = [*(act.seq for act in acts), *(each.first_seq for each in rebalances)]
+    last = [*first, *(each.last_seq for each in rebalances)]
+    is_running = any(each.outcome is Outcome.RUNNING for each in rebalances)
+    return bool(first) and min(first) <= hole.after_seq and (is_running or hole.after_seq < max(last))
+
+
+def may_hide_other_half(hole: Hole, act: AnyAct) -> bool:
+    """Whether the one who came for a member that went, or went before one that came, may be in it."""
+    if isinstance(act, Went):
+        return hole.is_within(act.at_ms, act.at_ms + REPLACED_MS)
+    return isinstance(act, Came) and hole.is_within(act.at_ms - REPLACED_MS, act.at_ms)

@@ -1,0 +1,9 @@
+"""Evidence for an incident in words: sentences, each with the events that it cites and its grade.
+
+waiting.py        Join phases that went on after all others had joined, and whom they waited for.
+silence.py        When members that fell silent were last heard from.
+standbys.py       Standbys that were called for members that are gone.
+subscriptions.py  Partitions that members gave up, as their subscriptions say.
+emptiness.py      Why a group has no members.
+naming.py         How sentences name members.
+"""

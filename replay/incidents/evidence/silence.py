@@ -1,0 +1,76 @@
+"""Members that fell silent, in words: when they were last heard from, removed, and perhaps heard from again."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from muster.replay.incidents.episode.acts import Departure, Phase, Went
+from muster.replay.incidents.episode.episode import Episode
+from muster.replay.incidents.evidence.naming import moment, process_name
+from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.incident import Statement
+from muster.replay.times import duration, instant
+
+LATE_MS: Final = 2_000
+"""A member that is removed within this time after its session timeout is removed in time: timers and logs take some."""
+
+
+def silences(episode: Episode, gone: Sequence[Went]) -> Iterator[Statement]:
+    """The statements about each of them."""
+    for act in gone:
+        yield _last_seen(episode, act)
+        yield from _late(episode, act)
+        yield from _heard_again(episode, act)
+
+
+def _last_seen(episode: Episode, act: Went) -> Statement:
+    """The last sign of life of a member that is gone: recorded, or between two moments."""
+    silence = episode.silence_of(act)
+    name = process_name(act.member)
+    if silence.is_known:
+        text = f"{name} was last heard from, and removed {duration(act.at_ms - act.last_seen_ms)} later"
+        return Statement(text=text, grade=Grade.RECORDED, at=instant(silence.to_ms), seqs=(act.seq,))
+    text = (
+        f"when {name} was last heard from is not known: between {moment(silence.from_ms)} and {moment(silence.to_ms)},"
+        " when the coordinator changed"
+    )
+    return Statement(text=text, grade=Grade.UNKNOWN, at=instant(silence.from_ms), seqs=(act.seq,))
+
+
+def _late(episode: Episode, act: Went) -> Iterator[Statement]:
+    """Why it was removed long after its session timeout: its session had begun anew, or that is not known."""
+    session_ms = act.member.session_timeout_ms
+    late_ms = act.at_ms - act.last_seen_ms - session_ms
+    if act.how is not Departure.EXPIRED or not episode.silence_of(act).is_known or late_ms <= LATE_MS:
+        return
+    anew_ms = act.at_ms - session_ms
+    aways = [each for each in episode.aways if abs(each.until_ms - anew_ms) <= LATE_MS]
+    phases = [each for each in episode.of(Phase) if abs(each.at_ms - anew_ms) <= LATE_MS]
+    text = f"{process_name(act.member)} was removed {duration(late_ms)} later than its session timeout"
+    if aways:
+        gone = "had stood still" if aways[-1].paused else "had been away"
+        text += f": the coordinator {gone} until {moment(aways[-1].until_ms)}, and all sessions began anew then"
+        yield Statement(text=text, grade=Grade.RECORDED, at=instant(act.at_ms), seqs=(act.seq,))
+    elif phases:
+        text += f": it had waited for the others until {moment(phases[-1].at_ms)}, and its session began then"
+        seqs = (phases[-1].seq, act.seq)
+        yield Statement(text=text, grade=Grade.INFERRED, at=instant(act.at_ms), seqs=seqs)
+    else:
+        text += "; why is not recorded: the log or the broker behind the coordinator may have been slow"
+        yield Statement(text=text, grade=Grade.UNKNOWN, at=instant(act.at_ms), seqs=(act.seq,))
+
+
+def _heard_again(episode: Episode, act: Went) -> Iterator[Statement]:
+    """That it asked again under the member id that it had lost: it had not died (from format level 4 on)."""
+    found = episode.heard_again.get(act.member.member_id)
+    if found is None:
+        return
+    heard_ms, seq = found
+    yield Statement(
+        text=(
+            f"{process_name(act.member)} had not died: it was heard from again under its old member id,"
+            f" {duration(max(0, heard_ms - act.last_seen_ms))} after its last sign of life"
+        ),
+        grade=Grade.RECORDED,
+        at=instant(heard_ms),
+        seqs=(act.seq, seq),
+    )

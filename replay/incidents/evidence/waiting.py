@@ -1,0 +1,153 @@
+"""Join phases that went on after all others had joined: for how long, and whom they waited for.
+
+A phase ends when the last expected member has joined, was given up, or the rebalance timeout has passed. Who was given
+up at its end is whom it waited for; so are ids that had been handed out and were not used (format level 4), and static
+members that it went on without. Where the log names none of these, whom it waited for is unknown.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from muster.events.events import GroupEmptied, JoinPhaseCompleted
+from muster.events.ids import MemberId
+from muster.events.state import HandedOutId
+from muster.replay.incidents.episode.acts import Departure, Phase, Went
+from muster.replay.incidents.episode.episode import Episode
+from muster.replay.incidents.evidence.naming import moment, process_name, processes
+from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.incident import Statement
+from muster.replay.incidents.windows import HELD_MS, HELD_SHARE
+from muster.replay.rebalances.rebalance import Outcome, Rebalance
+from muster.replay.rebalances.wording import host, listed, short_member_id
+from muster.replay.times import duration, instant
+
+_LATE = "did not join within the rebalance timeout"
+
+
+def held_ms(rebalance: Rebalance) -> int | None:
+    """For how long (ms) the join phase went on after the last member had joined; None if it was not for long."""
+    phase = rebalance.join_phase
+    if phase.duration_ms is None or rebalance.initial:
+        return None
+    waited_ms = phase.duration_ms - max((each.after_ms for each in phase.arrivals), default=0)
+    return waited_ms if waited_ms > HELD_MS and waited_ms > phase.duration_ms * HELD_SHARE else None
+
+
+def given_up(rebalance: Rebalance, episode: Episode) -> list[Went]:
+    """The members that were given up at the end of the join phase."""
+    phase = rebalance.join_phase
+    if phase.duration_ms is None or rebalance.initial:
+        return []
+    end_ms = rebalance.started_ms + phase.duration_ms
+    gone = (act for act in episode.within(rebalance) if isinstance(act, Went))
+    return [act for act in gone if act.at_ms == end_ms and act.is_silent]
+
+
+def end_of_join_phase(rebalance: Rebalance, episode: Episode) -> Phase | None:
+    """The act with which its join phase ended."""
+    for act in episode.within(rebalance):
+        if isinstance(act, Phase) and isinstance(act.event, JoinPhaseCompleted | GroupEmptied):
+            return act
+    return None
+
+
+def unused_ids(end: Phase) -> list[HandedOutId]:
+    """The ids that were out for long when the phase ended."""
+    event = end.event
+    assert isinstance(event, JoinPhaseCompleted | GroupEmptied)
+    return [each for each in event.handed_out_ids if each.age_ms > HELD_MS]
+
+
+def waits(rebalance: Rebalance, episode: Episode) -> Iterator[Statement]:
+    """The members that its join phase waited for, and the static ones that it did without."""
+    if rebalance.outcome is Outcome.RUNNING:
+        yield from _running(rebalance, episode)
+    end = end_of_join_phase(rebalance, episode)
+    if end is None:
+        return
+    waited_ms = held_ms(rebalance)
+    if waited_ms is not None:
+        yield _waited(rebalance, episode, end, waited_ms)
+    yield from _absent(end, episode)
+
+
+def _running(rebalance: Rebalance, episode: Episode) -> Iterator[Statement]:
+    """The members for whom a rebalance waits that has not ended."""
+    sync = rebalance.sync_phase
+    if sync is None:
+        awaited = [member for each in rebalance.join_phase.awaited if (member := episode.member(each.member_id))]
+        if awaited:
+            have = "has" if len(awaited) == 1 else "have"
+            text = f"the join phase goes on: {processes(awaited)} {have} not joined so far"
+            yield Statement(text=text, grade=Grade.RECORDED, at=rebalance.started_at, seqs=(rebalance.last_seq,))
+    elif sync.leader is not None and (leader := episode.member(sync.leader.member_id)) is not None:
+        text = f"the sync phase goes on: the leader {process_name(leader)} has not sent the assignment so far"
+        yield Statement(text=text, grade=Grade.RECORDED, at=sync.started_at, seqs=(rebalance.last_seq,))
+
+
+def _waited(rebalance: Rebalance, episode: Episode, end: Phase, waited_ms: int) -> Statement:
+    phase_ms = rebalance.join_phase.duration_ms or 0
+    gone = given_up(rebalance, episode)
+    missing = _missing(gone, end, episode)
+    ids = unused_ids(end)
+    took = f"the join phase took {duration(phase_ms)}, {duration(waited_ms)} of it after all others had joined"
+    others = f"{took}: it waited for"
+    if missing:
+        return Statement(
+            text=f"{others} {listed(missing)}",
+            grade=Grade.RECORDED,
+            at=instant(end.at_ms),
+            seqs=(*(act.seq for act in gone), end.seq),
+        )
+    if ids:
+        whom = listed([f"'{each.client_id}' ({host(each.client_host)})" for each in ids])
+        ages = duration(max(each.age_ms for each in ids))
+        text = f"{others} {whom}, which had been given a member id up to {ages} before and had not joined with it"
+        return Statement(text=text, grade=Grade.RECORDED, at=instant(end.at_ms), seqs=(end.seq,))
+    return Statement(
+        text=f"{others} somebody that is not recorded", grade=Grade.UNKNOWN, at=instant(end.at_ms), seqs=(end.seq,)
+    )
+
+
+def _missing(gone: Sequence[Went], end: Phase, episode: Episode) -> list[str]:
+    """Those that did not come, with what became of them: a few by name, as a group may lose all of its members."""
+    silent = [act.member for act in gone if act.how is Departure.EXPIRED]
+    late = [act.member for act in gone if act.how is not Departure.EXPIRED]
+    absent = [(member_id, episode.member(member_id)) for member_id in _absent_ids(end)]
+    late += [member for _, member in absent if member is not None]
+    words = [f"'{short_member_id(member_id)}', which {_LATE}" for member_id, member in absent if member is None]
+    if late:
+        words.insert(0, f"{processes(late)}, which {_LATE}")
+    if silent:
+        words.insert(0, f"{processes(silent)}, which {'was' if len(silent) == 1 else 'were'} not heard from any more")
+    return words
+
+
+def _absent_ids(end: Phase) -> Sequence[MemberId]:
+    """The static members that were kept although they did not rejoin: they keep a phase open until its timeout."""
+    return end.event.absent if isinstance(end.event, JoinPhaseCompleted) else ()
+
+
+def _name(member_id: MemberId, episode: Episode) -> str:
+    member = episode.member(member_id)
+    return process_name(member) if member is not None else f"'{short_member_id(member_id)}'"
+
+
+def _absent(end: Phase, episode: Episode) -> Iterator[Statement]:
+    """Static members that were kept although they did not rejoin, with their last signs of life where recorded."""
+    event = end.event
+    if not isinstance(event, JoinPhaseCompleted):
+        return
+    seen: dict[MemberId, int | None] = dict(zip(event.absent, event.absent_seen_ms, strict=False))
+    for member_id in event.absent:
+        if member_id not in seen:
+            text, grade = "when it was last heard from is not recorded", Grade.UNKNOWN
+        elif (seen_ms := seen[member_id]) is None:
+            text, grade = "it had not been heard from since the coordinator changed", Grade.RECORDED
+        else:
+            text, grade = f"it was last heard from at {moment(seen_ms)}", Grade.RECORDED
+        yield Statement(
+            text=f"{_name(member_id, episode)} did not rejoin and kept its place, as a static member; {text}",
+            grade=grade,
+            at=instant(end.at_ms),
+            seqs=(end.seq,),
+        )
