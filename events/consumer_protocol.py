@@ -77,7 +77,7 @@ def owned_partitions(metadata: bytes) -> frozenset[tuple[str, int]] | None:
 
     They are in subscriptions of version 1 and later.
     """
-    if len(metadata) < len(_VERSION_0) or int.from_bytes(metadata[: len(_VERSION_0)], signed=True) < 1:
+    if int.from_bytes(metadata[: len(_VERSION_0)], signed=True) < 1:
         return None
     read = _read(_read_owned, metadata)
     if read is None:

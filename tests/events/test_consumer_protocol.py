@@ -172,8 +172,10 @@ def test_owned_partitions_are_read_from_version_1_on() -> None:
     metadata += b"\x00\x00\x00\x03\x00\x00\x00\x05"
     assert owned_partitions(metadata) == frozenset([("orders", 3), ("orders", 5)])
     assert owned_partitions(metadata[:-1]) is None
+    assert owned_partitions(b"\x00\x00" + metadata[2:]) is None
     assert owned_partitions(encode_subscription(["orders"])) is None
-    assert owned_partitions(b"\xff") is None
+    for cut in (b"", b"\xff", b"\x01"):
+        assert owned_partitions(cut) is None
 
 
 def test_equal_short_messages_are_decoded_once_and_long_ones_are_not_kept() -> None:

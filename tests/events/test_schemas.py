@@ -129,7 +129,7 @@ def fields_in(schema: Any) -> typing.Iterator[schemas.Schema]:
 
 @pytest.mark.parametrize("event_type", EVENT_TYPES, ids=lambda event_type: event_type.__name__)
 def test_each_class_has_the_fields_of_its_newest_schema(event_type: type[AnyRecordedEvent]) -> None:
-    """Same names, fitting types, nested ones too."""
+    """Same names, fitting types and equal defaults, nested ones too."""
     assert_agree(event_type, codec.REGISTRY.newest_schema_of(event_type), {})
 
 
@@ -155,8 +155,12 @@ def assert_agree(annotation: Any, schema: Any, defined: dict[str, Any]) -> None:
             assert issubclass(annotation, msgspec.Struct)
             hints = typing.get_type_hints(annotation)
             assert sorted(hints) == sorted(field["name"] for field in schema["fields"])
+            defaults = {field.encode_name: field.default for field in msgspec.structs.fields(annotation)}
             for field in schema["fields"]:
                 assert_agree(hints[field["name"]], field["type"], defined)
+                default = defaults[field["name"]]
+                if "default" in field and default is not msgspec.NODEFAULT:
+                    assert msgspec.json.decode(msgspec.json.encode(default)) == field["default"], field["name"]
         case "enum":
             assert issubclass(annotation, StrEnum)
             assert list(annotation) == schema["symbols"]

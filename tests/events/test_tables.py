@@ -106,6 +106,15 @@ def test_a_table_equals_a_dictionary_and_is_copied_as_one(size: int) -> None:
     assert copy.deepcopy(table) == pickle.loads(pickle.dumps(table)) == table
 
 
+def test_what_is_gone_from_a_large_table_has_a_default() -> None:
+    """In a version that shares the others with the one before."""
+    before = Table(dict.fromkeys(range(3 * SMALL), "x"))
+    after = before.copy()
+    del after[7]
+    assert (after.get(7), after.get(7, "none"), after.pop(7, "none"), after.get(8)) == (None, "none", "none", "x")
+    assert before.get(7) == "x"
+
+
 def test_a_set_of_which_a_version_stays_as_it_was() -> None:
     """As a set; in the order in which it was filled."""
     before = TableSet(range(100, 0, -1))

@@ -67,11 +67,8 @@ class Output:
             self._room.give_back(self, self._size)
 
     def chunks(self) -> list[bytes]:
-        """Return all chunks, in order."""
-        if self.chunk or not self._chunks:
-            self._chunks.append(bytes(self.chunk))
-            self.chunk.clear()
-        return self._chunks
+        """Return all chunks, in order; one at least."""
+        return [*self._chunks, bytes(self.chunk)] if self.chunk or not self._chunks else self._chunks
 
 
 WriteInSteps = Callable[[Output, Any], Steps[None]]

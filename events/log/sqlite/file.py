@@ -192,7 +192,7 @@ class SqliteFile:
         for thread in (self._writer, self._reader, self._looker):
             thread.end()
         if not is_closed:
-            self._fail_overdue()
+            self._fail_all()
         elif self._lock is not None:
             self._lock.release()
         if self._overdue is not None:
@@ -242,11 +242,15 @@ class SqliteFile:
         self._committing.add_done_callback(partial(self._committed, group, connection))
         self._overdue = asyncio.get_running_loop().call_later(self._call_timeout_s, self._fail_overdue)
 
-    def _fail_overdue(self) -> None:
-        """Fail the writes that wait for a disk that does not answer, and later ones after the same timeout."""
+    def _fail_all(self) -> None:
+        """Fail the writes that wait for a disk that does not answer."""
         for write in [*self._in_flight, *self._waiting]:
             write.tell(self._unanswered())
         self._waiting.clear()
+
+    def _fail_overdue(self) -> None:
+        """Fail those that wait, and later ones after the same timeout."""
+        self._fail_all()
         self._overdue = asyncio.get_running_loop().call_later(self._call_timeout_s, self._fail_overdue)
 
     def _unanswered(self) -> LogUnavailable:

@@ -54,8 +54,6 @@ def prepare(
     connection: sqlite3.Connection, location: str, *, partitions: int | None, audit_window_ms: int | None
 ) -> Meta:
     """Make the tables when the file is empty; set the audit window when one is given. Raises as `check`."""
-    if not _is_empty(connection):
-        check(connection, location, partitions=partitions)  # before anything in somebody else's file is changed
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")  # each commit is on the disk when it returns
     connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
@@ -63,9 +61,11 @@ def prepare(
     with connection:  # commits, or takes all of it back
         if _is_empty(connection):
             _make(connection, partitions or DEFAULT_PARTITIONS)
+        meta = check(connection, location, partitions=partitions)
         if audit_window_ms is not None:
             connection.execute("UPDATE meta SET value = ? WHERE name = 'audit_window_ms'", (audit_window_ms,))
-    return check(connection, location, partitions=partitions)
+            meta = msgspec.structs.replace(meta, audit_window_ms=audit_window_ms)
+    return meta
 
 
 def check(connection: sqlite3.Connection, location: str, *, partitions: int | None) -> Meta:

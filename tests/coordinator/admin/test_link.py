@@ -7,11 +7,15 @@ from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
+from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
+from kio.schema.describe_groups.v5.response import DescribeGroupsResponse
 from kio.schema.errors import ErrorCode
+from kio.schema.types import GroupId
 
 from muster.coordinator.admin import GroupAdmin
 from muster.coordinator.admin.link import (
     AuthenticationFailed,
+    CoordinatorLink,
     InvalidArgument,
     NoCoordinator,
     NotReady,
@@ -32,12 +36,15 @@ from muster.coordinator.wire.api import Answer, Body, RequestContext
 from muster.coordinator.wire.registry import APIS
 from muster.events.ids import GroupInstanceId, MemberId
 from muster.events.kafka.addresses import BrokerAddress
+from muster.events.kafka.exchange import Exchange
 from muster.events.kafka.security import KafkaSecurity, kafka_security
 from tests.coordinator.running_server import Running, running
 from tests.coordinator.upstream.fake_broker import KAFKA_3_2, fake_broker
+from tests.coordinator.upstream.simulated import SimulatedBroker
+from tests.faults.process import seconds, story
 from tests.waiting import until
 
-FIND_COORDINATOR = 10
+FIND_COORDINATOR, DESCRIBE_GROUPS = 10, 15
 MOVED = [
     ErrorCode.coordinator_load_in_progress,
     ErrorCode.coordinator_not_available,
@@ -326,6 +333,40 @@ async def test_a_question_whose_answer_is_lost_is_asked_again(server: Running) -
         server.groups.outcome = lambda _command: TOLD
         assert (await asking)[0].value == "3"
     assert len(server.groups.commands) == 2
+
+
+@pytest.mark.parametrize("fault", ["silent", "gone", "moved"])
+@story
+async def test_a_coordinator_that_does_not_answer_for_the_group_any_more_is_looked_up_anew(fault: str) -> None:
+    """One that is silent has ten seconds of those that there are."""
+    coordinator, successor, asked_first = (SimulatedBroker(port) for port in (1, 2, 3))
+    asked_first.others_at = [coordinator.address, successor.address]
+    question = Exchange(
+        DescribeGroupsRequest(groups=(GroupId("orders"),), include_authorized_operations=False), DescribeGroupsResponse
+    )
+    link = CoordinatorLink(asked_first.address, retry_ms=20_000)
+
+    async def ask() -> None:
+        answer = await link.ask("orders", question, lambda told: (told.groups[0].error_code, None), changes=False)
+        assert answer.groups[0].group_id == "orders"
+
+    asked_first.coordinator = 3
+    await ask()
+    asked_first.coordinator = 2
+    await ask()
+    assert successor.asked == [], "it is remembered"
+    if fault == "gone":
+        coordinator.leave()
+        await asyncio.sleep(1)  # the connection is known to have ended
+    elif fault == "moved":
+        coordinator.group_error = ErrorCode.not_coordinator
+    coordinator.is_hung = fault == "silent"
+    began_s = seconds()
+    await ask()
+    await ask()
+    assert successor.asked.count(DESCRIBE_GROUPS) == 2
+    assert round(seconds() - began_s) in ({10, 11} if fault == "silent" else {0, 1})
+    await link.close()
 
 
 async def test_who_is_neither_muster_nor_kafka_is_named(server: Running) -> None:

@@ -52,3 +52,22 @@ async def test_connections_of_one_address_are_limited_if_that_is_set() -> None:
         third = await subject.connect()
         third.send("Heartbeat", 4, **HEARTBEAT)
         await third.answer()
+
+
+async def test_connections_of_one_principal_are_limited_if_that_is_set() -> None:
+    """A connection counts for the one that it authenticated as last; when it is gone its place is given back."""
+    async with running(connections_per_principal=1) as subject:
+        clients = [await subject.connect() for _ in range(2)]
+        listening = subject.server._listening
+        await until(lambda: subject.metrics.connections == 2)
+        first, second = listening.connections
+        assert listening.authenticated(first, "alice")
+        assert not listening.authenticated(second, "alice")
+        assert subject.metrics.connections_refused == {RefusedConnection.PRINCIPAL: 1}
+        assert listening.authenticated(first, "bob")
+        assert listening.authenticated(second, "alice")
+        first.abort()
+        await until(lambda: subject.metrics.connections == 1)
+        assert listening.authenticated(second, "bob")
+        for client in clients:
+            client.writer.close()

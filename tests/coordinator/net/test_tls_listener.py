@@ -359,6 +359,27 @@ def test_the_wait_for_a_turn_is_not_the_clients(
     run(story())
 
 
+def test_a_handshake_that_waits_for_turns_too_long_is_ended(
+    authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line says that it may be our doing."""
+    monkeypatch.setattr(tls_handshake, "HANDSHAKE_AND_TURNS_TIMEOUT_S", 0.1)
+
+    async def story() -> None:
+        turns = HeldTurns()
+        async with serving(authority, turns=turns) as subject:
+            with capture_logs() as lines:
+                reader, writer = await subject.connect_plain()
+                writer.write(subject.hello())
+                async with asyncio.timeout(WITHIN_S):
+                    assert await reader.read() == b""
+                await until(lambda: subject.metrics.connections == 0)
+            turns.is_held = False
+        assert [line["reason"] for line in lines] == ["its handshake was not over within 0.1 s, waits of ours included"]
+
+    run(story())
+
+
 def test_a_hello_that_comes_byte_by_byte_gets_no_more_time(
     authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

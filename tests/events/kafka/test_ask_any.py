@@ -70,3 +70,11 @@ async def test_who_refuses_while_another_answers_is_told_of(monkeypatch: pytest.
         link = Link({1: failure})
         assert await link.ask_any("a question") == "answer of 2"
         assert link.refusals == told
+
+
+@story
+async def test_no_broker_is_always_the_first() -> None:
+    """One may lag behind, and would be believed each time."""
+    link = Link({})
+    link._view.brokers = dict(enumerate(link._bootstrap))
+    assert {await link.ask_any("a question") for _ in range(100)} == {"answer of 1", "answer of 2"}

@@ -147,6 +147,10 @@ def test_a_certificate_is_presented_with_its_key(authority: Authority, issued: I
             {"security.protocol": "SSL", "ssl.ca.location": str(NO_CERTIFICATE)},
             f"ssl.ca.location={NO_CERTIFICATE}: there is no PEM block 'CERTIFICATE' in it",
         ),
+        (
+            {"security.protocol": "SSL", "ssl.certificate.location": str(NO_CERTIFICATE)},
+            f"ssl.certificate.location={NO_CERTIFICATE}: there is no PEM block 'CERTIFICATE' in it",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_named(properties: dict[str, str], said: str) -> None:

@@ -206,9 +206,11 @@ def test_a_field_that_is_left_out_has_its_default() -> None:
     entity_type: Any = type(entity)
     list(writer_in_steps(entity_type)(output, values))
     assert b"".join(output.chunks()) == b"".join(written(entity)[0])
-    del values["protocol_name"]
-    with pytest.raises(KeyError, match="protocol_name"):
-        list(writer_in_steps(entity_type)(Output(answer_bytes_max=2**30), values))
+    for owner, field in ((values["members"][1], "metadata"), (values, "protocol_name")):
+        without = owner.pop(field)
+        with pytest.raises(KeyError, match=field):
+            list(writer_in_steps(entity_type)(Output(answer_bytes_max=2**30), values))
+        owner[field] = without
 
 
 def test_what_a_version_cannot_hold_is_not_written() -> None:

@@ -1,12 +1,17 @@
-"""Claiming a partition: the next epoch, and from where on owners mark their records."""
+"""Claiming a partition: the next epoch, and from where on owners mark their records; an append that is sent again."""
 
 import pytest
 
+from muster.events.log.base import Deposed
 from muster.events.log.kafka.batches import Stamp, encode_batch
+from muster.events.log.kafka.log import KafkaEventLog
 from muster.events.log.kafka.producer import WriterConfig, claim
 from muster.events.records import Record
 from tests.events.log.foreign_batches import at_offset, batch
 from tests.events.log.stored_partition import StoredPartition
+from tests.events.log.transitions import incompressible, read_all
+from tests.faults.cluster import FakeCluster
+from tests.faults.process import story
 
 ONE = Record(b"key", b"value")
 CONFIG = WriterConfig(topic="events", partition=0, limit_bytes=1_000, delivery_timeout_ms=50)
@@ -31,3 +36,23 @@ async def test_where_owners_began_to_mark_is_noted_on(producer_id: int, epoch: i
     writer = await claim(StoredPartition(owners(4, former), end=5), CONFIG)
     assert writer._stamp.marked_from == 3
     assert writer.epoch == epoch
+
+
+@story
+async def test_an_append_that_is_sent_again_appends_nothing_and_tells_who_was_deposed() -> None:
+    """Nothing was appended before it, or a batch that is too large to be kept: it says so, and goes on."""
+    log = KafkaEventLog(FakeCluster().bootstrap, "events", partitions=1)
+    await log.open()
+    writer = await log.claim(0)
+    assert not await writer.repeat()
+    await writer.append([(ONE,)])
+    assert await writer.repeat()
+    await writer.append([(Record(b"large", incompressible(40_000, "large")),)])
+    assert not await writer.repeat()
+    await writer.append([(ONE,)])
+    assert len(await read_all(log)) == 3
+    await (await log.claim(0)).append([(ONE,)])
+    with pytest.raises(Deposed):
+        await writer.repeat()
+    assert len(await read_all(log)) == 4
+    await log.close()

@@ -9,6 +9,7 @@ from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from tests.events.log.contract import EventLogContract
 from tests.events.log.storage import BATCH_BYTES_MAX
 from tests.events.log.transitions import flat, read_all, records_of, transition
+from tests.faults.process import seconds, story
 
 
 class MemoryFaults:
@@ -138,6 +139,18 @@ async def test_records_are_stamped_by_the_clock_that_was_given(log: MemoryEventL
     assert {stored.timestamp_ms for stored in await read_all(log)} == {1_000}
 
 
+@story
+async def test_it_gives_way_and_takes_no_time() -> None:
+    """So that what a story's time goes by is not the log."""
+    log = MemoryEventLog()
+    await log.open()
+    writer = await log.claim(0)
+    began_s = seconds()
+    await writer.append([transition("a")])
+    assert records_of(await read_all(log)) == list(transition("a"))
+    assert seconds() == began_s
+
+
 async def test_a_log_that_is_not_open_is_unavailable() -> None:
     """Neither before opening nor after closing."""
     log = MemoryEventLog()
@@ -150,6 +163,10 @@ async def test_a_log_that_is_not_open_is_unavailable() -> None:
         await writer.append([transition("a")])
     with pytest.raises(LogUnavailable):
         await read_all(log)
+    with pytest.raises(LogUnavailable):
+        await log.end_offset(0)
+    with pytest.raises(LogUnavailable):
+        await log.has_owners_record(0)
     with pytest.raises(LogUnavailable):
         await log.last_signs_of_life(timeout_ms=1_000)
     with pytest.raises(LogUnavailable):

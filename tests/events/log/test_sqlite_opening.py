@@ -175,6 +175,16 @@ class TestOpening:
 
         assert windows == [7 * 24 * 3600 * 1000, 60_000, 60_000]
 
+    async def test_whoever_is_refused_changes_no_setting(self, path: Path) -> None:
+        """With another number of partitions, an audit window is not set either."""
+        await make(path, partitions=3)
+        await mismatch_of(SqliteEventLog(path, partitions=5, audit_window_ms=60_000))
+
+        log = SqliteEventLog(path)
+        await log.open()
+        assert log.meta.audit_window_ms == 7 * 24 * 3600 * 1000
+        await log.close()
+
     @pytest.mark.parametrize("read_only", [False, True])
     async def test_a_log_of_a_newer_version_is_refused(self, path: Path, read_only: bool) -> None:
         """Both levels are named, that of the events and that of the tables."""

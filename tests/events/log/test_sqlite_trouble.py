@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +40,25 @@ class HangingDisk:
     def hang(self, connection: sqlite3.Connection) -> None:
         connection.execute("INSERT INTO numbers VALUES (0)")
         self._mended.wait()
+
+
+class Timers:
+    """The timers of this test's loop, but for those that end an `asyncio.timeout`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.made: list[asyncio.TimerHandle] = []
+        self._loop = asyncio.get_running_loop()
+        self._call_later = self._loop.call_later
+        monkeypatch.setattr(self._loop, "call_later", self._noted)
+
+    def _noted(self, *args: Any, **kwargs: Any) -> asyncio.TimerHandle:
+        self.made.append(self._call_later(*args, **kwargs))
+        return self.made[-1]
+
+    def left(self) -> list[asyncio.TimerHandle]:
+        """Those that will call."""
+        now_s = self._loop.time()
+        return [timer for timer in self.made if not timer.cancelled() and timer.when() > now_s]
 
 
 def told(file: SqliteFile) -> str | None:
@@ -121,6 +141,10 @@ class TestADiskThatDoesNotAnswer:
         return HangingDisk()
 
     @pytest.fixture
+    async def timers(self, monkeypatch: pytest.MonkeyPatch) -> Timers:
+        return Timers(monkeypatch)
+
+    @pytest.fixture
     async def file(self, path: Path, disk: HangingDisk) -> AsyncIterator[SqliteFile]:
         file = SqliteFile(path, call_timeout_s=0.3, slow_after_s=0.1, close_timeout_s=0.2)
         await file.open(lambda connection: connection.execute("CREATE TABLE numbers (number)"))
@@ -147,6 +171,13 @@ class TestADiskThatDoesNotAnswer:
         await late
         assert await file.read(numbers) == [0, 3]
 
+    async def test_a_write_that_is_done_leaves_no_timer(self, file: SqliteFile, timers: Timers) -> None:
+        """It would fail a later one before its time."""
+        for number in range(2):
+            await file.write(partial(insert, number))
+        assert len(timers.made) > 1
+        assert not timers.left()
+
     async def test_a_read_is_not_waited_for_for_ever_either(self, file: SqliteFile, disk: HangingDisk) -> None:
         """Reading has a thread of its own, which may hang alone."""
         mended = threading.Event()
@@ -165,7 +196,9 @@ class TestADiskThatDoesNotAnswer:
         disk.mend()
         await until(lambda: told(file) is None)
 
-    async def test_closing_waits_no_longer_than_a_while(self, file: SqliteFile, disk: HangingDisk) -> None:
+    async def test_closing_waits_no_longer_than_a_while(
+        self, file: SqliteFile, disk: HangingDisk, timers: Timers
+    ) -> None:
         """Waiting calls fail; the lock stays until the process ends: the disk may yet write."""
         writes = [asyncio.create_task(file.write(disk.hang)), asyncio.create_task(file.write(partial(insert, 1)))]
         await asyncio.sleep(0)
@@ -175,6 +208,8 @@ class TestADiskThatDoesNotAnswer:
         for write in writes:
             with pytest.raises(LogUnavailable):
                 await write
+        assert timers.made
+        assert not timers.left()
         with pytest.raises(LogMismatch, match="is in use by process"):
             await SqliteFile(file.path).open(numbers)
 
