@@ -1,6 +1,7 @@
 """The log in an SQLite file.
 
 disk_thread.py    A thread for calls that wait for a disk, and may wait for ever.
+ends.py           The ends of the partitions, noted beside the file: by that is told what its end lacks.
 failures.py       SQLite's errors as the log's: the disk may recover, another program has the file, it is damaged.
 file.py           One SQLite file, one thread that writes it: what the event log and the offset store of standalone
                   mode share.

@@ -57,9 +57,12 @@ _LOOK_TIMEOUT_S = 1.0
 class _Write(Generic[T]):
     """A waiting write: the change, and the future of its caller."""
 
-    def __init__(self, change: Callable[[sqlite3.Connection], T], done: "asyncio.Future[T]") -> None:
+    def __init__(
+        self, change: Callable[[sqlite3.Connection], T], done: "asyncio.Future[T]", note: Callable[[T], bytes] | None
+    ) -> None:
         self.change = change
         self.done = done
+        self.note = note
         self.result: T
         self.error: LogError | None = None
 
@@ -198,8 +201,10 @@ class SqliteFile:
         if self._overdue is not None:
             self._overdue.cancel()
 
-    async def write(self, change: Callable[[sqlite3.Connection], T]) -> T:
+    async def write(self, change: Callable[[sqlite3.Connection], T], *, note: Callable[[T], bytes] | None = None) -> T:
         """Run the change in a transaction; return what it returned when that is durable.
+
+        `note` makes of it what is noted beside the file then; it is called on the writer's thread.
 
         Raises LogUnavailable when the disk fails or does not answer (the change may or may not be there), LogMismatch
         when the file is damaged or not in its place, or what LogError the change itself raised (it is not there).
@@ -209,7 +214,7 @@ class SqliteFile:
         if self._given_up is not None:
             raise self._given_up
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Write(change, done))
+        self._waiting.append(_Write(change, done, note))
         if self._committing is None:
             self._commit_waiting(self._writing)
         return await done
@@ -238,7 +243,7 @@ class SqliteFile:
     def _commit_waiting(self, connection: sqlite3.Connection) -> None:
         group, self._waiting = self._waiting, []
         self._in_flight = group
-        self._committing = self._writer.submit(partial(_commit, self._path, group, connection))
+        self._committing = self._writer.submit(partial(_commit, self._path, group, connection, self._lock))
         self._committing.add_done_callback(partial(self._committed, group, connection))
         self._overdue = asyncio.get_running_loop().call_later(self._call_timeout_s, self._fail_overdue)
 
@@ -286,7 +291,7 @@ def _close(connection: sqlite3.Connection, last: Callable[[sqlite3.Connection], 
     connection.close()
 
 
-def _commit(path: Path, group: list[_Write[Any]], connection: sqlite3.Connection) -> None:
+def _commit(path: Path, group: list[_Write[Any]], connection: sqlite3.Connection, lock: FileLock | None) -> None:
     try:
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -298,6 +303,9 @@ def _commit(path: Path, group: list[_Write[Any]], connection: sqlite3.Connection
                 connection.execute("ROLLBACK")
     except sqlite3.Error as error:
         raise failure_of(error, path, "written") from error
+    notes = [write.note(write.result) for write in group if write.note is not None and write.error is None]
+    if lock is not None and notes:
+        lock.note(notes[-1])
 
 
 def _read(path: Path, query: Callable[[sqlite3.Connection], T], connection: sqlite3.Connection) -> T:

@@ -22,9 +22,10 @@ import msgspec
 
 from muster.events.log.base import AppendRefused, LogDamaged, LogUnavailable, SignOfLife
 from muster.events.log.limits import BATCH_BYTES_MAX, verdict_on
+from muster.events.log.sqlite import ends, statements, write_ahead
 from muster.events.log.sqlite import schema as sqlite_schema
-from muster.events.log.sqlite import statements, write_ahead
 from muster.events.log.sqlite import trim as sqlite_trim
+from muster.events.log.sqlite.ends import Ends
 from muster.events.log.sqlite.file import SqliteFile
 from muster.events.log.sqlite.salvage import UNKNOWN_END, read_around
 from muster.events.log.sqlite.schema import Meta
@@ -64,7 +65,12 @@ class SqliteEventLog:
         self._wall_ms = wall_ms
         self._meta: Meta | None = None
         self._damage: dict[int, LogDamaged] = {}
+        self._gaps: dict[int, str] = {}
+        self._looked_to: dict[int, int] = {}
+        """The offsets up to which gaps were looked for."""
         self._missing: str | None = None
+        self._ends = Ends(log_id="", offsets={})
+        """The ends of a log that is open for writing, as its note has them; changed on the writer's thread alone."""
         self._exclusive = exclusive
 
     @property
@@ -86,13 +92,19 @@ class SqliteEventLog:
 
     @property
     def warnings(self) -> Sequence[str]:
-        """The write-ahead log is missing; and the damage of a file that is opened for reading, once it was read."""
-        missing = () if self._missing is None else (self._missing,)
-        if not self._damage:
-            return missing
-        partitions = " and ".join(map(str, sorted(self._damage)))
-        first, *_ = self._damage.values()
-        return *missing, f"{first}. What cannot be read of partition {partitions} was left out"
+        """The last records are missing; and the damage of a file that is opened for reading, once it was read."""
+        found = [] if self._missing is None else [self._missing]
+        if self._damage:
+            partitions = " and ".join(map(str, sorted(self._damage)))
+            first, *_ = self._damage.values()
+            found.append(f"{first}. What cannot be read of partition {partitions} was left out")
+        found += [
+            f"the event log {self.location} lacks records of partition {partition}, {gap}: it was damaged, or made of"
+            " one that was. They are not in what is shown"
+            for partition, gap in self._gaps.items()
+            if partition not in self._damage
+        ]
+        return found
 
     @property
     def trouble(self) -> str | None:
@@ -126,17 +138,27 @@ class SqliteEventLog:
         self._meta, self._missing = await self.file.open(self._prepare, look=look)
 
     def _prepare(self, connection: sqlite3.Connection) -> tuple[Meta, str | None]:
-        """Return the settings, and what is missing."""
+        """Return the settings, and what is missing: nothing is changed before that was looked at."""
         location, partitions = self.location, self._partitions_asked_for
         if self._read_only:
             meta = sqlite_schema.check(connection, location, partitions=partitions)
-            return meta, write_ahead.missing(connection, self.file.path)
+            return meta, self._lacks(meta, connection)
+        missing = None
+        if not sqlite_schema.is_empty(connection):
+            meta = sqlite_schema.check(connection, location, partitions=partitions)
+            missing = self._lacks(meta, connection)
         meta = sqlite_schema.prepare(connection, location, partitions=partitions, audit_window_ms=self._audit_window_ms)
-        if not self._exclusive:  # another owner may have it open when this one closes it
-            return meta, None
-        missing = write_ahead.missing(connection, self.file.path)
-        write_ahead.note_in_use(connection)
+        self._ends = ends.ends_of(connection, meta)
+        if self._exclusive:  # else another owner may have it open when this one closes it
+            write_ahead.note_in_use(connection)
         return meta, missing
+
+    def _lacks(self, meta: Meta, connection: sqlite3.Connection) -> str | None:
+        if not self._exclusive:
+            return None
+        path = self.file.path
+        note = ends.noted(path)  # first, as an owner may be appending
+        return write_ahead.missing(connection, path) or ends.missing(path, note, ends.ends_of(connection, meta))
 
     async def close(self) -> None:
         await self.file.close(write_ahead.note_closed if self._exclusive else None)
@@ -148,7 +170,11 @@ class SqliteEventLog:
     async def claim(self, partition: int) -> "SqliteLogWriter":
         self._check_partition(partition)
         epoch = await self.file.write(partial(statements.claim, partition))
-        return SqliteLogWriter(self.file, partition, epoch, self._batch_bytes_max, self._wall_ms)
+        return SqliteLogWriter(self.file, partition, epoch, self._batch_bytes_max, self._wall_ms, note=self._note_end)
+
+    def _note_end(self, partition: int, end: int) -> bytes:
+        self._ends.offsets[partition] = end
+        return ends.encoded(self._ends)
 
     async def restore(self, records: Sequence[StoredRecord]) -> None:
         """Store records with the offsets and times that they have already. Of a log that no owner has claimed."""
@@ -195,6 +221,7 @@ class SqliteEventLog:
         while start < stop:
             try:
                 chunk = await read_range(start, stop)
+                await self._look_for_gap(partition, start, chunk[-1].offset + 1 if chunk else stop, len(chunk))
             except LogDamaged as damage:
                 self._note(partition, damage)
                 break
@@ -212,6 +239,7 @@ class SqliteEventLog:
         with suppress(LogDamaged):  # who reads everything meets it again, and notes it
             while start < end < UNKNOWN_END:
                 until = min(end, start + _SEARCHED_OFFSETS)
+                await self._look_for_gap(partition, start, until)
                 chunk = await self._read_range(partition, wanted, start, until)
                 if chunk:
                     yield chunk
@@ -223,6 +251,18 @@ class SqliteEventLog:
         self, partition: int, wanted: Sequence[bytes], start: int, end: int
     ) -> Sequence[StoredRecord]:
         return await self.file.read(partial(statements.read_chunk, partition, wanted, start, end))
+
+    async def _look_for_gap(self, partition: int, start: int, end: int, found: int = -1) -> None:
+        """Note, when opened for reading, that not all records between two offsets are there. Raises LogDamaged.
+
+        An owner takes a file as it is: it may be what could be recovered of one that was damaged.
+        """
+        if not self._read_only or found == end - start or end <= self._looked_to.get(partition, 0):
+            return
+        self._looked_to[partition] = end
+        lacking = await self.file.read(partial(statements.lacking, partition, start, end))
+        if lacking:
+            self._gaps.setdefault(partition, f"{lacking:,} between offsets {start} and {end}")
 
     def _note(self, partition: int, damage: LogDamaged) -> None:
         """Note damage when opened for reading, else raise it: an owner must not go on with a part of the records."""
@@ -246,13 +286,21 @@ class SqliteLogWriter:
     """A `LogWriter`: the epoch that it was given, compared with the file's at each append."""
 
     def __init__(
-        self, file: SqliteFile, partition: int, epoch: int, batch_bytes_max: int, wall_ms: Callable[[], int]
+        self,
+        file: SqliteFile,
+        partition: int,
+        epoch: int,
+        batch_bytes_max: int,
+        wall_ms: Callable[[], int],
+        *,
+        note: Callable[[int, int], bytes],
     ) -> None:
         self._file = file
         self._partition = partition
         self._epoch = epoch
         self._batch_bytes_max = batch_bytes_max
         self._wall_ms = wall_ms
+        self._note = note
         self._next_offset: int | None = None
 
     @property
@@ -271,7 +319,7 @@ class SqliteLogWriter:
         verdicts = [verdict_on(transition, self._batch_bytes_max) for transition in transitions]
         accepted = [transition for transition, verdict in zip(transitions, verdicts, strict=True) if verdict is None]
         append = partial(statements.append, self._partition, self._epoch, self._wall_ms(), accepted)
-        self._next_offset = await self._file.write(append)
+        self._next_offset = await self._file.write(append, note=partial(self._note, self._partition))
         return verdicts
 
     async def repeat(self) -> bool:

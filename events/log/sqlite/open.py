@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from muster.events.log.base import LogDamaged, LogError, LogMismatch, LogUnavailable
 from muster.events.log.sqlite.failures import code_of, failure_of, is_damage, is_full, is_locked
@@ -124,11 +124,22 @@ def _is_readable(connection: sqlite3.Connection) -> bool:
     return True
 
 
+NOTE_AT: Final = 32
+"""The place of the owner's note in the lock's file, behind its process id."""
+
+
+def lock_of(path: Path) -> Path:
+    """Return the path of the lock's file: beside the file itself, whatever the links are that lead to it."""
+    real = path.resolve()
+    return real.with_name(real.name + ".lock")
+
+
 class FileLock:
     """The lock of the writing process on a file, until the process ends, however it ends.
 
-    It is a lock on a file beside it, `NAME.lock`, which holds the process id of the holder and is never removed:
-    SQLite's own locks must not be disturbed, and removing a locked file would let two holders in.
+    It is a lock on a file beside it, `NAME.lock`, which holds the process id of the holder, and a note of its own
+    (ends.py), and is never removed: SQLite's own locks must not be disturbed, and removing a locked file would let two
+    holders in.
     """
 
     def __init__(self, path: Path) -> None:
@@ -137,8 +148,7 @@ class FileLock:
 
     def acquire(self) -> None:
         """Take the lock. Raises LogMismatch, with file and holder; LogUnavailable if the disk is full."""
-        real = self._path.resolve()  # whatever the links are that lead to it
-        lock_path = real.with_name(real.name + ".lock")
+        lock_path = lock_of(self._path)
         with ExitStack() as on_failure:
             try:
                 descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -147,10 +157,9 @@ class FileLock:
             on_failure.callback(os.close, descriptor)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+                os.pwrite(descriptor, (b"%d" % os.getpid()).ljust(NOTE_AT - 1) + b"\n", 0)
             except BlockingIOError as error:
-                holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+                holder = os.pread(descriptor, NOTE_AT, 0).decode(errors="replace").strip() or "unknown"
                 raise LogMismatch(
                     f"the event log {self._path} is in use by process {holder}; stop that one first (for a `muster"
                     " serve` beside it give another --log)"
@@ -165,6 +174,12 @@ class FileLock:
             return LogMismatch(f"the event log {self._path} cannot be made: there is no folder {lock_path.parent}")
         kind = LogUnavailable if error.errno in _FULL else LogMismatch
         return kind(f"the event log {self._path} cannot be opened: {lock_path}: {error.strerror}")
+
+    def note(self, content: bytes) -> None:
+        """Put a note of the holder's in place of the last one, as far as the disk allows."""
+        if self._descriptor is not None:
+            with suppress(OSError):
+                os.pwrite(self._descriptor, content, NOTE_AT)
 
     def release(self) -> None:
         if self._descriptor is not None:

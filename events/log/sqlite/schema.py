@@ -59,7 +59,7 @@ def prepare(
     connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
     connection.execute("BEGIN IMMEDIATE")
     with connection:  # commits, or takes all of it back
-        if _is_empty(connection):
+        if is_empty(connection):
             _make(connection, partitions or DEFAULT_PARTITIONS)
         meta = check(connection, location, partitions=partitions)
         if audit_window_ms is not None:
@@ -72,7 +72,7 @@ def check(connection: sqlite3.Connection, location: str, *, partitions: int | No
     """Read the file's settings. Raises LogMismatch when it is not ours or has another number of partitions than
     requested, LogTooNew when a newer version wrote it.
     """
-    if _is_empty(connection):
+    if is_empty(connection):
         raise LogMismatch(f"there is no event log in {location}, it is empty")
     refuse_somebody_elses(connection, location)
     tables_version = _pragma(connection, "user_version")
@@ -111,14 +111,15 @@ def upgrade(connection: sqlite3.Connection) -> None:
 
 def refuse_somebody_elses(connection: sqlite3.Connection, location: str) -> None:
     """Check the file's application id. Raises LogMismatch when another program has made the file."""
-    if not _is_empty(connection) and _pragma(connection, "application_id") != APPLICATION_ID:
+    if not is_empty(connection) and _pragma(connection, "application_id") != APPLICATION_ID:
         raise LogMismatch(
             f"{location} is a SQLite file of another program, not an event log of Muster. It was left as it is; give"
             " --log another name (muster serve makes what does not exist yet)"
         )
 
 
-def _is_empty(connection: sqlite3.Connection) -> bool:
+def is_empty(connection: sqlite3.Connection) -> bool:
+    """Whether nothing was made in the file yet."""
     if _pragma(connection, "application_id") != 0:
         return False
     return connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None

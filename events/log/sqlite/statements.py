@@ -25,6 +25,11 @@ _LEAVE_SIGN = "INSERT OR REPLACE INTO meta VALUES ('sign_of_life', ?)"
 _LAST_SIGN = "SELECT value FROM meta WHERE name = 'sign_of_life'"
 _INSERT = "INSERT INTO records VALUES (?, ?, ?, ?, ?)"
 _READ = "SELECT offset, timestamp_ms, key, value FROM records WHERE partition = ? AND offset >= ? AND offset < ?"
+_LACKING = (
+    "WITH kept (start) AS (SELECT max(?2, coalesce((SELECT position FROM trimmed WHERE partition = ?1), 0)))"
+    " SELECT max(0, ?3 - start)"
+    " - (SELECT count(*) FROM records WHERE partition = ?1 AND offset >= start AND offset < ?3) FROM kept"
+)
 _IN_ORDER = " ORDER BY offset LIMIT ?"
 _COLUMN_TYPES = (frozenset({int}), frozenset({int}), frozenset({bytes}), frozenset({bytes, type(None)}))
 """The types of what `_READ` gives. SQLite gives others where a page was overwritten in part."""
@@ -86,6 +91,12 @@ def end_offset(partition: int, connection: sqlite3.Connection) -> int:
     if not isinstance(last[0], int):
         raise corrupt(f"the last record of partition {partition} has no offset")
     return last[0] + 1
+
+
+def lacking(partition: int, start: int, end: int, connection: sqlite3.Connection) -> int:
+    """Count the records between two offsets that are not there; those that trimming may have deleted do not count."""
+    lacking: int = connection.execute(_LACKING, (partition, start, end)).fetchone()[0]
+    return lacking
 
 
 def read_chunk(

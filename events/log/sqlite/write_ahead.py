@@ -8,8 +8,9 @@ and nothing beside it, the last transactions are missing.
 The note is the number of changes to the schema (`schema_version`). A copy that SQLite itself has made, as by `.backup`,
 is whole, has the note too, and counts its own changes: there the note says nothing.
 
-What cannot be known: that a write-ahead log was cut off exactly between two transactions, or that one in its middle was
-overwritten; and that nothing is missing, where another program has folded it in after the owner was killed.
+What the write-ahead log itself does not show, that it was cut off between two transactions, or that one in its middle
+was overwritten, the note beside the file does (ends.py). What cannot be known: that nothing is missing, where another
+program has folded it in after the owner was killed.
 """
 
 import sqlite3

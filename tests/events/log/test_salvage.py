@@ -1,12 +1,16 @@
-"""Reading around damage: whatever can be read on its own is read."""
+"""Reading around damage: whatever can be read on its own is read, and what is not there any more is told."""
 
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from muster.events.log.base import LogDamaged
+from muster.events.log.sqlite.log import SqliteEventLog
 from muster.events.log.sqlite.salvage import read_around
-from muster.events.records import StoredRecord
+from muster.events.records import Record, StoredRecord
 
 RECORDS = 1_000
 
@@ -25,3 +29,64 @@ async def test_all_records_but_those_that_are_damaged_are_read_in_order(damaged:
 
     read = [record.offset async for chunk in read_around(read_range, 0, RECORDS) for record in chunk]
     assert read == [offset for offset in range(RECORDS) if offset not in damaged]
+
+
+async def made(path: Path, *, audit_window_ms: int | None = None) -> SqliteEventLog:
+    """A log with so many records, of two keys, open for writing."""
+    log = SqliteEventLog(path, partitions=1, audit_window_ms=audit_window_ms)
+    await log.open()
+    records = [(Record(b"k%d" % (number % 2), b"v"),) for number in range(RECORDS)]
+    await (await log.claim(0)).append(records)
+    return log
+
+
+async def read(path: Path, *, wanted: bool) -> tuple[list[int], list[str]]:
+    """The offsets, and the warnings then."""
+    log = SqliteEventLog(path, read_only=True)
+    await log.open()
+    end = await log.end_offset(0)
+    chunks = log.read_wanted(0, [b"k"], start=0, end=end) if wanted else log.read(0)
+    offsets = [record.offset async for chunk in chunks for record in chunk]
+    await log.close()
+    return offsets, list(log.warnings)
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+async def test_records_that_a_file_lacks_are_told_and_the_others_are_read(path: Path, wanted: bool) -> None:
+    """A page may be gone without a sign of it: offsets are counted without gaps. An owner takes the file as it is."""
+    await (await made(path)).close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM records WHERE offset BETWEEN 40 AND 49")
+    offsets, (warning,) = await read(path, wanted=wanted)
+    assert offsets == [*range(40), *range(50, RECORDS)]
+    assert warning.startswith(f"the event log {path} lacks records of partition 0, 10 between offsets ")
+    log = SqliteEventLog(path)
+    await log.open()
+    assert sum([len(chunk) async for chunk in log.read(0)]) == RECORDS - 10
+    assert log.warnings == []
+    await log.close()
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+async def test_what_was_trimmed_is_not_lacking(path: Path, wanted: bool) -> None:
+    """Offsets are counted from where trimming stopped."""
+    log = await made(path, audit_window_ms=0)
+    while (await log.trim(2**50)).more:
+        pass
+    await log.close()
+    offsets, warnings = await read(path, wanted=wanted)
+    assert len(offsets) < 10
+    assert warnings == []
+
+
+async def test_all_records_from_some_offset_on_are_lacking_where_nothing_is_between(path: Path) -> None:
+    """A reader that is told an end reads up to it, and nothing is there."""
+    await (await made(path)).close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM records WHERE offset BETWEEN 500 AND 998")
+    log = SqliteEventLog(path, read_only=True)
+    await log.open()
+    assert [chunk async for chunk in log.read(0, start=600, end=700)] == []
+    (warning,) = log.warnings
+    assert "100 between offsets 600 and 700" in warning
+    await log.close()

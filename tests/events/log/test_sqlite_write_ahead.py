@@ -27,14 +27,15 @@ async def being_written(path: Path) -> AsyncIterator[SqliteEventLog]:
     await log.open()
     await SqliteOffsetStore(log.file).open()  # adds a table
     writer = await log.claim(0)
-    await writer.append([(Record(b"k%d" % number, b"v" * 100),) for number in range(RECORDS)])
+    for number in range(RECORDS):
+        await writer.append([(Record(b"k%d" % number, b"v" * 100),)])
     await log.leave_sign_of_life(SignOfLife(owner="host:1", wall_ms=1), timeout_ms=10_000)
     yield log
     await log.close()
 
 
-def beside(path: Path) -> Path:
-    return path.with_name(path.name + "-wal")
+def beside(path: Path, suffix: str = "-wal") -> Path:
+    return path.with_name(path.name + suffix)
 
 
 async def read(path: Path, *, read_only: bool = True) -> tuple[int, list[str]]:
@@ -52,7 +53,8 @@ async def copied(path: Path) -> Path:
     async with being_written(path):
         copy = path.with_name("copy.db")
         shutil.copy(path, copy)
-        shutil.copy(beside(path), beside(copy))
+        for suffix in ("-wal", ".lock"):
+            shutil.copy(beside(path, suffix), beside(copy, suffix))
     return copy
 
 
@@ -75,12 +77,17 @@ async def test_other_programs_leave_the_write_ahead_log_of_an_owner_that_was_kil
 
 @pytest.mark.parametrize("size", [None, 0])
 async def test_a_missing_write_ahead_log_is_told(copied: Path, size: int | None) -> None:
-    """Whoever opens the file is told, each time, until an owner has taken it for what it is and closed it."""
+    """Whoever opens the file is told, each time, until an owner has taken it for what it is and appended to it."""
     beside(copied).unlink() if size is None else os.truncate(beside(copied), size)
     for _ in range(2):
         assert await _is_told(copied, "missing")
     assert await _is_told(copied, "missing", read_only=False)
-    assert await read(copied) == (0, [])
+    assert await read(copied) == (0, [told_of_end(copied, RECORDS)])
+    log = SqliteEventLog(copied)
+    await log.open()
+    await (await log.claim(0)).append([(Record(b"k", b"v"),)])
+    await log.close()
+    assert await read(copied) == (1, [])
 
 
 @pytest.mark.parametrize("size", [20, 20_000])
@@ -88,6 +95,59 @@ async def test_a_write_ahead_log_that_is_cut_off_is_told(copied: Path, size: int
     """Within its header, or within a frame."""
     os.truncate(beside(copied), size)
     assert await _is_told(copied, "cut off")
+
+
+async def test_a_write_ahead_log_that_is_cut_off_between_two_transactions_is_told(copied: Path) -> None:
+    """SQLite takes it for the whole: the owner's note, beside the file, tells what is missing."""
+    whole = beside(copied).read_bytes()
+    lacks = set()
+    for size in range(32, len(whole), 24 + 4096):
+        for change in (whole[:size], whole[:size] + bytes(100) + whole[size + 100 :]):
+            beside(copied).write_bytes(change)
+            beside(copied, "-shm").unlink(missing_ok=True)
+            records, warnings = await read(copied)
+            assert warnings == ([] if records == RECORDS else [told_of_end(copied, RECORDS - records)])
+            lacks.add(RECORDS - records)
+    assert lacks == {*range(RECORDS + 1)}
+
+
+async def test_what_was_appended_since_an_owner_took_a_log_as_it_was_counts(copied: Path) -> None:
+    """It is said to the owner, too; from its first append on the older end is forgotten."""
+    os.truncate(beside(copied), beside(copied).stat().st_size - 20 * (24 + 4096))
+    left, warnings = await read(copied)
+    assert warnings == [told_of_end(copied, RECORDS - left)]
+    log = SqliteEventLog(copied)
+    await log.open()
+    assert log.warnings == warnings
+    await (await log.claim(0)).append([(Record(b"k", b"v"),)])
+    await log.close()
+    assert await read(copied) == (left + 1, [])
+
+
+async def test_a_file_that_was_closed_and_lacks_its_end_is_told(path: Path) -> None:
+    """The note stays when the owner closes the file."""
+    async with being_written(path):
+        pass
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM records WHERE offset >= 97")
+    assert await read(path) == (97, [told_of_end(path, 3)])
+
+
+@pytest.mark.parametrize("note", [b"", b"00000000{}", b'{"log_id":"', b"\xff" * 100])
+async def test_a_note_that_is_not_whole_says_nothing(copied: Path, note: bytes) -> None:
+    """It was read while it was written, or an older version has made the lock."""
+    os.truncate(beside(copied), beside(copied).stat().st_size - (24 + 4096))
+    lock = beside(copied, ".lock")
+    lock.write_bytes(lock.read_bytes()[:32] + note)
+    assert (await read(copied))[1] == []
+
+
+async def test_the_note_of_another_log_says_nothing(copied: Path) -> None:
+    """A new file was made where one was removed."""
+    for suffix in ("", "-wal"):
+        beside(copied, suffix).rename(beside(copied, f"{suffix}.old"))
+    async with being_written(copied) as log:
+        assert log.warnings == []
 
 
 async def test_a_folder_that_cannot_be_written_makes_no_difference(
@@ -129,6 +189,14 @@ async def test_backups_that_sqlite_makes_of_a_live_log_are_whole(path: Path) -> 
             source.execute("VACUUM INTO ?", (str(vacuumed),))
     assert await read(backup) == (RECORDS, [])
     assert await read(vacuumed) == (RECORDS, [])
+
+
+def told_of_end(path: Path, lack: int) -> str:
+    return (
+        f"the event log {path} lacks the last records that its owner had written, {lack} of partition 0: "
+        f"{path.name}-wal is cut off, or one of the two is older than {path.name}.lock, which tells of them. "
+        "Put the three files beside each other as they were"
+    )
 
 
 async def _is_told(path: Path, what: str, *, read_only: bool = True) -> bool:
