@@ -15,7 +15,8 @@ from kio.static.primitive import i32Timedelta
 from structlog.testing import capture_logs
 
 from muster.coordinator.upstream.coordinators import Away, Heard, HeardFrom
-from muster.coordinator.upstream.link import BrokerNotTrusted, UpstreamLink, UpstreamRefused
+from muster.coordinator.upstream.errors import BrokerNotTrusted, UpstreamRefused
+from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.reachability import (
     ANSWER_TIMEOUT_MS,
     BACK,

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.upstream.link import UpstreamLink, UpstreamRefused
+from muster.coordinator.upstream.errors import UpstreamRefused
+from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.security import UpstreamSecurity
 from muster.coordinator.upstream.shadows import Shadows
 from muster.events.ids import GroupId
