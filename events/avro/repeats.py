@@ -1,4 +1,4 @@
-"""What repeats itself in a history, byte for byte, so that a decoder takes it as it was read before.
+"""Repeats: runs of fields that a history has again and again, byte for byte, and that a decoder takes as read.
 
 What belongs here: where in a schema such runs of fields stand, and what is known of them. By the names that our events
 share: who the group is, how it stands and why are as in the event before; who a member is, as in its own last event.
@@ -17,10 +17,10 @@ from msgspec import inspect
 from muster.events.avro.schema import Schema
 
 Known = dict[str, dict[Any, tuple[Any, Any]]]
-"""What was read: by the form of the run, and by whose it is (None: the last one's), its bytes and its values."""
+"""The runs that were read: by the form of the run, and by whose it is (None: the last one's), its bytes and its values."""
 
 NOTHING: tuple[Any, Any] = ((), None)
-"""What is known of a run that was not read yet: no bytes begin with the first of it."""
+"""Stands for a run that was not read yet: no bytes begin with the first of it."""
 
 KNOWN_MAX = 4_096
 KNOWN_BYTES_MAX = 1_024

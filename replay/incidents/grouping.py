@@ -200,7 +200,7 @@ def _incident(
 
 
 def _chain(draft: _Draft, episode: Episode) -> tuple[Statement, ...]:
-    """What happened, statement by statement, in the order of time."""
+    """The statements that tell it, in the order of time."""
     claim = draft.claim
     rebalances = sorted(draft.rebalances, key=lambda each: each.first_seq)
     told = (*claim.chain, *calls(episode, claim.acts), *_told(rebalances, episode))

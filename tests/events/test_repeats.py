@@ -1,4 +1,4 @@
-"""What repeats itself in a history is read once: equal bytes are one object, other bytes are never taken for them."""
+"""Repeats in a history are read once: equal bytes are one object, other bytes are never taken for them."""
 
 import msgspec
 import pytest
@@ -72,7 +72,7 @@ def test_a_value_that_ends_too_early_leaves_nothing_that_the_next_is_taken_for(
 
 
 def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By how much there is of each form, and by its size: a subscription may have megabytes."""
+    """There are limits to the number of each form, and to the size: a subscription may have megabytes."""
     monkeypatch.setattr(repeats, "KNOWN_MAX", 3)
     registry = Registry(NEWEST)
     sizes = set()
