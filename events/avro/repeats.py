@@ -17,7 +17,7 @@ from msgspec import inspect
 from muster.events.avro.schema import Schema
 
 Known = dict[str, dict[Any, tuple[Any, Any]]]
-"""The runs that were read: by the form of the run, and by whose it is (None: the last one's), its bytes and its values."""
+"""The runs that were read: by their form, and by whose each is (None: the last one's), its bytes and its values."""
 
 NOTHING: tuple[Any, Any] = ((), None)
 """Stands for a run that was not read yet: no bytes begin with the first of it."""
