@@ -22,7 +22,7 @@ from tests.simulation.remote_log import BROKER, LogFaults
 from tests.simulation.world import World
 
 FAULTS_S = 30.0
-CALM_S = 26.0
+CALM_S = 45.0
 """The time in which faults happen, and the longest after that for all to be well again."""
 LOOK_S = 1.0
 REQUESTS_MIN = 200
