@@ -59,7 +59,8 @@ from muster.coordinator.sidecar.relay.intercept import Interceptor, SidecarApi
 from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.coordinator.sidecar.relay.listeners import CannotListen, Listeners
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
-from muster.coordinator.upstream.link import UpstreamLink, UpstreamRefused
+from muster.coordinator.upstream.errors import UpstreamRefused
+from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.reachability import Reachability
 from muster.coordinator.upstream.shadows import ShadowName, Shadows, ShadowUnavailable
 from muster.coordinator.wire.registry import load_messages_of_members

@@ -1,7 +1,8 @@
 """Muster's own connections to the upstream cluster, and the shadows that keep its groups there.
 
 security.py           how the cluster is reached: TLS and SASL
-link.py               brokers, group coordinators, and the errors of asking them
+link.py               brokers, group coordinators, retries
+errors.py             what a retry does not mend, and what a connection's failure means
 coordinators.py       the coordinator of each group, and when that broker was last away
 cluster_outage.py     that no broker answers: why, since when, and what is logged meanwhile
 reachability.py       whether a group's members can reach its coordinator upstream

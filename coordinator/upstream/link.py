@@ -1,20 +1,18 @@
 """Muster's link to the upstream cluster: its brokers, its group coordinators, requests and their errors.
 
-What belongs here: listeners for brokers and topic ids, FindCoordinator, retries, the texts of errors. What it must not
-know: what is asked, but for the error in an answer. How a cluster is reached is in `events/kafka/`.
+What belongs here: listeners for brokers and topic ids, FindCoordinator, retries. What it must not know: what is asked,
+but for the error in an answer. How a cluster is reached is in `events/kafka/`.
 
     LinkError, TryAgain, AnswerLost    as in events/kafka/errors.py
-    UpstreamRefused                    a retry cannot succeed: credentials, ACLs, a broker that is too old
+    UpstreamRefused                    as in errors.py: a retry cannot succeed
 """
 
 import asyncio
-import ssl
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import structlog
-from aiokafka.errors import IllegalSaslStateError
 from kio.schema.errors import ErrorCode
 from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
@@ -26,15 +24,14 @@ from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.tasks import on_failure
 from muster.coordinator.upstream.cluster_outage import NOBODY_ANSWERS, ClusterOutage
 from muster.coordinator.upstream.coordinators import Away, Coordinators
+from muster.coordinator.upstream.errors import UpstreamRefused, connection_error
 from muster.coordinator.upstream.security import UpstreamSecurity
 from muster.events.kafka.addresses import BrokerAddress, read_servers
 from muster.events.kafka.connections import OtherCluster, ignore
-from muster.events.kafka.errors import COORDINATOR_MOVED, AnswerLost, LinkError, LinkRefused, OwnShortage, TryAgain
+from muster.events.kafka.errors import COORDINATOR_MOVED, AnswerLost, LinkError, OwnShortage, TryAgain
 from muster.events.kafka.exchange import Exchange, NotOffered
-from muster.events.kafka.failures import hung_up, is_refusal, refusal, said, tls_failure, where_trust_is_set
 from muster.events.kafka.link import ClusterLink, Versions
 from muster.events.kafka.metadata import ClusterView, topic_id_of
-from muster.events.kafka.security import KafkaSecurity
 
 R = TypeVar("R")
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -61,18 +58,6 @@ REQUIRED_VERSIONS: Final[Mapping[str, tuple[int, int]]] = {
 """API keys and versions that every broker must offer: Kafka 3.2 and newer do."""
 _CLOCK: Final = SystemClock()
 _GROUP: Final = i8(0)  # the key_type of FindCoordinator
-
-
-class UpstreamRefused(LinkRefused):
-    """See the module. `error` is Kafka's error code, if an answer had one."""
-
-    def __init__(self, message: str, error: ErrorCode | None = None) -> None:
-        super().__init__(message)
-        self.error = error
-
-
-class BrokerNotTrusted(UpstreamRefused):
-    """The broker's certificate is not trusted by Muster's settings, nor so for relayed clients."""
 
 
 class UpstreamLink(ClusterLink):
@@ -323,28 +308,6 @@ class UpstreamLink(ClusterLink):
 
 def ignore_topic_ids(_ids: TopicIds) -> None:
     """The listener until `on_topic_ids` is called."""
-
-
-def connection_error(address: BrokerAddress, error: Exception, security: KafkaSecurity) -> LinkError:
-    """Turn what kept a connection from being opened into one of the link's errors."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        why = f"{error.verify_message}{where_trust_is_set(error)}"
-        return BrokerNotTrusted(f"the certificate of the broker at {address}: {why}")
-    if (tls := tls_failure(error)) is not None:
-        reason = (tls.reason or str(tls)).lower().replace("_", " ")
-        if "certificate" in reason and not security.presents_certificate:
-            reason += "; it may demand a client's certificate, and none is given (ssl.certificate.location)"
-        return UpstreamRefused(f"TLS fails with the broker at {address}: {reason}")
-    if isinstance(error, IllegalSaslStateError):
-        return UpstreamRefused(f"the broker at {address} takes no SASL there: see security.protocol")
-    if isinstance(error, UnicodeError):
-        return UpstreamRefused(f"{address}: {said(error)}")  # no name of a host
-    if is_refusal(error):
-        words = refusal(error, user=security.sasl_plain_username, presents_certificate=True)
-        return UpstreamRefused(f"the broker at {address} does not let us in: {words}")
-    if hung_up(error):
-        return TryAgain(f"{address} hung up: does it speak {security.security_protocol} (security.protocol)?")
-    return TryAgain(f"{address}: {said(error)}")
 
 
 def _had_no_effect(error: BaseException) -> bool:

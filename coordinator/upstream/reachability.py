@@ -37,7 +37,8 @@ from kio.schema.types import GroupId as KafkaGroupId
 from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.tasks import on_failure
 from muster.coordinator.upstream.coordinators import Away
-from muster.coordinator.upstream.link import BrokerNotTrusted, UpstreamLink, UpstreamRefused
+from muster.coordinator.upstream.errors import BrokerNotTrusted, UpstreamRefused
+from muster.coordinator.upstream.link import UpstreamLink
 from muster.events.ids import GroupId
 from muster.events.kafka.errors import COORDINATOR_MOVED, LinkError, OwnShortage
 from muster.events.kafka.failures import hung_up

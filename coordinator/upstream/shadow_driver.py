@@ -23,8 +23,9 @@ from zlib import crc32
 import structlog
 from kio.schema.errors import ErrorCode
 
+from muster.coordinator.upstream.errors import UpstreamRefused
 from muster.coordinator.upstream.group_probe import ForeignShadow, KeptUpstream, probe_group
-from muster.coordinator.upstream.link import UpstreamLink, UpstreamRefused
+from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import (
     UNNAMED,
     Action,

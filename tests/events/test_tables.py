@@ -106,6 +106,14 @@ def test_a_table_equals_a_dictionary_and_is_copied_as_one(size: int) -> None:
     assert copy.deepcopy(table) == pickle.loads(pickle.dumps(table)) == table
 
 
+def test_what_comes_back_into_a_large_table_is_the_last_one() -> None:
+    """As in a dictionary; what is only changed stays in its place."""
+    table = Table(dict.fromkeys(range(3 * SMALL), "x")).copy()
+    del table[7]
+    table[7] = table[8] = "y"
+    assert list(table) == [*range(7), *range(8, 3 * SMALL), 7]
+
+
 def test_what_is_gone_from_a_large_table_has_a_default() -> None:
     """In a version that shares the others with the one before."""
     before = Table(dict.fromkeys(range(3 * SMALL), "x"))

@@ -176,6 +176,16 @@ async def test_a_connection_on_which_nothing_is_answered_any_more_is_replaced() 
 
 
 @story
+async def test_a_link_that_is_opened_again_has_closed_its_connections() -> None:
+    async with linked() as (cluster, link):
+        await link.open()
+        *before, last = cluster.brokers[1].connections
+        assert before
+        assert all(each.is_closing() for each in before)
+        assert not last.is_closing()
+
+
+@story
 async def test_a_question_to_any_broker_is_put_to_another_when_one_is_silent() -> None:
     """Half a second is lost for each that hangs, whichever is asked first; from then on they are asked last."""
     async with linked(3) as (cluster, link):

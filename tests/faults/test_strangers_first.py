@@ -64,6 +64,17 @@ async def test_strangers_before_the_first_owner_are_skipped_and_every_start_goes
 
 
 @story
+async def test_a_topic_that_strangers_alone_have_written_is_left_to_them() -> None:
+    """It may be somebody's data, whose topic was named by mistake."""
+    cluster = FakeCluster()
+    cluster.create(TOPIC, 3)
+    strangers_write(cluster, TOPIC)
+    with pytest.raises(LogMismatch, match=f"topic {TOPIC} is somebody else's"):
+        await ProcessOnKafka(cluster.bootstrap).start()
+    assert [partition.end for partition in cluster.topics[TOPIC].partitions] == [1, 1, 1]
+
+
+@story
 async def test_strangers_are_not_taken_for_owners_of_an_earlier_version() -> None:
     """Though their records have the form that those had."""
     cluster = FakeCluster()

@@ -13,7 +13,8 @@ from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import Heartbeat
-from muster.coordinator.upstream.link import REQUIRED_VERSIONS, UpstreamLink, UpstreamRefused
+from muster.coordinator.upstream.errors import UpstreamRefused
+from muster.coordinator.upstream.link import REQUIRED_VERSIONS, UpstreamLink
 from tests.coordinator.kio_client import filled
 from tests.coordinator.sidecar.relaying import Client, relaying
 from tests.coordinator.sidecar.scripted_broker import (

@@ -3,7 +3,8 @@
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
 
 import msgspec
 import pytest
@@ -26,6 +27,7 @@ from muster.coordinator.group.commands import AnyRequest
 from muster.coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
     DescribeGroupConfigOutcome,
+    DescribeGroupOutcome,
     LeaveGroupOutcome,
     LeftMember,
     Outcome,
@@ -38,6 +40,7 @@ from muster.events.ids import GroupInstanceId, MemberId
 from muster.events.kafka.addresses import BrokerAddress
 from muster.events.kafka.exchange import Exchange
 from muster.events.kafka.security import KafkaSecurity, kafka_security
+from muster.events.state import GroupState
 from tests.coordinator.running_server import Running, running
 from tests.coordinator.upstream.fake_broker import KAFKA_3_2, fake_broker
 from tests.coordinator.upstream.simulated import SimulatedBroker
@@ -324,15 +327,51 @@ async def test_a_change_whose_answer_is_lost_is_not_made_twice(server: Running) 
         assert (await admin.describe_group_config("orders"))[0].value == "3", "a new connection is made"
 
 
-async def test_a_question_whose_answer_is_lost_is_asked_again(server: Running) -> None:
+@pytest.mark.parametrize(
+    ("question", "outcome"),
+    [
+        (lambda admin: admin.describe_group_config("orders"), TOLD),
+        (lambda admin: admin.describe_group("orders"), DescribeGroupOutcome(state=GroupState.EMPTY)),
+    ],
+    ids=["of its configs", "of the group"],
+)
+async def test_a_question_whose_answer_is_lost_is_asked_again(
+    server: Running, question: Callable[[GroupAdmin], Coroutine[Any, Any, Any]], outcome: Outcome
+) -> None:
     """It changes nothing."""
     server.groups.outcome = lambda _command: None
     async with GroupAdmin(bootstrap(server)) as admin:
-        asking = asyncio.create_task(admin.describe_group_config("orders"))
+        asking = asyncio.create_task(question(admin))
         await hang_up(server)
-        server.groups.outcome = lambda _command: TOLD
-        assert (await asking)[0].value == "3"
+        server.groups.outcome = lambda _command: outcome
+        await asking
     assert len(server.groups.commands) == 2
+
+
+@story
+async def test_it_is_asked_again_soon_and_then_less_often() -> None:
+    """A coordinator that moves is often there at once; at most a second is waited."""
+    broker = SimulatedBroker(1)
+    link = CoordinatorLink(broker.address, retry_ms=20_000)
+    broker.group_error = ErrorCode.coordinator_load_in_progress
+    asking = asyncio.create_task(describe_with(link))
+    await asyncio.sleep(0.2)
+    soon = broker.asked.count(DESCRIBE_GROUPS)
+    assert soon > 2
+    await asyncio.sleep(100)
+    assert 100 < broker.asked.count(DESCRIBE_GROUPS) < 400
+    broker.group_error = ErrorCode.none
+    await asking
+    await link.close()
+
+
+async def describe_with(link: CoordinatorLink) -> None:
+    """Ask in a version that fakes offer."""
+    question = Exchange(
+        DescribeGroupsRequest(groups=(GroupId("orders"),), include_authorized_operations=False), DescribeGroupsResponse
+    )
+    answer = await link.ask("orders", question, lambda told: (told.groups[0].error_code, None), changes=False)
+    assert answer.groups[0].group_id == "orders"
 
 
 @pytest.mark.parametrize("fault", ["silent", "gone", "moved"])
@@ -341,19 +380,12 @@ async def test_a_coordinator_that_does_not_answer_for_the_group_any_more_is_look
     """One that is silent has ten seconds of those that there are."""
     coordinator, successor, asked_first = (SimulatedBroker(port) for port in (1, 2, 3))
     asked_first.others_at = [coordinator.address, successor.address]
-    question = Exchange(
-        DescribeGroupsRequest(groups=(GroupId("orders"),), include_authorized_operations=False), DescribeGroupsResponse
-    )
     link = CoordinatorLink(asked_first.address, retry_ms=20_000)
 
-    async def ask() -> None:
-        answer = await link.ask("orders", question, lambda told: (told.groups[0].error_code, None), changes=False)
-        assert answer.groups[0].group_id == "orders"
-
     asked_first.coordinator = 3
-    await ask()
+    await describe_with(link)
     asked_first.coordinator = 2
-    await ask()
+    await describe_with(link)
     assert successor.asked == [], "it is remembered"
     if fault == "gone":
         coordinator.leave()
@@ -362,8 +394,8 @@ async def test_a_coordinator_that_does_not_answer_for_the_group_any_more_is_look
         coordinator.group_error = ErrorCode.not_coordinator
     coordinator.is_hung = fault == "silent"
     began_s = seconds()
-    await ask()
-    await ask()
+    await describe_with(link)
+    await describe_with(link)
     assert successor.asked.count(DESCRIBE_GROUPS) == 2
     assert round(seconds() - began_s) in ({10, 11} if fault == "silent" else {0, 1})
     await link.close()

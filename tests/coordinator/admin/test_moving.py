@@ -94,6 +94,7 @@ class OneGroup(GroupAdmin):
 
     def __init__(self, *here: ListedMember, upstream: int = 0) -> None:
         super().__init__("127.0.0.1:1")
+        self.checked: list[str] = []
         self._values = {COORDINATOR: MUSTER, MEMBERS: msgspec.json.encode(here).decode()}
         member = DescribedGroupMember(
             member_id="m", client_id="", client_host="", member_metadata=b"", member_assignment=b""
@@ -115,7 +116,7 @@ class OneGroup(GroupAdmin):
         return self._upstream
 
     async def check_is_muster(self, group_id: str) -> None:
-        pass
+        self.checked.append(group_id)
 
     async def list_groups(self) -> frozenset[str]:
         return frozenset({"orders"})
@@ -126,8 +127,13 @@ async def test_an_instance_that_is_only_expected_is_nobody_who_moves() -> None:
     async with OneGroup(listed(""), upstream=2) as admin:
         assert await count_movers(admin, "orders", MUSTER) == 2
         assert await count_movers(admin, "orders", UPSTREAM) == 0
-        assert (await coordinator_of(admin, "orders")).coordinator == UPSTREAM
+        whose = await coordinator_of(admin, "orders")
+        assert (whose.coordinator, whose.text) == (
+            UPSTREAM,
+            "coordinated by the cluster upstream: it has its members there",
+        )
         assert (await groups_of_muster(admin)).group_ids == []
+        assert admin.checked == ["orders"], "a group that is there, as the rights may be to some alone"
     async with OneGroup(listed(""), listed("a"), listed("b")) as admin:
         assert await count_movers(admin, "orders", UPSTREAM) == 2
         assert await count_movers(admin, "orders", MUSTER) == 0

@@ -183,3 +183,15 @@ def test_the_clock_is_looked_at_once_for_all_answers_under_one_reading() -> None
     assert lease.covers_at(int("5001"))
     lease.end()
     assert not lease.covers_at(int("5001"))
+
+
+def test_another_proof_is_wanted_when_half_of_the_lease_is_over() -> None:
+    """Counted from when the last one was sent, whichever came later."""
+    now_ms = 10_000
+    lease = AnswerLease(LEASE_MS, lambda: now_ms)
+    lease.proven(10_000)
+    lease.proven(9_000)
+    told: dict[int, tuple[bool, bool]] = {}
+    for now_ms in (10_999, 11_000, 11_999, 12_000):
+        told[now_ms] = lease.half_is_over, lease.covers
+    assert told == {10_999: (False, True), 11_000: (True, True), 11_999: (True, True), 12_000: (True, False)}

@@ -8,6 +8,7 @@ from muster.coordinator.group.commands import OffsetToCommit
 from muster.coordinator.group.offsets import OffsetsChange
 from muster.coordinator.observability.metrics import REGISTRY
 from muster.coordinator.offsets.memory import MemoryOffsetStore
+from muster.coordinator.runtime.partition.answer_lease import AnswerLease
 from muster.coordinator.runtime.partition.outbox import Outbox, WriteUnit
 from muster.events.ids import GroupId
 from muster.events.log.base import AppendRefused
@@ -90,4 +91,19 @@ async def test_transitions_are_counted_when_they_are_durable() -> None:
         out.submit(unit([], key))
     await out.drained()
     assert counted() - before == 2
+    await out.close()
+
+
+@story
+async def test_what_was_appended_proves_the_lease_from_when_it_was_sent() -> None:
+    """A refusal proves nothing: it may be of our own limit."""
+    now_ms = 10_000
+    lease = AnswerLease(2_000, lambda: now_ms)
+    out = Outbox(Writer(), MemoryOffsetStore(), lambda error: pytest.fail(str(error)), lease)
+    for key, is_proven in ((b"refused", False), (b"key", True)):
+        out.submit(unit([], key))
+        await out.drained()
+        assert lease.covers is is_proven
+    now_ms = 12_000
+    assert not lease.covers
     await out.close()

@@ -12,7 +12,8 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 from confluent_kafka.cimpl import NewTopic
 
-from muster.coordinator.upstream.link import UpstreamLink, UpstreamRefused
+from muster.coordinator.upstream.errors import UpstreamRefused
+from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.security import UpstreamSecurity
 from tests.brokers.acls import Acl, add_acls
 from tests.brokers.certificates import LOCAL_NAMES, Authority, Issued

@@ -17,6 +17,14 @@ def test_a_coordinator_that_could_not_be_asked_is_looked_up_again() -> None:
         assert (coordinators.last_away("g") is not None) == away
 
 
+def test_who_was_never_found_was_away_since_nobody_knows_when() -> None:
+    """And no broker is remembered for that."""
+    coordinators = Coordinators(lambda: 7)
+    coordinators.failed("g", TryAgain("kafka:9092 hung up"))
+    assert coordinators.last_away("g") == (0, 7)
+    assert not coordinators.heard
+
+
 def test_a_group_with_a_very_long_id_is_looked_up_each_time() -> None:
     """As many as are kept would take 3 GB."""
     coordinators, long = Coordinators(lambda: 7), "g" * REMEMBERED_ID_LENGTH_MAX

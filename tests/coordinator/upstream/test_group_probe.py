@@ -8,6 +8,7 @@ from kio.schema.describe_groups.v3.response import DescribedGroup as DescribedWi
 from kio.schema.describe_groups.v5.response import DescribedGroup
 from kio.schema.errors import ErrorCode
 
+from muster.coordinator.upstream.errors import UpstreamRefused
 from muster.coordinator.upstream.group_probe import (
     ForeignShadow,
     KeptUpstream,
@@ -17,7 +18,6 @@ from muster.coordinator.upstream.group_probe import (
     probe_group,
     verdict_of,
 )
-from muster.coordinator.upstream.link import UpstreamRefused
 from muster.coordinator.upstream.shadow import UNNAMED, ShadowName
 from muster.coordinator.wire.authorized_operations import AUTHORIZED_OPERATIONS_OMITTED, DESCRIBE, READ
 from tests.coordinator.kio_client import filled

@@ -13,7 +13,8 @@ from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from kio.schema.types import GroupId as KafkaGroupId
 from kio.static.primitive import i32
 
-from muster.coordinator.upstream.link import Brokers, UpstreamLink, UpstreamRefused, connection_error
+from muster.coordinator.upstream.errors import UpstreamRefused, connection_error
+from muster.coordinator.upstream.link import Brokers, UpstreamLink
 from muster.events.kafka.addresses import BrokerAddress, read_servers
 from muster.events.kafka.errors import COORDINATOR_MOVED, AnswerLost, TryAgain
 from muster.events.kafka.security import KafkaSecurity

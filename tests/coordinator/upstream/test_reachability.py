@@ -15,7 +15,8 @@ from kio.static.primitive import i32Timedelta
 from structlog.testing import capture_logs
 
 from muster.coordinator.upstream.coordinators import Away, Heard, HeardFrom
-from muster.coordinator.upstream.link import BrokerNotTrusted, UpstreamLink, UpstreamRefused
+from muster.coordinator.upstream.errors import BrokerNotTrusted, UpstreamRefused
+from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.reachability import (
     ANSWER_TIMEOUT_MS,
     BACK,
@@ -45,6 +46,13 @@ class Told:
         self._reachability = reachability
         self.of: dict[str, tuple[int | None, float]] = {}
         self.since: dict[str, int] = {}
+
+    @property
+    def questions(self) -> list[asyncio.Task[None]]:
+        return list(self._reachability._asking)
+
+    async def close(self) -> None:
+        await self._reachability.close()
 
     def ask(self, group_id: str) -> None:
         def tell(away: Away | None) -> None:
@@ -279,6 +287,22 @@ async def test_a_stall_of_ours_is_no_silence_of_the_coordinator() -> None:
                 loop.advance(5)
             await asyncio.sleep(3)
         assert (told.of, [line["event"] for line in lines]) == ({}, [WAIT])
+
+
+@story
+async def test_once_it_is_closed_nobody_is_asked() -> None:
+    """Nor is a question left that might go on."""
+    broker = SimulatedBroker(1)
+    async with asking(broker) as (link, told):
+        await link.coordinator("g")
+        broker.is_hung = True
+        told.ask("g")
+        await asyncio.sleep(1)
+        questions = told.questions
+        assert questions
+        await told.close()
+        assert all(question.done() for question in questions)
+        assert told.of == {}
 
 
 @story

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.upstream.link import UpstreamLink, UpstreamRefused
+from muster.coordinator.upstream.errors import UpstreamRefused
+from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.security import UpstreamSecurity
 from muster.coordinator.upstream.shadows import Shadows
 from muster.events.ids import GroupId
 from muster.events.kafka.security import BadSecurity
 from tests.brokers.acls import Acl, add_acls, remove_acls
+from tests.brokers.certificates import Authority
 from tests.brokers.fixtures import OPT_OUT_VARIABLE, OPTED_OUT
 from tests.brokers.secured import SecuredBroker, secured_broker
 from tests.coordinator.upstream.stage import NAME, new_group, unexpected
@@ -53,6 +55,21 @@ def test_without_properties_nothing_is_encrypted() -> None:
     assert UpstreamSecurity().relay_context() is None
     assert UpstreamSecurity().kafka_security().security_protocol == "PLAINTEXT"
     assert UpstreamSecurity.of({"security.protocol": "SSL"}).relay_context() is not None
+
+
+def test_where_the_certificate_is_no_principal_clients_are_relayed_with_ours(tmp_path: Path) -> None:
+    """With SASL_SSL; with SSL they would have our rights."""
+    issued = Authority(tmp_path).issue("muster")
+    ours = {"ssl.certificate.location": str(issued.certificate), "ssl.key.location": str(issued.key)}
+    plain = {"sasl.mechanism": "PLAIN", "sasl.username": "muster", "sasl.password": "secret"}
+    for protocol, is_relayed in (("SASL_SSL", True), ("SSL", False)):
+        security = UpstreamSecurity.of(
+            ours
+            | (plain if is_relayed else {})
+            | {"security.protocol": protocol, "ssl.ca.location": str(issued.certificate)}
+        )
+        assert security.own.presents_certificate
+        assert security.relayed.presents_certificate is is_relayed
 
 
 def test_what_cannot_be_used_is_said(tmp_path: Path) -> None:

@@ -55,6 +55,13 @@ def test_the_first_generation_needs_no_bump() -> None:
     assert commit_identity(BUMPED, 5) == FIRST
 
 
+def test_an_identity_is_used_by_a_generation_that_is_known() -> None:
+    """Before that it may yet be the first one's."""
+    synced = on_synced(on_joined(NEW, FIRST))
+    assert want(synced, UNKNOWN_GENERATION).last_used is None
+    assert want(synced, 5).last_used == FIRST
+
+
 def test_no_identity_before_the_sync() -> None:
     """Until then the broker answers commits with 27."""
     shadow = on_joined(want(NEW, 5), FIRST)

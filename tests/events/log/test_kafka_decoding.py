@@ -181,6 +181,13 @@ def test_headers_that_are_packed_are_counted_when_they_are_unpacked() -> None:
     tracemalloc.stop()
 
 
+def test_a_number_that_does_not_end_is_not_read_on() -> None:
+    """Millions of bytes that each say that another follows would be one number, at the price of their square."""
+    endless = foreign.with_records(foreign.batch(ONE, base_offset=1), b"\x80" * 5 * MIB, 0)
+    with pytest.raises(BrokenRecord, match="a number that does not end"):
+        decoded(endless, since=None)
+
+
 @pytest.mark.parametrize("codec", [0, foreign.ZSTD])
 def test_large_records_are_read_with_as_many_headers_as_any(codec: int) -> None:
     """A thousand each, counted wherever they stand behind long keys and values; one more is too many."""

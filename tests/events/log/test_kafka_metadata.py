@@ -169,8 +169,9 @@ def test_the_best_version_is_asked_and_creates_no_topic(offered: tuple[int, int]
 
 def test_a_broker_that_would_create_topics_is_asked_for_none() -> None:
     """Before v4."""
-    asked = MetadataQuestion(()).prepare({METADATA: (0, 3)})
-    assert (asked.API_VERSION, asked._request) == (1, v1.request.MetadataRequest(topics=()))
+    for first in (0, 1):
+        asked = MetadataQuestion(()).prepare({METADATA: (first, 3)})
+        assert (asked.API_VERSION, asked._request) == (1, v1.request.MetadataRequest(topics=()))
     for offered in ({METADATA: (0, 3)}, {METADATA: (11, 12)}, {}):
         with pytest.raises(NotOffered, match="Metadata v4"):
             MetadataQuestion({"t"}).prepare(offered)

@@ -1,6 +1,7 @@
 """Claiming a partition: the next epoch, and from where on owners mark their records; an append that is sent again."""
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from muster.events.log.base import Deposed
 from muster.events.log.kafka.batches import Stamp, encode_batch
@@ -36,6 +37,22 @@ async def test_where_owners_began_to_mark_is_noted_on(producer_id: int, epoch: i
     writer = await claim(StoredPartition(owners(4, former), end=5), CONFIG)
     assert writer._stamp.marked_from == 3
     assert writer.epoch == epoch
+
+
+@story
+async def test_a_batch_that_the_broker_finds_too_large_is_over_its_limit() -> None:
+    """It was lowered; what it is now is not told, but less than that batch."""
+    cluster = FakeCluster()
+    log = KafkaEventLog(cluster.bootstrap, "events", partitions=1)
+    await log.open()
+    writer = await log.claim(0)
+    cluster.produce_error = ErrorCode.message_too_large
+    (refused,) = await writer.append([(ONE,)])
+    assert refused is not None
+    assert refused.limit_bytes == refused.size_bytes - 1
+    cluster.produce_error = None
+    assert list(await writer.append([(ONE,)])) == [None]
+    await log.close()
 
 
 @story

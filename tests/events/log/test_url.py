@@ -65,6 +65,7 @@ async def test_each_form_that_is_shown_to_people_is_one_that_works(url: str, kin
         ("kafka://host/topic", "'host' is no host:port"),
         ("kafka://host:9092,/topic", "'' is no host:port"),
         ("kafka://host:99999/topic", "'host:99999' is no host:port"),
+        ("kafka://host:0/topic", "'host:0' is no host:port"),
         ("kafka://user:word@host:9092/topic", "no host:port"),
         ("kafka://host:9092", "names no topic"),
         ("kafka://host:9092/", "names no topic"),

@@ -273,7 +273,7 @@ async def test_tables_of_other_rules_ask_for_a_rebuild(tmp_path: Path, monkeypat
     ("state", "reason"),
     [
         (b"cos\nsystem\n(S'true'\ntR.", "os.system is no part of"),
-        (b"cmuster.replay.fleet.open_items\nload\n(tR.", "load is no class"),
+        (b"cmuster.replay.fleet.building.open_items\nload\n(tR.", "load is no class"),
         (b"garbage", "cannot be read"),
     ],
 )

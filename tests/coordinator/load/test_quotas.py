@@ -1,0 +1,31 @@
+"""Quotas by key: the limit of each, and how often it is told that somebody is at it."""
+
+import pytest
+
+from muster.coordinator.load.quotas import Quota
+
+
+def test_each_key_has_as_many_as_the_limit_says() -> None:
+    """One that is released can be had again; beyond the limit there is more where that is asked for."""
+    quota = Quota[str](2, lambda _: None)
+    assert [quota.acquire("a") for _ in range(3)] == [True, True, False]
+    assert quota.acquire("b")
+    quota.release("a")
+    assert quota.acquire("a")
+    assert quota.acquire("a", beyond=True)
+    assert quota.most() == ("a", 3)
+
+
+@pytest.mark.parametrize(("released", "told"), [(2, ["a"]), (3, ["a", "a"])])
+def test_a_refusal_is_told_again_when_more_than_a_tenth_was_free(released: int, told: list[str]) -> None:
+    """A client that connects anew each time it is refused makes one line."""
+    refused: list[str] = []
+    quota = Quota[str](20, refused.append)
+    for _ in range(22):
+        quota.acquire("a")
+    assert refused == ["a"]
+    for _ in range(released):
+        quota.release("a")
+    for _ in range(released + 1):
+        quota.acquire("a")
+    assert refused == told
