@@ -7,6 +7,7 @@ has the same form, with the zone's offset in place of the Z: '2026-11-21T03:14:0
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
 from typing import Final, NewType
 
 Instant = NewType("Instant", str)
@@ -27,6 +28,7 @@ _PART_OF_AGE = re.compile(r"(\d+)(ms|s|m|h|d|w)")
 DAY_MS: Final = 86_400_000
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": DAY_MS, "w": 7 * DAY_MS}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECONDS_KEPT: Final = 1_024
 _LAST_MS = 253_402_300_799_999
 """The end of the year 9999: the last instant that can be written."""
 
@@ -37,8 +39,14 @@ class NoSuchTime(ValueError):
 
 def instant(wall_ms: int) -> Instant:
     """The instant of a wall clock in ms. What is beyond the years that can be written is the nearest that can be."""
-    moment = _EPOCH + timedelta(milliseconds=min(max(wall_ms, -62_135_596_800_000), _LAST_MS))
-    return Instant(moment.isoformat(timespec="milliseconds")[:-6] + "Z")  # in place of '+00:00'
+    seconds, ms = divmod(min(max(wall_ms, -62_135_596_800_000), _LAST_MS), 1_000)
+    return Instant(f"{_second(seconds)}.{ms:03d}Z")
+
+
+@lru_cache(maxsize=_SECONDS_KEPT)
+def _second(seconds: int) -> str:
+    """The second, so long after 1970; a history has many events in each."""
+    return (_EPOCH + timedelta(seconds=seconds)).isoformat()[:-6]  # without '+00:00'
 
 
 def _wall_ms(moment: datetime) -> int:
@@ -47,7 +55,13 @@ def _wall_ms(moment: datetime) -> int:
 
 def wall_ms_of(at: Instant) -> int:
     """The wall clock in ms of an instant."""
-    return _wall_ms(datetime.fromisoformat(at))
+    return _begin_ms(at[:19] + at[23:]) + int(at[20:23])
+
+
+@lru_cache(maxsize=_SECONDS_KEPT)
+def _begin_ms(second: str) -> int:
+    """The wall clock in ms of a second and its zone."""
+    return _wall_ms(datetime.fromisoformat(second))
 
 
 def day_of(at: Instant) -> str:

@@ -17,9 +17,10 @@ from typing import TypeVar
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
 from muster import schemas
-from muster.events.avro.decoder import LatestTails, compile_decoder
+from muster.events.avro.decoder import compile_decoder
 from muster.events.avro.encoder import LatestValues, compile_encoder
 from muster.events.avro.glance import Glance, GroupGlance
+from muster.events.avro.repeats import Known
 from muster.events.events import (
     EVENT_TYPES,
     AnyRecordedEvent,
@@ -76,9 +77,9 @@ class Registry:
             self._newest_at[level] = self._newest.copy()
         self._types = {header: types[schema["name"]] for header, schema in self._schemas.items()}
         self._decoders: dict[bytes, Decoder] = {}
-        self._latest_tails: LatestTails = {}
+        self._known: Known = {}
         self._glancers: dict[bytes, Callable[[bytes], Glance | GroupGlance]] = {}
-        self._latest_glanced: LatestTails = {}
+        self._known_at_glances: Known = {}
         self._latest_values: LatestValues = {}
         self._encoders: dict[int, dict[type[AnyRecordedEvent], Encoder]] = {}
 
@@ -134,16 +135,16 @@ class Registry:
             raise BrokenRecord(f"{event_type.__name__} is no event of a group")
         glance = GroupGlance if issubclass(event_type, GroupEvent) else Glance
         newest = self.newest_schema_of(event_type)
-        glancer = self._glancers[header] = compile_decoder(self._schemas[header], newest, glance, self._latest_glanced)
+        glancer = self._glancers[header] = compile_decoder(
+            self._schemas[header], newest, glance, self._known_at_glances
+        )
         return glancer
 
     def _new_decoder(self, value: bytes) -> Decoder:
         header = value[:HEADER_BYTES]
         event_type = self._known_type(header)
         newest = self.newest_schema_of(event_type)
-        decoder = self._decoders[header] = compile_decoder(
-            self._schemas[header], newest, event_type, self._latest_tails
-        )
+        decoder = self._decoders[header] = compile_decoder(self._schemas[header], newest, event_type, self._known)
         return decoder
 
     def _new_encoder(self, event_type: type[AnyRecordedEvent], format_level: int) -> Encoder:

@@ -25,9 +25,11 @@ What the schema `{group_id: string, seq: long, why: {cause: string, member_id: n
             seq, pos = read_long(data, pos, n)
         else:
             seq = (n >> 1) ^ -(n & 1)
-        start = pos
-        tail, why = latest[0]
-        if data[pos:] != tail:
+        known = known_0.get(None, NOTHING)
+        if data.startswith(known[0], pos):
+            pos, (why,) = pos + len(known[0]), known[1]
+        else:
+            start_0 = pos
             (n, pos, end as for group_id)
             why__cause = value_of_Cause(data[pos:end].decode(), unknown_Cause)
             pos = end
@@ -40,9 +42,9 @@ What the schema `{group_id: string, seq: long, why: {cause: string, member_id: n
             else:
                 raise BrokenRecord('why.member_id: no branch of the union has the index byte %d' % n)
             why = Why(cause=why__cause, member_id=why__member_id)
-            if pos != len(data):
-                raise BrokenRecord('the value has %d bytes, but its fields end at byte %d' % (len(data), pos))
-            latest[0] = data[start:], why
+            remember(known_0, None, data[start_0:pos], pos - start_0, (why,))
+        if pos != len(data):
+            raise BrokenRecord('the value has %d bytes, but its fields end at byte %d' % (len(data), pos))
         return GroupCreated(group_id=group_id, seq=seq, why=why)
 
 A first byte with bit 0 or bit 7 set (`n & 129`) begins a negative or a longer number, so one test sends both to the
@@ -50,51 +52,50 @@ slow path in `varints.py`. A slice beyond the end is short without complaint; th
 the next index or the last comparison finds it. So a decoder raises IndexError, UnicodeDecodeError or BrokenRecord on
 broken data, and `codec.py` makes one of the three.
 
-All events of a transition carry one and the same `why`, as their last field: when the rest of the value is, byte for
-byte, the last field of the value read before, it is not read again. That halves the work of a load.
+A history repeats itself: all events of a transition carry one and the same `why`, those of a rebalance nearly the same
+group, and a member says in each of its events who it is. What stands, byte for byte, where it was read before is not
+read again, but taken as the value that it was (`repeats.py`). That halves the work, and equal values are one object.
 
 Only what our schemas use is supported; anything else is a ValueError when the decoder is made, never while it reads.
 """
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, get_type_hints
 
 import msgspec
 from msgspec import inspect
 
+from muster.events.avro.repeats import NOTHING, Known, Run, remember, runs
 from muster.events.avro.schema import Schema, expanded, records_in
 from muster.events.records import BrokenRecord
 from muster.events.varints import read_block_count, read_int, read_length, read_long
 
 HEADER_BYTES = 10
-_OWN_VARIABLES = frozenset({"data", "pos", "n", "end", "start", "tail", "latest"})
-
-LatestTails = dict[str, list[tuple[bytes | None, Any]]]
-"""A cache by schema, for last fields that are records: the bytes of the last value read, and the value."""
+_OWN_VARIABLES = frozenset({"data", "pos", "n", "end", "known"})
 
 
 def compile_decoder(
-    writer: Schema, newest: Schema, event_type: type[msgspec.Struct], latest: LatestTails
+    writer: Schema, newest: Schema, event_type: type[msgspec.Struct], known: Known
 ) -> Callable[[bytes], Any]:
     """A function that makes an event of a single-object encoded value written with the writer's schema.
 
-    Decoders that are given the same `latest` share it. Raises ValueError when the schema cannot become this type.
+    Decoders that are given the same `known` share it. Raises ValueError when the schema cannot become this type.
     """
-    source, names = decoder_source(writer, newest, event_type, latest)
+    source, names = decoder_source(writer, newest, event_type, known)
     exec(compile(source, f"<decoder of {event_type.__name__}>", "exec"), names)  # noqa: S102 - our own schemas
     decode: Callable[[bytes], Any] = names["decode"]
     return decode
 
 
 def decoder_source(
-    writer: Schema, newest: Schema, event_type: type[msgspec.Struct], latest: LatestTails
+    writer: Schema, newest: Schema, event_type: type[msgspec.Struct], known: Known
 ) -> tuple[str, dict[str, Any]]:
     """The source of the decoder, and the names it needs."""
     info = inspect.type_info(event_type)
     assert isinstance(info, inspect.StructType)
-    lines = _Lines(newest)
-    return lines.function(expanded(writer), info, latest), lines.names
+    lines = _Lines(newest, known)
+    return lines.function(expanded(writer), info), lines.names
 
 
 class _Lines:
@@ -104,15 +105,19 @@ class _Lines:
     have in the class; None says that nobody wants it and it is read past.
     """
 
-    def __init__(self, newest: Schema) -> None:
+    def __init__(self, newest: Schema, known: Known) -> None:
         self.names: dict[str, Any] = {
             "BrokenRecord": BrokenRecord,
+            "NOTHING": NOTHING,
+            "remember": remember,
             "read_block_count": read_block_count,
             "read_int": read_int,
             "read_length": read_length,
             "read_long": read_long,
         }
         self._newest = {record["name"]: record for record in records_in(expanded(newest))}
+        self._known = known
+        self._repeating = 0  # how many places there are by now where something is known
         self._lines: list[str] = []
         self._indent = 0
         self._kinds: dict[str, tuple[Callable[[Schema, Any, str], None], tuple[type[inspect.Type], ...]]] = {
@@ -129,36 +134,48 @@ class _Lines:
             "record": (self._record, (inspect.StructType,)),
         }
 
-    def function(self, schema: Schema, info: inspect.StructType, latest: LatestTails) -> str:
+    def function(self, schema: Schema, info: inspect.StructType) -> str:
         self._add("def decode(data):")
         self._indent += 1
         self._add(f"pos = {HEADER_BYTES}")
-        wanted = {field.name: field.type for field in info.fields}
-        *fields, last = schema["fields"]
-        for field in fields:
-            self._value(field["type"], wanted.get(field["name"]), field["name"])
-        if last["type"]["type"] == "record":
-            self._tail(last["type"], wanted.get(last["name"]), last["name"], latest)
-        else:
-            self._value(last["type"], wanted.get(last["name"]), last["name"])
-            self._end()
-        self._add(f"return {self._built(schema, info, '')}")
-        return "\n".join(self._lines) + "\n"
-
-    def _tail(self, schema: Schema, info: inspect.Type | None, name: str, latest: LatestTails) -> None:
-        self.names["latest"] = latest.setdefault(json.dumps([schema, info is None]), [(None, None)])
-        self._add("start = pos", f"tail, {name} = latest[0]", "if data[pos:] != tail:")
-        self._indent += 1
-        self._value(schema, info, name)
-        self._end()
-        self._add(f"latest[0] = data[start:], {name}")
-        self._indent -= 1
-
-    def _end(self) -> None:
+        self._fields(schema, info, "")
         self._add(
             "if pos != len(data):",
             "    raise BrokenRecord('the value has %d bytes, but its fields end at byte %d' % (len(data), pos))",
+            f"return {self._built(schema, info, '')}",
         )
+        return "\n".join(self._lines) + "\n"
+
+    def _fields(self, schema: Schema, info: inspect.StructType | None, prefix: str) -> None:
+        """All fields of a record, in variables with the prefix."""
+        wanted = {field.name: field.type for field in info.fields} if info else {}
+        for run in runs(schema, wanted, is_event=not prefix):
+            with self._taken_if_known(run, prefix):
+                for field in run.fields:
+                    self._value(field["type"], wanted.get(field["name"]), prefix + field["name"])
+
+    @contextmanager
+    def _taken_if_known(self, run: Run, prefix: str) -> Iterator[None]:
+        """Have what is written here executed only for a run that does not stand as it did before."""
+        if not run.repeats:
+            yield
+            return
+        known, start = f"known_{self._repeating}", f"start_{self._repeating}"
+        self._repeating += 1
+        self.names[known] = self._known.setdefault(run.signature, {})
+        key = None if run.key is None else prefix + run.key
+        values = f"({', '.join(prefix + name for name in run.wanted)}{',' * (len(run.wanted) == 1)})"
+        self._add(
+            f"known = {known}.get({key}, NOTHING)",
+            "if data.startswith(known[0], pos):",
+            f"    pos, {values} = pos + len(known[0]), known[1]",
+            "else:",
+        )
+        self._indent += 1
+        self._add(f"{start} = pos")
+        yield
+        self._add(f"remember({known}, {key}, data[{start}:pos], pos - {start}, {values})")
+        self._indent -= 1
 
     def _add(self, *lines: str) -> None:
         self._lines.extend("    " * self._indent + line for line in lines)
@@ -292,9 +309,7 @@ class _Lines:
         self._indent -= 1
 
     def _record(self, schema: Schema, info: inspect.StructType | None, name: str) -> None:
-        wanted = {field.name: field.type for field in info.fields} if info else {}
-        for field in schema["fields"]:
-            self._value(field["type"], wanted.get(field["name"]), f"{name}__{field['name']}")
+        self._fields(schema, info, f"{name}__")
         self._add(f"{name} = {self._built(schema, info, name + '__') if info else None}")
 
     def _built(self, schema: Schema, info: inspect.StructType, prefix: str) -> str:

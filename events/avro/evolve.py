@@ -77,7 +77,8 @@ def _put_member(group: Group, member: Member) -> None:
         previous = group.instances.get(instance)
         if previous is not None and previous != member.member_id:
             group.members.pop(previous, None)
-        group.instances[instance] = member.member_id
+        if previous != member.member_id:
+            group.instances[instance] = member.member_id
     group.members[member.member_id] = member
 
 

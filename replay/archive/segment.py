@@ -20,6 +20,9 @@ import pyarrow.parquet as pq
 from muster.events.log.base import LogDamaged
 from muster.events.records import RawRecord
 from muster.replay.archive.files import Disk, NewFile
+from muster.replay.archive.lean import leave_pandas_out
+
+leave_pandas_out()
 
 SCHEMA: Final = pa.schema(
     [
@@ -244,13 +247,13 @@ def _batches(
     size = path.stat().st_size
     if segment is not None and size != segment.bytes:
         raise _other(path, f"it has {size} bytes, and manifests say {segment.bytes}")
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(path, pre_buffer=False) as file:
         if segment is not None:
             _refuse_others(path, file, segment)
         groups = [n for n in range(file.num_row_groups) if _may_have(file, n, start, end)]
         if not groups:
             return
-        for batch in file.iter_batches(batch_size=rows, row_groups=groups, columns=columns):
+        for batch in file.iter_batches(batch_size=rows, row_groups=groups, columns=columns, use_threads=False):
             batch.validate(full=True)
             some = _between(batch, start, end)
             if some.num_rows:
@@ -258,7 +261,7 @@ def _batches(
 
 
 def _between(batch: pa.RecordBatch, start: int, end: int | None) -> pa.RecordBatch:
-    """Take the rows at these offsets. Without pyarrow.compute, which imports pandas for a number: a second."""
+    """Take the rows at these offsets."""
     offsets = batch.column("offset")
     if offsets[0].as_py() >= start and (end is None or offsets[-1].as_py() < end):
         return batch

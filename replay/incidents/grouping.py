@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+import msgspec
+
 from muster.events.ids import GroupId
 from muster.events.state import Member
 from muster.replay.history.items import Broken, Gap
@@ -77,15 +79,21 @@ class _Draft:
         return max(each.ended_ms for each in self.rebalances)
 
 
-def incidents_of(episode: Episode, group_id: GroupId) -> list[Incident]:
-    """The incidents of an episode, in order of their beginnings."""
+def incidents_of(episode: Episode, group_id: GroupId, *, chained: bool = True) -> list[Incident]:
+    """The incidents of an episode, in order of their beginnings. `chained`: with the statements that tell each."""
     drafts = _claimed(episode)
     if episode.holes:
         drafts.append(_Draft(_missed([hole.part for hole in episode.holes]), len(drafts)))
     _share_out(episode, drafts)
     drafts.sort(key=lambda draft: (draft.begin_ms, draft.number))
     ids = _ids(drafts, episode)
-    return [_incident(draft, ids, _parent(draft, drafts), episode, group_id) for draft in drafts]
+    told = [_incident(draft, ids, _parent(draft, drafts), episode, group_id) for draft in drafts]
+    if not chained:
+        return told
+    return [
+        msgspec.structs.replace(incident, chain=_chain(draft, episode))
+        for incident, draft in zip(told, drafts, strict=True)
+    ]
 
 
 def _ids(drafts: Iterable[_Draft], episode: Episode) -> dict[int, str]:
@@ -184,15 +192,19 @@ def _incident(
         ended_at=None if end_ms is None else instant(end_ms),
         rebalances=tuple(rebalances),
         parent=None if parent is None else ids[id(parent)],
-        chain=tuple(
-            sorted(
-                (*claim.chain, *calls(episode, claim.acts), *_told(rebalances, episode)), key=lambda each: each.at or ""
-            )
-        ),
+        chain=(),
         cost=cost_of(rebalances, claim.acts),
         advice=claim.advice,
         notes=_notes(draft, episode),
     )
+
+
+def _chain(draft: _Draft, episode: Episode) -> tuple[Statement, ...]:
+    """The statements that tell it, in the order of time."""
+    claim = draft.claim
+    rebalances = sorted(draft.rebalances, key=lambda each: each.first_seq)
+    told = (*claim.chain, *calls(episode, claim.acts), *_told(rebalances, episode))
+    return tuple(sorted(told, key=lambda each: each.at or ""))
 
 
 def _notes(draft: _Draft, episode: Episode) -> tuple[str, ...]:

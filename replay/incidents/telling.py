@@ -1,6 +1,6 @@
 """A group's steps -> its incidents, one episode after another. What is kept is one episode."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from muster.events.events import GroupDeleted
 from muster.events.ids import GroupId
@@ -33,11 +33,13 @@ class Teller:
     """The fold.
 
     `group`: as it stood before the first step, after a time of quiet (`QUIET_MS`), where that is not the first of its
-    history; its last event was at `at_ms` (wall clock).
+    history; its last event was at `at_ms` (wall clock). `chained`: whether incidents have the statements that
+    tell them.
     """
 
-    def __init__(self, group_id: GroupId, group: Group | None = None, *, at_ms: int = 0) -> None:
+    def __init__(self, group_id: GroupId, group: Group | None = None, *, at_ms: int = 0, chained: bool = True) -> None:
         self._group_id = group_id
+        self._chained = chained
         self._begin_ms = at_ms
         self._last_ms = at_ms
         self._timeline = Timeline(group)
@@ -55,25 +57,26 @@ class Teller:
             self._episode.known_until_ms = at_ms
         return is_over
 
-    def feed(self, step: Step) -> Iterator[Incident]:
-        """Take in the next step; yields the incidents of the episode that ended before it."""
+    def feed(self, step: Step) -> Sequence[Incident]:
+        """Take in the next step; returns the incidents of the episode that ended before it."""
         at_ms = self._at_ms(step)
         if not isinstance(step, Transition) and at_ms <= self._begin_ms:
             self._note_earlier(step)
-            return
+            return ()
+        ended: list[Incident] = []
         if self.is_over_before(step) or len(self._episode.acts) >= ACTS_RUNNING_MAX:
-            ended, self._episode = self._episode, Episode(self._episode.after)
-            self._episode.is_split = not ended.is_quiet_before(at_ms)
-            ended.is_split = ended.is_split or self._episode.is_split
-            yield from incidents_of(ended, self._group_id)
+            over, self._episode = self._episode, Episode(self._episode.after)
+            self._episode.is_split = not over.is_quiet_before(at_ms)
+            over.is_split = over.is_split or self._episode.is_split
+            ended += self._incidents(over)
         self._last_ms = at_ms
         finished = self._timeline.feed(step)
         if finished is not None:
             self._episode.rebalances.append(finished)
-        if isinstance(step, Transition) and step.begins_life:  # its events are counted from 1 again
-            yield from incidents_of(self._episode, self._group_id)
-            self._episode, self._end_of_life = Episode(step.before, self._end_of_life), None
         if isinstance(step, Transition):
+            if step.begins_life:  # its events are counted from 1 again
+                ended += self._incidents(self._episode)
+                self._episode, self._end_of_life = Episode(step.before, self._end_of_life), None
             self._coordinators.note_event(at_ms, step.event.owner_epoch, step.jump_ms)
             self._episode.add(acts_of(step), step.after)
             if isinstance(step.event, GroupDeleted):
@@ -86,6 +89,10 @@ class Teller:
             if away is not None:
                 self.away = away
                 self._episode.add_away(away)
+        return ended
+
+    def _incidents(self, episode: Episode) -> list[Incident]:
+        return incidents_of(episode, self._group_id, chained=self._chained)
 
     def _note_earlier(self, step: Coordinated | Gap | Broken) -> None:
         """How the partition stood at the start."""
@@ -95,15 +102,15 @@ class Teller:
 
     def _at_ms(self, step: Step) -> int:
         """When it was, in wall clock ms, steadied if it is no gap."""
-        if isinstance(step, Gap | Broken):
-            return step.position.timestamp_ms
-        return self._coordinators.at_ms(step) if isinstance(step, Coordinated) else step.at_ms
+        if isinstance(step, Transition):
+            return step.event.why.decided_ms
+        return self._coordinators.at_ms(step) if isinstance(step, Coordinated) else step.position.timestamp_ms
 
-    def end(self) -> Iterator[Incident]:
+    def end(self) -> Sequence[Incident]:
         """The incidents of the last episode; a rebalance may be running."""
         running = self._timeline.running()
         if running is not None:
             self._episode.rebalances.append(running)
         if self._episode.known_until_ms is None:
             self._episode.known_until_ms = self._last_ms
-        yield from incidents_of(self._episode, self._group_id)
+        return self._incidents(self._episode)

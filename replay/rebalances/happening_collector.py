@@ -9,7 +9,8 @@ one, plans that are made, requests that are refused. Some of it takes time, or c
     a fence        that says what an earlier one said is counted there
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Final
 
 import msgspec
 
@@ -38,17 +39,20 @@ _Key = tuple[object, ...]
 _TOLD_WITH_THE_REBALANCE = frozenset({Cause.NOT_REJOINED, Cause.GROUP_RELEASED})
 _MOVED_NOTHING = frozenset({Cause.LEARNER_ADMITTED, Cause.STANDBY_ADMITTED, Cause.INACTIVE_MEMBER_REJOINED})
 _CHANGED_NOTHING = frozenset({Cause.MEMBERS_RETIRED, Cause.RECORD_OVERWRITTEN})
+_STARTED_BY_NONE: Final[Mapping[type, Set[Cause]]] = {
+    MemberJoined: _MOVED_NOTHING,
+    MemberRejoined: _MOVED_NOTHING,
+    MemberRoleChanged: _CHANGED_NOTHING,
+}
 
 
 def starts_nothing(part: Part) -> bool:
     """Whether it could not have started a rebalance, had none been running: it is told here, not folded in."""
     if isinstance(part, MemberRemoved):
         return part.member.is_inactive and part.why.cause not in _TOLD_WITH_THE_REBALANCE
-    if isinstance(part, MemberJoined | MemberRejoined):
-        return part.why.cause in _MOVED_NOTHING
-    if isinstance(part, MemberRoleChanged):
-        return part.why.cause in _CHANGED_NOTHING
-    return not isinstance(part, MemberEvent)
+    if not isinstance(part, MemberEvent):
+        return True
+    return part.why.cause in _STARTED_BY_NONE.get(type(part), ())
 
 
 class HappeningCollector:
@@ -115,14 +119,14 @@ class HappeningCollector:
 
     def note_within(self, parts: Sequence[Part], before: Group) -> None:
         """A transition of a rebalance that is running."""
-        for part in parts:
-            if isinstance(part, MemberRemoved) and starts_nothing(part):
+        started_nothing = [part for part in parts if starts_nothing(part)]
+        for part in started_nothing:
+            if isinstance(part, MemberRemoved):
                 self.add(inactive_went(part))
-            elif isinstance(part, MemberJoined | MemberRejoined) and starts_nothing(part):
+            elif isinstance(part, MemberJoined | MemberRejoined):
                 self.add(inactive_came(part))
-        announced_by = [part for part in parts if starts_nothing(part)]
-        if announced_by:
-            self._announce(announced_by, before)
+        if started_nothing:
+            self._announce(started_nothing, before)
 
     def end(
         self, started: RebalanceStarted, parts: Sequence[Part], before: Group, baseline: Ownership | None

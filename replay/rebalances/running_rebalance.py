@@ -14,6 +14,7 @@ from muster.events.causes import TRIGGERS, Cause
 from muster.events.events import (
     GroupEmptied,
     JoinPhaseCompleted,
+    MemberAssigned,
     MemberJoined,
     MemberRejoined,
     MemberRemoved,
@@ -56,14 +57,14 @@ _JOINS = (MemberJoined, MemberRejoined, StaticMemberReplaced)
 _ACTS = (*_JOINS, MemberRemoved, MemberRoleChanged)
 
 
-def occurrences(parts: Iterable[Part], wanted: Container[Cause]) -> list[Occurrence]:
+def occurrences(parts: Sequence[Part], wanted: Container[Cause]) -> list[Occurrence]:
     """Member events of one transition as causes at work, those of `wanted`; neighbours with one cause are one."""
+    if not any(part.why.cause in wanted for part in parts):  # in most transitions
+        return []
     told = (part for part in parts if isinstance(part, _ACTS) and not starts_nothing(part))
     by_cause = groupby(told, key=lambda event: event.why.cause)
     return [
-        _occurrence(same[0].why, same[0].seq, list(map(actor, same)))
-        for cause, (*same,) in by_cause
-        if cause in wanted  # most are none: no words are made of them
+        _occurrence(same[0].why, same[0].seq, list(map(actor, same))) for cause, (*same,) in by_cause if cause in wanted
     ]
 
 
@@ -154,7 +155,7 @@ class RunningRebalance:
             self._gather(parts)
         self._is_fresh = False
         self.happenings_within.note_within(parts, before)
-        own = (part for part in parts if part not in self.gathered) if self.gathered else parts
+        own = [part for part in parts if part not in self.gathered] if self.gathered else parts
         for seen in occurrences(own, _FOLDED_OR_DROPPED):
             self._note(seen)
         self._note_arrivals(parts)
@@ -196,6 +197,8 @@ class RunningRebalance:
 
     def _note_arrivals(self, parts: Iterable[Part]) -> None:
         for event in parts:
+            if isinstance(event, MemberAssigned):  # most are
+                continue
             if isinstance(event, StaticMemberReplaced):
                 self.arrivals.pop(event.replaced_member_id, None)
             if isinstance(event, _JOINS):

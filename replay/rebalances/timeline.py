@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 
 from muster.events.events import (
     AnyGroupEvent,
+    GroupAdvanced,
     GroupCreated,
     GroupDeleted,
     GroupEmptied,
@@ -113,6 +114,8 @@ class Timeline:
             self._between(event, parts, before, after)
             return missed
         running.absorb(parts, before)
+        if isinstance(event, GroupAdvanced):  # most are
+            return None
         if isinstance(event, JoinPhaseCompleted):
             running.complete_join(event, after)
         elif isinstance(event, GroupStabilized):

@@ -163,13 +163,13 @@ def test_forms_of_the_last_field_are_told_apart() -> None:
     why["fields"] = [why["fields"][0], {"name": "arrived_ms", "type": "long"}, {"name": "decided_ms", "type": "long"}]
     swapped = copy.deepcopy(new)
     field_of(swapped, "why")["type"]["fields"][1:] = reversed(why["fields"][1:])
-    latest: dict[str, Any] = {}
+    known: dict[str, Any] = {}
     reader = newest(GroupAdvanced)
     for name in ("parked_ms", "arrived_ms", "decided_ms"):
         field_of(reader, "why", name)["default"] = 0
     value = written(new, plain(full_event(GroupAdvanced)) | {"why": {"cause": "x", "arrived_ms": 1, "decided_ms": 2}})
-    one = compile_decoder(new, reader, GroupAdvanced, latest)(value)
-    other = compile_decoder(swapped, reader, GroupAdvanced, latest)(value)
+    one = compile_decoder(new, reader, GroupAdvanced, known)(value)
+    other = compile_decoder(swapped, reader, GroupAdvanced, known)(value)
     assert one.why == Why(cause=Cause.UNKNOWN, arrived_ms=1, decided_ms=2)
     assert other.why == Why(cause=Cause.UNKNOWN, arrived_ms=2, decided_ms=1)
 

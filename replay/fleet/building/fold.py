@@ -14,7 +14,6 @@ engine has brought the records in another order than the log's (or twice), and e
 from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from heapq import merge
-from itertools import chain
 from typing import Final, TypeAlias
 
 from muster.events.ids import GroupId
@@ -50,7 +49,7 @@ class GroupFold:
         self._topic = topic
         self._gaps = SeqGaps()
         self._transitions = Transitions(group_id)
-        self._teller = Teller(group_id)
+        self._teller = Teller(group_id, chained=False)
         self._stays = Stays(group_id, log_partition)
         self._offset = NOWHERE
         self._life = (NOWHERE, 0)
@@ -65,10 +64,7 @@ class GroupFold:
         self._check(read)
         gap = self._gaps.before(read)
         if gap is not None:
-            return chain(self._take(gap), self._take(read))
-        if isinstance(read, Happened):  # most end no transition
-            step = self._transitions.feed(read)
-            return () if step is None else self._step(step)
+            return [*self._take(gap), *self._take(read)]
         return self._take(read)
 
     def begin(self, prelude: Iterable[Told]) -> Iterator[RowOf]:
@@ -82,21 +78,24 @@ class GroupFold:
         for row in self._stays.there():
             yield "memberships", row
 
-    def _take(self, item: Item) -> Iterator[RowOf]:
-        if isinstance(item, Broken) and item.kind.quarantines:
-            yield "quarantine", quarantine_row(self._topic, item, self.group_id)
+    def _take(self, item: Item) -> Sequence[RowOf]:
         step = self._transitions.feed(item)
-        if step is not None:
-            yield from self._step(step)
+        rows = () if step is None else self._step(step)  # most end no transition
+        if isinstance(item, Broken) and item.kind.quarantines:
+            return [("quarantine", quarantine_row(self._topic, item, self.group_id)), *rows]
+        return rows
 
-    def _step(self, step: Step) -> Iterator[RowOf]:
+    def _step(self, step: Step) -> Sequence[RowOf]:
+        rows: list[RowOf] = []
         if isinstance(step, Transition):
-            for row in self._stays.feed(step):
-                yield "memberships", row
-        yield from self._told(self._teller.feed(step))
+            rows += [("memberships", row) for row in self._stays.feed(step)]
+        incidents = self._teller.feed(step)
+        if incidents:
+            rows += self._told(incidents)
         away, self._teller.away = self._teller.away, None
         if away is not None:
-            yield "coordinator_downtime", downtime_row(self.group_id, away, self.log_partition)
+            rows.append(("coordinator_downtime", downtime_row(self.group_id, away, self.log_partition)))
+        return rows
 
     def _told(self, incidents: Iterable[Incident]) -> Iterator[RowOf]:
         for incident in incidents:

@@ -83,13 +83,13 @@ def _look_over(piece: Piece, found: Survey) -> int:
     """The number of groups' records in it."""
     of_groups = 0
     shared: list[int] = []
-    for batch in _batches(piece, _FOR_A_SURVEY):
-        owners = _owners(batch, piece.marks, found.strangers)
-        groups = _groups(batch.filter(owners).column("key"))
+    for read in _batches(piece, _FOR_A_SURVEY):
+        batch = _of_owners(read, piece.marks, found.strangers)
+        groups = _groups(batch.column("key"))
         found.groups.update(groups.drop_null().unique().to_pylist())
         of_groups += len(groups) - groups.null_count
         if groups.null_count:
-            shared += batch.filter(owners).column("offset").filter(groups.is_null()).to_pylist()
+            shared += batch.column("offset").filter(groups.is_null()).to_pylist()
     if shared:
         reads = found.shared.setdefault(piece.partition, [])
         reads.extend(_reads(piece, shared))
@@ -123,9 +123,10 @@ def of_groups(pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
     """The records of groups, RECORDS, in the order of the pieces. Raises OSError and pyarrow's errors."""
     nobody = Strangers()
     for piece in pieces:
-        for batch in _batches(piece, COLUMNS):
-            owners = _owners(batch, piece.marks, nobody)
-            some = batch.filter(pc.and_(owners, batch.column("value").is_valid()))
+        for read in _batches(piece, COLUMNS):
+            some = _of_owners(read, piece.marks, nobody)
+            if some.column("value").null_count:
+                some = some.filter(some.column("value").is_valid())
             groups = _groups(some.column("key"))
             columns = [groups, *(some.column(name) for name in RECORDS.names[1:])]
             found = pa.RecordBatch.from_arrays(columns, names=RECORDS.names)
@@ -162,16 +163,18 @@ def _group_of(key: bytes) -> str | None:
 # ---- strangers ----------------------------------------------------------------------------------
 
 
-def _owners(batch: pa.RecordBatch, marks: Marks | None, strangers: Strangers) -> pa.Array:
-    """Whether an owner wrote each record; notes the others. `marks` is written when the first mark is met."""
+def _of_owners(batch: pa.RecordBatch, marks: Marks | None, strangers: Strangers) -> pa.RecordBatch:
+    """The records that an owner wrote; notes the others. `marks` is written when the first mark is met."""
     if marks is None:
-        return pa.repeat(pa.scalar(value=True), batch.num_rows)
+        return batch
     told = list(_told_apart(batch, marks))
+    if all(told):
+        return batch
     for row, is_owners in enumerate(told):
         if not is_owners:
             partition, offset = batch.column("partition")[row].as_py(), batch.column("offset")[row].as_py()
             strangers.note(StoredRecord(partition, offset, 0, b"", None, stranger=True))
-    return pa.array(told, pa.bool_())
+    return batch.filter(pa.array(told, pa.bool_()))
 
 
 def _told_apart(batch: pa.RecordBatch, marks: Marks) -> Iterator[bool]:

@@ -45,27 +45,31 @@ class Stays:
         self._log_partition = log_partition
         self._there: dict[MemberId, _Stay] = {}
 
-    def feed(self, step: Transition) -> Iterator[Row]:
-        """Take in the next transition; yields the stays that ended with it."""
-        if step.begins_life:
-            yield from self._end_of_life()
+    def feed(self, step: Transition) -> list[Row]:
+        """Take in the next transition; returns the stays that ended with it."""
+        ended = self._end_of_life() if step.begins_life else []
         for part in step.parts:
-            if isinstance(part, MemberEvent):
-                yield from self._note(part)
+            if isinstance(part, MemberRemoved | StaticMemberReplaced):
+                ended += self._end(part)
+            if isinstance(part, MemberEvent) and not isinstance(part, MemberRemoved):
+                self._note(part)
         if isinstance(step.event, GroupDeleted):
-            yield from self._end_of_life()
+            ended += self._end_of_life()
+        return ended
 
-    def _note(self, event: AnyMemberEvent) -> Iterator[Row]:
-        member = event.member
+    def _end(self, event: MemberRemoved | StaticMemberReplaced) -> Iterator[Row]:
+        """The stay that ends with it; one that is not known, for a removal."""
         if isinstance(event, MemberRemoved):
-            ended = self._there.pop(member.member_id, None) or self._began(event)
+            ended = self._there.pop(event.member.member_id, None) or self._began(event)
             seen_ms = None if event.heard is False else event.last_seen_ms
             yield self._row(ended, event.why.decided_ms, event.why.cause, departure(event).value, seen_ms)
             return
-        if isinstance(event, StaticMemberReplaced):
-            before = self._there.pop(event.replaced_member_id, None)
-            if before is not None:
-                yield self._row(before, event.why.decided_ms, event.why.cause, REPLACED, event.replaced_last_seen_ms)
+        before = self._there.pop(event.replaced_member_id, None)
+        if before is not None:
+            yield self._row(before, event.why.decided_ms, event.why.cause, REPLACED, event.replaced_last_seen_ms)
+
+    def _note(self, event: AnyMemberEvent) -> None:
+        member = event.member
         stay = self._there.get(member.member_id)
         if stay is None:
             stay = self._there[member.member_id] = self._began(event)
@@ -81,11 +85,10 @@ class Stays:
             stay.replaced_member_id = event.replaced_member_id
         return stay
 
-    def _end_of_life(self) -> Iterator[Row]:
+    def _end_of_life(self) -> list[Row]:
         """End the stays of a life whose end the log does not tell."""
-        for stay in self._there.values():
-            yield self._row(stay, None, None, UNKNOWN, None)
-        self._there = {}
+        ended, self._there = self._there, {}
+        return [self._row(stay, None, None, UNKNOWN, None) for stay in ended.values()]
 
     def there(self) -> Iterator[Row]:
         """The stays that have not ended."""

@@ -6,8 +6,9 @@ under another member id is for `identity.py`, which story it belongs to for `kin
 Instants are wall clock ms of the event's decision, durations ms; `seq` is that of the event it was read from.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum, unique
+from typing import Any, Final
 
 import msgspec
 
@@ -15,6 +16,7 @@ from muster.events.causes import PLANNED_TRIGGERS, Cause
 from muster.events.consumer_protocol import subscribed_topics
 from muster.events.events import (
     AnyGroupEvent,
+    GroupAdvanced,
     GroupConfigured,
     GroupCreated,
     GroupDeleted,
@@ -33,7 +35,7 @@ from muster.events.events import (
     Why,
 )
 from muster.events.ids import MemberId
-from muster.events.state import Group, Member
+from muster.events.state import Member
 from muster.replay.history.transitions import Transition
 from muster.replay.rebalances.wording import is_of_another
 
@@ -139,12 +141,16 @@ class Rejoined(Act, frozen=True, kw_only=True):
     @property
     def changed_topics(self) -> bool:
         """Whether it subscribes other topics than before, by what can be read of it."""
-        return self.before is not None and topics_of(self.before) != topics_of(self.member)
+        if self.before is None or self.before.protocols is self.member.protocols:
+            return False
+        return topics_of(self.before) != topics_of(self.member)
 
     @property
     def changed_protocols(self) -> bool:
         """Whether its list of assignors is another one."""
-        return self.before is not None and protocols_of(self.before) != protocols_of(self.member)
+        if self.before is None or self.before.protocols is self.member.protocols:
+            return False
+        return protocols_of(self.before) != protocols_of(self.member)
 
 
 class Duelled(Act, frozen=True, kw_only=True):
@@ -191,32 +197,23 @@ class Phase(Act, frozen=True, kw_only=True):
 AnyAct = Came | CameBack | Went | Rejoined | Duelled | Refused | AskedFor | Called | TookOver | Phase
 
 _PLANNED_JOINS = frozenset({Cause.LEARNER_ADMITTED, Cause.STANDBY_ADMITTED, Cause.REGISTRATION_COMPLETE})
-_PHASES = (GroupCreated, RebalanceStarted, JoinPhaseCompleted, GroupStabilized, GroupEmptied, GroupDeleted)
+_PHASES = frozenset({GroupCreated, RebalanceStarted, JoinPhaseCompleted, GroupStabilized, GroupEmptied, GroupDeleted})
 
 
 def acts_of(step: Transition) -> Iterator[AnyAct]:
     """The acts of one transition, in order; that of its phase comes last."""
-    removed = sum(isinstance(part, MemberRemoved) for part in step.parts)
     for part in step.parts:
-        if isinstance(part, MemberRemoved):
-            yield _went(part, step.before, removed)
-        elif isinstance(part, MemberJoined):
-            yield _came(part, step.before)
-        elif isinstance(part, MemberRejoined):
-            yield _rejoined(part, step.before)
-        elif isinstance(part, StaticMemberReplaced):
-            yield _came_back(part, step.before)
-        elif isinstance(part, GroupConfigured):
-            yield AskedFor(seq=part.seq, at_ms=part.why.decided_ms, why=part.why, cause=part.why.cause)
-        elif isinstance(part, MemberAssigned) and part.why.cause is Cause.STANDBY_CALLED:
-            yield _called(part, step)
-        elif isinstance(part, MemberRoleChanged) and part.why.cause is Cause.STANDBY_TOOK_OVER:
-            yield TookOver(seq=part.seq, at_ms=part.why.decided_ms, why=part.why, member=part.member)
+        read = _ACT_OF.get(type(part))
+        act = None if read is None else read(part, step)
+        if act is not None:
+            yield act
     yield from _of_group(step)
 
 
 def _of_group(step: Transition) -> Iterator[AnyAct]:
     event = step.event
+    if isinstance(event, GroupAdvanced):  # most are
+        return
     seq, at_ms, why = event.seq, event.why.decided_ms, event.why
     if isinstance(event, RebalanceStarted) and why.cause in PLANNED_TRIGGERS:
         yield AskedFor(seq=seq, at_ms=at_ms, why=why, cause=why.cause)
@@ -225,11 +222,12 @@ def _of_group(step: Transition) -> Iterator[AnyAct]:
         yield Duelled(seq=seq, at_ms=at_ms, why=why, is_duel=is_duel, times=1 + event.suppressed, event=event)
     elif isinstance(event, JoinRefused):
         yield Refused(seq=seq, at_ms=at_ms, why=why, error_code=event.error_code, times=1 + event.suppressed)
-    elif isinstance(event, _PHASES):
+    elif type(event) in _PHASES:
         yield Phase(seq=seq, at_ms=at_ms, why=why, event=event, members=tuple(step.after.members))
 
 
-def _went(part: MemberRemoved, before: Group, removed: int) -> Went:
+def _went(part: MemberRemoved, step: Transition) -> Went:
+    removed = sum(isinstance(each, MemberRemoved) for each in step.parts)
     return Went(
         seq=part.seq,
         at_ms=part.why.decided_ms,
@@ -239,15 +237,27 @@ def _went(part: MemberRemoved, before: Group, removed: int) -> Went:
         last_seen_ms=part.last_seen_ms,
         heard=part.heard,
         requested_with=removed if part.why.api_key is not None else 1,
-        was_leader=before.leader_id == part.member.member_id,
+        was_leader=step.before.leader_id == part.member.member_id,
     )
 
 
-def _called(part: MemberAssigned, step: Transition) -> Called:
+def _called(part: MemberAssigned, step: Transition) -> Called | None:
     """The member that it replaces went in the same transition, and had the very assignment."""
+    if part.why.cause is not Cause.STANDBY_CALLED:
+        return None
     gone = (each.member for each in step.parts if isinstance(each, MemberRemoved))
     lost = next((each.member_id for each in gone if each.assignment == part.member.assignment), None)
     return Called(seq=part.seq, at_ms=part.why.decided_ms, why=part.why, member=part.member, lost=lost)
+
+
+def _took_over(part: MemberRoleChanged, _step: Transition) -> TookOver | None:
+    if part.why.cause is not Cause.STANDBY_TOOK_OVER:
+        return None
+    return TookOver(seq=part.seq, at_ms=part.why.decided_ms, why=part.why, member=part.member)
+
+
+def _asked_for(part: GroupConfigured, _step: Transition) -> AskedFor:
+    return AskedFor(seq=part.seq, at_ms=part.why.decided_ms, why=part.why, cause=part.why.cause)
 
 
 def departure(part: MemberRemoved) -> Departure:
@@ -261,8 +271,8 @@ def departure(part: MemberRemoved) -> Departure:
     return Departure.REMOVED if is_of_another(why, member) else Departure.LEFT
 
 
-def _rejoined(part: MemberRejoined, before: Group) -> Rejoined:
-    member_id = part.member.member_id
+def _rejoined(part: MemberRejoined, step: Transition) -> Rejoined:
+    member_id, before = part.member.member_id, step.before
     return Rejoined(
         seq=part.seq,
         at_ms=part.why.decided_ms,
@@ -273,19 +283,19 @@ def _rejoined(part: MemberRejoined, before: Group) -> Rejoined:
     )
 
 
-def _came(part: MemberJoined, before: Group) -> Came:
-    registered = part.member.group_instance_id in before.registrations
+def _came(part: MemberJoined, step: Transition) -> Came:
+    registered = part.member.group_instance_id in step.before.registrations
     planned = registered or part.why.cause in _PLANNED_JOINS
     return Came(seq=part.seq, at_ms=part.why.decided_ms, why=part.why, member=part.member, planned=planned)
 
 
-def _came_back(part: StaticMemberReplaced, before: Group) -> CameBack:
+def _came_back(part: StaticMemberReplaced, step: Transition) -> CameBack:
     return CameBack(
         seq=part.seq,
         at_ms=part.why.decided_ms,
         why=part.why,
         member=part.member,
-        before=before.members.get(part.replaced_member_id),
+        before=step.before.members.get(part.replaced_member_id),
         replaced_member_id=part.replaced_member_id,
         replaced_client_host=part.replaced_client_host,
         last_seen_ms=_last_seen_of_replaced(part),
@@ -298,6 +308,18 @@ def _last_seen_of_replaced(part: StaticMemberReplaced) -> int:
     if part.replaced_last_seen_ms is not None:
         return part.replaced_last_seen_ms
     return part.last_seen_ms - part.longest_silence_ms
+
+
+_ACT_OF: Final[Mapping[type, Callable[[Any, Transition], AnyAct | None]]] = {
+    MemberRemoved: _went,
+    MemberJoined: _came,
+    MemberRejoined: _rejoined,
+    StaticMemberReplaced: _came_back,
+    MemberAssigned: _called,
+    MemberRoleChanged: _took_over,
+    GroupConfigured: _asked_for,
+}
+"""How an act is read from each event within a transition."""
 
 
 def topics_of(member: Member) -> frozenset[str] | None:

@@ -39,8 +39,8 @@ _ASKED = frozenset({Cause.METADATA_CHANGED, Cause.LEADER_REJOINED})
 def find(view: View) -> Iterator[Claim]:
     """A member asked for a new assignment with the same subscription."""
     for act in view.free(Rejoined):
-        rebalance = view.episode.rebalance_of(act)
-        if act.why.cause in _ASKED and rebalance is not None and rebalance.first_seq <= act.seq:
+        rebalance = view.episode.rebalance_of(act) if act.why.cause in _ASKED else None
+        if rebalance is not None:
             yield from _claims(view, act, rebalance)
 
 

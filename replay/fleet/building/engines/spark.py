@@ -13,6 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from muster.replay.fleet.building.engines.engine import STATE_OFFSET, Folded, Task, Took, fold_batches
+from muster.replay.fleet.building.engines.progress import reporting, told
 from muster.replay.fleet.building.fold import OutOfOrder
 from muster.replay.fleet.building.open_items import NotCarriedOver
 from muster.replay.fleet.building.pieces import Piece, of_groups
@@ -48,15 +49,15 @@ class SparkEngine:
         """See Engine."""
         if not pieces and not states:
             return Folded(parts=(), events=0)
-        with in_a_line("Spark could not fold"):
+        with in_a_line("Spark could not fold"), told(Path(task.scratch), watch):
             rows = self._folded(pieces, states, task).collect()
         for row in rows:
             if row.refusal is not None:
                 raise _REFUSALS[row.refusal](row.message)
-        told = [msgspec.json.decode(row.folded, type=Folded) for row in rows]
-        events = sum(each.events for each in told)
+        done = [msgspec.json.decode(row.folded, type=Folded) for row in rows]
+        events = sum(each.events for each in done)
         watch(events)
-        return Folded(parts=tuple(part for each in told for part in each.parts), events=events)
+        return Folded(parts=tuple(part for each in done for part in each.parts), events=events)
 
     def plan(self, pieces: Sequence[Piece], states: Sequence[Path]) -> str:
         """The physical plan of a fold, in Spark's words."""
@@ -100,9 +101,18 @@ def _folding(task: Task) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Rec
         row: dict[str, bytes | str | None] = {"folded": None, "refusal": None, "message": None}
         try:
             with needing_room(Path(task.to)):
-                row["folded"] = msgspec.json.encode(fold_batches(batches, task))
+                report = reporting(Path(task.scratch), _task_number())
+                row["folded"] = msgspec.json.encode(fold_batches(batches, task, report))
         except tuple(_REFUSALS.values()) as refusal:
             row |= {"refusal": type(refusal).__name__, "message": str(refusal)}
         yield pa.RecordBatch.from_pylist([row], schema=_FOLDED_SCHEMA)
 
     return run
+
+
+def _task_number() -> int:
+    """The number of the task that this worker does, the same if it is done again."""
+    from pyspark import TaskContext  # noqa: PLC0415 -- a worker has it
+
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()

@@ -1,0 +1,63 @@
+"""While Spark's workers fold, the process that waits for them tells how far they are."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from muster.replay.fleet.building.engines.engine import Took
+from muster.replay.fleet.building.engines.progress import folded, reporting, told
+from muster.replay.fleet.building.engines.spark import SparkEngine
+from tests.replay.fleet.fleets import built, judged
+from tests.waiting import until_so
+
+
+def test_what_all_tasks_have_folded_is_told_together(tmp_path: Path) -> None:
+    """A task that is done again is counted once; what is being written counts the next time."""
+    reporting(tmp_path, 1)(500)
+    reporting(tmp_path, 2)(70)
+    reporting(tmp_path, 1)(20)
+    (tmp_path / "folded-000003").touch()
+    assert folded(tmp_path) == 90
+
+
+def test_a_worker_does_not_tell_each_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It writes its file at most twice a second."""
+    now = 1_000.0
+    monkeypatch.setattr("muster.replay.fleet.building.engines.progress.monotonic", lambda: now)
+    report = reporting(tmp_path, 0)
+    report(10)
+    report(20)
+    assert folded(tmp_path) == 10
+    now += 1
+    report(30)
+    assert folded(tmp_path) == 30
+
+
+def test_it_is_told_while_it_is_waited_for(tmp_path: Path) -> None:
+    """From another thread, since the first one waits for Spark; and no more once it is over."""
+    seen: list[int] = []
+    with told(tmp_path, seen.append):
+        reporting(tmp_path, 0)(10)
+        until_so(lambda: 10 in seen)
+        reporting(tmp_path, 1)(5)
+        until_so(lambda: 15 in seen)
+    reporting(tmp_path, 2)(5)
+    assert 20 not in seen
+
+
+@pytest.mark.spark
+async def test_sparks_workers_tell(spark: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has written how many events it has folded, in a folder that this process sees."""
+    at_the_end: list[int] = []
+
+    @contextmanager
+    def looked_at(folder: Path, watch: Took) -> Iterator[None]:
+        yield
+        at_the_end.append(folded(folder))
+
+    monkeypatch.setattr("muster.replay.fleet.building.engines.spark.told", looked_at)
+    events = (await built(judged(range(3)), tmp_path, spark)).events
+    assert events
+    assert at_the_end == [events]
