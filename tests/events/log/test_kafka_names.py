@@ -18,7 +18,7 @@ from muster.events.log.kafka.names import owner_id, owner_id_prefix, owner_ids_o
     ],
 )
 def test_owners_are_known_by_their_transactional_ids(transactional_id: str, is_owners: bool) -> None:
-    """Of a topic that is named, and a partition; where none is named nothing is an owner's."""
+    """The topic is one that is named, behind it is a partition; where none is named nothing is an owner's."""
     assert owner_ids_of(["events", "events_offsets"])(transactional_id.encode()) is is_owners
     assert not owner_ids_of([])(transactional_id.encode())
 
