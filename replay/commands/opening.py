@@ -17,6 +17,7 @@ import typer
 from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
 from muster.events.log.base import EventLog, LogDenied, LogError
 from muster.events.records import EventsError
+from muster.replay.garbage import collected_seldom
 from muster.replay.logs.opening import open_for_reading
 from muster.replay.logs.reading import Reading
 from muster.replay.logs.waiting import Waiting
@@ -97,7 +98,8 @@ def run(reading: Coroutine[None, None, T], writes: str = "the answer") -> T:
     """Read; whatever is wrong with the log, or with what is written (`writes`: where to), is one line."""
     try:
         try:
-            return asyncio.run(reading)
+            with collected_seldom():
+                return asyncio.run(reading)
         finally:
             sys.stdout.flush()
     except (LogError, EventsError) as error:

@@ -1,6 +1,8 @@
 """The report in a real Chromium: it loads without errors, asks nobody, shows what the history holds; hover, filters."""
 
+import base64
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +23,8 @@ pytestmark = [
 SHOWN = "[...document.querySelectorAll('article:not([hidden])')].map(each => each.dataset.kind).sort()"
 LANES = "[...document.querySelectorAll('#body .name')].map(each => each.textContent)"
 TIP = "document.querySelector('#tip').textContent"
+PAPER_WIDTH = 718
+"""The width of A4 without its margins, in CSS pixels."""
 RANGE = "document.querySelector('#range').textContent"
 
 
@@ -159,15 +163,60 @@ def test_ten_thousand_events_are_zoomed_without_lag(tab: Tab, tmp_path: Path) ->
     assert tab.errors == []
 
 
-def test_it_is_readable_on_a_phone_and_on_paper(tab: Tab, tmp_path: Path) -> None:
-    """Nothing is wider than the screen, and a print has the chart and no buttons."""
+def test_it_is_readable_on_a_phone(tab: Tab, tmp_path: Path) -> None:
+    """Nothing is wider than the screen."""
     tab.size(400, 800)
     try:
         opened(tab, document_of(a_night().history()), tmp_path)
         assert tab.run("document.documentElement.scrollWidth <= 400")
     finally:
         tab.size(1200, 900)
-    tab.call("Emulation.setEmulatedMedia", media="print")
-    assert tab.run("getComputedStyle(document.querySelector('.tools')).display") == "none"
-    assert tab.run("document.querySelector('#body').getBoundingClientRect().height") > 100
-    tab.call("Emulation.setEmulatedMedia", media="")
+
+
+@pytest.fixture
+def paper(tab: Tab, tmp_path: Path) -> Iterator[Tab]:
+    """A busy history laid out for A4 with margins of a centimetre, by a reader whose screen is dark."""
+    tab.size(PAPER_WIDTH, 1000)
+    dark = [{"name": "prefers-color-scheme", "value": "dark"}]
+    tab.call("Emulation.setEmulatedMedia", media="print", features=dark)
+    yield opened(tab, document_of(busy(2_000).history()), tmp_path)
+    tab.call("Emulation.setEmulatedMedia", media="", features=[])
+    tab.size(1200, 900)
+
+
+def test_a_print_has_all_that_the_page_has_and_nothing_to_click(paper: Tab) -> None:
+    """A box that scrolls on a screen is unrolled, and nothing is wider than the paper."""
+    for selector in ("form", ".tools", ".show", ".skip", ".hint"):
+        assert paper.run(f"[...document.querySelectorAll('{selector}')].every(each => !each.offsetHeight)"), selector
+    cut_off = """[...document.querySelectorAll('body, body *')].filter(each =>
+        getComputedStyle(each).overflow !== 'visible' && !(each instanceof SVGElement) && each.offsetHeight > 2 &&
+        (each.scrollHeight > each.clientHeight + 1 || each.scrollWidth > each.clientWidth + 1)
+    ).map(each => each.tagName + '#' + each.id + '.' + each.className)"""
+    assert paper.run(cut_off) == []
+    assert paper.run("document.documentElement.scrollWidth") <= PAPER_WIDTH
+    assert paper.run("document.querySelector('#body').getBoundingClientRect().height") > 100
+
+
+def test_a_print_is_dark_on_white_and_breaks_between_parts(paper: Tab) -> None:
+    """Toner is not spent on a background, and a heading stands with what it is about."""
+    style = "getComputedStyle(document.querySelector('{}')).{}"
+    assert paper.run(style.format("body", "color")) == "rgb(0, 0, 0)"
+    assert paper.run(style.format("body", "backgroundColor")) in ("rgb(255, 255, 255)", "rgba(0, 0, 0, 0)")
+    assert paper.run(style.format("html", "backgroundColor")) in ("rgb(255, 255, 255)", "rgba(0, 0, 0, 0)")
+    assert paper.run(style.format("#head", "position")) == "static"
+    for selector in ("#chart", "tr", "li", "dd"):
+        assert paper.run(style.format(selector, "breakInside")) == "avoid", selector
+    for selector in ("h1", "h2", "h3", "thead", "article > :first-child"):
+        assert paper.run(style.format(selector, "breakAfter")) == "avoid", selector
+
+
+def test_a_print_has_a_page_for_what_fits_on_one_and_more_for_more(paper: Tab, tmp_path: Path) -> None:
+    """The whole page is printed, not what is on the screen."""
+
+    def pages() -> int:
+        pdf = base64.b64decode(paper.call("Page.printToPDF", paperWidth=8.27, paperHeight=11.69)["data"])
+        return len(re.findall(rb"/Type /Page\b", pdf))
+
+    many = pages()
+    opened(paper, document_of(a_night().history()), tmp_path)
+    assert 1 <= pages() < many

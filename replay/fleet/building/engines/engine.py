@@ -4,9 +4,7 @@ An engine has one duty: to bring the records of each group in one run, by offset
 does it, the same function folds them and writes the parts, in this process or in a worker's.
 """
 
-import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
@@ -21,13 +19,11 @@ from muster.replay.fleet.building import open_items
 from muster.replay.fleet.building.fold import GroupFold, OutOfOrder, fold_group
 from muster.replay.fleet.building.pieces import Piece
 from muster.replay.fleet.tables.parts import Part, PartWriter, Role
+from muster.replay.garbage import collected_seldom
 from muster.replay.history.items import Prelude, Read
 
 BATCH_ROWS: Final = 5_000
 """The records that come at a time."""
-
-_COLLECTED_AFTER: Final = (50_000, 20, 100)
-"""The thresholds of Python's garbage collector in a fold: it makes many objects, and none that refer to each other."""
 
 Took = Callable[[int], None]
 """Told how many events were folded by now."""
@@ -92,24 +88,13 @@ def fold_batches(batches: Iterable[pa.RecordBatch], task: Task, watch: Took = un
             yield from zip(*columns, strict=True)
             watch(events)
 
-    with PartWriter(Path(task.to), task.build) as writer, _collected_seldom():
+    with PartWriter(Path(task.to), task.build) as writer, collected_seldom():
         for group_id, of_group in groupby(rows(), key=itemgetter(0)):
             if group_id <= last and last:
                 raise OutOfOrder(f"the records of group {group_id!r} came in several runs, after those of {last!r}")
             last = group_id
             _fold_group(GroupId(group_id), of_group, task, writer)
     return Folded(parts=tuple(writer.parts), events=events)
-
-
-@contextmanager
-def _collected_seldom() -> Iterator[None]:
-    """Have the garbage collector look at what lives less often: at its usual pace it took a fifth of the time."""
-    before = gc.get_threshold()
-    gc.set_threshold(*_COLLECTED_AFTER)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def _fold_group(group_id: GroupId, rows: Iterator[Stored], task: Task, writer: PartWriter) -> None:
