@@ -6,6 +6,7 @@ import gc
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
+from muster.coordinator.runtime.ownership.successor import first_elected
 from muster.coordinator.runtime.ownership.successor_watch import CHECK_INTERVAL_S, CHECK_TIMEOUT_S, PARTITIONS_AT_ONCE
 from muster.events.log.base import Deposed
 from muster.events.log.memory import MemoryLogWriter, MemoryStorage
@@ -237,4 +238,14 @@ async def test_a_partition_that_was_lost_and_taken_over_again_meanwhile_deposes_
     await asyncio.sleep(FOUND_OUT_S)
     assert process.runtime.ready
     assert not process.lost
+    await process.runtime.stop()
+
+
+@story
+async def test_ones_own_election_is_no_successors() -> None:
+    """Nor is a former owner's, wherever the search begins."""
+    process = await SimulatedProcess(MemoryStorage(1)).start()
+    for epoch, found in ((0, 1), (1, None), (2, None)):
+        elected = await first_elected(process.log, MemoryLogWriter(process.log, 0, epoch), start=0)
+        assert (elected and elected.owner_epoch) == found
     await process.runtime.stop()
