@@ -16,11 +16,11 @@ def loading_reply(command: AnyRequest) -> tuple[Reply, ...]:
     """Answer a request while its partition is loading (G19 to G21); heartbeats succeed, to disturb no member."""
     if isinstance(command, Heartbeat):
         return (Reply(command.caller.request_id, HeartbeatOutcome(error=ErrorCode.none)),)
-    return quarantine_reply(command)
+    return retry_reply(command)
 
 
-def quarantine_reply(command: AnyRequest) -> tuple[Reply, ...]:
-    """Answer COORDINATOR_LOAD_IN_PROGRESS, on which all clients retry; a sync, where some would fail, rejoins (QK8)."""
+def retry_reply(command: AnyRequest) -> tuple[Reply, ...]:
+    """Have the client try again, by COORDINATOR_LOAD_IN_PROGRESS; a sync, where some would fail, rejoins (QK8)."""
     if isinstance(command, SyncGroup):
         return (Reply(command.caller.request_id, SyncGroupOutcome(error=ErrorCode.rebalance_in_progress)),)
     return error_replies(command, ErrorCode.coordinator_load_in_progress)

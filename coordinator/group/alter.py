@@ -95,7 +95,7 @@ def _read_changes(turn: Turn, changes: Sequence[ConfigChange]) -> MembershipChan
             membership_change = _with_list(turn, membership_change, change)
         elif change.operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
             kind = definition.type.name
-            raise ChangeRefused(ErrorCode.invalid_config, f"{change.name} is no list but of type {kind}: set it")
+            raise ChangeRefused(ErrorCode.invalid_config, f"{change.name} is a {kind}, no LIST: use SET or DELETE")
         elif definition.field is None:
             membership_change = msgspec.structs.replace(membership_change, rebalance=_asks_for_rebalance(turn, change))
         else:

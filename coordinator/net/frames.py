@@ -45,7 +45,7 @@ def check_length(length: int, bytes_max: int) -> None:
     if HEADER_START_BYTES <= length <= bytes_max:
         return
     if length < 0:
-        raise ProtocolError(Fault.NEGATIVE_LENGTH, f"a request was said to have {length} bytes")
+        raise ProtocolError(Fault.NEGATIVE_LENGTH, f"a request announces {length} bytes")
     if length < HEADER_START_BYTES:
         raise ProtocolError(
             Fault.SHORT_FRAME, f"a request of {length} bytes is too short for a header of {HEADER_START_BYTES}"
@@ -58,7 +58,7 @@ def check_bound(api_key: int, api_version: int, length: int, bytes_max: int) -> 
     if length > bytes_max:
         raise ProtocolError(
             Fault.OVERSIZED_FRAME,
-            f"a request of API key {api_key} v{api_version} was said to have {length} bytes, {bytes_max} are allowed",
+            f"a request of API key {api_key} v{api_version} announces {length} bytes, {bytes_max} are allowed",
         )
 
 

@@ -13,7 +13,7 @@ def oversized_frame(length: int, bytes_max: int) -> ProtocolError:
     spoken = _other_protocol(length)
     if spoken is not None:
         return ProtocolError(Fault.OTHER_PROTOCOL, spoken)
-    return ProtocolError(Fault.OVERSIZED_FRAME, f"a request was said to have {length} bytes, {bytes_max} are allowed")
+    return ProtocolError(Fault.OVERSIZED_FRAME, f"a request announces {length} bytes, {bytes_max} are allowed")
 
 
 def _other_protocol(length: int) -> str | None:

@@ -1,4 +1,4 @@
-"""A process takes the event log over from one that has not said goodbye."""
+"""A process takes the event log over from one that did not stop in good order."""
 
 import asyncio
 
@@ -8,14 +8,14 @@ from muster.events.log.base import Deposed
 from tests.faults.cluster import FakeCluster
 from tests.faults.process import ProcessOnKafka, groups_in, story
 
-TOLD = "the event log was taken over from one who had not said goodbye: if it still runs, it is deposed"
+TOLD = "the former owner of the event log did not stop in good order: if it still runs, it is deposed now"
 
 
 @story
-async def test_an_owner_that_has_not_said_goodbye_is_named_once_by_its_successor() -> None:
+async def test_an_owner_that_did_not_stop_in_good_order_is_named_once_by_its_successor() -> None:
     """For all partitions together; it is deposed, finds out by its next append, and says once by whom.
 
-    Who has said goodbye is not named.
+    One that did is not named.
     """
     cluster = FakeCluster()
     first = await ProcessOnKafka(cluster.bootstrap, name="vm:1").start()

@@ -24,7 +24,7 @@ class FormerOwners:
         if last_event.owner not in {by, *self._warned}:
             self._warned.add(last_event.owner)
             log.warning(
-                "the event log was taken over from one who had not said goodbye: if it still runs, it is deposed",
+                "the former owner of the event log did not stop in good order: if it still runs, it is deposed now",
                 log=location,
                 owner=last_event.owner,
             )

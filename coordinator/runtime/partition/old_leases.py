@@ -3,7 +3,7 @@
 What belongs here: whether somebody may still answer, and until when. What it must not know: what is put off until then.
 
 Whoever owned a partition before may answer for a lease after its last proof, which it sent before our fence record was
-in the log; unless it has said goodbye. What is left of that counts on when this process loses the partition for a
+in the log; unless it stopped in good order. What is left of that counts on when this process loses the partition for a
 moment: it is itself the owner before then, and has not outlived the one before it.
 """
 

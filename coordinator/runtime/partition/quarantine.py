@@ -14,7 +14,7 @@ from muster.coordinator.group.outcomes import AlterGroupConfigOutcome, DescribeG
 from muster.coordinator.group.repair import describe_damage, is_repair, repair_group, repair_refusal, tombstones
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.turn import Moment
-from muster.coordinator.not_served import quarantine_reply
+from muster.coordinator.not_served import retry_reply
 from muster.coordinator.runtime.partition.outbox import Outbox, WriteUnit
 from muster.coordinator.runtime.partition.waiting import WaitingRequests
 from muster.events.avro.codec import records_of
@@ -74,14 +74,14 @@ class Quarantine:
         elif isinstance(command, AlterGroupConfig) and is_repair(command.changes):
             self._repair(damage, command)
         else:
-            self._release(quarantine_reply(command))
+            self._release(retry_reply(command))
 
     def _repair(self, damage: Damage, command: AlterGroupConfig) -> None:
         refused = repair_refusal(command.changes)
         if refused is not None or command.validate_only:
             self._reply(command, refused or AlterGroupConfigOutcome(error=ErrorCode.none))
         elif damage.group_id in self._under_way or self._puts_off():
-            self._release(quarantine_reply(command))
+            self._release(retry_reply(command))
         else:
             self._under_way.add(damage.group_id)
             self._store(damage, command)

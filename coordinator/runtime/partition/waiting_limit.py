@@ -13,7 +13,7 @@ import structlog
 from muster.coordinator.group.commands import AnyRequest, JoinGroup, SyncGroup
 from muster.coordinator.group.outcomes import Outcome
 from muster.coordinator.load.quotas import Quota
-from muster.coordinator.not_served import quarantine_reply
+from muster.coordinator.not_served import retry_reply
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.principals import ANONYMOUS, UNKNOWN_PRINCIPAL
 from muster.coordinator.service import DelegatingGroups, Groups, ReplyTo
@@ -66,7 +66,7 @@ class WaitingLimit(DelegatingGroups):
             return
         request_id = command.caller.request_id
         if not self._quota.acquire(request_id, _whose(command), is_members=self._is_member(command)):
-            (refused,) = quarantine_reply(command)
+            (refused,) = retry_reply(command)
             reply(refused.outcome)
             return
 

@@ -90,15 +90,15 @@ class MembershipApi:
                 if isinstance(theirs, ForeignShadow) and api is join_group.API:
                     # As the broker refuses it. Relayed, it could leave a member id upstream that is never used, for
                     # which that Muster's shadow would have to wait (P4, P7).
-                    self._log_left("group left to another Muster", group_id, theirs)
+                    self._log_not_taken("group not taken: another Muster has it", group_id, theirs)
                     refusal = ErrorCode.inconsistent_group_protocol
                 elif theirs is not None:
-                    self._log_left("group left to upstream", group_id, theirs)
+                    self._log_not_taken("group not taken: upstream has it", group_id, theirs)
                     request.relay()
                     return
         self._handle(api, request, refusal)
 
-    def _log_left(self, event: str, group_id: GroupId, theirs: KeptUpstream) -> None:
+    def _log_not_taken(self, event: str, group_id: GroupId, theirs: KeptUpstream) -> None:
         troubled = self._troubled.get(type(theirs))
         if troubled is not None:  # which is seldom one group's alone
             troubled[group_id] = None

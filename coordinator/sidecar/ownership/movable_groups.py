@@ -2,7 +2,7 @@
 
 It is set like any config (IncrementalAlterConfigs on the GROUP resource). `upstream` is carried out and stored by the
 rules; the release follows. `muster` begins an adoption, for which upstream is asked, and deletes the stored value when
-that is done. It stands alone in its request, but for `members.coordinator.timeout.ms`, which is never stored.
+that is done. It must be the only config of a request, but for `members.coordinator.timeout.ms`, which is never stored.
 """
 
 import asyncio
@@ -97,9 +97,9 @@ class MovableGroups(GroupsLayer):
         change = changes[COORDINATOR]
         try:
             if changes.keys() - {COORDINATOR, COORDINATOR_TIMEOUT} or len(changes) < len(command.changes):
-                raise BadConfig(f"{COORDINATOR} stands alone in its request, but for {COORDINATOR_TIMEOUT}")
+                raise BadConfig(f"{COORDINATOR} must be the only config of its request, but for {COORDINATOR_TIMEOUT}")
             if change.operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
-                raise BadConfig(f"{COORDINATOR} is no list: set it")
+                raise BadConfig(f"{COORDINATOR} is not of type LIST: use SET or DELETE")
             wanted = coordinator(change.value)
             timeout_ms = number(_TIMEOUT, _text(changes.get(COORDINATOR_TIMEOUT)))
         except BadConfig as bad:

@@ -24,7 +24,7 @@ class RelayMetrics(Collector):
             ("muster_relayed_bytes_to_brokers", "Bytes sent to brokers for clients", self.bytes_to_brokers),
             ("muster_relayed_bytes_from_brokers", "Bytes read from brokers for clients", self.bytes_from_brokers),
             ("muster_brokers_not_reached", "Connections whose broker could not be reached", self.brokers_not_reached),
-            ("muster_commits_relayed", "Commits of owned groups given to the broker", self.commits_relayed),
+            ("muster_commits_relayed", "Commits relayed for groups of Muster", self.commits_relayed),
             (
                 "muster_newcomers_put_off",
                 "Heartbeats of group.protocol=consumer told to try again, as the group has classic members here",

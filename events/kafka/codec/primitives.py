@@ -74,12 +74,12 @@ def tagged_fields_size(buffer: bytes, offset: int) -> int:
     count, size = readers.read_unsigned_varint(buffer, offset)
     at = offset + size
     if count > TAGGED_FIELDS_MAX:
-        raise BufferUnderflow(f"a struct was said to have {count} tagged fields, {TAGGED_FIELDS_MAX} are read")
+        raise BufferUnderflow(f"a struct announces {count} tagged fields, {TAGGED_FIELDS_MAX} are read")
     for _ in range(count):
         _, size = readers.read_unsigned_varint(buffer, at)
         at += size
         length, size = readers.read_unsigned_varint(buffer, at)
         at += size + length
         if at > len(buffer):
-            raise BufferUnderflow(f"a tagged field was said to have {length} bytes")
+            raise BufferUnderflow(f"a tagged field announces a length of {length} bytes")
     return at - offset

@@ -155,9 +155,7 @@ class _Readers:
                     return None, size
                 raise UnexpectedNull(f"{field.name} was null")
             if not 0 <= length <= len(buffer) - at:  # every item takes a byte at least
-                raise BufferUnderflow(
-                    f"{field.name} was said to have {length} items, with {len(buffer) - at} bytes left"
-                )
+                raise BufferUnderflow(f"{field.name} announces {length} items, with {len(buffer) - at} bytes left")
             allowance.take(length)
             items, at = yield from read_items(buffer, at, length, allowance)
             return tuple(items), at - offset

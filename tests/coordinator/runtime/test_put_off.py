@@ -114,7 +114,7 @@ async def test_who_loses_the_partition_for_a_moment_still_waits_for_the_rest() -
 
 
 def test_which_owners_before_may_still_answer() -> None:
-    """Whoever has not said goodbye, unless it was this process all the time."""
+    """Whoever did not stop in good order, unless it was this process all the time."""
     stopped = CoordinatorStopped(partition=0, owner_epoch=3, owner="a", stopped_ms=0, uptime_ms=0)
     assert left(None) == 0
     assert left(stopped) == 0

@@ -507,7 +507,7 @@ async def test_it_is_known_of_a_join_whether_it_would_be_refused() -> None:
 
 
 @story
-async def test_who_had_not_said_goodbye_is_named_once() -> None:
+async def test_a_former_owner_that_did_not_stop_in_good_order_is_named_once() -> None:
     """A restart in good order, or of the process itself, is no news."""
     storage = MemoryStorage(partitions=3)
     for number in range(3):
@@ -528,7 +528,7 @@ async def test_who_had_not_said_goodbye_is_named_once() -> None:
     async def named() -> tuple[SimulatedProcess, list[str]]:
         with capture_logs() as lines:
             process = await SimulatedProcess(storage).start()
-        told = "the event log was taken over from one who had not said goodbye: if it still runs, it is deposed"
+        told = "the former owner of the event log did not stop in good order: if it still runs, it is deposed now"
         return process, [line["owner"] for line in lines if line["event"] == told]
 
     first, after_another = await named()

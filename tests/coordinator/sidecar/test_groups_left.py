@@ -22,5 +22,5 @@ def test_a_line_counts_the_groups_with_the_same_trouble(theirs: KeptUpstream) ->
     api = MembershipApi(service, cast("GroupRouter", None), cast("Moves", None), lambda _: False)
     with structlog.testing.capture_logs() as lines:
         for group_id in ("orders", "bills", "bills"):
-            api._log_left("group left to another Muster", GroupId(group_id), theirs)
+            api._log_not_taken("group not taken: another Muster has it", GroupId(group_id), theirs)
     assert [(line["group_id"], line["groups"]) for line in lines] == [("orders", 1), ("bills", 2)]

@@ -325,9 +325,9 @@ async def test_a_broker_that_is_away_is_told_of_when_it_begins_each_minute_and_w
 @pytest.mark.parametrize(
     ("theirs", "level", "event"),
     [
-        (KeptUpstream("somebody is in it"), "info", "group left to upstream"),
-        (NotPermitted("an ACL lacks"), "warning", "group left to upstream"),
-        (ForeignShadow("another has it", is_unnamed=False), "warning", "group left to another Muster"),
+        (KeptUpstream("somebody is in it"), "info", "group not taken: upstream has it"),
+        (NotPermitted("an ACL lacks"), "warning", "group not taken: upstream has it"),
+        (ForeignShadow("another has it", is_unnamed=False), "warning", "group not taken: another Muster has it"),
     ],
 )
 async def test_a_group_that_is_left_to_others_is_told_of_once_a_minute(

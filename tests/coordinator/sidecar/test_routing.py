@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.commands import Caller, Heartbeat, SyncGroup
 from muster.coordinator.group.outcomes import HeartbeatOutcome, Outcome, SyncGroupOutcome
 from muster.coordinator.sidecar.apis.membership import RefusingGroups
-from muster.coordinator.sidecar.ownership.routing import GroupRoute, GroupRouter
+from muster.coordinator.sidecar.ownership.routing import GroupRoute, GroupRouter, MovingGroups
 from muster.coordinator.upstream.group_probe import ForeignShadow, KeptUpstream
 from muster.events.ids import REMEMBERED_ID_LENGTH_MAX, GroupId, MemberId
 from tests.coordinator.kio_client import frame, with_length
@@ -38,16 +38,21 @@ class Upstream:
         return None
 
 
-class NothingMoves:
+class Moved:
+    """Has released these groups; none is moving."""
+
+    def __init__(self, *released: GroupId) -> None:
+        self._released = released
+
     def is_moving(self, _group_id: GroupId) -> bool:
         return False
 
-    def is_released(self, _group_id: GroupId) -> bool:
-        return False
+    def is_released(self, group_id: GroupId) -> bool:
+        return group_id in self._released
 
 
-def router(upstream: Upstream, *, is_loaded: bool) -> GroupRouter:
-    return GroupRouter(upstream, NothingMoves(), may_own=lambda _: True, is_loaded=lambda _: is_loaded)
+def router(upstream: Upstream, *, is_loaded: bool, moves: MovingGroups | None = None) -> GroupRouter:
+    return GroupRouter(upstream, moves or Moved(), may_own=lambda _: True, is_loaded=lambda _: is_loaded)
 
 
 @pytest.mark.parametrize("joins", [True, False])
@@ -62,6 +67,12 @@ def test_once_it_is_read_only_a_join_takes_a_group() -> None:
     read = router(Upstream(), is_loaded=True)
     assert read.route_of(OTHER, joins=True) is GroupRoute.UNDECIDED
     assert read.route_of(OTHER) is GroupRoute.UPSTREAM
+
+
+def test_a_join_takes_no_group_that_was_released() -> None:
+    """Else the next join of any member would undo the release."""
+    read = router(Upstream(), is_loaded=True, moves=Moved(OTHER))
+    assert read.route_of(OTHER, joins=True) is GroupRoute.UPSTREAM
 
 
 async def test_a_join_in_vain_takes_nothing() -> None:

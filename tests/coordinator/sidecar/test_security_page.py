@@ -122,7 +122,7 @@ def complaints(muster: MusterProcess) -> list[str]:
         "the event loop ",
         "timer late",
         "fewer connections are served than --connections-max",
-        "the event log was taken over from one who had not said goodbye",
+        "the former owner of the event log did not stop in good order",
     )
     loud = [line for line in muster.output.splitlines() if any(level in line for level in levels)]
     return [line for line in loud if not any(words in line for words in busy)]
@@ -136,8 +136,8 @@ async def test_the_table_is_enough(broker: SecuredBroker, topic: str) -> None:
         muster.kill()
         muster.start()
         await used(muster)
-        assert muster.events("group left to upstream") == []
-        assert muster.events("group left to another Muster") == []
+        assert muster.events("group not taken: upstream has it") == []
+        assert muster.events("group not taken: another Muster has it") == []
         assert complaints(muster) == []
 
 

@@ -166,7 +166,7 @@ async def test_who_comes_at_once_is_refused_and_told_by_whom(kafka_broker: Broke
     (shadow,) = await shadows(kafka_broker, owner)
     assert await owner.heartbeat() == 0
     told = other.muster.wait_for_event(
-        "group left to another Muster", where=lambda line: line["group_id"] == owner.group_id
+        "group not taken: another Muster has it", where=lambda line: line["group_id"] == owner.group_id
     )
     assert f"upstream it has the shadow {shadow}, client muster at" in told["reason"]
     assert "another Muster coordinates it (which keeps another event log," in told["reason"]

@@ -12,7 +12,7 @@ from kio.schema.list_groups.v4.response import ListGroupsResponse
 
 from muster.coordinator.upstream.group_probe import KeptUpstream
 from muster.coordinator.upstream.shadow import PROTOCOL_TYPE
-from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
+from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable, _fraction
 from muster.coordinator.wire.authorized_operations import AUTHORIZED_OPERATIONS_OMITTED
 from muster.events.ids import GroupId
 from muster.events.kafka.errors import TryAgain
@@ -353,7 +353,11 @@ async def test_closing_ends_who_waits_and_leaves_the_shadow_where_it_is(subject:
     waiting = asyncio.create_task(subject.shadows.wait_bumped(GROUP, 2))
     taking = asyncio.create_task(subject.shadows.take(GroupId("another")))
     await asyncio.sleep(0)
+    others = asyncio.all_tasks() - {waiting, taking}
+    driving = {task for task in others if task.get_name() == f"shadow-{GROUP}"}
     await subject.shadows.close()
+    assert len(driving) == 1
+    assert all(task.done() for task in driving)
     for each in (waiting, taking, subject.shadows.take(GROUP)):
         with pytest.raises(ShadowUnavailable, match="stopping"):
             await each
@@ -384,3 +388,26 @@ async def test_who_is_not_told_which_groups_have_shadows_says_so(subject: Subjec
     subject.upstream.ask = refuse  # type: ignore[method-assign]
     with pytest.raises(ShadowUnavailable, match="does not tell which groups have a shadow: no broker"):
         await subject.shadows.remove_stray_shadows(lambda _: True)
+
+
+@story
+async def test_a_bug_of_ours_beside_is_given_up_with(subject: Subject) -> None:
+    """Else the group would wait for its shadow for ever, and nobody would know why."""
+    bug, given_up = RuntimeError("a bug"), list[Exception]()
+
+    async def drive(_handle: object) -> None:
+        raise bug
+
+    subject.shadows._driver.drive = drive  # type: ignore[assignment, method-assign]
+    subject.shadows._give_up = given_up.append
+    subject.wants(1)
+    await settled()
+    assert given_up == [bug]
+
+
+def test_heartbeats_of_many_groups_do_not_come_together() -> None:
+    """Within the second half of the interval, each group's at a place of its own."""
+    fractions = sorted(_fraction(GroupId(f"g{number}")) for number in range(1_000))
+    assert 0.5 <= fractions[0] < 0.51
+    assert 0.99 < fractions[-1] <= 1
+    assert len(set(fractions)) == len(fractions)

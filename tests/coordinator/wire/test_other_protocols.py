@@ -18,7 +18,7 @@ from muster.coordinator.wire.other_protocols import oversized_frame
         (
             b"\x7f\xff\xff\xff",
             Fault.OVERSIZED_FRAME,
-            "a request was said to have 2147483647 bytes, 100 are allowed",
+            "a request announces 2147483647 bytes, 100 are allowed",
         ),
     ],
 )

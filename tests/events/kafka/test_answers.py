@@ -186,7 +186,7 @@ def lying_brokers(answer: bytes) -> bytes:
             lambda: MetadataQuestion(()),
             METADATA,
             lying_brokers,
-            "Metadata v10 cannot be read: brokers was said to have",
+            "Metadata v10 cannot be read: brokers announces",
         ),
         (heartbeat_question, HEARTBEAT, lambda answer: answer[:7], "Heartbeat v4 cannot be read"),
         (heartbeat_question, HEARTBEAT, lambda answer: answer[:2], "Heartbeat v4 cannot be read"),

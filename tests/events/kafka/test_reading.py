@@ -37,13 +37,13 @@ def test_so_many_tagged_fields_are_stepped_over(count: int) -> None:
 
 def test_more_are_not_even_looked_at() -> None:
     """A request of a megabyte would have half a million."""
-    with pytest.raises(BufferUnderflow, match=f"said to have {TAGGED_FIELDS_MAX + 1} tagged fields"):
+    with pytest.raises(BufferUnderflow, match=f"announces {TAGGED_FIELDS_MAX + 1} tagged fields"):
         tagged_fields_size(bytes([TAGGED_FIELDS_MAX + 1]) + 2 * TAGGED_FIELDS_MAX * EMPTY, 0)
 
 
 def test_a_field_that_reaches_beyond_the_end_is_refused() -> None:
     assert tagged_fields_size(b"\x01\x07\x02xx", 0) == 5
-    with pytest.raises(BufferUnderflow, match="said to have 3 bytes"):
+    with pytest.raises(BufferUnderflow, match="announces a length of 3 bytes"):
         tagged_fields_size(b"\x01\x07\x03xx", 0)
 
 

@@ -110,10 +110,14 @@ def test_a_second_round_says_what_was_given_up(level: int) -> None:
         assert re.search(gave_up, said(incident, "recorded"))
 
 
-def test_of_a_second_round_only_those_are_told_who_gave_something_up() -> None:
-    """Two of five had more than two partitions."""
+@pytest.mark.parametrize("polls_late", [False, True])
+def test_of_a_second_round_only_those_are_told_who_gave_something_up(*, polls_late: bool) -> None:
+    """Two of five had more than two partitions; the second may be the last to rejoin, behind those who kept theirs."""
     fleet = Fleet(5, assignors=("cooperative-sticky",))
     fleet.start(6)
+    fleet.run(2 * S)
+    if polls_late:
+        fleet[1].setup = fleet[1].setup.but(poll_ms=8 * S)
     fleet.rest(10 * S)
     assert said(fleet.only()).count("which it had given up") == 2
 

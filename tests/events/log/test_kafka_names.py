@@ -1,0 +1,30 @@
+"""The names of a log in Kafka: whose transactional ids are those of owners."""
+
+import pytest
+
+from muster.events.log.kafka.names import owner_id, owner_id_prefix, owner_ids_of
+
+
+@pytest.mark.parametrize(
+    ("transactional_id", "is_owners"),
+    [
+        (owner_id("events", 0), True),
+        (owner_id("events_offsets", 12), True),
+        (owner_id("others", 0), False),
+        ("muster-events-01", False),
+        ("muster-events-", False),
+        ("muster-events-1-more", False),
+        ("muster-eventsX0", False),
+    ],
+)
+def test_owners_are_known_by_their_transactional_ids(transactional_id: str, is_owners: bool) -> None:
+    """The topic is one that is named, behind it is a partition; where none is named nothing is an owner's."""
+    assert owner_ids_of(["events", "events_offsets"])(transactional_id.encode()) is is_owners
+    assert not owner_ids_of([])(transactional_id.encode())
+
+
+def test_all_ids_of_a_log_have_one_prefix() -> None:
+    """As an ACL names it: the topic of the events and that of the offsets."""
+    for topic in ("events", "events_offsets"):
+        assert owner_id(topic, 3).startswith(owner_id_prefix("events"))
+    assert owner_id_prefix("events_offsets") == owner_id_prefix("events") == "muster-events"
