@@ -17,7 +17,7 @@ from tests.brokers.jars import NO_BROKERS_VARIABLE
 
 ROOT: Final = Path(__file__).parents[1]
 MARKERS_LEFT_OUT: Final = ("broker", "clients", "spark")
-# Brokers and clients, whole processes, schedules by the hundred, and requests of their full size.
+# Brokers and clients, whole processes, schedules by the hundred, deaths at each step, and requests of their full size.
 LEFT_OUT: Final = (
     "tests/brokers",
     "tests/clients",
@@ -25,18 +25,31 @@ LEFT_OUT: Final = (
     "tests/coordinator/commands",
     "tests/coordinator/group/test_cost.py",
     "tests/coordinator/observability/test_log_lines.py",
+    "tests/coordinator/observability/test_loop_watch.py",
+    "tests/coordinator/runtime/test_retention_clock.py",
     "tests/coordinator/sidecar/test_hostile_requests.py",
     "tests/coordinator/standalone/test_hostile_requests.py",
+    "tests/coordinator/upstream/test_outages.py",
     "tests/coordinator/wire/test_bounds.py",
     "tests/demo",
+    "tests/events/log/test_sqlite_crash.py",
+    "tests/events/log/test_sqlite_trim.py",
+    "tests/events/log/test_sqlite_trouble.py",
+    "tests/events/log/test_sqlite_write_ahead.py",
     "tests/faults",
     "tests/frames",
     "tests/judge",
     "tests/known_bugs",
     "tests/model",
     "tests/mutants",
+    "tests/replay/archive",
+    "tests/replay/commands/test_views.py",
     "tests/replay/fleet",
+    "tests/replay/incidents/test_any_history.py",
+    "tests/replay/incidents/test_judged.py",
     "tests/replay/report/test_browser.py",
+    "tests/replay/test_rerun.py",
+    "tests/replay/whatif/test_whatif_cost.py",
     "tests/simulation",
     "tests/test_commands.py",
     "tests/test_readme.py",
