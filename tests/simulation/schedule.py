@@ -15,7 +15,7 @@ import msgspec
 from muster.coordinator.load import slices
 from tests.simulation.client import CLIENTS, Members
 from tests.simulation.election import Election
-from tests.simulation.members import SESSION_S, Member
+from tests.simulation.members import HEARTBEAT_S, SESSION_S, Member
 from tests.simulation.muster_server import PARTITIONS, MusterServer, Topics
 from tests.simulation.network import Network
 from tests.simulation.remote_log import BROKER, LogFaults
@@ -102,7 +102,8 @@ class Schedule:
             return False
         owned = sorted(number for each in self.servers if each.is_running for number in each.serves())
         heard_s = min(member.last_heartbeat_s for member in everybody)
-        return heard_s > self._faults_end_s + SESSION_S and owned == list(range(PARTITIONS))
+        is_heard = heard_s > max(self._faults_end_s + SESSION_S, self.world.now_s - 2 * HEARTBEAT_S)
+        return is_heard and owned == list(range(PARTITIONS))
 
     def _everybody(self) -> list[Member]:
         everybody = []
