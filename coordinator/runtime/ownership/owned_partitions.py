@@ -268,7 +268,7 @@ class OwnedPartitions:
         for each in late:
             each.cancel()
         if cut_short := late.intersection(stopping):
-            log.warning("stopped before everything was said in the event log", partitions=len(cut_short))
+            log.warning("stopped before CoordinatorStopped was written", partitions=len(cut_short))
 
 
 async def _cancelled(tasks: Iterable["asyncio.Task[None]"]) -> None:
@@ -293,4 +293,4 @@ async def _stop(number: int, ownership: OwnedPartition) -> tuple[int, str] | Non
 def _log_not_stopped(failed: Mapping[int, str]) -> None:
     if failed:
         error = next(iter(failed.values()))
-        log.warning("could not say goodbye in the event log", partitions=sorted(failed), error=error)
+        log.warning("CoordinatorStopped could not be written", partitions=sorted(failed), error=error)

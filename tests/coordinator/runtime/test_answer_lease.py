@@ -136,7 +136,7 @@ def test_without_a_proof_answers_wait_and_then_say_that_it_is_not_available(*, i
 
 
 @story
-async def test_who_follows_a_goodbye_does_not_wait() -> None:
+async def test_who_follows_a_stop_in_good_order_does_not_wait() -> None:
     """Nor does a process that takes its own partition over again, after the log was away."""
     storage = MemoryStorage(1)
     first = await leased(storage, "a")

@@ -52,7 +52,7 @@ def test_each_process_serves_what_it_is_assigned() -> None:
 
 
 def test_a_partition_moves_without_the_end_of_anybody() -> None:
-    """Its groups go on at the new owner, with a goodbye of the old one, which serves its other partition on."""
+    """Its groups go on at the new owner, and the old one serves its other one on."""
 
     async def story() -> None:
         storage = MemoryStorage(PARTITIONS)

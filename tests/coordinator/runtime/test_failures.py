@@ -220,7 +220,7 @@ def test_a_ticket_ends_with_what_it_was_given_for() -> None:
     simulate(story())
 
 
-def test_what_is_under_way_is_stored_before_the_goodbye() -> None:
+def test_what_is_under_way_is_stored_before_coordinator_stopped() -> None:
     """A stop in good order leaves no event behind: neither what is being appended, nor what waits for that."""
 
     async def story() -> None:
@@ -245,7 +245,7 @@ def test_what_is_under_way_is_stored_before_the_goodbye() -> None:
 
 
 def test_a_log_that_hangs_does_not_hold_up_the_end() -> None:
-    """After a while it goes without a goodbye, which is as safe as a crash."""
+    """After a while it goes without CoordinatorStopped, which is as safe as a crash."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage()).start()
@@ -344,7 +344,7 @@ def test_a_log_counts_as_unavailable_since_the_append_that_was_given_up_began(*,
     simulate(story())
 
 
-def test_who_goes_without_a_goodbye_says_so() -> None:
+def test_who_goes_without_coordinator_stopped_says_so() -> None:
     """In one line: which partitions and why, or how many were still waiting when there was no more time."""
 
     async def lines_of_stopping(*, is_refused: bool) -> list[tuple[str, object, str | None]]:
@@ -365,9 +365,9 @@ def test_who_goes_without_a_goodbye_says_so() -> None:
         raise LogUnavailable("no broker")
 
     async def story() -> None:
-        refused = ("could not say goodbye in the event log", [0, 1, 2], "no broker")
+        refused = ("CoordinatorStopped could not be written", [0, 1, 2], "no broker")
         assert await lines_of_stopping(is_refused=True) == [refused]
-        late = ("stopped before everything was said in the event log", 3, None)
+        late = ("stopped before CoordinatorStopped was written", 3, None)
         assert await lines_of_stopping(is_refused=False) == [late]
 
     simulate(story())

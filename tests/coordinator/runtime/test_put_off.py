@@ -83,8 +83,8 @@ async def test_nobody_expires_before_and_sessions_run_from_then() -> None:
 
 
 @story
-async def test_who_stops_before_says_no_goodbye() -> None:
-    """It ends at once; its successor would go by its goodbye alone. What was put off is answered elsewhere."""
+async def test_who_stops_before_does_not_say_so() -> None:
+    """Its successor would go by its CoordinatorStopped alone. What was put off is answered elsewhere."""
     first, second, told = await taken_over("x")
     began_ms, commit = second.clock.monotonic_ms(), second.commit(7, told["x"])
     await second.runtime.stop()

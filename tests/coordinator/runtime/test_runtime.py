@@ -163,7 +163,7 @@ async def test_the_successor_is_named_by_its_own_record_however_slow_the_log_is(
 
 
 @story
-async def test_who_was_deposed_does_not_complain_that_it_cannot_say_goodbye() -> None:
+async def test_who_was_deposed_does_not_complain_that_it_cannot_stop_in_good_order() -> None:
     """The last word in the log is its successor's."""
     storage = MemoryStorage()
     first = await SimulatedProcess(storage).start()
@@ -318,7 +318,7 @@ async def test_a_ticket_holds_until_the_group_changes() -> None:
 
 
 @story
-async def test_stopping_answers_what_is_parked_and_says_goodbye() -> None:
+async def test_stopping_answers_what_is_parked_and_writes_coordinator_stopped() -> None:
     """A parked join is sent elsewhere with its own member id, and the log has the last word (LD12)."""
     storage = MemoryStorage()
     process = await SimulatedProcess(storage).start()
@@ -533,7 +533,7 @@ async def test_a_former_owner_that_did_not_stop_in_good_order_is_named_once() ->
 
     first, after_another = await named()
     await first.runtime.stop()
-    _, after_a_goodbye = await named()
+    _, after_a_stop = await named()
     third, after_itself = await named()
-    assert (after_another, after_a_goodbye, after_itself) == (["other:1"], [], [])
+    assert (after_another, after_a_stop, after_itself) == (["other:1"], [], [])
     await third.runtime.stop()

@@ -146,6 +146,21 @@ def test_there_are_no_other_coordinators(version: int, key_type: int, error: Err
     assert set(coordinators(version, key_type)) == {(error, -1, "", -1)}
 
 
+@pytest.mark.parametrize(
+    ("key_type", "message"),
+    [
+        (0, "NONE"),
+        (1, "There is no coordinator of transactions here."),
+        (9, "There is no coordinator of key type 9 here."),
+    ],
+)
+def test_why_there_is_none_is_told(key_type: int, message: str) -> None:
+    """As by Kafka, which says NONE where nothing is wrong, until v3."""
+    assert ask("FindCoordinator", 3, key="a", key_type=key_type).error_message == message
+    (found,) = ask("FindCoordinator", 4, coordinator_keys=["a"], key_type=key_type).coordinators
+    assert found.error_message == ("" if message == "NONE" else message)
+
+
 @pytest.mark.parametrize("version", versions("DescribeCluster"))
 def test_the_cluster_is_described(version: int) -> None:
     response = ask(
