@@ -94,8 +94,8 @@ def _read_changes(turn: Turn, changes: Sequence[ConfigChange]) -> MembershipChan
         if definition.type is ConfigType.LIST:
             membership_change = _with_list(turn, membership_change, change)
         elif change.operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
-            kind = definition.type.name
-            raise ChangeRefused(ErrorCode.invalid_config, f"{change.name} is a {kind}, no LIST: use SET or DELETE")
+            text = f"{change.name} is not a LIST but of type {definition.type.name}: use SET or DELETE"
+            raise ChangeRefused(ErrorCode.invalid_config, text)
         elif definition.field is None:
             membership_change = msgspec.structs.replace(membership_change, rebalance=_asks_for_rebalance(turn, change))
         else:

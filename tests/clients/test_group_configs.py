@@ -149,7 +149,7 @@ def test_confluent_kafka_alters_and_describes(muster: MusterProcess, group_id: s
     assert "'web-1' is a member already" in message
     error, message = confluent.refused((op.APPEND, "target.group.size", "1"))
     assert error == "INVALID_CONFIG"
-    assert "no list" in message
+    assert "not a LIST" in message
     assert confluent.refused((op.SUBTRACT, "members.registered", "web-9"))[0] == "UNKNOWN_MEMBER_ID"
     assert confluent.is_set() == {"members.registered": "web-4"}
 

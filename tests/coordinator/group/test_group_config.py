@@ -42,7 +42,7 @@ REFUSED = [
     ("members.nonsense", SET, "1", ErrorCode.invalid_config, "members.nonsense"),
     (TARGET_GROUP_SIZE, SET, "0", ErrorCode.invalid_config, "target.group.size=0: should be a whole number from 1"),
     (TARGET_GROUP_SIZE, SET, "many", ErrorCode.invalid_config, "target.group.size=many"),
-    (TARGET_GROUP_SIZE, APPEND, "1", ErrorCode.invalid_config, "no LIST"),
+    (TARGET_GROUP_SIZE, APPEND, "1", ErrorCode.invalid_config, "not a LIST"),
     (EXPANSION_DELAY, SET, "-1", ErrorCode.invalid_config, "-1"),
     (EXPANSION_DELAY, SET, str(DAY_MS + 1), ErrorCode.invalid_config, str(DAY_MS)),
     (LEARNER_TIMEOUT, SET, "0", ErrorCode.invalid_config, "from 1"),

@@ -117,7 +117,7 @@ def test_with_every_it_goes_on_and_waits_for_a_full_disk(tmp_path: Path, monkeyp
             import sqlite3
 
             with sqlite3.connect(tmp_path / "muster.db") as file:
-                file.execute("INSERT INTO records SELECT partition, offset + 9, timestamp_ms, key, value FROM records")
+                file.execute("INSERT INTO records SELECT partition, offset + 3, timestamp_ms, key, value FROM records")
         if len(waited) == 4:
             others.enter_context(writing(tmp_path / "a"))
         if len(waited) == 5:
