@@ -99,7 +99,7 @@ class SqliteEventLog:
             first, *_ = self._damage.values()
             found.append(f"{first}. What cannot be read of partition {partitions} was left out")
         found += [
-            f"the event log {self.location} lacks records of partition {partition}, {gap}: it was damaged, or made of"
+            f"the event log {self.location} lacks {gap} of partition {partition}: it was damaged, or made of"
             " one that was. They are not in what is shown"
             for partition, gap in self._gaps.items()
             if partition not in self._damage
@@ -266,7 +266,7 @@ class SqliteEventLog:
         self._looked_to[partition] = end
         lacking = await self.file.read(partial(statements.lacking, partition, start, end))
         if lacking:
-            self._gaps.setdefault(partition, f"{lacking:,} between offsets {start} and {end}")
+            self._gaps.setdefault(partition, f"{lacking:,} of the records between offsets {start} and {end}")
 
     def _note(self, partition: int, damage: LogDamaged) -> None:
         """Note damage when opened for reading, else raise it: an owner must not go on with a part of the records."""

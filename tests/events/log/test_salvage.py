@@ -59,7 +59,7 @@ async def test_records_that_a_file_lacks_are_told_and_the_others_are_read(path: 
         connection.execute("DELETE FROM records WHERE offset BETWEEN 40 AND 49")
     offsets, (warning,) = await read(path, wanted=wanted)
     assert offsets == [*range(40), *range(50, RECORDS)]
-    assert warning.startswith(f"the event log {path} lacks records of partition 0, 10 between offsets ")
+    assert warning.startswith(f"the event log {path} lacks 10 of the records between offsets ")
     log = SqliteEventLog(path)
     await log.open()
     assert sum([len(chunk) async for chunk in log.read(0)]) == RECORDS - 10
@@ -88,5 +88,5 @@ async def test_all_records_from_some_offset_on_are_lacking_where_nothing_is_betw
     await log.open()
     assert [chunk async for chunk in log.read(0, start=600, end=700)] == []
     (warning,) = log.warnings
-    assert "100 between offsets 600 and 700" in warning
+    assert "lacks 100 of the records between offsets 600 and 700 of partition 0" in warning
     await log.close()
