@@ -58,7 +58,7 @@ class TestNodes:
         assert own_cluster.address(2) == address
         assert node_ids_named_by(address) == {1, 2, ODD}
 
-    def test_a_node_that_is_stopped_says_goodbye(self, own_cluster: Cluster) -> None:
+    def test_a_node_that_is_stopped_is_waited_for(self, own_cluster: Cluster) -> None:
         """It hands over what it leads, so it is missed at once."""
         own_cluster.stop(ODD)
         assert "shut down completed" in own_cluster.said(ODD)
