@@ -181,14 +181,14 @@ def new_service(
     )
 
 
-async def take_over(runtime: Runtime, stack: AsyncExitStack) -> None:
-    """Serve the groups of all partitions, until the stack is left. Raises LogError, EventsError.
+async def take_over(runtime: Runtime, stack: AsyncExitStack, assigned: Iterable[int] | None = None) -> None:
+    """Serve the groups of these partitions, by default all, until the stack is left. Raises LogError, EventsError.
 
     Partitions whose log is unavailable are retried.
     """
     stack.push_async_callback(runtime.stop)
     with _no_garbage_collection():
-        await runtime.start()
+        await runtime.start(assigned)
     collect_garbage_in_slices()
     await runtime.all_owned()
 

@@ -1,26 +1,61 @@
-"""The cluster that a standalone coordinator shows to clients: one node, and topics that were declared, not created.
+"""The cluster that a standalone coordinator shows to clients: its nodes, and topics that were declared, not created.
 
 Pure: no sockets, no clock.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 import msgspec
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.topics import BadTopic, Topic
+from muster.events.ids import GroupId
+from muster.events.partitioner import partition_for
 
 
-class Cluster(msgspec.Struct, frozen=True, kw_only=True):
-    """The contents of Metadata, FindCoordinator and DescribeCluster. `host` and `port` are the advertised ones."""
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """A node, as clients see it: `host` and `port` are the advertised ones."""
 
-    cluster_id: str
     node_id: int
     host: str
     port: int
+
+
+class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+    """The contents of Metadata, FindCoordinator and DescribeCluster. `node`: this process."""
+
+    cluster_id: str
+    node: Node
     topics: dict[str, Topic]
     topics_by_id: dict[UUID, Topic]
+    nodes: Sequence[Node]
+    """All live nodes, by node id."""
+    owners: Sequence[Node | None] | None = None
+    """The owner of each partition of the event log, which coordinates its groups; None: of every one this node."""
+
+    def coordinator_of(self, group_id: str) -> Node | None:
+        """The node that coordinates the group; None: there is none just now."""
+        if self.owners is None:
+            return self.node
+        return self.owners[partition_for(GroupId(group_id), len(self.owners))] if self.owners else None
+
+    @property
+    def controller(self) -> Node:
+        """Who is told to be the controller: the same one by all nodes."""
+        return self.nodes[0]
+
+    def leader_of(self, partition: int) -> Node:
+        """Who is told to lead a partition of a topic: the same one by all nodes."""
+        return self.nodes[partition % len(self.nodes)]
+
+    def leads(self, partition: int) -> bool:
+        """Whether this node leads a partition of a topic: whoever asks another one has old Metadata."""
+        return self.leader_of(partition).node_id == self.node.node_id
+
+    def shared(self, nodes: Sequence[Node], owners: Sequence[Node | None]) -> "Cluster":
+        """Return the cluster with these nodes, by node id, and owners of the log's partitions."""
+        return msgspec.structs.replace(self, nodes=nodes or (self.node,), owners=owners)
 
     def has_partition(self, topic: str, partition: int) -> bool:
         declared = self.topics.get(topic)
@@ -36,8 +71,9 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
         return declared.name, ErrorCode.unknown_topic_or_partition
 
     def advertised_at(self, host: str, port: int) -> "Cluster":
-        """Return the cluster with another address, as when the port is known only after it was bound."""
-        return msgspec.structs.replace(self, host=host, port=port)
+        """Return the cluster with another address of this node, as when the port is known only after it was bound."""
+        node = Node(node_id=self.node.node_id, host=host, port=port)
+        return msgspec.structs.replace(self, node=node, nodes=(node,))
 
 
 def new_cluster(*, cluster_id: str, node_id: int, host: str, port: int, topics: Iterable[Topic]) -> Cluster:
@@ -47,11 +83,11 @@ def new_cluster(*, cluster_id: str, node_id: int, host: str, port: int, topics: 
         if topic.name in by_name:
             raise BadTopic(f"topic {topic.name!r} is declared twice")
         by_name[topic.name] = topic
+    node = Node(node_id=node_id, host=host, port=port)
     return Cluster(
         cluster_id=cluster_id,
-        node_id=node_id,
-        host=host,
-        port=port,
+        node=node,
+        nodes=(node,),
         topics=by_name,
         topics_by_id={topic.topic_id: topic for topic in by_name.values()},
     )

@@ -42,6 +42,7 @@ from muster.coordinator.service import Service
 from muster.coordinator.settings.addresses import Address, why_not_bound
 from muster.coordinator.settings.setting_sources import mistyped
 from muster.coordinator.settings.settings import Settings
+from muster.coordinator.standalone.partition_sharing import PartitionSharing
 from muster.coordinator.standalone.server import Server, ServerSettings
 from muster.coordinator.topics import BadTopic
 from muster.coordinator.wire.registry import APIS, load_messages_of_members
@@ -136,7 +137,8 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
     watch_files(readiness, stack, lost=lost)
     waiting_quota = new_waiting_quota(settings, metrics)
     owner = new_owner(settings, event_log, offsets, clock, waiting_quota=waiting_quota)
-    runtime = Runtime(owner, give_up=lost)
+    sharing = PartitionSharing(settings, event_log, clock) if settings.share_partitions else None
+    runtime = Runtime(owner, give_up=lost, deposed=None if sharing is None else sharing.deposed)
     service = new_service(
         WaitingLimit(runtime, waiting_quota, runtime.is_member), cluster, clock, runtime, waiting_quota
     )
@@ -145,15 +147,18 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
     stack.push_async_callback(server.close)
     _advertise(service, server, settings)
     collect(GroupMetrics(runtime.figures), stack)
-    listen = f"{service.cluster.host}:{service.cluster.port}"
+    listen = f"{service.cluster.node.host}:{service.cluster.node.port}"
     log.info("listening", listen=listen, log=settings.log)
     await keep_open(event_log, settings, stack, readiness, lost=lost)
     await readiness.retry_until_available(offsets.open, settings.log, lambda: event_log.trouble)
     stack.push_async_callback(offsets.close)
     log_created(offsets.own_log)
-    readiness.reason = lambda: runtime.not_ready
-    await take_over(runtime, stack)
-    stack.callback(server.stop_listening)
+    if sharing is None:
+        readiness.reason = lambda: runtime.not_ready
+        await take_over(runtime, stack)
+        stack.callback(server.stop_listening)
+    else:
+        await sharing.begin(runtime, service, stack, readiness, lost=lost, stop_listening=server.stop_listening)
     keep_trimmed(owner, stack, lost=lost)
     log.info("serving", listen=listen, log=settings.log)
 

@@ -101,6 +101,11 @@ class Runtime:
         """Give partitions up in good order, for another process to take them over; the others are served on."""
         await self._partitions.release(numbers)
 
+    def claims(self) -> Mapping[int, int]:
+        """The epoch of the claim on each partition that is assigned; 0 of one that is not served yet, or just now."""
+        owned = self._owned
+        return {number: owned[number].partition.epoch if number in owned else 0 for number in self._partitions.assigned}
+
     def _run_in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.create_task(work, name=name)
         task.add_done_callback(on_failure(self._give_up))

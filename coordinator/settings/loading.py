@@ -107,12 +107,25 @@ def _contradictions(settings: Settings) -> Iterator[str]:
     if settings.kafka_config and not settings.log.startswith("kafka:"):
         kafka_config, log = name_of("kafka_config"), name_of("log")
         yield f"{kafka_config} is for an event log in Kafka, and {log} is {settings.log}: leave it out"
+    yield from _sharing_refusals(settings)
     metrics = None if settings.metrics is None else Address(settings.metrics)
     yield from refusals(settings, settings.model_fields_set, Address(settings.listen), metrics)
     setting = "listen" if settings.advertise is None else "advertise"
     if Address(settings.advertise or settings.listen).is_wildcard:
         where = f"{name_of(setting)} {settings.advertise or settings.listen}"
         yield f"{where}: clients cannot be told that address; give --advertise HOST:PORT"
+
+
+def _sharing_refusals(settings: Settings) -> Iterator[str]:
+    share, given = settings.name_of("share_partitions"), settings.model_fields_set
+    if not settings.share_partitions:
+        if "owner_session_timeout_ms" in given:
+            yield f"{settings.name_of('owner_session_timeout_ms')} is for {share}, which is not given"
+        return
+    if not settings.log.startswith("kafka:"):
+        yield f"{share} needs an event log in Kafka, and {settings.name_of('log')} is {settings.log}"
+    if settings.upstream is None and "node_id" not in given:
+        yield f"{share} needs {settings.name_of('node_id')}, another one for each process of the log"
 
 
 def _split_config(entry: str) -> tuple[str, str]:

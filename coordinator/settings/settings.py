@@ -116,6 +116,21 @@ class Settings(SidecarSettings, KafkaSettings):
         ge=200,
         le=60_000,
     )
+    share_partitions: bool = option(
+        default=False,
+        help_="Share the partitions of a Kafka event log with the other processes of that log, through a "
+        "consumer group in its cluster: each owns some, clients are sent to the owner, and others take over from one "
+        "that ends. Each needs a --node-id of its own.",
+        panel=EVENT_LOG,
+    )
+    owner_session_timeout_ms: int = option(
+        10_000,
+        "With --share-partitions: how long a process may be silent before others take its partitions over; within "
+        "the brokers' group.min.session.timeout.ms and group.max.session.timeout.ms.",
+        panel=EVENT_LOG,
+        ge=1_000,
+        le=1_800_000,
+    )
     audit_window_ms: int | None = option(
         None, "How long the event log keeps the whole history; 7 days in a new log.", panel=EVENT_LOG, ge=0
     )
@@ -149,9 +164,13 @@ class Settings(SidecarSettings, KafkaSettings):
         return self.model_copy(update={"kafka_config": {}}) if idle else self
 
     @property
+    def log_servers(self) -> str:
+        """The brokers that the URL of a Kafka event log names."""
+        return self.log.removeprefix("kafka://").partition("/")[0]
+
+    @property
     def _log_is_upstream(self) -> bool:
-        servers = self.log.removeprefix("kafka://").partition("/")[0].split(",")
-        return not set(servers).isdisjoint((self.upstream or "").split(","))
+        return not set(self.log_servers.split(",")).isdisjoint((self.upstream or "").split(","))
 
     @property
     def waiting_requests_each_max(self) -> int:

@@ -177,6 +177,8 @@ NOT_WITH_UPSTREAM: Mapping[str, str] = {
     "topic": "topics are the cluster's",
     "cluster_id": "clients see the cluster's",
     "node_id": "clients see the brokers' node ids",
+    "share_partitions": "a sidecar owns all partitions of its log, for now",
+    "owner_session_timeout_ms": "a sidecar owns all partitions of its log, for now",
 }
 """The settings of standalone mode, and why a sidecar has no use for them."""
 

@@ -8,6 +8,7 @@ cluster_outage.py     that no broker answers: why, since when, and what is logge
 reachability.py       whether a group's members can reach its coordinator upstream
 group_probe.py        asks upstream whether a group is vacant
 upstream_members.py   lists and removes the members of a group upstream
+group_requests.py     the requests of a member of a group upstream
 shadow.py             what a shadow sends next (pure)
 shadow_requests.py    a shadow's actions as Kafka's requests
 shadow_driver.py      sends a shadow's requests until none is left to send

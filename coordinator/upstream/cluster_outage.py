@@ -10,14 +10,16 @@ from muster.events.kafka.errors import OwnShortage
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
-NOBODY_ANSWERS: Final = "no broker of the upstream cluster answers: "
+UPSTREAM: Final = "the upstream cluster"
+NOBODY_ANSWERS: Final = f"no broker of {UPSTREAM} answers: "
 
 
 class ClusterOutage:
-    """`asked_at`: the bootstrap addresses."""
+    """`asked_at`: the bootstrap addresses. `cluster`: what it is called."""
 
-    def __init__(self, asked_at: str, monotonic_ms: Callable[[], int]) -> None:
+    def __init__(self, asked_at: str, monotonic_ms: Callable[[], int], cluster: str = UPSTREAM) -> None:
         self._asked_at = asked_at
+        self._is_silent, self._answers_again = f"{cluster} does not answer", f"{cluster} answers again"
         self._monotonic_ms = monotonic_ms
         self._throttle = LogThrottle(monotonic_ms)
         self._asked_ms = self._began_ms = 0
@@ -44,13 +46,13 @@ class ClusterOutage:
             self._began_ms = self._asked_ms
         self._error = str(error).removeprefix(NOBODY_ANSWERS)
         if self._throttle.due(self._asked_at) is not None:
-            log.warning("the upstream cluster does not answer", seconds=self._silent_s, error=self._error)
+            log.warning(self._is_silent, seconds=self._silent_s, error=self._error)
 
     def answered(self) -> None:
         """A broker has answered."""
         self._error = ""
         if self._throttle.end(self._asked_at) is not None:
-            log.info("the upstream cluster answers again", seconds=self._silent_s)
+            log.info(self._answers_again, seconds=self._silent_s)
 
     @property
     def _silent_s(self) -> int:

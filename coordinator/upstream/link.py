@@ -22,7 +22,7 @@ from tenacity import AsyncRetrying, retry_if_exception, wait_random_exponential
 from muster.coordinator.clock import SystemClock
 from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.tasks import on_failure
-from muster.coordinator.upstream.cluster_outage import NOBODY_ANSWERS, ClusterOutage
+from muster.coordinator.upstream.cluster_outage import NOBODY_ANSWERS, UPSTREAM, ClusterOutage
 from muster.coordinator.upstream.coordinators import Away, Coordinators
 from muster.coordinator.upstream.errors import UpstreamRefused, connection_error
 from muster.coordinator.upstream.security import UpstreamSecurity
@@ -72,8 +72,12 @@ class UpstreamLink(ClusterLink):
         request_timeout_ms: int = REQUEST_TIMEOUT_MS,
         metadata_max_age_ms: int = METADATA_MAX_AGE_MS,
         monotonic_ms: Callable[[], int] = _CLOCK.monotonic_ms,
+        cluster: str = UPSTREAM,
     ) -> None:
-        """`bootstrap`: HOST:PORT, comma-separated. Raises UpstreamRefused if it cannot be parsed."""
+        """`bootstrap`: HOST:PORT, comma-separated. Raises UpstreamRefused if it cannot be parsed.
+
+        `cluster`: what it is called in log lines, where it is not the sidecar's.
+        """
         try:
             servers = read_servers(bootstrap)
         except ValueError as error:
@@ -87,7 +91,7 @@ class UpstreamLink(ClusterLink):
             metadata_max_age_ms=metadata_max_age_ms,
         )
         self._give_up = give_up
-        self.outage = ClusterOutage(self.asked_at, monotonic_ms)
+        self.outage = ClusterOutage(self.asked_at, monotonic_ms, cluster)
         self._foreign = LogThrottle(monotonic_ms)
         self._watchers: list[Callable[[Brokers], None]] = []
         self._watched_topics: tuple[str, ...] = ()

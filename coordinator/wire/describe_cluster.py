@@ -34,15 +34,10 @@ def handle(body: Body, _context: RequestContext, service: Service, answer: Answe
             "error_code": ErrorCode.none,
             "endpoint_type": _BROKERS,
             "cluster_id": cluster.cluster_id,
-            "controller_id": cluster.node_id,
+            "controller_id": cluster.controller.node_id,
             "brokers": [
-                {
-                    "broker_id": cluster.node_id,
-                    "host": cluster.host,
-                    "port": cluster.port,
-                    "rack": None,
-                    "is_fenced": False,
-                }
+                {"broker_id": each.node_id, "host": each.host, "port": each.port, "rack": None, "is_fenced": False}
+                for each in cluster.nodes
             ],
             "cluster_authorized_operations": (
                 CLUSTER_OPERATIONS if body.include_cluster_authorized_operations else AUTHORIZED_OPERATIONS_OMITTED

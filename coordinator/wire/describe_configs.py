@@ -94,10 +94,10 @@ def _without_group(resource: Body, cluster: Cluster) -> tuple[ErrorCode, str | N
             return ErrorCode.unknown_topic_or_partition, None
         case ResourceType.TOPIC:
             return ErrorCode.invalid_topic_exception, f"{name!r} is no name of a topic"
-        case ResourceType.BROKER if name in {"", str(cluster.node_id)}:
+        case ResourceType.BROKER if name in {"", str(cluster.node.node_id)}:
             return ErrorCode.none, None
         case ResourceType.BROKER:
-            expected = f"expected {cluster.node_id} or empty string, but received {name}"
+            expected = f"expected {cluster.node.node_id} or empty string, but received {name}"
             return ErrorCode.invalid_request, f"Unexpected broker id, {expected}"
         case _:
             return ErrorCode.invalid_request, f"The settings of {named(resource)} cannot be told here."

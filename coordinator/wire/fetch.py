@@ -5,7 +5,8 @@ leader epochs, v11 racks. v12 is flexible. v13 names topics by id. v15 to v18 ch
 
 There is never anything to fetch: a request waits for as long as it allows, and is answered with nothing. No session is
 ever made: its id is 0 in every response, so each request is a full one. A partition's high watermark is wherever the
-client stands, since a declared topic has no end that a position could be beyond.
+client stands, since a declared topic has no end that a position could be beyond. A node that does not lead a partition
+says so, as in Kafka, so that clients ask for Metadata and learn which nodes there are.
 """
 
 from kio.schema.errors import ErrorCode
@@ -36,12 +37,12 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
 
 
 def _only_what_exists(body: Body, cluster: Cluster) -> Steps[bool]:
-    """Whether the request names partitions, and all of them exist."""
+    """Whether the request names partitions, and all of them exist, and are led here."""
     partitions = 0
     for topic in body.topics:
         name, _ = cluster.name_and_error(getattr(topic, "topic", None), getattr(topic, "topic_id", None))
         for asked in topic.partitions:
-            if not cluster.has_partition(name, asked.partition):
+            if not cluster.has_partition(name, asked.partition) or not cluster.leads(asked.partition):
                 return False
             partitions += 1
             yield 1
@@ -60,9 +61,10 @@ def _topic(topic: Body, cluster: Cluster) -> Fields:
 
 def _partition(name: str, asked: Body, cluster: Cluster, unknown: ErrorCode) -> Fields:
     exists = cluster.has_partition(name, asked.partition)
+    error = ErrorCode.none if cluster.leads(asked.partition) else ErrorCode.not_leader_or_follower
     return {
         "partition_index": asked.partition,
-        "error_code": ErrorCode.none if exists else unknown,
+        "error_code": error if exists else unknown,
         "high_watermark": asked.fetch_offset if exists else -1,
         "last_stable_offset": asked.fetch_offset if exists else -1,
         "log_start_offset": 0 if exists else -1,

@@ -3,9 +3,9 @@
 v1 adds the key type, an error message and the throttle time. v3 is flexible. v4 asks for many keys (KIP-699). v6 knows
 share groups.
 
-The coordinator of every group is this node, and Metadata names it under the same id. There are no transactions here:
-their coordinator is never available. Share groups, and types nobody knows, are an invalid request (FC4). A key that is
-named many times is answered once.
+The coordinator of every group is this node, or where processes share the partitions of the log the owner of the
+group's; Metadata names it under the same id. There are no transactions here: their coordinator is never available.
+Share groups, and types nobody knows, are an invalid request (FC4). A key that is named many times is answered once.
 """
 
 from kio.schema.errors import ErrorCode
@@ -19,18 +19,34 @@ _NO_NODE = {"node_id": -1, "host": "", "port": -1}
 
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
-    found = _coordinator(getattr(body, "key_type", _GROUP), service)
+    key_type = getattr(body, "key_type", _GROUP)
     if context.api_version < 4:
+        found = _coordinator(body.key, key_type, service)
         answer({**found, "error_message": found["error_message"] or "NONE"})  # Kafka's word, in v1 to v3
     else:
-        answer({"coordinators": Each(lambda key: {"key": key, **found}, dict.fromkeys(body.coordinator_keys))})
+
+        def found_for(key: str) -> Fields:
+            return {"key": key, **_coordinator(key, key_type, service)}
+
+        answer({"coordinators": Each(found_for, dict.fromkeys(body.coordinator_keys))})
 
 
-def _coordinator(key_type: int, service: Service) -> Fields:
+def _coordinator(key: str, key_type: int, service: Service) -> Fields:
     if key_type == _GROUP:
-        cluster = service.cluster
-        node = {"node_id": cluster.node_id, "host": cluster.host, "port": cluster.port}
-        return {"error_code": ErrorCode.none, "error_message": "", **node}
+        node = service.cluster.coordinator_of(key)
+        if node is None:
+            return {
+                "error_code": ErrorCode.coordinator_not_available,
+                "error_message": "The group's partition of the event log is on its way to an owner.",
+                **_NO_NODE,
+            }
+        return {
+            "error_code": ErrorCode.none,
+            "error_message": "",
+            "node_id": node.node_id,
+            "host": node.host,
+            "port": node.port,
+        }
     if key_type == _TRANSACTION:
         return {
             "error_code": ErrorCode.coordinator_not_available,

@@ -43,6 +43,8 @@ def _partition(topic: str, asked: Body, cluster: Cluster, api_version: int) -> F
         error = ErrorCode.unsupported_version
     elif not cluster.has_partition(topic, asked.partition_index):
         error = ErrorCode.unknown_topic_or_partition
+    elif not cluster.leads(asked.partition_index):
+        error = ErrorCode.not_leader_or_follower
     elif asked.timestamp in {_LATEST, _EARLIEST, _EARLIEST_LOCAL}:
         offset = 0
     return {

@@ -35,9 +35,11 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
         topics = Each(lambda topic: _asked(topic, cluster, version, operations), once.values())
     answer(
         {
-            "brokers": [{"node_id": cluster.node_id, "host": cluster.host, "port": cluster.port, "rack": None}],
+            "brokers": [
+                {"node_id": each.node_id, "host": each.host, "port": each.port, "rack": None} for each in cluster.nodes
+            ],
             "cluster_id": cluster.cluster_id,
-            "controller_id": cluster.node_id,
+            "controller_id": cluster.controller.node_id,
             "topics": topics,
             "cluster_authorized_operations": (
                 CLUSTER_OPERATIONS
@@ -69,16 +71,15 @@ def _asked(asked: Body, cluster: Cluster, version: int, operations: int) -> Fiel
 
 
 def _declared(topic: Topic, cluster: Cluster, operations: int) -> Fields:
-    here = (cluster.node_id,)
-
     def partition(index: int) -> Fields:
+        leader = cluster.leader_of(index).node_id
         return {
             "error_code": ErrorCode.none,
             "partition_index": index,
-            "leader_id": cluster.node_id,
+            "leader_id": leader,
             "leader_epoch": 0,
-            "replica_nodes": here,
-            "isr_nodes": here,
+            "replica_nodes": (leader,),
+            "isr_nodes": (leader,),
             "offline_replicas": (),
         }
 

@@ -1,4 +1,4 @@
-"""The names that an event log takes in its cluster: topics, and the transactional ids of its owners.
+"""The names that an event log takes in its cluster: topics, transactional ids of its owners, and their group.
 
 What belongs here: making the names, for their users and for the sidecar, which keeps clients from them. No requests.
 
@@ -7,6 +7,7 @@ What belongs here: making the names, for their users and for the sidecar, which 
     TOPIC_fencing_probe          the scratch topic on which each opening proves that deposed writers are refused, and
                                  where owners leave signs of life
     muster-TOPIC-PARTITION       the transactional id of the partition's owner
+    muster-TOPIC-owners          the consumer group through which several processes share the partitions
 """
 
 import re
@@ -25,6 +26,11 @@ def topics_of(event_topic: str) -> tuple[str, str, str]:
 def owner_id(topic: str, partition: int) -> str:
     """Return the transactional id under which the owner of this partition claims it."""
     return f"muster-{topic}-{partition}"
+
+
+def ownership_group(topic: str) -> str:
+    """Return the consumer group of the topic's owners."""
+    return f"muster-{topic}-owners"
 
 
 def owner_id_prefix(topic: str) -> str:

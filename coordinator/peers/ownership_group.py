@@ -1,0 +1,203 @@
+"""This process as a static member of the ownership group, the consumer group of the processes of one event log.
+
+What belongs here: joining, syncing, heartbeats, leaving. What it must not know: what is done with what was decided.
+
+An owner serves its partitions until they are another one's, not until the group rebalances: while the group's
+coordinator upstream is away, or this process has lost its session, nothing changes here. Who then serves what is
+another one's already is told so by the log.
+
+The instance id is made of the log's identity and the node id, so a process that is started again within its session is
+the same member, and owns what it owned without a rebalance (KIP-345). A second process with the node id takes the
+first one's place, which ends with FENCED_INSTANCE_ID (82).
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import structlog
+from kio.schema.errors import ErrorCode
+
+from muster.coordinator.log_throttle import LogThrottle
+from muster.coordinator.peers.sharing import Candidate, NotUnderstood, Sharing, candidate_of, encode, sharing_of
+from muster.coordinator.upstream.errors import UpstreamRefused
+from muster.coordinator.upstream.group_requests import AsMember, GroupRequest, heartbeat, join, leave, sync
+from muster.coordinator.upstream.link import UpstreamLink
+from muster.events.kafka.errors import LinkError, TryAgain
+from muster.events.log.base import LogMismatch
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+PROTOCOL_TYPE: Final = "muster-owners"
+"""Not `muster`, which is a shadow's: this group is nobody's but the processes' own."""
+
+HEARTBEATS_A_SESSION: Final = 20
+"""Others wait for as long as a heartbeat takes to tell a member of a rebalance, so they are frequent."""
+
+RETRY_S: Final = 0.5
+LEAVE_TIMEOUT_S: Final = 5.0
+
+
+class OwnershipGroup:
+    """See the module. `candidate` makes what we tell of a join, given its number; `decide` shares the partitions out.
+
+    `told` is called with each decision, also one that was made before and holds on.
+    """
+
+    def __init__(
+        self,
+        link: UpstreamLink,
+        who: AsMember,
+        *,
+        candidate: Callable[[int], Candidate],
+        decide: Callable[[Sequence[Candidate]], Sharing],
+        told: Callable[[Sharing], None],
+        session_timeout_ms: int,
+        monotonic_ms: Callable[[], int],
+    ) -> None:
+        self._link = link
+        self._who = who
+        self._candidate = candidate
+        self._decide = decide
+        self._told = told
+        self._session_timeout_ms = session_timeout_ms
+        self._throttle = LogThrottle(monotonic_ms)
+        self._member_id = ""
+        self._joins = 0
+        self._join_again = asyncio.Event()
+        self.trouble: str | None = None
+        """Why this process is not in the group at the moment, for people."""
+
+    def join_again(self) -> None:
+        """Join again soon, since what this process owns has changed."""
+        self._join_again.set()
+
+    async def take_part(self) -> None:
+        """Be a member, for ever. Raises LogMismatch when trying again cannot help."""
+        opened = False
+        while True:
+            try:
+                if not opened:
+                    await self._link.open()
+                    opened = True
+                await self._be_in_one_generation()
+            except TryAgain as error:
+                self._failed(error)
+                await asyncio.sleep(RETRY_S)
+            except (UpstreamRefused, NotUnderstood) as error:
+                raise LogMismatch(f"consumer group {self._who.group_id}: {error}") from error
+
+    async def leave(self) -> None:
+        """Leave the group at once, so that the others need not wait for the session to end."""
+        if not self._member_id:
+            return
+        request = leave(self._who, self._member_id, reason="the process stops, and has let its partitions go")
+        with suppress(LinkError, TimeoutError):  # then the session ends by itself
+            async with asyncio.timeout(LEAVE_TIMEOUT_S):
+                await self._ask(request, lane="leave")
+
+    async def _be_in_one_generation(self) -> None:
+        self._join_again.clear()
+        joined = await self._join()
+        if joined is None:
+            return
+        decided = {}
+        if joined.leader == joined.member_id and not joined.skip_assignment:
+            sharing = self._decide([candidate_of(each.metadata) for each in joined.members])
+            decided = {each.member_id: encode(sharing) for each in joined.members}
+        generation_id = int(joined.generation_id)
+        error, answer = await self._ask(sync(self._who, self._member_id, generation_id, decided), lane="sync")
+        if not self._goes_on(error, "SyncGroup"):
+            return
+        self._is_in()
+        self._told(sharing_of(answer.assignment))
+        await self._heartbeats(generation_id)
+
+    async def _join(self) -> Any:  # noqa: ANN401 -- JoinGroupResponse, or None: try again
+        self._joins += 1
+        metadata = encode(self._candidate(self._joins))
+        request = join(
+            self._who,
+            self._member_id,
+            metadata=metadata,
+            session_timeout_ms=self._session_timeout_ms,
+            reason="the processes of an event log share its partitions",
+        )
+        # Upstream waits for the others as long as a session, and before that for group.initial.rebalance.delay.ms.
+        error, answer = await self._ask(request, lane="join", timeout_ms=3 * self._session_timeout_ms)
+        if error is ErrorCode.member_id_required or error is ErrorCode.none:
+            self._member_id = answer.member_id
+        return answer if self._goes_on(error, "JoinGroup") else None
+
+    async def _heartbeats(self, generation_id: int) -> None:
+        """Send heartbeats until the group rebalances, or this process wants it to."""
+        interval_s = self._session_timeout_ms / HEARTBEATS_A_SESSION / 1000
+        while not self._join_again.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(interval_s):
+                    await self._join_again.wait()
+                return
+            try:
+                error, _ = await self._ask(heartbeat(self._who, self._member_id, generation_id), lane="heartbeat")
+            except TryAgain as failed:
+                self._failed(failed)
+                continue
+            if not self._goes_on(error, "Heartbeat"):
+                return
+            self._is_in()
+
+    async def _ask(self, asked: GroupRequest, *, lane: str, timeout_ms: int | None = None) -> tuple[ErrorCode, Any]:
+        answer = await self._link.ask_coordinator(
+            self._who.group_id,
+            asked.request,
+            asked.response,
+            error_of=asked.error_of,
+            lane=lane,
+            timeout_ms=timeout_ms,
+            retry_ms=0,
+        )
+        return asked.error_of(answer), answer
+
+    def _goes_on(self, error: ErrorCode, what: str) -> bool:
+        """Whether the request succeeded; else it is to be joined again. Raises TryAgain and LogMismatch."""
+        match error:
+            case ErrorCode.none:
+                return True
+            case ErrorCode.unknown_member_id:
+                self._member_id = ""  # the session was over
+                return False
+            case ErrorCode.member_id_required | ErrorCode.rebalance_in_progress | ErrorCode.illegal_generation:
+                return False
+            case ErrorCode.fenced_instance_id:
+                raise LogMismatch(
+                    f"another process with the node id of this one has joined consumer group {self._who.group_id}"
+                    " (FENCED_INSTANCE_ID): give each process of a log a --node-id of its own"
+                )
+            case ErrorCode.inconsistent_group_protocol:
+                raise LogMismatch(
+                    f"somebody else is in consumer group {self._who.group_id}, which is for the processes of this"
+                    " log alone; `kafka-consumer-groups.sh --describe --members` shows who"
+                )
+            case ErrorCode.invalid_session_timeout:
+                raise LogMismatch(
+                    f"the brokers allow no session of {self._session_timeout_ms} ms (group.min.session.timeout.ms,"
+                    " group.max.session.timeout.ms): see --owner-session-timeout-ms"
+                )
+        if error.retriable:
+            raise TryAgain(f"{what}: {error.name.upper()}")
+        raise UpstreamRefused(f"{what}: {error.name.upper()}", error)
+
+    def _failed(self, error: Exception) -> None:
+        self.trouble = str(error)
+        if self._throttle.due(self._who.group_id) is not None:
+            log.warning(
+                "this process cannot take part in sharing the partitions, and serves on what it has",
+                group_id=self._who.group_id,
+                error=str(error),
+            )
+
+    def _is_in(self) -> None:
+        self.trouble = None
+        if self._throttle.end(self._who.group_id) is not None:
+            log.info("this process takes part in sharing the partitions again", group_id=self._who.group_id)

@@ -1,0 +1,138 @@
+"""Serves the partitions that this process is to own, and tells clients where the others are.
+
+What belongs here: what is done when the partitions are shared anew. What it must not know: how that is decided.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, Protocol
+
+import structlog
+
+from muster.coordinator.cluster import Cluster, Node
+from muster.coordinator.peers.ownership_group import OwnershipGroup
+from muster.coordinator.peers.sharing import Candidate, Sharing, share
+from muster.coordinator.upstream.group_requests import AsMember
+from muster.coordinator.upstream.link import UpstreamLink
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+HANDED_OVER_WITHIN_S: Final = 5.0
+CLIENTS_TOLD_WITHIN_S: Final = 3.5
+"""How long clients are told by who stops where its groups are now: a heartbeat comes every 3 s by default."""
+
+
+class Ownership(Protocol):
+    """The runtime, as far as it is needed here."""
+
+    def claims(self) -> Mapping[int, int]:
+        """The epochs of the claims on the partitions that are assigned here; 0 of one that is being taken over."""
+
+    async def assign(self, numbers: frozenset[int]) -> None:
+        """Take partitions over; those that are assigned already stay as they are."""
+
+    async def release(self, numbers: frozenset[int]) -> None:
+        """Give partitions up in good order."""
+
+
+class Sharer:
+    """See the module. `publish` is called with what clients are to see of the cluster."""
+
+    def __init__(
+        self,
+        ownership: Ownership,
+        cluster: Callable[[], Cluster],
+        publish: Callable[[Cluster], None],
+        *,
+        link: UpstreamLink,
+        who: AsMember,
+        partitions: int,
+        session_timeout_ms: int,
+        monotonic_ms: Callable[[], int],
+    ) -> None:
+        self._ownership = ownership
+        self._cluster = cluster
+        self._publish = publish
+        self._partitions = partitions
+        self._newest: Sharing | None = None
+        self._is_new = asyncio.Event()
+        self._leaves = False
+        self._are_elsewhere = asyncio.Event()
+        self.group = OwnershipGroup(
+            link,
+            who,
+            candidate=self._candidate,
+            decide=self._decide,
+            told=self._told,
+            session_timeout_ms=session_timeout_ms,
+            monotonic_ms=monotonic_ms,
+        )
+
+    @property
+    def not_ready(self) -> str | None:
+        """Why it is not known which partitions are this process's; None when it is."""
+        if self._leaves:
+            return "stopping"
+        if self._newest is not None:
+            return None
+        return self.group.trouble or "the processes of the event log are sharing its partitions"
+
+    async def serve(self) -> None:
+        """Own what is to be owned, for ever. Raises as `Runtime.assign`."""
+        while True:
+            await self._is_new.wait()
+            self._is_new.clear()
+            assert self._newest is not None
+            ours = self._newest.owned_by(self._node.node_id)
+            given_up = self._ownership.claims().keys() - ours
+            if given_up:
+                await self._ownership.release(frozenset(given_up))
+                self.group.join_again()  # now they are free
+            await self._ownership.assign(ours)
+
+    async def leave(self) -> None:
+        """Hand all partitions over to the others, if there are any, and tell clients for a while where they are.
+
+        Not while `serve` runs, which would take them again.
+        """
+        self._leaves = True
+        await self._ownership.release(frozenset(self._ownership.claims()))
+        self.group.join_again()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HANDED_OVER_WITHIN_S):
+                await self._are_elsewhere.wait()
+        if self._newest is not None and self._newest.nodes:
+            await asyncio.sleep(CLIENTS_TOLD_WITHIN_S)
+
+    def deposed(self, _number: int) -> None:
+        """Have the partitions shared again: a partition that is ours was claimed by another process."""
+        self.group.join_again()
+
+    @property
+    def _node(self) -> Node:
+        return self._cluster().node
+
+    def _candidate(self, joins: int) -> Candidate:
+        return Candidate(node=self._node, owned=dict(self._ownership.claims()), leaves=self._leaves, joins=joins)
+
+    def _decide(self, candidates: Sequence[Candidate]) -> Sharing:
+        return share(self._partitions, candidates)
+
+    def _told(self, sharing: Sharing) -> None:
+        if self._newest is None or self._newest.owners != sharing.owners:
+            ours = sharing.owned_by(self._node.node_id)
+            nodes = [each.node_id for each in sharing.nodes]
+            moving = self._partitions - len(sharing.owners)
+            log.info("partitions shared", ours=sorted(ours), of=self._partitions, moving=moving, nodes=nodes)
+        self._newest = sharing
+        nodes_by_id = {each.node_id: each for each in sharing.nodes}
+        if self._leaves:
+            if self._node.node_id not in nodes_by_id and len(sharing.owners) in {0, self._partitions}:
+                self._are_elsewhere.set()
+        elif nodes_by_id.get(self._node.node_id) != self._node:
+            self.group.join_again()  # the others know this process by the address that it had before it was restarted
+        owners = [nodes_by_id.get(sharing.owners.get(number, -1)) for number in range(self._partitions)]
+        self._publish(self._cluster().shared(sharing.nodes, owners))
+        self._is_new.set()

@@ -1,0 +1,125 @@
+"""Who owns which partitions of the event log: what the ownership group's members tell each other, and who decides it.
+
+Pure. Each member tells in its JoinGroup who it is and what it owns (`Candidate`); the leader shares the partitions out
+and sends all members the same `Sharing` in its SyncGroup.
+
+A partition moves in two steps, as in cooperative rebalancing (KIP-429). First its owner is told that it is no more to
+have it, and nobody else is; when it has let go it joins again without it, and then another one is told. So the next
+owner finds the former one's last word in the log, and nobody waits for anybody's lease to be over.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from muster.coordinator.cluster import Node
+
+LEVEL: Final = 1
+"""The level of these messages. Whoever leads decides for all, so a member of another level is not understood."""
+
+
+class NotUnderstood(Exception):
+    """Another process's message cannot be read: it is of another level, or none of Muster's."""
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """What a member tells. `owned`: the epoch of its claim, by partition."""
+
+    level: int = LEVEL
+    node: Node
+    owned: Mapping[int, int]
+    leaves: bool = False
+    """Whether it is about to stop, and wants nothing; it is no node for clients any more."""
+    joins: int = 0
+    """Counted up with each join: to Kafka a follower that tells the same as before asks for nothing new."""
+
+
+class Sharing(msgspec.Struct, frozen=True, kw_only=True):
+    """What the leader has decided. A partition without an owner is on its way to one."""
+
+    level: int = LEVEL
+    nodes: Sequence[Node]
+    owners: Mapping[int, int]
+    """The owner's node id, by partition."""
+
+    def owned_by(self, node_id: int) -> frozenset[int]:
+        """The partitions that this node is to own."""
+        return frozenset(number for number, owner in self.owners.items() if owner == node_id)
+
+
+M = TypeVar("M", Candidate, Sharing)
+
+NOTHING_SHARED: Final = Sharing(nodes=(), owners={})
+
+
+def share(partitions: int, candidates: Sequence[Candidate]) -> Sharing:
+    """Share the partitions out: as evenly as can be, and no more of them moved than that needs.
+
+    A partition that two say they own is the one's with the newer claim; the other's claim is worth nothing any more.
+    """
+    staying = sorted((each for each in candidates if not each.leaves), key=lambda each: each.node.node_id)
+    now = _owners_now(partitions, candidates)
+    quotas = _quotas(partitions, [each.node.node_id for each in staying], now)
+    has = dict.fromkeys(quotas, 0)
+    owners: dict[int, int] = {}
+
+    def give(number: int, owner: int) -> None:
+        owners[number] = owner
+        has[owner] += 1
+
+    for number, owner in sorted(now.items()):
+        if has.get(owner, 0) < quotas.get(owner, 0):
+            give(number, owner)
+    for number in range(partitions) if staying else ():
+        if number not in now:
+            give(number, next(each for each in quotas if has[each] < quotas[each]))
+    return Sharing(nodes=[each.node for each in staying], owners=owners)
+
+
+def _owners_now(partitions: int, candidates: Sequence[Candidate]) -> dict[int, int]:
+    claims = [
+        (epoch, each.node.node_id, number)
+        for each in candidates
+        for number, epoch in each.owned.items()
+        if number < partitions
+    ]
+    return {number: node_id for _, node_id, number in sorted(claims)}
+
+
+def _quotas(partitions: int, node_ids: Sequence[int], now: Mapping[int, int]) -> dict[int, int]:
+    """How many partitions each is to own. One more than others has who owns most already."""
+    if not node_ids:
+        return {}
+    most_first = sorted(node_ids, key=lambda node_id: -sum(owner == node_id for owner in now.values()))
+    least, over = divmod(partitions, len(node_ids))
+    return {node_id: least + (place < over) for place, node_id in enumerate(most_first)}
+
+
+def encode(message: Candidate | Sharing) -> bytes:
+    """Encode a message for the group's metadata, or its assignment: JSON, so that Kafka's tools show it."""
+    return msgspec.json.encode(message)
+
+
+def candidate_of(metadata: bytes) -> Candidate:
+    """Decode what a member tells. Raises NotUnderstood."""
+    return _decoded(metadata, Candidate)
+
+
+def sharing_of(assignment: bytes) -> Sharing:
+    """Decode what the leader has decided. Raises NotUnderstood."""
+    return _decoded(assignment, Sharing)
+
+
+def _decoded(encoded: bytes, as_: type[M]) -> M:
+    try:
+        level = msgspec.json.decode(encoded, type=_OfALevel).level
+        if level == LEVEL:
+            return msgspec.json.decode(encoded, type=as_)
+    except msgspec.MsgspecError as error:
+        raise NotUnderstood(f"no message of Muster's: {error}") from error
+    raise NotUnderstood(f"a message of level {level}, and this version of Muster knows level {LEVEL}")
+
+
+class _OfALevel(msgspec.Struct, frozen=True):
+    level: int

@@ -1,0 +1,111 @@
+"""A standalone process among others that share the partitions of one event log: the assembly of what that takes.
+
+What belongs here: making the parts, and their order at the start and the end. At the end partitions are given up first,
+so that the next owner finds our last word, and then the group is left, so that there is a next owner.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from typing import Any
+
+from muster.coordinator.assembly import Readiness, take_over
+from muster.coordinator.clock import SystemClock
+from muster.coordinator.cluster import Cluster
+from muster.coordinator.peers.ownership_group import PROTOCOL_TYPE
+from muster.coordinator.peers.sharer import Sharer
+from muster.coordinator.runtime.runtime import Runtime
+from muster.coordinator.service import Service
+from muster.coordinator.settings.settings import Settings
+from muster.coordinator.tasks import on_failure
+from muster.coordinator.upstream.group_requests import AsMember
+from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.security import UpstreamSecurity
+from muster.events.log.base import EventLog
+from muster.events.log.kafka.names import ownership_group
+
+
+class PartitionSharing:
+    """See the module."""
+
+    def __init__(self, settings: Settings, event_log: EventLog, clock: SystemClock) -> None:
+        self._settings = settings
+        self._log = event_log
+        self._clock = clock
+        self._sharer: Sharer | None = None
+
+    def deposed(self, number: int) -> None:
+        """Hear that another process has claimed a partition."""
+        if self._sharer is not None:
+            self._sharer.deposed(number)
+
+    async def begin(
+        self,
+        runtime: Runtime,
+        service: Service,
+        stack: AsyncExitStack,
+        readiness: Readiness,
+        *,
+        lost: Callable[[Exception], None],
+        stop_listening: Callable[[], None],
+    ) -> None:
+        """Share the partitions from now on, until the stack is left. The log is open."""
+
+        def publish(cluster: Cluster) -> None:
+            service.cluster = cluster
+
+        publish(service.cluster.shared((), ()))  # clients are told to ask again, until it is known who owns what
+        link = self._new_link(lost)
+        stack.push_async_callback(link.close)
+        sharer = self._sharer = Sharer(
+            runtime,
+            lambda: service.cluster,
+            publish,
+            link=link,
+            who=self._as_member(),
+            partitions=self._log.partitions,
+            session_timeout_ms=self._settings.owner_session_timeout_ms,
+            monotonic_ms=self._clock.monotonic_ms,
+        )
+        stack.push_async_callback(sharer.group.leave)
+        readiness.reason = lambda: sharer.not_ready or runtime.not_ready
+        await take_over(runtime, stack, ())
+        stack.callback(stop_listening)
+
+        def begun(work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
+            task = asyncio.create_task(work, name=name)
+            task.add_done_callback(on_failure(lost))
+            return task
+
+        async def leave() -> None:
+            if not member.done():  # else it is not in the group, and the process ends for that
+                await sharer.leave()
+
+        member = begun(sharer.group.take_part(), "share-partitions")
+        stack.push_async_callback(_ended, member)
+        stack.push_async_callback(leave)
+        stack.push_async_callback(_ended, begun(sharer.serve(), "serve-shared"))
+
+    def _new_link(self, lost: Callable[[Exception], None]) -> UpstreamLink:
+        own = self._settings.log_security()
+        return UpstreamLink(
+            self._settings.log_servers,
+            UpstreamSecurity(own, own),
+            give_up=lost,
+            monotonic_ms=self._clock.monotonic_ms,
+            cluster="the event log's cluster",
+        )
+
+    def _as_member(self) -> AsMember:
+        identity = self._log.identity
+        return AsMember(
+            group_id=ownership_group(self._log.location),
+            group_instance_id=f"muster-{identity}-{self._settings.node_id}",
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=identity,
+        )
+
+
+async def _ended(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.wait([task])

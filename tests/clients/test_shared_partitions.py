@@ -1,0 +1,125 @@
+"""Several processes share the partitions of one event log in Kafka: clients find the owner, and survive its end."""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from uuid import uuid4
+
+import pytest
+
+from tests.brokers.broker import Broker
+from tests.clients.conftest import PARTITIONS, TOPIC
+from tests.clients.consumers import RunningConsumer
+from tests.clients.crew import Crew, crew
+from tests.clients.probe import coordinator_of, described
+from tests.muster_process import MusterProcess, running_muster
+from tests.waiting import until_so
+
+pytestmark = [
+    pytest.mark.clients,
+    pytest.mark.broker,
+    pytest.mark.skipif(os.environ.get("MUSTER_TEST_NO_KAFKA") == "1", reason="no Kafka is wanted"),
+]
+
+LOG_PARTITIONS = 4
+SESSION_MS = 6_000
+RETAKEN_WITHIN_S = 60
+
+
+@pytest.fixture
+def log(kafka_broker: Broker) -> str:
+    return f"kafka://{kafka_broker.bootstrap}/shared-{uuid4().hex[:8]}"
+
+
+@contextmanager
+def node(log: str, node_id: int) -> Iterator[MusterProcess]:
+    options = ["--share-partitions", "--node-id", str(node_id), "--owner-session-timeout-ms", str(SESSION_MS)]
+    options += ["--log-partitions", str(LOG_PARTITIONS), "--log-replication", "1"]
+    with running_muster(log=log, topics=[f"{TOPIC}:{PARTITIONS}"], options=options) as running:
+        yield running
+
+
+def share_of(process: MusterProcess) -> list[int] | None:
+    """The partitions that the process is to own, as it has logged the last time; None: some are on their way."""
+    told = process.events("partitions shared")
+    return None if not told or told[-1]["moving"] else told[-1]["ours"]
+
+
+def until_shared(*processes: MusterProcess) -> None:
+    """Wait until these processes have all partitions among them, and each as many as the others."""
+
+    def shared() -> bool:
+        shares = [share_of(each) for each in processes]
+        whole = [number for share in shares for number in share or ()]
+        even = {len(share or ()) for share in shares} == {LOG_PARTITIONS // len(processes)}
+        return None not in shares and even and sorted(whole) == list(range(LOG_PARTITIONS))
+
+    until_so(shared, lambda: [each.events("partitions shared")[-1:] for each in processes], within_s=RETAKEN_WITHIN_S)
+
+
+@contextmanager
+def crews_of_all(processes: list[MusterProcess], library: type[RunningConsumer]) -> Iterator[list[Crew]]:
+    """A stable group of two consumers at each process, though all of them know the first process alone."""
+    asked = processes[0]
+    with ExitStack() as stack:
+        groups: dict[str, Crew] = {}
+        while len(groups) < len(processes):
+            group = stack.enter_context(crew(asked, library))
+            coordinator = coordinator_of(asked.bootstrap, group.group_id)
+            assert {coordinator_of(each.bootstrap, group.group_id) for each in processes} == {coordinator}
+            groups.setdefault(coordinator, group)
+        assert set(groups) == {each.bootstrap for each in processes}
+        for group in groups.values():
+            group.add("a")
+            group.add("b")
+        for group in groups.values():
+            group.until_shared()
+        yield list(groups.values())
+
+
+def states(groups: list[Crew], asked: MusterProcess) -> list[object]:
+    """What no client may notice a change of: the state, the members and their shares."""
+    seen = [described(asked.bootstrap, group.group_id) for group in groups]
+    return [
+        (each["group_state"], sorted((member["member_id"], member["member_assignment"]) for member in each["members"]))
+        for each in seen
+    ]
+
+
+def test_no_consumer_notices_who_coordinates_its_group(log: str, library: type[RunningConsumer]) -> None:
+    """Another process joins, one is killed, comes back, and one stops in good order: nobody rebalances."""
+    with node(log, 1) as first, node(log, 2) as second:
+        until_shared(first, second)
+        with crews_of_all([first, second], library) as groups:
+            before, assigned = states(groups, first), [group.assignments for group in groups]
+            first.kill()
+            until_shared(second)
+            until_so(lambda: states(groups, second) == before, lambda: states(groups, second))
+            first.start()
+            until_shared(first, second)
+            second.stop()
+            until_shared(first)
+            until_so(lambda: states(groups, first) == before, lambda: states(groups, first))
+            for group in groups:
+                group.consumers[0].commit(0, 7)
+                assert group.consumers[1].committed(0) == 7
+            assert [group.assignments for group in groups] == assigned
+            assert [group.triggers.count(group.triggers[0]) for group in groups] == [1] * len(groups)
+
+
+def test_a_second_process_of_one_node_id_ends_the_first(log: str) -> None:
+    """Which says why; the second one goes on."""
+    with node(log, 1) as first, node(log, 1) as second:
+        assert first.wait() == 1
+        assert "give each process of a log a --node-id of its own" in first.output
+        until_shared(second)
+        assert coordinator_of(second.bootstrap, "g") == second.bootstrap
+
+
+def test_who_shares_takes_the_partitions_from_who_does_not(log: str) -> None:
+    """A process without --share-partitions ends when it is deposed, as it always did."""
+    options = ["--log-partitions", str(LOG_PARTITIONS)]
+    with running_muster(log=log, topics=[TOPIC], options=options) as alone, node(log, 1) as sharing:
+        until_shared(sharing)
+        assert alone.wait() == 1
+        assert coordinator_of(sharing.bootstrap, "g") == sharing.bootstrap

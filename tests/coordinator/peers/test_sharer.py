@@ -1,0 +1,283 @@
+"""Processes share partitions through a group: who comes, goes, dies, and who must not take part."""
+
+import asyncio
+import itertools
+from collections.abc import Mapping
+from typing import Final
+
+import pytest
+
+from muster.coordinator.cluster import Cluster, new_cluster
+from muster.coordinator.peers.ownership_group import PROTOCOL_TYPE
+from muster.coordinator.peers.sharer import CLIENTS_TOLD_WITHIN_S, Sharer
+from muster.coordinator.upstream.group_requests import AsMember
+from muster.coordinator.upstream.link import UpstreamLink
+from muster.events.ids import GroupId
+from muster.events.log.base import LogMismatch
+from muster.events.partitioner import partition_for
+from tests.conformance.wire import Connection, ms
+from tests.muster_process import MusterProcess
+from tests.waiting import until
+
+PARTITIONS: Final = 4
+ALL: Final = frozenset(range(PARTITIONS))
+NONE: Final = frozenset[int]()
+SESSION_MS: Final = 6_000
+OWNERS: Final = "owners"
+
+
+class Log:
+    """The claims on a log's partitions: of each, the newest counts."""
+
+    def __init__(self) -> None:
+        self._epochs = itertools.count(1)
+        self.newest: dict[int, int] = {}
+
+    def claim(self, number: int) -> int:
+        self.newest[number] = next(self._epochs)
+        return self.newest[number]
+
+
+class Process:
+    """A process, as far as it shares partitions: what it owns, and what its clients are told."""
+
+    def __init__(self, log: Log, bootstrap: str, node_id: int, *, port: int = 9092, protocol: str = "log-1") -> None:
+        self.log = log
+        self.owned: dict[int, int] = {}
+        self.cluster: Cluster = new_cluster(
+            cluster_id="c", node_id=node_id, host=f"node-{node_id}", port=port, topics=()
+        )
+        self.failures: list[Exception] = []
+        self.link = UpstreamLink(bootstrap, give_up=self.failures.append)
+        who = AsMember(
+            group_id=OWNERS,
+            group_instance_id=f"muster-{node_id}",
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=protocol,
+        )
+        self.sharer = Sharer(
+            self,
+            lambda: self.cluster,
+            self._publish,
+            link=self.link,
+            who=who,
+            partitions=PARTITIONS,
+            session_timeout_ms=SESSION_MS,
+            monotonic_ms=lambda: int(asyncio.get_running_loop().time() * 1000),
+        )
+        self.member = asyncio.create_task(self.sharer.group.take_part())
+        self.serving = asyncio.create_task(self.sharer.serve())
+
+    def _publish(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def claims(self) -> Mapping[int, int]:
+        return self.owned
+
+    async def assign(self, numbers: frozenset[int]) -> None:
+        for number in numbers - self.owned.keys():
+            self.owned[number] = self.log.claim(number)
+
+    async def release(self, numbers: frozenset[int]) -> None:
+        await asyncio.sleep(0.01)  # its last word is being written
+        for number in numbers & self.owned.keys():
+            del self.owned[number]
+
+    @property
+    def owns(self) -> frozenset[int]:
+        """What it owns, and nobody has claimed since."""
+        return frozenset(number for number, epoch in self.owned.items() if self.log.newest[number] == epoch)
+
+    def told(self, *others: "Process") -> bool:
+        """Whether its clients are sent to the owner of each partition."""
+        nodes = {number: each.cluster.node for each in (self, *others) for number in each.owns}
+        return self.cluster.owners == [nodes.get(number) for number in range(PARTITIONS)]
+
+    async def stop(self) -> None:
+        """In good order."""
+        await _ended(self.serving)
+        await self.sharer.leave()
+        await _ended(self.member)
+        await self.sharer.group.leave()
+        await self.link.close()
+
+    async def die(self) -> None:
+        await _ended(self.serving)
+        await _ended(self.member)
+        await self.link.close()
+
+
+async def _ended(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def shared(*processes: Process) -> None:
+    """Wait until all partitions are owned, each has its share, and the clients of all know."""
+
+    def so() -> bool:
+        shares = [each.owns for each in processes]
+        even = {len(share) for share in shares} == {PARTITIONS // len(processes)}
+        told = all(each.told(*processes) for each in processes)
+        return even and frozenset().union(*shares) == ALL and told
+
+    await until(so, lambda: [(each.owned, each.cluster.owners, each.sharer.not_ready) for each in processes])
+    assert [each.failures for each in processes] == [[]] * len(processes)
+
+
+@pytest.fixture
+def bootstrap(coordinator: MusterProcess) -> str:
+    return coordinator.bootstrap
+
+
+async def test_processes_come_and_go(bootstrap: str) -> None:
+    """A second one gets half, which the first has let go before; who stops in good order hands over at once."""
+    log = Log()
+    first = Process(log, bootstrap, 1)
+    assert first.sharer.not_ready == "the processes of the event log are sharing its partitions"
+    await shared(first)
+    assert first.sharer.not_ready is None
+    kept = dict(first.owned)
+    second = Process(log, bootstrap, 2)
+    await shared(first, second)
+    assert first.owned.items() < kept.items()
+    assert [node.node_id for node in first.cluster.nodes] == [1, 2]
+    assert first.cluster.controller == second.cluster.controller == first.cluster.node
+    group = next(each for n in range(99) if partition_for(each := GroupId(f"g{n}"), PARTITIONS) in second.owns)
+    assert first.cluster.coordinator_of(group) == second.cluster.node
+    stopping = asyncio.create_task(first.stop())
+    await shared(second)
+    await until(lambda: first.cluster.owners == [second.cluster.node] * PARTITIONS)  # its clients are sent on
+    assert first.cluster.nodes == [second.cluster.node]
+    assert not any(first.cluster.leads(number) for number in range(PARTITIONS))
+    assert not stopping.done()
+    assert first.sharer.not_ready == "stopping"
+    await stopping
+    await second.stop()
+
+
+async def test_the_partitions_of_a_dead_one_are_taken_over(bootstrap: str) -> None:
+    """When its session is over; what the living one has stays as it is."""
+    log = Log()
+    first, second = Process(log, bootstrap, 1), Process(log, bootstrap, 2)
+    await shared(first, second)
+    kept = dict(second.owned)
+    await first.die()
+    await shared(second)
+    assert kept.items() < second.owned.items()
+    await second.die()
+
+
+async def test_who_comes_back_within_its_session_owns_what_it_owned(bootstrap: str) -> None:
+    """At another address, of which the others learn."""
+    log = Log()
+    first, second = Process(log, bootstrap, 1), Process(log, bootstrap, 2)
+    await shared(first, second)
+    had, kept = first.owns, dict(second.owned)
+    await first.die()
+    again = Process(log, bootstrap, 1, port=9999)
+    await until(lambda: not second.sharer.group._join_again.is_set() and again.owns == had)
+    await shared(again, second)
+    assert again.owns == had
+    assert second.owned == kept
+    assert again.cluster.node in second.cluster.nodes
+    await again.die()
+    await second.die()
+
+
+async def test_who_was_deposed_asks_again(bootstrap: str) -> None:
+    """And gets the partition again, since nobody in the group has it."""
+    log = Log()
+    only = Process(log, bootstrap, 1)
+    await shared(only)
+    log.claim(2)  # by who does not share
+    del only.owned[2]
+    only.sharer.deposed(2)
+    await shared(only)
+    await only.die()
+
+
+async def test_who_is_alone_stops_at_once(bootstrap: str) -> None:
+    """There is nobody to whom clients could be sent."""
+    only = Process(Log(), bootstrap, 1)
+    await shared(only)
+    began_s = asyncio.get_running_loop().time()
+    await only.stop()
+    assert asyncio.get_running_loop().time() - began_s < CLIENTS_TOLD_WITHIN_S
+
+
+async def test_while_the_coordinator_is_away_nothing_changes(coordinator: MusterProcess) -> None:
+    """It is said why, and everybody shares again when it is back: of a group that nobody remembers."""
+    log = Log()
+    first, second = Process(log, coordinator.bootstrap, 1), Process(log, coordinator.bootstrap, 2)
+    await shared(first, second)
+    owned = dict(first.owned), dict(second.owned)
+    coordinator.kill()
+    await until(lambda: first.sharer.group.trouble is not None)
+    coordinator.start()
+    await until(lambda: first.sharer.group.trouble is None and second.sharer.group.trouble is None)
+    await shared(first, second)
+    assert (first.owned, second.owned) == owned
+    await first.die()
+    await second.die()
+
+
+async def test_a_second_process_of_one_node_id_ends_the_first(bootstrap: str) -> None:
+    log = Log()
+    first = Process(log, bootstrap, 1)
+    await shared(first)
+    second = Process(log, bootstrap, 1)
+    with pytest.raises(LogMismatch, match="give each process of a log a --node-id of its own"):
+        await first.member
+    await shared(second)
+    await first.die()
+    await second.die()
+
+
+async def test_who_is_not_of_this_log_is_kept_out(bootstrap: str) -> None:
+    """A process of another log, and a client that has joined the group first."""
+    log = Log()
+    first = Process(log, bootstrap, 1)
+    await shared(first)
+    other = Process(Log(), bootstrap, 2, protocol="log-2")
+    with pytest.raises(LogMismatch, match="somebody else is in consumer group owners"):
+        await other.member
+    assert first.owns == ALL
+    await other.die()
+    await first.die()
+
+
+async def test_a_message_of_another_level_ends_who_leads(bootstrap: str) -> None:
+    """It would decide for somebody whom it does not understand."""
+    first = Process(Log(), bootstrap, 1)
+    await shared(first)
+    newer = await Connection.open(bootstrap)
+    joining = asyncio.create_task(
+        newer.ask(
+            "JoinGroup",
+            9,
+            group_id=OWNERS,
+            session_timeout=ms(SESSION_MS),
+            rebalance_timeout=ms(SESSION_MS),
+            member_id="",
+            group_instance_id="muster-0",
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[{"name": "log-1", "metadata": b'{"level":2}'}],
+        )
+    )
+    with pytest.raises(LogMismatch, match="a message of level 2, and this version of Muster knows level 1"):
+        await first.member
+    await joining
+    newer.close()
+    await first.die()
+
+
+async def test_a_session_that_the_brokers_do_not_allow_is_named(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the setting to change."""
+    monkeypatch.setattr("tests.coordinator.peers.test_sharer.SESSION_MS", 20_000)
+    only = Process(Log(), bootstrap, 1)
+    with pytest.raises(LogMismatch, match="see --owner-session-timeout-ms"):
+        await only.member
+    await only.die()

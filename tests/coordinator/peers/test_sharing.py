@@ -1,0 +1,124 @@
+"""Partitions are shared out evenly, with few moves, and never to two at once."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.coordinator.cluster import Node
+from muster.coordinator.peers.sharing import (
+    Candidate,
+    NotUnderstood,
+    Sharing,
+    candidate_of,
+    encode,
+    share,
+    sharing_of,
+)
+
+NODES = st.sets(st.integers(0, 9), min_size=1, max_size=6)
+
+
+def node(node_id: int) -> Node:
+    return Node(node_id=node_id, host="h", port=9092 + node_id)
+
+
+def candidate(node_id: int, **owned: int) -> Candidate:
+    """`owned`: epochs, by names like `p3`."""
+    return Candidate(node=node(node_id), owned={int(name[1:]): epoch for name, epoch in owned.items()})
+
+
+class Processes:
+    """Processes that do as they are told, and what each owns: the newest claim counts, as in the log."""
+
+    def __init__(self, partitions: int) -> None:
+        self.partitions = partitions
+        self.owned: dict[int, dict[int, int]] = {}
+        self._epoch = 0
+
+    def candidates(self) -> list[Candidate]:
+        return [Candidate(node=node(each), owned=dict(owned)) for each, owned in self.owned.items()]
+
+    def follow(self, sharing: Sharing) -> int:
+        """All do what it says; returns how many partitions were let go."""
+        let_go = 0
+        for node_id, owned in self.owned.items():
+            for number in owned.keys() - sharing.owned_by(node_id):
+                del owned[number]
+                let_go += 1
+        for node_id, owned in self.owned.items():
+            for number in sharing.owned_by(node_id) - owned.keys():
+                assert [each for each in self.owned.values() if number in each] == []
+                self._epoch += 1
+                owned[number] = self._epoch
+        return let_go
+
+    def settle(self) -> int:
+        """Share until nothing moves any more; returns how many partitions changed hands."""
+        moved = 0
+        for _ in range(3):
+            moved += self.follow(share(self.partitions, self.candidates()))
+        assert self.follow(share(self.partitions, self.candidates())) == 0
+        return moved
+
+
+@given(st.integers(1, 24), st.lists(NODES, min_size=1, max_size=5))
+def test_all_are_owned_evenly_and_no_more_move_than_must(partitions: int, crews: list[set[int]]) -> None:
+    """Whoever comes and goes; a partition has never two owners."""
+    processes = Processes(partitions)
+    for crew in crews:
+        before = {each: len(processes.owned.get(each, ())) for each in crew}
+        processes.owned = {each: processes.owned.get(each, {}) for each in sorted(crew)}
+        moved = processes.settle()
+        shares = [len(owned) for owned in processes.owned.values()]
+        assert sum(shares) == partitions
+        assert max(shares) - min(shares) <= 1
+        most = sorted(before.values(), reverse=True)
+        least, over = divmod(partitions, len(crew))
+        assert moved == sum(max(0, had - least - (place < over)) for place, had in enumerate(most))
+
+
+def test_a_partition_that_moves_is_nobodys_until_its_owner_has_let_go() -> None:
+    both = [candidate(1, p0=1, p1=2), candidate(2)]
+    sharing = share(2, both)
+    assert sharing.owners == {0: 1}
+    assert sharing.nodes == [node(1), node(2)]
+    assert share(2, [candidate(1, p0=1), candidate(2)]).owners == {0: 1, 1: 2}
+
+
+def test_of_two_claims_the_newer_one_counts() -> None:
+    """Who was stopped for long tells what is no more."""
+    assert share(2, [candidate(1, p0=5, p1=5), candidate(2, p0=6, p1=7)]).owners == {0: 2}
+    assert share(2, [candidate(1, p0=9, p1=5), candidate(2, p0=6, p1=7)]).owners == {0: 1, 1: 2}
+    assert share(1, [candidate(1, p0=1, p7=1)]).owners == {0: 1}  # no such partition
+
+
+def test_the_order_of_members_is_of_no_importance() -> None:
+    members = [candidate(3, p2=1), candidate(1), candidate(2, p0=1)]
+    assert share(5, members) == share(5, members[::-1])
+
+
+def test_messages_are_read_as_they_were_written() -> None:
+    one = candidate(1, p0=3)
+    sharing = Sharing(nodes=[node(1)], owners={0: 1})
+    assert candidate_of(encode(one)) == one
+    assert sharing_of(encode(sharing)) == sharing
+
+
+@pytest.mark.parametrize(
+    ("metadata", "says"),
+    [
+        (b"", "no message of Muster's"),
+        (b"\x00\x01\x00\x00", "no message of Muster's"),
+        (b'{"level":1,"node":7}', "no message of Muster's"),
+        (
+            msgspec.json.encode({"level": 2, "news": 1}),
+            "a message of level 2, and this version of Muster knows level 1",
+        ),
+    ],
+)
+def test_what_is_not_understood_is_refused(metadata: bytes, says: str) -> None:
+    with pytest.raises(NotUnderstood, match=says):
+        candidate_of(metadata)
+    with pytest.raises(NotUnderstood, match=says):
+        sharing_of(metadata)
