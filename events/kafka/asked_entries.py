@@ -63,7 +63,7 @@ def check_tuples(request: Any, response: Any) -> None:  # noqa: ANN401 -- any of
         _compare([name for _, name, *_ in request.resources], [each[3] for each in response.resources], "resources")
 
 
-def _partitions(topics: Iterable[tuple[str, Iterable[tuple[int, Any]]]]) -> list[str]:
+def _partitions(topics: Iterable[tuple[str, Iterable[tuple[Any, ...]]]]) -> list[str]:
     """Name each partition, and each topic that has none."""
     return [
         f"{topic}-{partition}" for topic, partitions in topics for partition, *_ in partitions or [("no partition",)]

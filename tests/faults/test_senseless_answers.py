@@ -36,7 +36,8 @@ def listed(topics: Topics) -> bytes:
 
 
 def fetched(topics: Topics) -> bytes:
-    of = [(name, [(number, 0, 1_000, 1_000, 0, [], -1, b"") for number in numbers]) for name, numbers in topics]
+    aborted: list[Any] = []
+    of = [(name, [(number, 0, 1_000, 1_000, 0, aborted, -1, b"") for number in numbers]) for name, numbers in topics]
     encoded: bytes = FetchResponse_v11(0, 0, 0, of).encode()
     return encoded
 
