@@ -165,7 +165,7 @@ def test_properties_of_a_cluster_that_cannot_be_used_are_named(url: str, command
 
 
 def test_a_broken_record_is_shown_where_it_stands(tmp_path: Path) -> None:
-    """What came before it is told, and the exit code says that the history is not whole."""
+    """The command tells what came before it; the exit code says that the history is not whole."""
     told = script("orders").created()
     url = asyncio.run(append(tmp_path, told.partition, *told.stored_transitions(), (broken_value("orders"),)))
     result = run("history", "orders", log=url)
@@ -195,7 +195,7 @@ EVERY_COMMAND = (
     "broken", [broken_value("orders"), unknown_type("orders"), BROKEN_KEY], ids=["value", "type", "key"]
 )
 def test_every_command_says_that_one_record_cannot_be_read(tmp_path: Path, broken: Record) -> None:
-    """By its place, and exit code 3, of an answer that stands on it; a copy of the log is whole with it."""
+    """The place is named, and the exit code is 3, if the answer stands on it; a copy of the log is whole with it."""
     night = a_night()
     transitions = night.stored_transitions()
     middle = len(transitions) // 2
