@@ -16,7 +16,7 @@ from contextlib import suppress
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.admin import ConfigEntry, GroupAdmin
+from muster.coordinator.admin.group_admin import ConfigEntry, GroupAdmin
 from muster.coordinator.admin.link import AdminError, NoCoordinator, NotForGroup, Refused
 from muster.coordinator.group.configs import COORDINATOR, COORDINATOR_TIMEOUT, MEMBERS, MOVE, MUSTER, UPSTREAM
 from muster.coordinator.group.outcomes import GroupMove, ListedMember, MoveState

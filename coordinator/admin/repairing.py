@@ -2,7 +2,7 @@
 
 import msgspec
 
-from muster.coordinator.admin import GroupAdmin
+from muster.coordinator.admin.group_admin import GroupAdmin
 from muster.coordinator.group.configs import ANEW, REPAIR
 from muster.coordinator.group.outcomes import GroupDamage
 

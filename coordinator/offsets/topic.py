@@ -3,7 +3,7 @@
 The topic is an `EventLog` of its own, so that a deposed owner can commit no offset either. A record's key is the
 partition a commit is for, its value the commit, both JSON with a version, so that any tool can read them; a tombstone
 is a deleted offset. Offsets that strangers overwrote are rewritten, as in the event topic
-(`coordinator/strangers.py`).
+(`coordinator/strangers_watch.py`).
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from muster.coordinator.load.slices import Yielder
 from muster.coordinator.observability.metrics import ENTITIES_REWRITTEN
 from muster.coordinator.offsets.base import BetweenWrites, StoredOffset, TopicPartition
 from muster.coordinator.offsets.memory import OffsetCache, stored
-from muster.coordinator.strangers import StrangersSeen, StrangersWatch, gap_between
+from muster.coordinator.strangers_watch import StrangersSeen, StrangersWatch, gap_between
 from muster.events.ids import GroupId
 from muster.events.log.base import AppendRefused, EventLog, LogError, LogWriter
 from muster.events.log.succession import check_nobody_else_wrote

@@ -46,14 +46,14 @@ from muster.coordinator.settings.addresses import Address, why_not_bound
 from muster.coordinator.settings.broker_ports import NoPort
 from muster.coordinator.settings.settings import Settings
 from muster.coordinator.sidecar.apis.registry import handled_apis
+from muster.coordinator.sidecar.groups.in_flight_commits import InFlightCommits
+from muster.coordinator.sidecar.groups.movable_groups import MovableGroups
+from muster.coordinator.sidecar.groups.move_log import log_lost
+from muster.coordinator.sidecar.groups.moves import Moves
+from muster.coordinator.sidecar.groups.routing import GroupRouter
+from muster.coordinator.sidecar.groups.shadow_fence import ShadowFence
 from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
 from muster.coordinator.sidecar.messages.rewriting import AnswerRewriter
-from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
-from muster.coordinator.sidecar.ownership.movable_groups import MovableGroups
-from muster.coordinator.sidecar.ownership.move_log import log_lost
-from muster.coordinator.sidecar.ownership.moves import Moves
-from muster.coordinator.sidecar.ownership.routing import GroupRouter
-from muster.coordinator.sidecar.ownership.shadow_fence import ShadowFence
 from muster.coordinator.sidecar.relay.client_side import ClientSide
 from muster.coordinator.sidecar.relay.intercept import Interceptor, SidecarApi
 from muster.coordinator.sidecar.relay.limits import RelayLimits

@@ -13,7 +13,7 @@ from muster.coordinator.group.move_text import done, late, progress
 from muster.events.log.options import KafkaConfigOption
 
 if TYPE_CHECKING:
-    from muster.coordinator.admin import GroupAdmin
+    from muster.coordinator.admin.group_admin import GroupAdmin
     from muster.coordinator.group.outcomes import GroupMove
 
 adopting = typer.Typer(add_completion=False, rich_markup_mode="markdown")

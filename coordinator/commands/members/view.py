@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from muster.coordinator.admin import ConfigEntry, MemberResult
+    from muster.coordinator.admin.group_admin import ConfigEntry, MemberResult
     from muster.coordinator.admin.moving import GroupCoordinator
     from muster.coordinator.group.outcomes import ListedMember
 

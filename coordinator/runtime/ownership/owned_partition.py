@@ -17,7 +17,7 @@ from muster.coordinator.runtime.partition.answer_lease import AnswerLease
 from muster.coordinator.runtime.partition.outbox import OnLost, Outbox
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.runtime.partition.partition import Partition
-from muster.coordinator.strangers import StrangersWatch
+from muster.coordinator.strangers_watch import StrangersWatch
 from muster.coordinator.tasks import on_failure
 from muster.events.avro.codec import records_of
 from muster.events.events import CoordinatorStopped

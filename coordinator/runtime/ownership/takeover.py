@@ -19,7 +19,7 @@ from muster.coordinator.runtime.partition.answer_lease import AnswerLease
 from muster.coordinator.runtime.partition.outbox import OnLost, Outbox
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.runtime.partition.partition import Partition
-from muster.coordinator.strangers import StrangersWatch, gap_between
+from muster.coordinator.strangers_watch import StrangersWatch, gap_between
 from muster.events.avro.codec import records_of
 from muster.events.damage import Damage, DamageSurvey
 from muster.events.events import CoordinatorReady

@@ -22,7 +22,7 @@ from muster.coordinator.load.slices import Yielder
 from muster.coordinator.observability.metrics import APPEND_SECONDS, TRANSITIONS_APPENDED
 from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.runtime.partition.answer_lease import AnswerLease
-from muster.coordinator.strangers import gap_between
+from muster.coordinator.strangers_watch import gap_between
 from muster.coordinator.tasks import on_failure
 from muster.events.log.base import AppendRefused, LogError, LogUnavailable, LogWriter
 from muster.events.records import Transition

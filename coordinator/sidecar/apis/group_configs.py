@@ -25,7 +25,7 @@ from muster.coordinator.group.outcomes import AlterGroupConfigOutcome, DescribeG
 from muster.coordinator.load.slices import Pace
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.sidecar.apis.merging import as_fields, ask_broker, ask_rules
-from muster.coordinator.sidecar.ownership.routing import GroupRouter
+from muster.coordinator.sidecar.groups.routing import GroupRouter
 from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
 from muster.coordinator.wire import describe_configs, incremental_alter_configs
 from muster.coordinator.wire.api import Body, Fields

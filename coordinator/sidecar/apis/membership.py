@@ -16,8 +16,8 @@ from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.log_throttle import SILENT_FOR_MS, LogThrottle, NamesThrottle
 from muster.coordinator.not_served import loading_reply
 from muster.coordinator.service import Cancel, Groups, ReplyTo, Service
-from muster.coordinator.sidecar.ownership.moves import Moves
-from muster.coordinator.sidecar.ownership.routing import GroupRoute, GroupRouter
+from muster.coordinator.sidecar.groups.moves import Moves
+from muster.coordinator.sidecar.groups.routing import GroupRoute, GroupRouter
 from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
 from muster.coordinator.upstream.group_probe import ForeignShadow, KeptUpstream, NotPermitted
 from muster.coordinator.upstream.shadows import ShadowUnavailable

@@ -21,6 +21,9 @@ from muster.coordinator.group.commands import AuthorizeCommit
 from muster.coordinator.group.offsets import names_no_member
 from muster.coordinator.group.outcomes import AuthorizeCommitOutcome, Outcome
 from muster.coordinator.service import Cancel, Service
+from muster.coordinator.sidecar.groups.in_flight_commits import InFlightCommits
+from muster.coordinator.sidecar.groups.moves import Moves
+from muster.coordinator.sidecar.groups.routing import GroupRoute, GroupRouter
 from muster.coordinator.sidecar.messages.own_requests import ask
 from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
 from muster.coordinator.sidecar.messages.shadow_commits import (
@@ -29,9 +32,6 @@ from muster.coordinator.sidecar.messages.shadow_commits import (
     hide_shadow_errors,
     with_identity,
 )
-from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
-from muster.coordinator.sidecar.ownership.moves import Moves
-from muster.coordinator.sidecar.ownership.routing import GroupRoute, GroupRouter
 from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.admin import GroupAdmin, MemberResult
+from muster.coordinator.admin.group_admin import GroupAdmin, MemberResult
 from muster.coordinator.admin.link import InvalidArgument, OutcomeUnknown, Refused
 from muster.coordinator.group.commands import (
     AlterGroupConfig,

@@ -8,8 +8,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.configs import MUSTER
-from muster.coordinator.sidecar.ownership.adoption import Adoption
-from muster.coordinator.sidecar.ownership.move import FormerMember, Move
+from muster.coordinator.sidecar.groups.adoption import Adoption
+from muster.coordinator.sidecar.groups.move import FormerMember, Move
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import ShadowName
 from muster.events.ids import GroupId, GroupInstanceId, MemberId

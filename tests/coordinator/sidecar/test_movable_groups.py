@@ -19,11 +19,11 @@ from muster.coordinator.group.outcomes import (
     Outcome,
     ReleasedMember,
 )
-from muster.coordinator.sidecar.ownership import moves as moves_module
-from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
-from muster.coordinator.sidecar.ownership.movable_groups import MovableGroups
-from muster.coordinator.sidecar.ownership.move import ASSUMED_SESSION_MS, FormerMember, Move, Sender
-from muster.coordinator.sidecar.ownership.moves import TAKE_TIMEOUT_MS, Moves
+from muster.coordinator.sidecar.groups import moves as moves_module
+from muster.coordinator.sidecar.groups.in_flight_commits import InFlightCommits
+from muster.coordinator.sidecar.groups.movable_groups import MovableGroups
+from muster.coordinator.sidecar.groups.move import ASSUMED_SESSION_MS, FormerMember, Move, Sender
+from muster.coordinator.sidecar.groups.moves import TAKE_TIMEOUT_MS, Moves
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import ShadowName
 from muster.events.ids import GroupId, MemberId

@@ -10,9 +10,9 @@ from structlog.testing import capture_logs
 from muster.coordinator.group.configs import MUSTER, UPSTREAM
 from muster.coordinator.group.move_text import done, late, names, progress
 from muster.coordinator.group.outcomes import MoveState, ReleaseGroupOutcome
-from muster.coordinator.sidecar.ownership.move import ASSUMED_SESSION_MS, FormerMember, Move, Sender
-from muster.coordinator.sidecar.ownership.move_log import log_end, log_lost, log_waiting
-from muster.coordinator.sidecar.ownership.recent_members import RECENT_WINDOW_MS, RecentMembers
+from muster.coordinator.sidecar.groups.move import ASSUMED_SESSION_MS, FormerMember, Move, Sender
+from muster.coordinator.sidecar.groups.move_log import log_end, log_lost, log_waiting
+from muster.coordinator.sidecar.groups.recent_members import RECENT_WINDOW_MS, RecentMembers
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 
 SESSION_MS, REBALANCE_MS = 45_000, 300_000

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from muster import cli as command
-from muster.coordinator.admin import ConfigEntry, GroupAdmin
+from muster.coordinator.admin.group_admin import ConfigEntry, GroupAdmin
 from muster.coordinator.admin.moving import MOVING, GroupCoordinator
 from muster.coordinator.commands.members import cli as members_cli
 from muster.coordinator.group.configs import COORDINATOR, MEMBERS, MOVE

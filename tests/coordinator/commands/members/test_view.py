@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from muster.coordinator.admin import ConfigEntry
+from muster.coordinator.admin.group_admin import ConfigEntry
 from muster.coordinator.commands.members.view import print_members, print_settings
 from muster.coordinator.group.outcomes import ListedMember, Standing
 from muster.events.ids import GroupInstanceId, MemberId

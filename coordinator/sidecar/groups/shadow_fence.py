@@ -14,7 +14,7 @@ from muster.coordinator.group.commands import AnyRequest, JoinGroup, SyncGroup
 from muster.coordinator.group.outcomes import JoinGroupOutcome, Outcome, SyncGroupOutcome
 from muster.coordinator.runtime.partition.waiting import Waiting, deliver
 from muster.coordinator.service import Groups, ReplyTo
-from muster.coordinator.sidecar.ownership.groups_layer import GroupsLayer
+from muster.coordinator.sidecar.groups.groups_layer import GroupsLayer
 from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterable
 
 from muster.coordinator.group.move_text import names
-from muster.coordinator.sidecar.ownership.move import FormerMember, Move, Sender
+from muster.coordinator.sidecar.groups.move import FormerMember, Move, Sender
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadows import ShadowName
 from muster.coordinator.upstream.upstream_members import NotAdoptable, UpstreamMember, upstream_members

@@ -39,9 +39,9 @@ from muster.coordinator.group.outcomes import (
     Outcome,
 )
 from muster.coordinator.service import Groups, ReplyTo
-from muster.coordinator.sidecar.ownership.groups_layer import GroupsLayer
-from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
-from muster.coordinator.sidecar.ownership.moves import Moves
+from muster.coordinator.sidecar.groups.groups_layer import GroupsLayer
+from muster.coordinator.sidecar.groups.in_flight_commits import InFlightCommits
+from muster.coordinator.sidecar.groups.moves import Moves
 from muster.events.ids import GroupId
 
 _TIMEOUT = GroupConfigDef(

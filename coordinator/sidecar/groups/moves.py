@@ -26,10 +26,10 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, ret
 from muster.coordinator.group.configs import COORDINATOR, MUSTER, UPSTREAM
 from muster.coordinator.group.move_text import already_moving
 from muster.coordinator.group.outcomes import GroupMove, MoveState, ReleasedMember
-from muster.coordinator.sidecar.ownership.adoption import Adoption, former_member, not_heard_of
-from muster.coordinator.sidecar.ownership.move import FormerMember, Move, Sender
-from muster.coordinator.sidecar.ownership.move_log import log_begin, log_end, log_waiting
-from muster.coordinator.sidecar.ownership.recent_members import RecentMembers
+from muster.coordinator.sidecar.groups.adoption import Adoption, former_member, not_heard_of
+from muster.coordinator.sidecar.groups.move import FormerMember, Move, Sender
+from muster.coordinator.sidecar.groups.move_log import log_begin, log_end, log_waiting
+from muster.coordinator.sidecar.groups.recent_members import RecentMembers
 from muster.coordinator.sidecar.relay.intercept import ClientRequest
 from muster.coordinator.tasks import on_failure
 from muster.coordinator.upstream.link import UpstreamLink

@@ -5,7 +5,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.move_text import DROPPED_MAY, LATE_MAY, dropped_of, names, overdue_of, progress
 from muster.coordinator.group.outcomes import GroupMove, MoveState, ReleaseGroupOutcome
-from muster.coordinator.sidecar.ownership.move import Move
+from muster.coordinator.sidecar.groups.move import Move
 from muster.events.ids import GroupId
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
