@@ -155,7 +155,7 @@ class FakeCluster:
         self.fetched: Counter[str] = Counter()
         """Records that were sent out by Fetch, by topic."""
         self.acks: defaultdict[str, set[int]] = defaultdict(set)
-        """The acks of Produce requests, by topic: -1 is when all replicas in sync have it."""
+        """The acks of Produce requests, by topic: -1 waits for all replicas in sync."""
         self._epochs: dict[str, int] = {}
         self._lost: Counter[int] = Counter()
         self._loop = asyncio.get_running_loop()
