@@ -80,7 +80,7 @@ def release(
 ) -> None:
     """Release groups of a sidecar to the cluster upstream, for good; their members may stay connected.
 
-    All members join again upstream, in one rebalance; none before all have let go of their partitions. The group is
+    All members join again upstream, in one rebalance; none before all have revoked their partitions. The group is
     upstream's from then on, also after a restart, until it is adopted again.
 
     Exit codes: 0 all moved; 1 one was refused or given up, and those after it stay; 2 wrong use, or no such sidecar.
@@ -189,10 +189,10 @@ def _what_they_see(members: int | None, to: str) -> str:
     if members is None:
         return f"there is no such group; if it comes to be, it is coordinated by {_WHERE[to]}"
     if not members:
-        return f"nobody has to join again; who joins from now on joins at {_WHERE[to]}"
+        return f"no member has to join again; new members join at {_WHERE[to]}"
     who = "its only member joins" if members == 1 else f"its {members} members join"
     return (
-        f"{who} again at {_WHERE[to]}: {_HOW[to]}, and lets go of its partitions; when the last one has, there is one "
+        f"{who} again at {_WHERE[to]}: {_HOW[to]}, and revokes its partitions; when the last one has, there is one "
         "rebalance. Nothing is consumed for at most the longest heartbeat interval, what members still work on, and a "
         "join phase; what was not committed is consumed again"
     )

@@ -17,18 +17,18 @@ class GroupsLayer(DelegatingGroups):
     def __init__(self, groups: Groups, *, give_up: Callable[[Exception], None]) -> None:
         super().__init__(groups)
         self._give_up = give_up
-        self._beside: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
         """Cancel the background tasks; requests that wait for them are not answered."""
-        for task in self._beside:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._beside, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _go_on(self, steps: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    def _start(self, steps: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Run a background task, until it ends or the layer is closed."""
         task = asyncio.get_running_loop().create_task(steps, name=name)
-        self._beside.add(task)
-        task.add_done_callback(self._beside.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         task.add_done_callback(on_failure(self._give_up))
         return task

@@ -26,7 +26,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, ret
 from muster.coordinator.group.configs import COORDINATOR, MUSTER, UPSTREAM
 from muster.coordinator.group.move_text import already_moving
 from muster.coordinator.group.outcomes import GroupMove, MoveState, ReleasedMember
-from muster.coordinator.sidecar.groups.adoption import Adoption, former_member, not_heard_of
+from muster.coordinator.sidecar.groups.adoption import Adoption, former_member, not_recent
 from muster.coordinator.sidecar.groups.move import FormerMember, Move, Sender
 from muster.coordinator.sidecar.groups.move_log import log_begin, log_end, log_waiting
 from muster.coordinator.sidecar.groups.recent_members import RecentMembers
@@ -151,7 +151,7 @@ class Moves:
     async def _come_back(self, group_id: GroupId, move: Move, sender: Sender) -> ErrorCode:
         before = move.predecessor(sender.group_instance_id)
         if not move.is_release and before is not None and not before.is_told:
-            # Its process was started anew; nothing else would ever be heard of it.
+            # Its process was restarted, so no request of the former member will come.
             error = await self._remove(group_id, move, before)
             if error is not ErrorCode.none:
                 return error
@@ -164,7 +164,7 @@ class Moves:
         try:
             error = await remove_member(self._link, group_id, member.member_id, member.group_instance_id)
         except LinkError as failed:
-            log.warning("a member could not be taken out upstream", group_id=group_id, error=str(failed))
+            log.warning("a member could not be removed upstream", group_id=group_id, error=str(failed))
             return ErrorCode.coordinator_not_available
         finally:
             move.in_removal.discard(member.member_id)
@@ -228,11 +228,11 @@ class Moves:
         except NotAdoptable as error:
             return str(error)
         except LinkError as error:
-            return f"upstream does not tell its members: {error}"
+            return f"upstream does not list its members: {error}"
         now_ms = self._monotonic_ms()
         absent = [each for each in members if not self.recent_members.is_recent(group_id, each.member_id, now_ms)]
         if absent:
-            return not_heard_of(absent, len(members))
+            return not_recent(absent, len(members))
         if only_try:
             return None
         if self.is_moving(group_id):

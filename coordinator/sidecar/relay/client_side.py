@@ -122,7 +122,7 @@ class ClientSide(ClientSocket):
         if self._transport is None:
             return
         self._transport = None
-        self._client_reads = True  # whatever there is for it
+        self._client_reads = True  # nothing is sent to it any more
         self._broker.cancel_connect()
         self._listening.lost(self)
         if self.is_open() and self._conversation.is_of_interest:
@@ -217,7 +217,7 @@ class ClientSide(ClientSocket):
                 self._transport.close()
 
     def _tell_closed(self, cause: str) -> None:
-        if self.sasl.is_refused:  # by the broker, which the log has: that it hangs up then is no fault of its own
+        if self.sasl.is_refused:  # that was logged; brokers hang up after a failed authentication
             return
         sent = self._conversation.unauthenticated_request
         if sent is None or self.sasl.has_begun or self._conversation.answers.is_served:
@@ -259,7 +259,7 @@ class ClientSide(ClientSocket):
             if principal != UNKNOWN_PRINCIPAL:
                 self._share.principal = principal
                 if not self._listening.authenticated(self, principal):
-                    self.close()  # which clients take for a broker that is gone, and come again later
+                    self.close()  # clients take it for a lost broker, and reconnect later
 
     def ask(self, api_key: int, api_version: int, rest: bytes) -> asyncio.Future[bytes]:
         """Send a request of ours on the client's own connection; `rest` and the answer begin behind the correlation id.
