@@ -27,9 +27,9 @@ Each broker is asked about many groups at a time, and one that is away once a se
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import structlog
@@ -39,7 +39,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.types import GroupId as KafkaGroupId
 
 from muster.coordinator.log_throttle import LogThrottle
-from muster.coordinator.tasks import on_failure
+from muster.coordinator.tasks import BackgroundTasks
 from muster.coordinator.upstream.coordinators import Away
 from muster.coordinator.upstream.errors import BrokerNotTrusted, UpstreamRefused
 from muster.coordinator.upstream.link import UpstreamLink
@@ -120,10 +120,9 @@ class Reachability:
     ) -> None:
         self._link = link
         self._heard = link.heard
-        self._give_up = give_up
         self._monotonic_ms = monotonic_ms
         self._throttle = LogThrottle(monotonic_ms)
-        self._asking: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(give_up)
         self._waiting: _Groups = {}
         self._outages: dict[int | None, _Outage] = {}
         self._by_broker: dict[int | None, _Groups] = {}
@@ -131,10 +130,7 @@ class Reachability:
 
     async def close(self) -> None:
         """Ask no more; whoever waits is told nothing."""
-        asking = list(self._asking)
-        for task in asking:
-            task.cancel()
-        await asyncio.gather(*asking, return_exceptions=True)
+        await self._tasks.close()
 
     def ask_about_silence(self, group_id: GroupId, explain: Callable[[Away | None], None]) -> None:
         """Tell, when the group's coordinator answers, when members could not be heard the last time; None: never.
@@ -152,12 +148,12 @@ class Reachability:
         groups = self._by_broker.get(node_id)
         if groups is None:
             groups = self._by_broker[node_id] = {}
-            self._begin(self._watch(node_id, groups), f"reachable-broker-{node_id}")
+            self._tasks.start(self._watch(node_id, groups), f"reachable-broker-{node_id}")
         groups[group_id] = waiting
 
     def keep_open(self) -> None:
         """Keep a connection for questions open to each broker, before clients have taken all that it gives us."""
-        self._begin(self._keep_open(), "reachable-kept-open")
+        self._tasks.start(self._keep_open(), "reachable-kept-open")
 
     async def _keep_open(self) -> None:
         while True:
@@ -167,12 +163,6 @@ class Reachability:
     async def _touch(self, node_id: int) -> None:
         with contextlib.suppress(LinkError, TimeoutError):  # a question will find out
             await self._describe(node_id, [])
-
-    def _begin(self, steps: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.create_task(steps, name=name)
-        self._asking.add(task)
-        task.add_done_callback(self._asking.discard)
-        task.add_done_callback(on_failure(self._give_up))
 
     async def _watch(self, node_id: int | None, groups: _Groups) -> None:
         """Ask one broker, or look up coordinators, until no group waits for that."""

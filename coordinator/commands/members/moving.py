@@ -26,8 +26,8 @@ DryRunOption = Annotated[
 
 _WHERE = {MUSTER: "this Muster", UPSTREAM: "the cluster upstream"}
 _HOW = {
-    MUSTER: "each is taken out of its group upstream at its next heartbeat",
-    UPSTREAM: "each is told at its next heartbeat",
+    MUSTER: "each is removed from its group upstream at its next heartbeat",
+    UPSTREAM: "each learns it from the answer to its next heartbeat",
 }
 
 
@@ -51,9 +51,9 @@ def adopt(
 ) -> None:
     """Adopt live groups from the cluster upstream, whose members are connected to the sidecar.
 
-    A group that is empty for a moment is adopted by itself. This is for groups that never are: their members are
-    removed upstream, one by one as they are heard of, and all join again here, in one rebalance. It is refused when
-    some of them are connected to the cluster directly.
+    A group that is empty for a moment is adopted by itself. This is for groups that never are: each member is removed
+    upstream at its next request, and all join again here, in one rebalance. It is refused when some of them are
+    connected to the cluster directly.
 
     Exit codes: 0 all moved; 1 one was refused or given up, and those after it stay; 2 wrong use, or no such sidecar.
 
@@ -93,7 +93,7 @@ def release(
         muster release --all
     """
     if groups and everything:
-        fail("--all is all groups: name none beside it", UNUSABLE, "muster release")
+        fail("name groups, or give --all, not both", UNUSABLE, "muster release")
     if not groups and not everything:
         fail("name the groups to release, or give --all", UNUSABLE, "muster release")
     if everything:

@@ -134,7 +134,7 @@ class MovableGroups(GroupsLayer):
             await decided
 
     def _run(self, steps: Coroutine[Any, Any, None], command: AlterGroupConfig) -> None:
-        task = self._start(steps, name=f"move-{command.group_id}")
+        task = self._tasks.start(steps, name=f"move-{command.group_id}")
         if not command.validate_only:
             self._starting.add(command.group_id)
             task.add_done_callback(lambda _: self._starting.discard(command.group_id))

@@ -275,7 +275,7 @@ def test_all_groups_that_have_members_here_are_released(front: Front, group: Gro
         assert (again.exit_code, again.stdout) == (0, "")
         assert "nothing to release" in again.stderr
         both = CliRunner().invoke(command.app, ["release", "--all", group.group_id, *at], env=WIDE)
-        assert (both.exit_code, "name none beside it" in both.stderr) == (2, True)
+        assert (both.exit_code, "not both" in both.stderr) == (2, True)
     finally:
         for consumer in elsewhere.consumers:
             consumer.end()

@@ -86,7 +86,7 @@ class Sidecar(GroupAdmin):
 
 def test_a_move_is_printed_with_what_the_members_see_and_what_they_did(monkeypatch: pytest.MonkeyPatch) -> None:
     """A dry run ends with the first; JSON is for programs, and nothing is printed beside it."""
-    monkeypatch.setattr("muster.coordinator.admin.GroupAdmin", Sidecar)
+    monkeypatch.setattr("muster.coordinator.admin.group_admin.GroupAdmin", Sidecar)
 
     def printed(*options: str) -> list[str]:
         done = CliRunner().invoke(command.app, ["release", "orders", *options], env={"TERM": "dumb"})
@@ -94,7 +94,7 @@ def test_a_move_is_printed_with_what_the_members_see_and_what_they_did(monkeypat
         return done.stdout.splitlines()
 
     foretold, moved = printed()
-    assert foretold.startswith("orders: its 2 members join again at the cluster upstream: each is told at its next")
+    assert foretold.startswith("orders: its 2 members join again at the cluster upstream: each learns it from the")
     assert moved == (
         "orders: coordinated by the cluster upstream: all its 2 members have rejoined after 1.2 s,"
         " the join phase follows"
