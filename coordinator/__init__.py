@@ -13,6 +13,7 @@ net/                connections, in both modes
 strangers_watch.py  records in our topics that no owner wrote: found while a partition is served, and rewritten
 observability/      metrics, log lines, health
 upstream/           our own connections to the cluster upstream, and shadows in its groups
+peers/              several processes of one log: which of them owns which partitions
 admin/              the client that the commands use
 wire/               Kafka's messages: kio's message <-> command, outcome
 not_served.py       answers for groups that cannot be served at the moment

@@ -42,11 +42,11 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def controller(self) -> Node:
-        """Who is told to be the controller: the same one by all nodes."""
+        """The node that clients are told is the controller: the same one by all nodes."""
         return self.nodes[0]
 
     def leader_of(self, partition: int) -> Node:
-        """Who is told to lead a partition of a topic: the same one by all nodes."""
+        """The node that clients are told leads a partition of a topic: the same one by all nodes."""
         return self.nodes[partition % len(self.nodes)]
 
     def leads(self, partition: int) -> bool:

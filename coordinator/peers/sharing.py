@@ -1,4 +1,4 @@
-"""Who owns which partitions of the event log: what the ownership group's members tell each other, and who decides it.
+"""The partitions of the event log and their owners: the messages of the ownership group, and its leader's decision.
 
 Pure. Each member tells in its JoinGroup who it is and what it owns (`Candidate`); the leader shares the partitions out
 and sends all members the same `Sharing` in its SyncGroup.
@@ -24,7 +24,7 @@ class NotUnderstood(Exception):
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """What a member tells. `owned`: the epoch of its claim, by partition."""
+    """A member as it presents itself. `owned`: the epoch of its claim, by partition."""
 
     level: int = LEVEL
     node: Node
@@ -36,7 +36,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sharing(msgspec.Struct, frozen=True, kw_only=True):
-    """What the leader has decided. A partition without an owner is on its way to one."""
+    """The leader's decision. A partition without an owner is on its way to one."""
 
     level: int = LEVEL
     nodes: Sequence[Node]

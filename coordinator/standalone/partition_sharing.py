@@ -4,10 +4,8 @@ What belongs here: making the parts, and their order at the start and the end. A
 so that the next owner finds our last word, and then the group is left, so that there is a next owner.
 """
 
-import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import Any
 
 from muster.coordinator.assembly import Readiness, take_over
 from muster.coordinator.clock import SystemClock
@@ -17,7 +15,7 @@ from muster.coordinator.peers.sharer import Sharer
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import Service
 from muster.coordinator.settings.settings import Settings
-from muster.coordinator.tasks import on_failure
+from muster.coordinator.tasks import BackgroundTasks
 from muster.coordinator.upstream.group_requests import AsMember
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.security import UpstreamSecurity
@@ -72,19 +70,17 @@ class PartitionSharing:
         await take_over(runtime, stack, ())
         stack.callback(stop_listening)
 
-        def begun(work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
-            task = asyncio.create_task(work, name=name)
-            task.add_done_callback(on_failure(lost))
-            return task
+        taking_part, serving = BackgroundTasks(lost), BackgroundTasks(lost)
+        member = taking_part.start(sharer.group.take_part(), "share-partitions")
+        serving.start(sharer.serve(), "serve-shared")
 
         async def leave() -> None:
             if not member.done():  # else it is not in the group, and the process ends for that
                 await sharer.leave()
 
-        member = begun(sharer.group.take_part(), "share-partitions")
-        stack.push_async_callback(_ended, member)
+        stack.push_async_callback(taking_part.close)
         stack.push_async_callback(leave)
-        stack.push_async_callback(_ended, begun(sharer.serve(), "serve-shared"))
+        stack.push_async_callback(serving.close)
 
     def _new_link(self, lost: Callable[[Exception], None]) -> UpstreamLink:
         own = self._settings.log_security()
@@ -104,8 +100,3 @@ class PartitionSharing:
             protocol_type=PROTOCOL_TYPE,
             protocol_name=identity,
         )
-
-
-async def _ended(task: "asyncio.Task[None]") -> None:
-    task.cancel()
-    await asyncio.wait([task])

@@ -78,7 +78,7 @@ def crews_of_all(processes: list[MusterProcess], library: type[RunningConsumer])
 
 
 def states(groups: list[Crew], asked: MusterProcess) -> list[object]:
-    """What no client may notice a change of: the state, the members and their shares."""
+    """All that no client may notice a change of: the state, the members and their shares."""
     seen = [described(asked.bootstrap, group.group_id) for group in groups]
     return [
         (each["group_state"], sorted((member["member_id"], member["member_assignment"]) for member in each["members"]))

@@ -4,7 +4,8 @@ What belongs here: the request, and what its answers mean. What it must not know
 
 A batch that a writer has appended is answered as the first time, from the partition leader's memory of the producer's
 last five; once a newer epoch has appended, it is refused. Meanwhile the writer may append: a repeated batch that comes
-behind more than five newer ones is out of order, which tells nothing. One attempt is made: who has to know appends.
+behind more than five newer ones is out of order, which tells nothing. One attempt is made; a caller that has to know
+appends.
 """
 
 import asyncio
@@ -52,8 +53,7 @@ async def _ask(
         response = await link.ask(leader, request, lane=_LANE, timeout_ms=timeout_ms)
     except (LinkError, LogError):  # an append tells what is wrong
         return dict.fromkeys((writer.partition for writer in writers), False)
-    ((_, answers),) = response.topics
-    codes = {partition: code for partition, code, *_ in answers}
+    codes = {partition: code for _, answers in response.topics for partition, code, *_ in answers}
     return {writer.partition: _outcome(link, writer, codes.get(writer.partition)) for writer in writers}
 
 

@@ -85,7 +85,7 @@ class Process:
 
     @property
     def owns(self) -> frozenset[int]:
-        """What it owns, and nobody has claimed since."""
+        """The partitions that it owns, and nobody has claimed since."""
         return frozenset(number for number, epoch in self.owned.items() if self.log.newest[number] == epoch)
 
     def told(self, *others: "Process") -> bool:

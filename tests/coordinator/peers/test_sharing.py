@@ -87,7 +87,7 @@ def test_a_partition_that_moves_is_nobodys_until_its_owner_has_let_go() -> None:
 
 
 def test_of_two_claims_the_newer_one_counts() -> None:
-    """Who was stopped for long tells what is no more."""
+    """A process that was stopped for long tells what is no more."""
     assert share(2, [candidate(1, p0=5, p1=5), candidate(2, p0=6, p1=7)]).owners == {0: 2}
     assert share(2, [candidate(1, p0=9, p1=5), candidate(2, p0=6, p1=7)]).owners == {0: 1, 1: 2}
     assert share(1, [candidate(1, p0=1, p7=1)]).owners == {0: 1}  # no such partition
