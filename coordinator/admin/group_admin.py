@@ -164,14 +164,14 @@ class GroupAdmin(GroupRequests):
         await self.alter_group_config(group_id, {LEARNER_TIMEOUT: _text(timeout_ms)})
 
     async def alter_group_config(
-        self, group_id: str, settings: Mapping[str, str | None], *, validate_only: bool = False
+        self, group_id: str, configs: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
         """Set these configs, all or none; None restores the default. Names and values: `group/configs.py`."""
-        if not settings:
-            raise InvalidArgument("no setting is named")
+        if not configs:
+            raise InvalidArgument("no config is named")
         changes = [
             ConfigChange(name=name, operation=_DELETE if value is None else _SET, value=value)
-            for name, value in settings.items()
+            for name, value in configs.items()
         ]
         outcome = await self._alter(group_id, changes, validate_only=validate_only)
         raise_if_refused(group_id, outcome.error, outcome.message)
@@ -189,7 +189,7 @@ class GroupAdmin(GroupRequests):
         )
 
     async def _alter_members(
-        self, group_id: str, names: Sequence[str], setting: str, operation: ConfigOperation, *others: ConfigChange
+        self, group_id: str, names: Sequence[str], config: str, operation: ConfigOperation, *others: ConfigChange
     ) -> tuple[MemberResult, ...]:
         """Append names to a list, or subtract them; `others` are changed in the same request."""
         _check_names(names)
@@ -198,7 +198,7 @@ class GroupAdmin(GroupRequests):
                 raise InvalidArgument(f"{name!r} cannot be named in a list whose parts are separated by commas")
 
         def changes(*named: str) -> list[ConfigChange]:
-            return [ConfigChange(name=setting, operation=operation, value=",".join(named)), *others]
+            return [ConfigChange(name=config, operation=operation, value=",".join(named)), *others]
 
         whole = await self._alter(group_id, changes(*names))
         if whole.error in _OF_THE_GROUP:

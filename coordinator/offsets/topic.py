@@ -134,7 +134,7 @@ class TopicOffsetStore(OffsetCache):
     async def renew(self, partition: int, between_writes: BetweenWrites) -> None:
         """Claim a new writer, and switch to it; its fence must come right behind the former writer's last record."""
         writer = await self._log.claim(partition)
-        await between_writes(lambda: self._owned[partition].go_on_with(writer))
+        await between_writes(lambda: self._owned[partition].switch_to(writer))
 
     async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
         transitions = [transition async for transition in self._transitions(changes)]
@@ -212,7 +212,7 @@ class _Owned:
             await show(verdicts)
             return verdicts
 
-    async def go_on_with(self, writer: LogWriter) -> None:
+    async def switch_to(self, writer: LogWriter) -> None:
         """Switch to a newer writer; its fence must come right behind the former writer's last record."""
         async with self._appending:
             await writer.append([(_fence(writer.partition),)])

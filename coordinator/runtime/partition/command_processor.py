@@ -108,7 +108,7 @@ class CommandProcessor:
         self._refused_joins = RefusedJoins(settings, clock.monotonic_ms)
         self._is_closed = False
         self.puts_off = False
-        """Whether commands that would change something are put off: an owner before may still answer from memory."""
+        """Whether commands that would change something are put off: a former owner may still answer from memory."""
 
     def close(self) -> None:
         """Stop deciding; a batch that is being stored takes no effect here."""
@@ -145,7 +145,7 @@ class CommandProcessor:
             yield 1
 
     def moment(self) -> Moment:
-        """Return the present moment, for a question."""
+        """Return the present moment, for a query."""
         wall_ms = self._clock.wall_ms()
         return Moment(
             now_ms=self._clock.monotonic_ms(),

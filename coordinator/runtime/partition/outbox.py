@@ -105,7 +105,7 @@ class Outbox:
         self._wake.set()
         await done
 
-    def go_on_with(self, writer: LogWriter) -> None:
+    def switch_to(self, writer: LogWriter) -> None:
         """Switch to another writer, which has written its fence record; to be called in a step."""
         self._look_for_gap(self._writer.next_offset, writer.next_offset, 1)
         self._writer = writer

@@ -3,12 +3,10 @@
 What belongs here: tasks that end with the layer. What it must not know: what a layer is for.
 """
 
-import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
 from muster.coordinator.service import DelegatingGroups, Groups
-from muster.coordinator.tasks import on_failure
+from muster.coordinator.tasks import BackgroundTasks
 
 
 class GroupsLayer(DelegatingGroups):
@@ -16,19 +14,8 @@ class GroupsLayer(DelegatingGroups):
 
     def __init__(self, groups: Groups, *, give_up: Callable[[Exception], None]) -> None:
         super().__init__(groups)
-        self._give_up = give_up
-        self._beside: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(give_up)
 
     async def close(self) -> None:
         """Cancel the background tasks; requests that wait for them are not answered."""
-        for task in self._beside:
-            task.cancel()
-        await asyncio.gather(*self._beside, return_exceptions=True)
-
-    def _go_on(self, steps: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run a background task, until it ends or the layer is closed."""
-        task = asyncio.get_running_loop().create_task(steps, name=name)
-        self._beside.add(task)
-        task.add_done_callback(self._beside.discard)
-        task.add_done_callback(on_failure(self._give_up))
-        return task
+        await self._tasks.close()

@@ -76,4 +76,4 @@ class ShadowFence(GroupsLayer):
             is_bumped = self._is_bumped(command)
             deliver(waiting, outcome if is_bumped else SyncGroupOutcome(error=ErrorCode.rebalance_in_progress))
 
-        self._go_on(wait(), name=f"bump-{command.group_id}")
+        self._tasks.start(wait(), name=f"bump-{command.group_id}")

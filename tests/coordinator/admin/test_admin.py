@@ -369,6 +369,6 @@ async def test_names_that_make_no_sense_are_not_sent(names: list[str], message: 
         for call in calls:
             with pytest.raises(InvalidArgument, match=message):
                 await call("orders", names)
-        with pytest.raises(InvalidArgument, match="no setting is named"):
+        with pytest.raises(InvalidArgument, match="no config is named"):
             await admin.alter_group_config("orders", {})
         assert server.groups.commands == []

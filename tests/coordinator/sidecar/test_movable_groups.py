@@ -222,7 +222,7 @@ async def test_whose_connection_is_gone_is_waited_for_as_long_as_its_session_in_
                 member_id=MEMBER.member_id, group_instance_id=None, client_id="client", client_host="/h"
             )
             move = scene.moves._moves[GROUP] = Move(MUSTER, [member], now_ms=0, deadline_ms=10 * session_ms)
-            scene.moves._run(scene.moves._adopt(GROUP, move, _take), "adopt")
+            scene.moves._tasks.start(scene.moves._adopt(GROUP, move, _take), "adopt")
         socket = Socket()
         sender = Sender(
             connection=socket,
@@ -269,7 +269,7 @@ async def test_a_move_that_was_overtaken_ends_itself_alone() -> None:
     async with staged() as scene:
         scene.moves.release(GROUP, [])
         scene.moves.release(GROUP, [MEMBER])
-        await until(lambda: scene.failures or len(scene.moves._tasks) == 1)
+        await until(lambda: scene.failures or len(scene.moves._tasks.running) == 1)
         report = scene.moves.report(GROUP)
         assert report is not None
         assert (report.state, report.members) == (MoveState.MOVING, 1)
