@@ -297,7 +297,7 @@ async def test_an_address_that_it_is_wrongly_said_to_have_is_named(server: Runni
     advertised = BrokerAddress("127.0.0.1", int(nobody().rpartition(":")[2]))
     server.service.cluster = server.service.cluster.advertised_at(advertised.host, advertised.port)
     async with GroupAdmin(bootstrap(server), limit_ms=300) as admin:
-        with pytest.raises(NoCoordinator, match=f"said to be at {advertised}, where nobody answers") as raised:
+        with pytest.raises(NoCoordinator, match=f"brokers name {advertised}, which does not answer") as raised:
             await admin.list_members("orders")
     assert bootstrap(server) in str(raised.value)
 
