@@ -251,11 +251,12 @@ class SqliteEventLog:
         with suppress(LogDamaged):  # who reads everything meets it again, and notes it
             while start < end < UNKNOWN_END:
                 until = min(end, start + _SEARCHED_OFFSETS)
-                await self._look_for_gap(partition, start, until)
                 chunk = await self._read_range(partition, wanted, start, until)
+                until = chunk[-1].offset + 1 if chunk else until
+                await self._look_for_gap(partition, start, until, len(chunk))
                 if chunk:
                     yield chunk
-                start = chunk[-1].offset + 1 if chunk else until
+                start = until
         async for chunk in self.read(partition, start=start, end=end):
             yield chunk
 
