@@ -1,6 +1,7 @@
 """Several processes share the partitions of one event log in Kafka: clients find the owner, and survive its end."""
 
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from uuid import uuid4
@@ -105,6 +106,21 @@ def test_no_consumer_notices_who_coordinates_its_group(log: str, library: type[R
                 assert group.consumers[1].committed(0) == 7
             assert [group.assignments for group in groups] == assigned
             assert [group.triggers.count(group.triggers[0]) for group in groups] == [1] * len(groups)
+
+
+def test_who_was_stopped_for_longer_than_its_session_takes_part_again(log: str) -> None:
+    """It finds that others own its partitions, ends nothing of theirs, and gets its share again."""
+    with node(log, 1) as first, node(log, 2) as second:
+        until_shared(first, second)
+        os.kill(first.pid, signal.SIGSTOP)
+        try:
+            until_shared(second)
+        finally:
+            os.kill(first.pid, signal.SIGCONT)
+        until_so(lambda: len(first.events("partitions shared")) > 1, lambda: first.events("partitions shared"))
+        until_shared(first, second)
+        assert coordinator_of(first.bootstrap, "g") == coordinator_of(second.bootstrap, "g")
+        assert (first.stop(), second.stop()) == (0, 0)
 
 
 def test_a_second_process_of_one_node_id_ends_the_first(log: str) -> None:

@@ -88,6 +88,9 @@ class Process:
         """The partitions that it owns, and nobody has claimed since."""
         return frozenset(number for number, epoch in self.owned.items() if self.log.newest[number] == epoch)
 
+    def why_not_ready(self) -> str | None:
+        return self.sharer.not_ready
+
     def told(self, *others: "Process") -> bool:
         """Whether its clients are sent to the owner of each partition."""
         nodes = {number: each.cluster.node for each in (self, *others) for number in each.owns}
@@ -134,9 +137,9 @@ async def test_processes_come_and_go(bootstrap: str) -> None:
     """A second one gets half, which the first has let go before; who stops in good order hands over at once."""
     log = Log()
     first = Process(log, bootstrap, 1)
-    assert first.sharer.not_ready == "the processes of the event log are sharing its partitions"
+    assert first.why_not_ready() == "the processes of the event log are sharing its partitions"
     await shared(first)
-    assert first.sharer.not_ready is None
+    assert first.why_not_ready() is None
     kept = dict(first.owned)
     second = Process(log, bootstrap, 2)
     await shared(first, second)
@@ -151,7 +154,7 @@ async def test_processes_come_and_go(bootstrap: str) -> None:
     assert first.cluster.nodes == [second.cluster.node]
     assert not any(first.cluster.leads(number) for number in range(PARTITIONS))
     assert not stopping.done()
-    assert first.sharer.not_ready == "stopping"
+    assert first.why_not_ready() == "stopping"
     await stopping
     await second.stop()
 
