@@ -55,10 +55,16 @@ def results_json(group_id: str, results: Sequence["MemberResult"]) -> Mapping[st
     }
 
 
-def print_members(group_id: str, members: Sequence["ListedMember"], console: Console) -> None:
-    """Print a line for each member and each expected instance, with marks for the leader and retiring members."""
+def print_members(
+    group_id: str, members: Sequence["ListedMember"], console: Console, *, is_upstream: bool = False
+) -> None:
+    """Print a line for each member and each expected instance, with marks for the leader and retiring members.
+
+    `is_upstream`: who is a member there is not known here.
+    """
     if not members:
-        console.print(_cell(f"Group {group_id} has no members, and none is expected."))
+        here = " at this Muster" if is_upstream else ""
+        console.print(_cell(f"Group {group_id} has no members{here}, and none is expected."))
         return
     columns = ["Instance", "Member id", "Client", "Host", "Standing", "Session left", "Since (UTC)"]
     if console.width >= WIDE:
