@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 WIDE = 120
 """The width from which cells have room for sentences."""
+_BESIDE_AN_ID = 34
+"""The columns that are left to an address and to words of a standing, where a member id takes the others."""
 
 _STYLES = {"Active": "green", "Expected": "yellow", "Waiting": "yellow", "Called": "cyan"}
 """The style of a `Standing`."""
@@ -73,6 +75,8 @@ def print_members(
             table.add_row(*_member_cells(each))
     else:
         table = _table("Member, since (UTC)", "Client", "Standing")
+        longest = max(len(each.member_id or "") for each in members)
+        table.columns[0].no_wrap = longest + _BESIDE_AN_ID <= console.width  # it is to be copied in one piece
         for each in members:
             instance, member_id, client, host, standing, left, since = _member_cells(each)
             who = Text("  ").join([instance, since])
