@@ -1,7 +1,7 @@
 """Lowering the limit of connections to what the limit of open files allows, once, at the start.
 
-Without free files neither clients nor /healthz could connect, and nobody would see why; so the limit of connections is
-met first. When they run out all the same, net/free_files.py tells.
+Without free files neither clients nor /healthz could connect, and nothing would say why; so the limit of connections
+has to be reached first. If files run out all the same, net/free_files.py reports it.
 """
 
 import resource

@@ -90,7 +90,7 @@ async def run(settings: Settings) -> None:
 
 
 def _reason(loss: Exception | None) -> str:
-    if isinstance(loss, Deposed):  # who it was is being read, and said beside
+    if isinstance(loss, Deposed):  # another line names it, once it is known
         return "another process has taken the event log over"
     return str(loss) if loss else "asked to"
 
@@ -115,7 +115,7 @@ async def _assembled(settings: Settings, stack: AsyncExitStack, *, lost: Callabl
     if settings.upstream is None:
         await _start(settings, stack, lost=lost)
     else:
-        from muster.coordinator.sidecar.serve import start  # noqa: PLC0415 -- who stands alone needs none of it
+        from muster.coordinator.sidecar.serve import start  # noqa: PLC0415 -- a standalone process needs none of it
 
         await start(settings, stack, lost=lost)
 
@@ -127,7 +127,7 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
         event_log, settings.log, replication=settings.log_replication, security=settings.log_security()
     )
     load_messages_of_members()
-    watch = watch_loop(stack)  # all is imported, which holds the loop while there is nobody to serve
+    watch = watch_loop(stack)  # all is imported: imports hold the loop
     clock = SystemClock()
     cluster = _cluster(settings)
     readiness, metrics = Readiness(clock), ServerMetrics(APIS)

@@ -1,7 +1,8 @@
-"""Background tasks that nobody awaits."""
+"""Background tasks, whose errors are reported, as nothing awaits them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 
 def on_failure(report: Callable[[Exception], None]) -> Callable[[asyncio.Task[None]], None]:
@@ -13,3 +14,26 @@ def on_failure(report: Callable[[Exception], None]) -> Callable[[asyncio.Task[No
             report(error)
 
     return done
+
+
+class BackgroundTasks:
+    """Tasks that end with their owner at the latest. `failed` is called with the error of each that fails."""
+
+    def __init__(self, failed: Callable[[Exception], None]) -> None:
+        self.running: set[asyncio.Task[None]] = set()
+        self._failed = failed
+
+    def start(self, steps: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Run the steps in a task, until they end or the tasks are closed."""
+        task = asyncio.get_running_loop().create_task(steps, name=name)
+        self.running.add(task)
+        task.add_done_callback(self.running.discard)
+        task.add_done_callback(on_failure(self._failed))
+        return task
+
+    async def close(self) -> None:
+        """Cancel all tasks, and wait for their ends."""
+        running = list(self.running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)

@@ -2,7 +2,7 @@
 
 Exit codes: 0 answered; 1 the log is well, but what was asked for is not in it, or `verify` found something; 2 a wrong
 option, a log that cannot be read, or an answer that cannot be written; 3 answered, from a log of which a part cannot be
-read; 130 interrupted; 141 whoever read the answer had enough.
+read, if only a record; 130 interrupted; 141 whoever read the answer had enough.
 """
 
 import sys

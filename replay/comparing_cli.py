@@ -130,9 +130,10 @@ def verify_command(
 ) -> None:
     """Does the whole log hold together? Owners, epochs, numbering, invariants; and the rules give what was recorded.
 
-    Exit code 0 if so, 1 if something was found. Each finding names partition, offset, group and seq, what was expected,
-    what was found, and what to do. What compaction has taken is said, and no finding. With --since, what came before
-    is checked, too, since the rest stands on it, and only what was found since is told.
+    Exit code 0 if so, 1 if something was found, 3 if a part of the log, or a record, cannot be read. Each finding names
+    partition, offset, group and seq, what was expected, what was found, and what to do. What compaction has taken is
+    said, and no finding. With --since, what came before is checked, too, since the rest stands on it, and only what was
+    found since is told.
 
     \b
     Examples:

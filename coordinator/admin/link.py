@@ -122,7 +122,7 @@ class UpstreamAlready(Refused):
 
 
 class NotForGroup(Refused):
-    """See the module; it is found out here, no server says it with an error of its own."""
+    """See the module; the client finds it out, as Kafka has no error for it."""
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id, ErrorCode.invalid_request, NOT_FOR_GROUP)
@@ -229,7 +229,7 @@ class CoordinatorLink:
             ) from error
         except TryAgain as error:
             self._coordinators.pop(group_id, None)
-            raise TryAgain(f"it is said to be at {address}, where nobody answers: {error}") from error.__cause__
+            raise TryAgain(f"brokers name {address}, which does not answer: {error}") from error.__cause__
         error_code, message = error_of(response)
         if error_code in COORDINATOR_MOVED:
             self._coordinators.pop(group_id, None)
@@ -271,7 +271,7 @@ class CoordinatorLink:
             return TryAgain(asked.reasons)
         is_there = any(isinstance(error, LinkRefused) or _is_somebody(error.__cause__) for error in asked.failed)
         return NoCoordinator(
-            f"nobody answers at {self.asked_at} who could say who coordinates group {group_id} ({asked.reasons})"
+            f"nobody answers at {self.asked_at} that could name the coordinator of group {group_id} ({asked.reasons})"
             f"{'' if is_there else ': start it (muster serve), or name its address'}"
         )
 

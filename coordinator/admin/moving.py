@@ -16,7 +16,7 @@ from contextlib import suppress
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.admin import ConfigEntry, GroupAdmin
+from muster.coordinator.admin.group_admin import ConfigEntry, GroupAdmin
 from muster.coordinator.admin.link import (
     AdminError,
     NoCoordinator,
@@ -32,7 +32,7 @@ from muster.coordinator.upstream.shadow import PROTOCOL_TYPE as SHADOW_PROTOCOL_
 POLL_INTERVAL_S = 0.2
 MOVING = "moving"
 ANY_GROUP = "muster-release-all"
-"""A group that need not be there: what a user may not do with it, it may not do with groups at large."""
+"""A group that need not exist: a user who may not describe it lacks DESCRIBE on GROUP *."""
 
 
 class GroupCoordinator(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ async def coordinator_of(admin: GroupAdmin, group_id: str) -> GroupCoordinator:
         return GroupCoordinator(coordinator=MUSTER, text="coordinated by this Muster")
     described = await admin.describe_group(group_id)
     if not described.members:
-        return GroupCoordinator(coordinator=MUSTER, text="coordinated by this Muster: who joins next joins here")
+        return GroupCoordinator(coordinator=MUSTER, text="coordinated by this Muster: new members join here")
     another = described.protocol_type == SHADOW_PROTOCOL_TYPE
     whom = "another Muster" if another else "the cluster upstream: it has its members there"
     return GroupCoordinator(coordinator=UPSTREAM, text=f"coordinated by {whom}")
@@ -82,17 +82,17 @@ async def describe_with_coordinator(
     admin: GroupAdmin, group_id: str
 ) -> tuple[GroupCoordinator | None, tuple[ConfigEntry, ...]]:
     """`GroupAdmin.describe_group_config`, with the coordinator, unless the group may not be described."""
-    settings = await admin.describe_group_config(group_id)
-    if all(each.name != COORDINATOR for each in settings):
+    configs = await admin.describe_group_config(group_id)
+    if all(each.name != COORDINATOR for each in configs):
         await admin.check_is_muster(group_id)
-    return await _known_coordinator(admin, group_id), settings
+    return await _known_coordinator(admin, group_id), configs
 
 
 async def alter_with_coordinator(
-    admin: GroupAdmin, group_id: str, settings: Mapping[str, str | None]
+    admin: GroupAdmin, group_id: str, configs: Mapping[str, str | None]
 ) -> GroupCoordinator | None:
     """`GroupAdmin.alter_group_config`; returns the coordinator, unless the group may not be described."""
-    await admin.alter_group_config(group_id, settings)
+    await admin.alter_group_config(group_id, configs)
     return await _known_coordinator(admin, group_id)
 
 
@@ -116,7 +116,7 @@ async def groups_of_muster(admin: GroupAdmin) -> GroupsHere:
 
 
 async def _sees_any(admin: GroupAdmin) -> bool:
-    """Whether the user may describe any group; a list leaves out, without a word, those that it may not describe."""
+    """Whether the user may describe any group; ListGroups leaves out those that it may not describe."""
     try:
         await admin.describe_group(ANY_GROUP)
     except Refused as refused:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from muster.coordinator.admin import GroupAdmin
+from muster.coordinator.admin.group_admin import GroupAdmin
 from muster.coordinator.group.configs import ANEW, REPAIR
 from muster.coordinator.group.outcomes import GroupDamage
 
@@ -12,9 +12,9 @@ async def damage_of(admin: GroupAdmin, group_id: str) -> GroupDamage | None:
 
     Raises Refused for a group that does not exist, and AdminError.
     """
-    for setting in await admin.describe_group_config(group_id, (REPAIR,)):
-        if setting.name == REPAIR:
-            return msgspec.json.decode(setting.value or "", type=GroupDamage)
+    for config in await admin.describe_group_config(group_id, (REPAIR,)):
+        if config.name == REPAIR:
+            return msgspec.json.decode(config.value or "", type=GroupDamage)
     await admin.check_is_muster(group_id)
     await admin.describe_group(group_id)
     return None

@@ -1,6 +1,6 @@
 """The requests that `GroupAdmin` is made of: what each asks of a group's coordinator, and a response's error raised.
 
-What belongs here: requests and their responses. What it must not know: what they are good for.
+What belongs here: requests and their responses. What it must not know: what the callers use them for.
 """
 
 from collections.abc import Iterable
@@ -80,7 +80,7 @@ class GroupRequests:
                 await self.list_members(group_id)
         except (NotCoordinatedHere, NotForGroup):
             raise
-        except Refused:  # without the right to ask, or of a group that is nowhere, the outcome says it best
+        except Refused:  # the user may not ask, or there is no such group: the outcome says more
             pass
         return outcome
 
@@ -139,7 +139,7 @@ class GroupRequests:
 
     async def _check_is_classic(self, group_id: str) -> None:
         """Raise NotCoordinatedHere for a group of a newer type, which DescribeGroups does not find."""
-        with suppress(NoCoordinator):  # then what was asked first is told
+        with suppress(NoCoordinator):  # the first answer counts then
             group_type = (await self._link.list_groups()).get(group_id, "")
             if group_type.lower() not in ("", "classic"):
                 raise NotCoordinatedHere(group_id, group_type, is_newer=True)
@@ -159,7 +159,7 @@ class GroupRequests:
             await self.check_is_muster(group_id)
         return msgspec.json.decode(entries[0].value or "[]", type=tuple[ListedMember, ...])
 
-    # ---- whose the group is --------------------------------------------------------------------------
+    # ---- what answers there --------------------------------------------------------------------------
 
     async def check_is_muster(self, group_id: str) -> None:
         """Raise NotMuster if a Kafka broker answers, and NotForGroup if a sidecar is not for it."""

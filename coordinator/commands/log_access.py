@@ -36,7 +36,7 @@ def refuse_served(owners: Mapping[int, str], command: str, doing: str) -> NoRetu
     """Refuse for the owners that may be serving partitions. `doing`: what would depose them, such as 'A repair'."""
     named = ", ".join(f"partition {partition} by {printable(owner)}" for partition, owner in owners.items())
     fail(
-        f"somebody may be serving this: {named}. {doing} would depose that owner. Stop it with SIGTERM, or say"
+        f"somebody may be serving this log: {named}. {doing} would depose that owner. Stop it with SIGTERM, or give"
         " --owner-has-ended if it has crashed",
         REFUSED,
         command,

@@ -1,8 +1,8 @@
 """Repairing an event log with an owner's record that cannot be read and stops its partition.
 
-What belongs here: finding such records, whether somebody may be serving the partition, and the tombstone that ends it.
+What belongs here: finding such records, whether an owner may be serving the partition, and their tombstones.
 
-    a key that cannot be read        not even the group is known, so nobody may go on as if it were not there
+    a key that cannot be read        its group is not known, so it cannot be ignored
     a record of the partition's own  its owners and their times; it has no group's state
     a committed offset               in the offsets topic beside the event topic; it alone is lost
 
@@ -102,7 +102,7 @@ async def _unreadable_offsets(log: EventLog, partition: int) -> dict[bytes, Unre
     return found
 
 
-async def bury(
+async def write_tombstones(
     log: EventLog, surveyed: PartitionSurvey, *, who: str, wall_ms: int, offsets: EventLog | None = None
 ) -> None:
     """Write the tombstones, and a note of their writer. Claims the partition. Raises LogError."""
@@ -134,7 +134,7 @@ class _Reading:
         self.owner: str | None = None
 
     def take(self, record: StoredRecord) -> None:
-        """Take in the next record."""
+        """Read the next record."""
         if record.stranger:
             return
         if self.found:

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 import typer
 
 from muster.coordinator.commands.log_access import opened, refuse_served, run, writer_name
-from muster.coordinator.commands.log_repair import PartitionSurvey, bury, owners_of, survey
+from muster.coordinator.commands.log_repair import PartitionSurvey, owners_of, survey, write_tombstones
 from muster.coordinator.commands.members.answer import REFUSED, UNUSABLE, confirmed, fail
 from muster.coordinator.commands.members.view import printable
 from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
@@ -39,10 +39,10 @@ def repair_log(
     owners = owners_of(found)
     if owners and not owner_has_ended:
         refuse_served(owners, COMMAND, "A repair")
-    if not confirmed("Pass them over?", yes=yes):
+    if not confirmed("Skip these records from now on?", yes=yes):
         typer.echo("Nothing was changed; --yes does it.")
         return
-    run(_bury(log, security, audit_window_ms, found), COMMAND)
+    run(_repaired(log, security, audit_window_ms, found), COMMAND)
     typer.echo("Done: restart muster serve, which reads the partition again.")
 
 
@@ -64,7 +64,7 @@ async def _surveyed(url: str, security: KafkaSecurity) -> list[PartitionSurvey]:
     return found
 
 
-async def _bury(
+async def _repaired(
     url: str, security: KafkaSecurity, audit_window_ms: int | None, found: Sequence[PartitionSurvey]
 ) -> None:
     log = open_log(url, audit_window_ms=audit_window_ms, security=security)
@@ -75,7 +75,7 @@ async def _bury(
             offsets = open_log(url + OFFSETS_SUFFIX, audit_window_ms=0, security=security)
             await opened(offsets, stack)
         for each in found:
-            await bury(log, each, who=writer_name(COMMAND), wall_ms=wall_clock_ms(), offsets=offsets)
+            await write_tombstones(log, each, who=writer_name(COMMAND), wall_ms=wall_clock_ms(), offsets=offsets)
 
 
 async def _offsets_of(url: str, security: KafkaSecurity, stack: AsyncExitStack) -> EventLog | None:

@@ -5,8 +5,8 @@ reads the levels before its own.
 
 Each partition is claimed and gets two records, CoordinatorElected at the new level and CoordinatorStopped, so that the
 history says who did it. An older Muster is refused from then on: by the note in a file, by the marks of these records
-in a topic, and where it only reads by CoordinatorElected. What cuts the upgrade short leaves a log of the new level
-with partitions that were not written yet, which their next owner does.
+in a topic, and where it only reads by CoordinatorElected. An upgrade that is interrupted leaves a log of the new level;
+the next owners write these records in the partitions that lack them.
 """
 
 import msgspec

@@ -1,4 +1,4 @@
-"""The progress of a move in words: what members have done, who is waited for, and for how long at most."""
+"""The progress of a move in words: what members have done, which are waited for, and for how long at most."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -9,10 +9,10 @@ if TYPE_CHECKING:  # the commands import this file for their help, too
 
 _SHOWN = 5
 LATE_MAY = (
-    "who of them still runs may process its partitions, and its commits are refused, until it joins again: restart "
-    "those that hang"
+    "one that still runs may process its partitions, and its commits are refused, until it joins again: restart those "
+    "that hang"
 )
-DROPPED_MAY = "who still runs has let go of nothing, and its commits are refused: restart it"
+DROPPED_MAY = "one that still runs may process its partitions, and its commits are refused: restart it"
 
 
 class Named(Protocol):
@@ -34,12 +34,12 @@ def names(members: Iterable[Named]) -> str:
 
 
 def already_moving(group_id: str) -> str:
-    """Refuse another move, and name the command that tells of the one under way."""
+    """Refuse another move, and name the command that shows the one under way."""
     return f"it is moving already: muster members list {shlex.quote(group_id)} says how far"
 
 
 def progress(move: "GroupMove") -> str:
-    """Say what the members have done, and who is waited for."""
+    """Say what the members have done, and which are waited for."""
     waits = waiting(move)
     return f"{done(move)}; {waits}" if waits else done(move)
 
@@ -49,25 +49,25 @@ def done(move: "GroupMove") -> str:
     dropped = len(dropped_of(move))
     too_late = move.members - move.back - move.left - len(move.waits_for) - dropped
     counts = [
-        (move.back, "let go"),
+        (move.back, "rejoined"),
         (move.left, "left"),
         (dropped, "been dropped by the cluster"),
-        (too_late, "not let go in time"),
+        (too_late, "not rejoined in time"),
     ]
     if move.members == 1:
-        return f"its only member has {next((what for count, what in counts if count), 'not let go yet')}"
+        return f"its only member has {next((what for count, what in counts if count), 'not rejoined yet')}"
     if same := [what for count, what in counts if count == move.members and count]:
         return f"all its {move.members} members have {same[0]}"
     said = [f"{count} {'has' if count == 1 else 'have'} {what}" for count, what in counts if count]
-    return f"of its {move.members} members {', '.join(said) or 'none has let go yet'}"
+    return f"of its {move.members} members {', '.join(said) or 'none has rejoined yet'}"
 
 
 def late(move: "GroupMove") -> str:
-    """Name who has not let go in time, or was dropped, and say what follows; empty if nobody has."""
+    """Name the members that have not rejoined in time, or were dropped, with what follows; empty without any."""
     overdue, dropped = overdue_of(move), dropped_of(move)
     sessions = "its session" if len(dropped) == 1 else "their sessions"
     parts = (
-        f"not let go in time: {names(overdue)}; {LATE_MAY}" if overdue else "",
+        f"not rejoined in time: {names(overdue)}; {LATE_MAY}" if overdue else "",
         f"dropped by the cluster ({sessions} ended): {names(dropped)}; {DROPPED_MAY}" if dropped else "",
     )
     return "; ".join(filter(None, parts))
@@ -84,12 +84,12 @@ def dropped_of(move: "GroupMove") -> "list[MovingMember]":
 
 
 def waiting(move: "GroupMove") -> str:
-    """Say who is waited for, and for how long at most; empty if nobody is."""
+    """Name the members that are waited for, and for how long at most; empty without any."""
     working = [each for each in move.waits_for if each.is_told]
     silent = [each for each in move.waits_for if not each.is_told]
     parts = [
         f"for {names(members)}{what}{_at_most(members)}"
-        for members, what in ((working, " to let go"), (silent, ", not heard of yet"))
+        for members, what in ((working, " to rejoin"), (silent, ", not heard of yet"))
         if members
     ]
     return f"waits {'; '.join(parts)}" if parts else ""

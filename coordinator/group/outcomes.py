@@ -188,7 +188,7 @@ class MovingMember(msgspec.Struct, frozen=True, kw_only=True):
 class GroupMove(msgspec.Struct, frozen=True, kw_only=True):
     """The progress of a move; `to` is a value of members.coordinator.
 
-    Of all `members`, `told` have been told to join again, and `back` have asked to, which is when they have let go of
+    Of all `members`, `told` have been told to join again, and `back` have asked to, which is when they have revoked
     their partitions: they join when all have. `left` have left the group instead; `late` have done neither in time.
     """
 

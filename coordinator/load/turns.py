@@ -99,7 +99,7 @@ class Turns:
                 connection.take_turn()
                 if self.is_over:
                     break
-        finally:  # whatever becomes of one, the others have their turns too
+        finally:  # also when one fails: the others have their turns too
             self.share = REQUESTS_AT_ONCE
             self._is_due = bool(self._waiting)
             if self._is_due:

@@ -71,12 +71,12 @@ class ClientSocket(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._flow: Flow | None = None
         self._cancel: Cancel | None = None
-        self._is_let_in = True
+        self._is_authenticated = True
         self._is_working = False
         self._client_reads = True
         self._answered_bytes = 0
 
-    # ---- what the listener asks ----------------------------------------------------------------------
+    # ---- for the listener ----------------------------------------------------------------------------
 
     @property
     def client_host(self) -> str:
@@ -88,7 +88,7 @@ class ClientSocket(asyncio.Protocol):
         return self._connection.is_handling and self._client_reads
 
     def _eviction_order(self) -> EvictionOrder:
-        if not self._is_let_in:
+        if not self._is_authenticated:
             return EvictionOrder.UNAUTHENTICATED
         return EvictionOrder.AWAITING_ANSWER if self.is_parked else EvictionOrder.STALLED
 
@@ -117,7 +117,7 @@ class ClientSocket(asyncio.Protocol):
         self.peer = Peer(client_host=java_host(address[0]), principal=self.peer.principal)
         self.address = f"{address[0]}:{address[1]}"
         self._share.client_host = self.peer.client_host
-        if not self._listening.made(self):  # one too many
+        if not self._listening.made(self):  # over a limit
             transport.close()
             return
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by class
@@ -126,7 +126,7 @@ class ClientSocket(asyncio.Protocol):
     def pause_writing(self) -> None:
         self._client_reads = False
         self.unread_since_ms = self._monotonic_ms()
-        self._mind_reading()
+        self._update_reading()
 
     def resume_writing(self) -> None:
         self._client_reads = True
@@ -145,7 +145,7 @@ class ClientSocket(asyncio.Protocol):
             self._connection.receive(data)
             self.take_turn()
         elif self._connection.receive_known(data, now_ms := self._monotonic_ms()):
-            if self._is_let_in:
+            if self._is_authenticated:
                 self.seen_ms = now_ms
             self._send_to_client()
         else:
@@ -179,7 +179,7 @@ class ClientSocket(asyncio.Protocol):
         """Go on after a request that was handled."""
         if self._is_working:
             return
-        if self._is_let_in:
+        if self._is_authenticated:
             self.seen_ms = self._monotonic_ms()
         self._send()
         if self._connection.waiting_bytes:
@@ -213,7 +213,7 @@ class ClientSocket(asyncio.Protocol):
             self._is_working = False
             if has_failed:  # a bug of ours is this client's alone, as in Kafka (G24)
                 self.abort()
-        if self._connection.take_progress() and self._is_let_in:
+        if self._connection.take_progress() and self._is_authenticated:
             self.seen_ms = now_ms
         self._send()
         self._close_if_done()
@@ -237,7 +237,7 @@ class ClientSocket(asyncio.Protocol):
 
     def _send(self) -> None:
         self._send_to_client()
-        self._mind_reading()
+        self._update_reading()
 
     def _send_to_client(self) -> None:
         self._metrics.fast_heartbeats += self.heartbeats.hits
@@ -248,15 +248,15 @@ class ClientSocket(asyncio.Protocol):
                 self._metrics.bytes_sent += send_all(self._transport, for_client)
             for_client.clear()
 
-    def _mind_reading(self) -> None:
+    def _update_reading(self) -> None:
         """Pause or resume reading: back-pressure, in both directions."""
-        self._mind_memory()
+        self._update_memory()
         if self._flow is not None and self.is_open():
             connection = self._connection
             must_wait = connection.held_bytes > FREE_BYTES and self._turns.is_waiting(self)
             self._flow.turn(on=self._all_read and not connection.is_full and not must_wait)
 
-    def _mind_memory(self) -> None:
+    def _update_memory(self) -> None:
         held = self._connection.held_bytes
         if held > FREE_BYTES or self._share.is_counted or not self._all_read:
             self._share.count(held + self._unread_bytes())

@@ -28,8 +28,7 @@ JOINED_BYTES_MAX = 65_536
 def send_all(transport: asyncio.Transport, chunks: list[bytes]) -> int:
     """Send the chunks, and clear them; returns the number of bytes.
 
-    `writelines` would be one call, but in Python 3.12.0 to 3.13.1 asyncio's tells
-    nobody that too much waits (gh-127655).
+    `writelines` would be one call, but in Python 3.12.0 to 3.13.1 asyncio's does not call `pause_writing` (gh-127655).
     """
     size = sum(map(len, chunks))
     if size <= JOINED_BYTES_MAX:

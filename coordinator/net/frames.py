@@ -107,9 +107,9 @@ class Connection:
         return self._incoming.waiting_bytes >= self._waiting_bytes_max and self.is_under_way
 
     def take_progress(self) -> bool:
-        """Return whether more has come since the last call than the middle of a request that has to be whole here.
+        """Return whether a request has begun or ended since the last call.
 
-        The beginning of such a request is a sign of life, and so is its end; each piece between them is none.
+        More bytes in the middle of a request are no progress, so a client that sends them slowly is idle.
         """
         went_on = self._has_begun or not self._was_half_sent
         self._has_begun = False
@@ -121,8 +121,9 @@ class Connection:
         self._incoming.add(data)
 
     def receive_known(self, data: bytes, now_ms: int) -> bool:
-        """The same, and the heartbeats that the fast path knows are answered, if nothing stands before them; whether
-        that was all there is. It is the usual case of a member, for which nothing else has to be looked at.
+        """Receive bytes, and answer the heartbeats that the fast path knows, if nothing waits before them.
+
+        Returns whether that was all: the usual case, after which nothing else has to be looked at.
         """
         incoming = self._incoming
         if self._taken is not None or incoming.waiting_bytes:

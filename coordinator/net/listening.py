@@ -85,7 +85,7 @@ class Listening(Generic[C]):
             limits.connections_per_principal, partial(_log_full, "principal", "--connections-per-principal")
         )
         self._principal_of: dict[C, str] = {}
-        self._is_full_told = False
+        self._is_full_logged = False
         self.memory = Memory(limits.queued_max_request_bytes, metrics, room)
         self.cached_heartbeats = SharedBytes()
         self.turns = turns
@@ -223,13 +223,13 @@ class Listening(Generic[C]):
     def _update_count(self) -> None:
         self._metrics.connections = self._open
         if self._open < self._connections_max - self._connections_max // 10:
-            self._is_full_told = False
+            self._is_full_logged = False
 
     def _log_all_taken(self, refused: str) -> None:
         """Log the clients with most connections; once, until a tenth is free again, as a quota does."""
-        if self._is_full_told:
+        if self._is_full_logged:
             return
-        self._is_full_told = True
+        self._is_full_logged = True
         most = (("most_of_address", self._addresses.most()), ("most_of_principal", self._principals.most()))
         log.warning(
             "connections refused over a limit",

@@ -1,18 +1,21 @@
-"""How many bytes requests and answers hold, over the process, and who has to go when that is too much.
+"""Limits the bytes of requests and answers in the process, and chooses the connections that are closed at the limit.
 
-What belongs here: what each connection holds, the limit of all (Kafka's `queued.max.request.bytes`), and whose turn it
-is. What it must not know: sockets, and what the bytes are.
+What belongs here: the bytes of each connection, the limit of all (Kafka's `queued.max.request.bytes`), and the order in
+which connections are closed. What it must not know: sockets, and what the bytes are.
 
-Kafka stops reading from everybody at its limit. The request that would let others go may be among those that are not
-read then, as the join that ends a rebalance may. So here everybody is read from, always, and at the limit whoever holds
-most is closed: first among those that have not authenticated, then among those that are waited for (a request that is
-half sent, answers that are not read), and only then among those that wait for us. Whoever has more than half of it,
-with all connections of the same principal or address together, goes before others whatever they wait for: joins that
-are parked by one take no room that others need. What a usual request has is not counted, so that it is never in
-question. Whoever is like the first to go goes too, until a tenth of the limit is free again: what choosing costs is
-spent once for many. Answers that are being written are nobody's yet: a quarter of the limit is kept for them
-(load/room.py), so that nobody is closed for what closing frees nothing of. An answer is its connection's once it is
-written.
+Kafka reads from no client at its limit. One of the requests that are not read then may be the one that frees memory, as
+the join that ends a rebalance. So here all clients are read from, and at the limit connections are closed, the largest
+first of each of these:
+
+    1  clients that have to authenticate, and have not
+    2  a principal, or an address, whose connections have more than half of the limit together, in the order of 3 and 4
+    3  clients that keep us waiting: with half a request sent, or answers that they do not read
+    4  clients that wait for an answer
+
+All of the same kind as the first one are closed until a tenth of the limit is free, so that the choice is not made for
+each. The bytes of a usual request are not counted. An answer counts for its connection once it is written. Until then
+closing the connection would free nothing; so a quarter of the limit is kept for answers that are being written
+(load/room.py).
 """
 
 from collections import Counter
@@ -33,7 +36,7 @@ ROOM_AGAIN: Final = 0.9
 
 @unique
 class EvictionOrder(IntEnum):
-    """How good a connection's reason is to hold what it holds. Who has the least goes first."""
+    """How good a connection's reason is to hold its memory; those with the worst reason are closed first."""
 
     UNAUTHENTICATED = 0
     """It has to authenticate, and has not."""
@@ -43,7 +46,7 @@ class EvictionOrder(IntEnum):
     """The client waits for us."""
 
 
-_TOLD: Final = {
+_CLIENTS: Final = {
     EvictionOrder.UNAUTHENTICATED: "have not authenticated",
     EvictionOrder.STALLED: "have sent part of a request, or do not read their answers",
     EvictionOrder.AWAITING_ANSWER: "wait for an answer",
@@ -65,7 +68,7 @@ class Holder(Protocol):
         """The principal, or the address where it is not known."""
 
     def evict(self) -> None:
-        """Close soon, and hold nothing any more."""
+        """Close soon; it counts no more."""
 
 
 class Memory:
@@ -81,8 +84,8 @@ class Memory:
         metrics.ask_held_bytes(self._all_bytes)
 
     def hold(self, holder: Holder, size: int) -> None:
-        """The connection holds this many bytes now; some may be closed for it, be it this one."""
-        self._let_go(holder)
+        """Note that the connection holds this many bytes now; connections may be closed for it, this one too."""
+        self._drop(holder)
         if size > FREE_BYTES:
             self._held[holder] = size, holder.whose
             self._held_by[holder.whose] += size
@@ -94,17 +97,17 @@ class Memory:
         return self._held_bytes + self._room.written_bytes
 
     def _close_some(self) -> None:
-        """Close those that have the same priority as the first one, until there is room again."""
-        turns = sorted(self._held, key=self._turn)
-        priority, order = self._priority(turns[0]), turns[0].eviction_order
+        """Close connections of the same priority as the first one, until there is room again."""
+        candidates = sorted(self._held, key=self._eviction_key)
+        priority, order = self._priority(candidates[0]), candidates[0].eviction_order
         closed: Counter[str] = Counter()
         connections = 0
-        for goes in turns:
-            if self._held_bytes <= ROOM_AGAIN * self._bytes_max or self._priority(goes) != priority:
+        for each in candidates:
+            if self._held_bytes <= ROOM_AGAIN * self._bytes_max or self._priority(each) != priority:
                 break
-            closed[goes.client_host] += self._let_go(goes)
+            closed[each.client_host] += self._drop(each)
             self._metrics.connections_closed_for_memory += 1
-            goes.evict()
+            each.evict()
             connections += 1
         (peer, _), *_ = closed.most_common(1)
         log.warning(
@@ -112,11 +115,11 @@ class Memory:
             connections=connections,
             held_bytes=closed.total(),
             most_by=peer,
-            clients=_TOLD[order],
+            clients=_CLIENTS[order],
             limit_bytes=self._bytes_max,
         )
 
-    def _turn(self, holder: Holder) -> tuple[_Priority, int]:
+    def _eviction_key(self, holder: Holder) -> tuple[_Priority, int]:
         return self._priority(holder), -self._held[holder][0]
 
     def _priority(self, holder: Holder) -> _Priority:
@@ -124,7 +127,7 @@ class Memory:
         order = holder.eviction_order
         return order is not EvictionOrder.UNAUTHENTICATED, has_its_share, order
 
-    def _let_go(self, holder: Holder) -> int:
+    def _drop(self, holder: Holder) -> int:
         size, whose = self._held.pop(holder, (0, ""))
         self._held_bytes -= size
         self._held_by[whose] -= size

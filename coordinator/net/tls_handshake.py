@@ -1,9 +1,9 @@
-"""TLS handshakes with clients, in turns: many clients that begin at once hold nobody up.
+"""TLS handshakes with clients, in turns, so that many at once do not block the event loop.
 
-A handshake costs us a millisecond or more of the processor's time, and its client next to nothing. A transport of TLS
-works on what comes when it comes: for all clients of whom something is there, within one turn of the loop. So here a
-gate stands between each socket and its TLS, keeps what comes, and passes it on when it is its turn: all handshakes
-together have 5 ms in each turn of the loop. A client's time runs only while we wait for the client.
+A handshake costs us a millisecond or more of processor time, and its client next to nothing. A TLS transport processes
+bytes as they arrive, for all clients within one turn of the loop. So here a gate stands between each socket and its
+TLS: it keeps what arrives, and passes it on when it is its turn. All handshakes together have 5 ms in each turn of the
+loop. The client's timeout runs only while we wait for the client.
 
 The TLS is the loop's own, and has the socket for itself once the handshake has ended.
 
@@ -152,7 +152,7 @@ class _Gate(asyncio.BufferedProtocol):
             self._tls = cast("asyncio.BufferedProtocol", self._transport.get_protocol())
             self._transport.set_protocol(self)
             self._flow = Flow(self._transport)
-            asyncio.get_running_loop().call_soon(self._mind)  # once it is read from again
+            asyncio.get_running_loop().call_soon(self._wait_for_turn)  # once it is read from again
 
     def open(self) -> None:
         """Leave the socket to TLS: the handshake has ended."""
@@ -180,9 +180,9 @@ class _Gate(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._kept += _READ[:nbytes]
-        self._mind()
+        self._wait_for_turn()
 
-    def _mind(self) -> None:
+    def _wait_for_turn(self) -> None:
         """Have what is kept wait for a turn, and read no more if it is too much."""
         if self._kept and self._tls is not None:
             self._stop_waiting()

@@ -1,7 +1,7 @@
 """Accepting clients that speak TLS: each counts as a connection from the accept on, and its handshake has a time limit.
 
-A server of asyncio shows a connection only after its TLS handshake, so clients that never finish theirs would be met by
-no limit. Here a client is admitted first, and then shakes hands (tls_handshake.py).
+An asyncio server makes a connection known only after its TLS handshake, so no limit would apply to clients that never
+finish theirs. Here a client is counted first, and then the handshake begins (tls_handshake.py).
 
 What belongs here: accepting. What it must not know: limits, requests.
 """

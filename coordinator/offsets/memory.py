@@ -82,11 +82,11 @@ class MemoryOffsetStore(OffsetCache):
         """There is nothing to close."""
 
     async def claim(self, _partition: int) -> Iterable[GroupId]:
-        """There is nobody else."""
+        """No other process can write to it."""
         return self.group_ids()
 
     async def renew(self, _partition: int, _between_writes: BetweenWrites) -> None:
-        """There is nobody else."""
+        """No other process can write to it."""
 
     async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
         verdicts = [None] * len(changes)

@@ -26,7 +26,7 @@ def offset_store_for(
                 replication=replication,
                 audit_window_ms=0,
                 security=security,
-                new_format_level=event_log.format_level,  # who may go on with the one may go on with the other
+                new_format_level=event_log.format_level,  # so that the same versions can use both
             )
         )
     return MemoryOffsetStore()

@@ -3,7 +3,7 @@
 The topic is an `EventLog` of its own, so that a deposed owner can commit no offset either. A record's key is the
 partition a commit is for, its value the commit, both JSON with a version, so that any tool can read them; a tombstone
 is a deleted offset. Offsets that strangers overwrote are rewritten, as in the event topic
-(`coordinator/strangers.py`).
+(`coordinator/strangers_watch.py`).
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from muster.coordinator.load.slices import Yielder
 from muster.coordinator.observability.metrics import ENTITIES_REWRITTEN
 from muster.coordinator.offsets.base import BetweenWrites, StoredOffset, TopicPartition
 from muster.coordinator.offsets.memory import OffsetCache, stored
-from muster.coordinator.strangers import StrangersSeen, StrangersWatch, gap_between
+from muster.coordinator.strangers_watch import StrangersSeen, StrangersWatch, gap_between
 from muster.events.ids import GroupId
 from muster.events.log.base import AppendRefused, EventLog, LogError, LogWriter
 from muster.events.log.succession import check_nobody_else_wrote
@@ -134,7 +134,7 @@ class TopicOffsetStore(OffsetCache):
     async def renew(self, partition: int, between_writes: BetweenWrites) -> None:
         """Claim a new writer, and switch to it; its fence must come right behind the former writer's last record."""
         writer = await self._log.claim(partition)
-        await between_writes(lambda: self._owned[partition].go_on_with(writer))
+        await between_writes(lambda: self._owned[partition].switch_to(writer))
 
     async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
         transitions = [transition async for transition in self._transitions(changes)]
@@ -212,7 +212,7 @@ class _Owned:
             await show(verdicts)
             return verdicts
 
-    async def go_on_with(self, writer: LogWriter) -> None:
+    async def switch_to(self, writer: LogWriter) -> None:
         """Switch to a newer writer; its fence must come right behind the former writer's last record."""
         async with self._appending:
             await writer.append([(_fence(writer.partition),)])

@@ -6,8 +6,7 @@ The handlers of `wire/` know `Runtime` as `Groups`. Partitions are taken over, l
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from kio.schema.errors import ErrorCode
 
@@ -25,7 +24,7 @@ from muster.coordinator.runtime.ownership.slow_appends import SlowAppends
 from muster.coordinator.runtime.partition.group_context import Ticket
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.service import CommittedOffset, ListedGroup, ReplyTo
-from muster.coordinator.tasks import on_failure
+from muster.coordinator.tasks import BackgroundTasks
 from muster.events.ids import GroupId
 from muster.events.partitioner import partition_for
 from muster.events.state import NOT_CONFIGURED, Group, GroupConfig, GroupState
@@ -49,7 +48,6 @@ class Runtime:
         self._owner = owner
         self._log = owner.event_log
         self._offsets = owner.offsets
-        self._give_up = give_up
         self._signs = SignsOfLife(owner.event_log, owner.name, owner.clock, serves=lambda: bool(self._owned))
         lease_ms = owner.answer_lease_ms
         self._keeper = (
@@ -59,7 +57,7 @@ class Runtime:
             owner, last_sign_of=self._signs.last_of, give_up=give_up, deposed=deposed, keeper=self._keeper
         )
         self._slow = SlowAppends(owner.event_log, lambda: self._owned)
-        self._background: list[asyncio.Task[None]] = []
+        self._background = BackgroundTasks(give_up)
         self._is_assigned = False
         self._stopping = False
 
@@ -82,12 +80,12 @@ class Runtime:
     async def start(self, assigned: Iterable[int] | None = None) -> None:
         """Take these partitions over, by default all; see `assign`. From then on they can be assigned and released."""
         if self._keeper is not None:
-            self._run_in_background(self._keeper.keep(), "answer-leases")
+            self._background.start(self._keeper.keep(), "answer-leases")
         await self.assign(range(self._log.partitions) if assigned is None else assigned)
         if self._log.claim_renewal_ms is not None:
-            self._run_in_background(self._renew(self._log.claim_renewal_ms), "renew-claims")
+            self._background.start(self._renew(self._log.claim_renewal_ms), "renew-claims")
         self._signs.begin()
-        self._run_in_background(self._slow.watch(), "slow-appends")
+        self._background.start(self._slow.watch(), "slow-appends")
 
     async def assign(self, numbers: Iterable[int]) -> None:
         """Take partitions over, side by side; those whose log is unavailable are retried in the background.
@@ -101,11 +99,6 @@ class Runtime:
         """Give partitions up in good order, for another process to take them over; the others are served on."""
         await self._partitions.release(numbers)
 
-    def _run_in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.create_task(work, name=name)
-        task.add_done_callback(on_failure(self._give_up))
-        self._background.append(task)
-
     async def all_owned(self) -> None:
         """Wait until every partition that is retried is owned, or given up."""
         await self._partitions.all_owned()
@@ -114,9 +107,7 @@ class Runtime:
         """Give all partitions up in good order; parked requests are answered NOT_COORDINATOR."""
         self._stopping = True
         await self._signs.stop()
-        for task in self._background:
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._background.close()
         await self._partitions.release_all()
 
     def figures(self) -> GroupFigures:

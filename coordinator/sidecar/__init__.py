@@ -2,8 +2,8 @@
 
     serve.py     how a sidecar is put together, started and stopped
     apis/        one file for each family of APIs that is answered or merged here
-    ownership/   which groups Muster coordinates, and how one is moved to or from the cluster upstream
-    relay/       a client's socket and its broker's: frames, order, back-pressure, who the client is and what he may do
+    groups/      which groups Muster coordinates, and how one is moved to or from the cluster upstream
+    relay/       a client's socket and its broker's: frames, order, back-pressure, who the client is and what it may do
     messages/    what is read of messages, and written otherwise, on their way through
 
 What belongs here: all that knows of a client's connection and of the broker behind it. The rules and the log are

@@ -1,9 +1,9 @@
 """Assembles, starts and stops a sidecar.
 
-First the cluster is found, for as long as it takes: /readyz says why it is not yet. Then the listeners are bound, so
-that a port that is taken stops the start before anything is claimed. Then the event log is opened, which is waited for
-as well, and claimed. As soon as it listens, group requests are answered as by a coordinator that loads, until the log
-is loaded, and again whenever it is away; everything else is relayed, and so are groups with members upstream.
+It first waits for the cluster, for as long as that takes; meanwhile /readyz says why. Then the listeners are bound, so
+that a port that is taken ends the start before anything is claimed. Then the event log is opened, for as long as that
+takes, and claimed. From listening on, group requests are answered as by a coordinator that is loading, until the log is
+loaded, and again whenever it is away; everything else is relayed, and so are groups with members upstream.
 
 To stop: accept nothing more, give up the groups, which answers parked requests, and wait for the brokers' answers. The
 shadows stay: the next owner of the groups finds them.
@@ -46,14 +46,14 @@ from muster.coordinator.settings.addresses import Address, why_not_bound
 from muster.coordinator.settings.broker_ports import NoPort
 from muster.coordinator.settings.settings import Settings
 from muster.coordinator.sidecar.apis.registry import handled_apis
+from muster.coordinator.sidecar.groups.in_flight_commits import InFlightCommits
+from muster.coordinator.sidecar.groups.movable_groups import MovableGroups
+from muster.coordinator.sidecar.groups.move_log import log_lost
+from muster.coordinator.sidecar.groups.moves import Moves
+from muster.coordinator.sidecar.groups.routing import GroupRouter
+from muster.coordinator.sidecar.groups.shadow_fence import ShadowFence
 from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
 from muster.coordinator.sidecar.messages.rewriting import AnswerRewriter
-from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
-from muster.coordinator.sidecar.ownership.movable_groups import MovableGroups
-from muster.coordinator.sidecar.ownership.move_log import log_lost
-from muster.coordinator.sidecar.ownership.moves import Moves
-from muster.coordinator.sidecar.ownership.routing import GroupRouter
-from muster.coordinator.sidecar.ownership.shadow_fence import ShadowFence
 from muster.coordinator.sidecar.relay.client_side import ClientSide
 from muster.coordinator.sidecar.relay.intercept import Interceptor, SidecarApi
 from muster.coordinator.sidecar.relay.limits import RelayLimits
@@ -230,7 +230,7 @@ class _Sidecar:
         movable = MovableGroups(fenced, moves, in_flight, may_own=self.settings.may_own, give_up=self.lost)
         self.stack.push_async_callback(movable.close)
         groups = WaitingLimit(movable, waiting_quota, runtime.is_member)
-        # What Metadata says here is the cluster's own; no handler of a sidecar asks this one.
+        # A sidecar relays Metadata, so none of its handlers uses this.
         cluster = new_cluster(cluster_id=self.link.cluster_id, node_id=-1, host="", port=-1, topics=())
         return new_service(groups, cluster, self.clock, runtime, waiting_quota)
 

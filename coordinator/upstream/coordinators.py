@@ -64,14 +64,14 @@ class Coordinators:
         self._nodes.pop(group_id, None)
 
     def failed(self, group_id: str, error: TryAgain) -> None:
-        """Note that the group's coordinator could not be asked, unless that was for want of something of ours."""
+        """Note that the group's coordinator could not be asked, unless Muster itself had run out of something."""
         if not isinstance(error, OwnShortage):
             node_id = self._nodes.get(group_id)
             self._was_away(group_id, 0 if node_id is None else self.heard[node_id].until_ms)
         self.forget(group_id)
 
     def moved(self, group_id: str, error: ErrorCode) -> None:
-        """Note that the broker is not the group's coordinator, or reads the group, since nobody knows when."""
+        """Note that the broker is not the group's coordinator, or is loading the group; since when is not known."""
         if error is not ErrorCode.not_coordinator:
             self._was_away(group_id, 0)
         self.forget(group_id)
@@ -86,7 +86,7 @@ class Coordinators:
         self._broker_away[node_id] = self._now_away(before, self.heard[node_id].until_ms)
 
     def _now_away(self, before: Away | None, heard_until_ms: int) -> Away:
-        """Until now, and from when it was heard the last time, which may be before it was seen to be away already."""
+        """Return the time away: until now, since it was last heard; longer if it has been away without a break."""
         goes_on = before is not None and heard_until_ms <= before[1]
         return (before[0] if before is not None and goes_on else heard_until_ms), self._monotonic_ms()
 

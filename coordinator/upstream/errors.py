@@ -27,7 +27,7 @@ class UpstreamRefused(LinkRefused):
 
 
 class BrokerNotTrusted(UpstreamRefused):
-    """The broker's certificate is not trusted by Muster's settings, nor so for relayed clients."""
+    """Muster's settings do not trust the broker's certificate, so relayed connections do not either."""
 
 
 def connection_error(address: BrokerAddress, error: Exception, security: KafkaSecurity) -> LinkError:
@@ -41,7 +41,7 @@ def connection_error(address: BrokerAddress, error: Exception, security: KafkaSe
             reason += "; it may demand a client's certificate, and none is given (ssl.certificate.location)"
         return UpstreamRefused(f"TLS fails with the broker at {address}: {reason}")
     if isinstance(error, IllegalSaslStateError):
-        return UpstreamRefused(f"the broker at {address} takes no SASL there: see security.protocol")
+        return UpstreamRefused(f"the broker at {address} does not use SASL at this listener: see security.protocol")
     if isinstance(error, UnicodeError):
         return UpstreamRefused(f"{address}: {said(error)}")  # no name of a host
     if is_refusal(error):

@@ -144,7 +144,7 @@ class UpstreamLink(ClusterLink):
             async with asyncio.timeout(self._request_timeout_ms / 1000):
                 await self._refreshed.wait()
         except TimeoutError as error:
-            raise TryAgain(f"no broker tells which there are: {self.asked_at}") from error
+            raise TryAgain(f"no broker answers Metadata: {self.asked_at}") from error
 
     def _topics(self) -> Collection[str]:
         return self._watched_topics

@@ -3,29 +3,33 @@
 What belongs here: asking that broker before deadlines of the group are decided. What it must not know: which deadlines
 there are, and what becomes of them.
 
-A client's connection has a connection to the broker behind it, and what it may do is asked there. While that broker
-hangs, is gone or reads its own log of the group, nothing of a member arrives, however alive it is; Kafka's next
-coordinator gives everybody a full session. So a session ends when the broker answers at once, and was not seen to be
-away since the session began. If it does not answer, it is asked again and again, and the sessions begin anew when it
-does. One that answers what clients ask meanwhile hears them; and a connection for which we have run out of ports or
-files ourselves says nothing of it. Who has had a full session for that before, and was not heard from since, gets as
-much as was lost: from when the broker was last heard, which each of its answers to clients and to us tells, or else the
-dead would stay as long as it falters.
+Each client connection has a broker connection behind it, on which the client's rights are asked. While that broker
+hangs, is gone or is loading the group, no request of a live member arrives; Kafka's next coordinator would give every
+member a full session. So before a session expires the broker is asked:
+
+    it answers, and was not away since the session began    the session expires
+    it answers, but was away                                the session is extended (below)
+    it does not answer                                      it is asked again until it does, then as above
+
+A broker counts as answering, too, if it answers other clients meanwhile, or if Muster itself has run out of ports or
+files for the connection. A session is extended to its full time once. A member that has not been heard from since gets
+only the time that was lost after that, from when the broker last answered anything; or a dead member would stay for as
+long as the broker falters.
 
 A broker that hangs up may be full, since all clients share our address (`max.connections.per.ip`), or about to stop. So
-a connection to each is kept open from the start, on which one that is full answers. Where that is lost, a new one is
-tried again and again within the time of the question: one that has stopped refuses it by then. If each is hung up on,
-what it answers to others meanwhile decides: one that is full hears them, one for which another machine accepts hears
-nobody, and is away; that is asked anew after a second, and whoever has followed it is looked up.
+a connection to each broker is kept open from the start, on which a full one answers. If that is lost, others are tried
+for the time of the question: a broker that has stopped refuses them by then. If it hangs up on each of them, its
+answers to others decide: a full broker answers them; one behind a proxy that accepts in its place answers nobody, and
+is away. That one is asked anew after a second, and the group's new coordinator is looked up.
 
 Each broker is asked about many groups at a time, and one that is away once a second, however many its groups are.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import structlog
@@ -35,7 +39,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.types import GroupId as KafkaGroupId
 
 from muster.coordinator.log_throttle import LogThrottle
-from muster.coordinator.tasks import on_failure
+from muster.coordinator.tasks import BackgroundTasks
 from muster.coordinator.upstream.coordinators import Away
 from muster.coordinator.upstream.errors import BrokerNotTrusted, UpstreamRefused
 from muster.coordinator.upstream.link import UpstreamLink
@@ -116,10 +120,9 @@ class Reachability:
     ) -> None:
         self._link = link
         self._heard = link.heard
-        self._give_up = give_up
         self._monotonic_ms = monotonic_ms
         self._throttle = LogThrottle(monotonic_ms)
-        self._asking: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(give_up)
         self._waiting: _Groups = {}
         self._outages: dict[int | None, _Outage] = {}
         self._by_broker: dict[int | None, _Groups] = {}
@@ -127,10 +130,7 @@ class Reachability:
 
     async def close(self) -> None:
         """Ask no more; whoever waits is told nothing."""
-        asking = list(self._asking)
-        for task in asking:
-            task.cancel()
-        await asyncio.gather(*asking, return_exceptions=True)
+        await self._tasks.close()
 
     def ask_about_silence(self, group_id: GroupId, explain: Callable[[Away | None], None]) -> None:
         """Tell, when the group's coordinator answers, when members could not be heard the last time; None: never.
@@ -148,12 +148,12 @@ class Reachability:
         groups = self._by_broker.get(node_id)
         if groups is None:
             groups = self._by_broker[node_id] = {}
-            self._begin(self._watch(node_id, groups), f"reachable-broker-{node_id}")
+            self._tasks.start(self._watch(node_id, groups), f"reachable-broker-{node_id}")
         groups[group_id] = waiting
 
     def keep_open(self) -> None:
         """Keep a connection for questions open to each broker, before clients have taken all that it gives us."""
-        self._begin(self._keep_open(), "reachable-kept-open")
+        self._tasks.start(self._keep_open(), "reachable-kept-open")
 
     async def _keep_open(self) -> None:
         while True:
@@ -163,12 +163,6 @@ class Reachability:
     async def _touch(self, node_id: int) -> None:
         with contextlib.suppress(LinkError, TimeoutError):  # a question will find out
             await self._describe(node_id, [])
-
-    def _begin(self, steps: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.create_task(steps, name=name)
-        self._asking.add(task)
-        task.add_done_callback(self._asking.discard)
-        task.add_done_callback(on_failure(self._give_up))
 
     async def _watch(self, node_id: int | None, groups: _Groups) -> None:
         """Ask one broker, or look up coordinators, until no group waits for that."""
@@ -260,7 +254,7 @@ class Reachability:
         verdict = _verdict(failed) if isinstance(failed, LinkError) else silent
         if isinstance(verdict, _Answers) or heard.until_ms > began_ms:
             return dict.fromkeys(asked, _Answers())
-        for waiting in groups.values():  # who is silent to some is silent to all
+        for waiting in groups.values():  # a broker that does not answer for some groups does not for the others
             self._found_away(node_id, waiting, heard.until_ms)
         for group_id in asked:
             self._link.forget_coordinator(group_id)

@@ -29,7 +29,7 @@ class ClientsCertificate(msgspec.Struct, frozen=True):
 
 
 class UpstreamSecurity(msgspec.Struct, frozen=True):
-    """Plaintext without authentication, unless made `of` properties."""
+    """The security of both uses; plaintext without authentication by default."""
 
     own: KafkaSecurity = NOT_SECURED
     relayed: KafkaSecurity = NOT_SECURED

@@ -236,8 +236,8 @@ _REASONS: Final = {
     ErrorCode.fenced_instance_id: "another muster serve with this event log has taken the group's shadow",
     ErrorCode.group_authorization_failed: "Muster's own principal lacks the ACL Allow READ on this GROUP upstream",
     ErrorCode.group_max_size_reached: "upstream's group.max.size leaves no place for the shadow",
-    ErrorCode.invalid_session_timeout: "upstream takes no session timeout that a shadow can live with",
-    ErrorCode.invalid_group_id: "upstream takes no group of this name",
+    ErrorCode.invalid_session_timeout: "upstream refuses each session timeout that a shadow may have (1 to 30 minutes)",
+    ErrorCode.invalid_group_id: "upstream accepts no group of this name",
 }
 
 

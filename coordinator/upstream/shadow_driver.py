@@ -191,7 +191,7 @@ class ShadowDriver:
     async def _join_without_id(self, handle: ShadowHandle, action: Action) -> ErrorCode:
         async with self._retakes if handle.is_retake else contextlib.nullcontext(), self._parked.one() as lane:
             if not handle.shadow.should_be_in:
-                return ErrorCode.none  # nobody wants it any more: there was no lane free
+                return ErrorCode.none  # no longer wanted, while it waited for a lane
             asking = asyncio.create_task(
                 self._ask(handle, action, lane=lane, timeout_ms=PARKED_TIMEOUT_MS), name=f"join-{handle.group_id}"
             )
@@ -245,9 +245,11 @@ class ShadowDriver:
             return await self._who_is_there(handle) or handle.shadow
         if error is not ErrorCode.invalid_session_timeout or asked_ms // 2 < SESSION_MIN_MS:
             return on_error(shadow, action, error)
-        # group.max.session.timeout.ms is shorter. Reading it would need one more right, and this happens but once.
+        # group.max.session.timeout.ms is shorter. Reading it would need another ACL, and this happens only once.
         self.session_timeout_ms = min(self.session_timeout_ms, asked_ms // 2)
-        log.warning("upstream allows no session as long as a shadow's", shorter_ms=self.session_timeout_ms)
+        log.warning(
+            "upstream refuses a shadow's session timeout, a shorter one is tried", shorter_ms=self.session_timeout_ms
+        )
         return shadow
 
     async def _who_is_there(self, handle: ShadowHandle) -> ShadowRefused | None:
@@ -292,7 +294,7 @@ def _apply(handle: ShadowHandle, action: Action, answered: Answer, instance_id: 
     match action:
         case Join():
             if answer.leader != answer.member_id or len(answer.members) > 1:
-                return ErrorCode.inconsistent_group_protocol  # somebody takes part who is not to be there
+                return ErrorCode.inconsistent_group_protocol  # another member is in the group
             handle.is_retake = False
             identity = CommitIdentity(
                 member_id=answer.member_id, generation_id=int(answer.generation_id), group_instance_id=instance_id

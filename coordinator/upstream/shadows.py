@@ -123,7 +123,9 @@ class Shadows:
         try:
             return await probe_group(self._link, group_id, self.name)
         except LinkError as error:
-            raise ShadowUnavailable(f"upstream does not tell whose group {group_id} is: {error}") from error
+            raise ShadowUnavailable(
+                f"upstream does not say whether group {group_id} has members there: {error}"
+            ) from error
 
     def is_leaving(self, group_id: GroupId) -> bool:
         """Whether our shadow is on its way out."""
@@ -146,7 +148,7 @@ class Shadows:
             return await asyncio.shield(taking)
         except asyncio.CancelledError:
             if not taking.cancelled():
-                raise  # who asked has gone
+                raise  # the caller was cancelled
             raise ShadowUnavailable("Muster is stopping") from None
 
     def _took(self, group_id: GroupId, taking: asyncio.Task[KeptUpstream | None]) -> None:
@@ -265,7 +267,7 @@ class Shadows:
         try:
             groups = await groups_with_shadow(self._link)
         except LinkError as error:
-            raise ShadowUnavailable(f"upstream does not tell which groups have a shadow: {error}") from error
+            raise ShadowUnavailable(f"upstream does not list which groups have a shadow: {error}") from error
         strays = [each for each in groups if is_ours(each) and each not in self._handles and each not in self._refused]
         for group_id in strays:
             stray = self._handles[group_id] = ShadowHandle(group_id, Shadow(wanted=None, state=ShadowState.UNSURE))

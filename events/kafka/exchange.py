@@ -22,7 +22,7 @@ from aiokafka.errors import CorrelationIdError
 from kio.serial import entity_writer
 from kio.serial.errors import SerialError
 
-from muster.events.kafka.asked_entries import OtherEntries, check_entries
+from muster.events.kafka.asked_entries import OtherEntries, check_entries, check_tuples
 from muster.events.kafka.codec.primitives import tagged_fields_size
 from muster.events.kafka.codec.reading import reader_in_steps
 from muster.events.steps import Allowance, Steps
@@ -140,7 +140,9 @@ class Undecoded:
             return (yield from self._prepared.read(frame))
         rest = BytesIO(frame)
         self._prepared.parse_response_header(rest)
-        return self._prepared.RESPONSE_TYPE.decode(rest)
+        answer = self._prepared.RESPONSE_TYPE.decode(rest)
+        check_tuples(self._prepared, answer)
+        return answer
 
     @property
     def _name(self) -> str:

@@ -51,7 +51,7 @@ def tls_failure(error: BaseException) -> ssl.SSLError | None:
 def refusal(error: BaseException, *, user: str | None, presents_certificate: bool) -> str:
     """Format an error of which `is_refusal` is true, with the properties to look at."""
     if isinstance(error, IllegalSaslStateError):
-        return "it takes no SASL there: see security.protocol"
+        return "it does not use SASL at this listener: see security.protocol"
     if isinstance(error, ValueError | AuthenticationFailedError | SaslAuthenticationFailed) and not isinstance(
         error, UnicodeError | ssl.SSLError
     ):

@@ -99,6 +99,7 @@ async def fail_unknown(reading: Reading, group: str) -> None:
     """End the command, naming groups of similar names."""
     overview = Overview()
     await read_overview(reading, overview)
+    reading.note_unreadable(overview.unreadable)
     message = f"there is no group {printable(group)!r} in {reading.log.location}"
     near = get_close_matches(group, overview.names, n=3)
     fail(f"{message}; did you mean {' or '.join(map(printable, near))}?" if near else message, NOT_FOUND)

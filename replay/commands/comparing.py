@@ -1,7 +1,7 @@
 """The commands that compare: `diff` two moments, `whatif` a history with other settings, `verify` a log with its rules.
 
 As in `reading.py`, each reads the log, folds it, renders the result. `verify` ends with exit code 1 when it found
-something, and with 3, whatever it found, when a part of the log could not be read.
+something, and with 3, whatever it found, when a part of the log could not be read, if only a record.
 """
 
 import math
@@ -14,7 +14,7 @@ import typer
 from muster import terminal
 from muster.events.ids import GroupId
 from muster.replay.commands.asked import fail_outside, fail_unknown, feed, start_of, when
-from muster.replay.commands.opening import CANNOT_READ, NOT_FOUND, Source, fail, opened, run, say
+from muster.replay.commands.opening import CANNOT_READ, DAMAGED, NOT_FOUND, Source, fail, opened, run, say
 from muster.replay.form import Format, View
 from muster.replay.history.window import NUMBER_DIGITS_MAX, WHOLE, At, Cut, Place, Window, bounds
 from muster.replay.logs.reading import Reading
@@ -25,6 +25,7 @@ from muster.replay.render.printable import printable
 from muster.replay.results.diff import Diff, DiffFold
 from muster.replay.results.state import AtGeneration
 from muster.replay.times import in_zone, instant
+from muster.replay.verify.finding import Check
 from muster.replay.verify.verification import Verification
 from muster.replay.whatif.addresses import SharedAddresses
 from muster.replay.whatif.alterations import Alterations
@@ -143,10 +144,11 @@ def verify(source: Source, view: View, *, window: Window = WHOLE, wanted: str | 
             if not verified.events and not verified.found and not reading.damage:
                 _fail_unverified(reading.log.location, verification, window, wanted, view)
             _print(verified, view)
-            return verified.found
+            if Check.READABLE in verified.advice:
+                return DAMAGED
+            return FOUND if verified.found else 0
 
-    if run(read()):
-        raise typer.Exit(FOUND)
+    raise typer.Exit(run(read()))
 
 
 def _fail_unverified(location: str, verification: Verification, window: Window, wanted: str | None, view: View) -> None:

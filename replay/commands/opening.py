@@ -29,7 +29,7 @@ T = TypeVar("T")
 NOT_FOUND: Final = 1
 CANNOT_READ: Final = 2
 DAMAGED: Final = 3
-"""The exit codes; DAMAGED: what could be read was shown, and there is more that could not."""
+"""The exit codes; DAMAGED: what could be read was shown, and there is more that could not: a part, or one record."""
 ENOUGH: Final = 128 + signal.SIGPIPE
 """The exit code when whoever read the answer has closed it, as `head` does: that of a process that SIGPIPE ends."""
 
@@ -76,15 +76,15 @@ async def opened(source: Source, *, waits: bool = False) -> AsyncIterator[Readin
             reading = msgspec.structs.replace(reading, watch=watch)
             yield reading
     except typer.Exit as ended:
-        if ended.exit_code != NOT_FOUND or not reading.damage:  # it may be in the part that could not be read
+        if ended.exit_code != NOT_FOUND or not reading.lacks:  # it may be in the part that could not be read
             raise
     finally:
         await log.close()
         if reading.strangers.records:
             say(str(reading.strangers.report(log.location)))
-        for damage in reading.damage:
-            say(damage)
-    if reading.damage:
+        for lack in reading.lacks:
+            say(lack)
+    if reading.lacks:
         raise typer.Exit(DAMAGED)
 
 

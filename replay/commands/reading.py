@@ -67,6 +67,7 @@ def groups(source: Source, view: View, *, window: Window = WHOLE, wanted: str | 
             overview = Overview(since_ms=_ms(window.since), until_ms=_ms(window.until), wanted=wanted)
             await read_overview(reading, overview)
             result = overview.result(reading.log.location, bounds(window), SORTS[sort])
+            reading.note_unreadable(overview.broken())
             if wanted is not None and not overview.names:
                 fail(f"no group in {reading.log.location} matches {printable(wanted)!r}", NOT_FOUND)
             _print(result, view)
@@ -84,6 +85,7 @@ def digest(source: Source, view: View, *, window: Window, wanted: str | None = N
                 for record in chunk:
                     fold.take(record)
             result = fold.result(reading.log.location, bounds(window))
+            reading.note_unreadable(fold.unreadable)
             if wanted is not None and not result.groups:
                 fail(f"no group in {reading.log.location} matches {printable(wanted)!r}", NOT_FOUND)
             _print(result, view)
@@ -132,6 +134,7 @@ def state(source: Source, group: str | None, view: View, *, at: At, wanted: str 
                 overview = Overview(until_ms=at.wall_ms, wanted=wanted)
                 await read_overview(reading, overview)
                 states = overview.states(reading.log.location)
+                reading.note_unreadable(overview.broken())
                 if not states:
                     when = in_zone(instant(at.wall_ms), view.zone)
                     fail(f"{reading.log.location} tells of no such group at {when}", NOT_FOUND)

@@ -176,13 +176,14 @@ class Prelude:
     def __init__(self) -> None:
         self._election: Coordinated | None = None
         self._coordinator: Coordinated | None = None
-        self._broken: list[Broken] = []
+        self.broken: list[Broken] = []
+        """The records of which not even the group is known."""
 
     @property
     def reads(self) -> list[Told]:
         """The parts in the order of the log, the broken ones first."""
         election = [] if self._election is self._coordinator else [self._election]
-        return [*self._broken, *(each for each in (*election, self._coordinator) if each is not None)]
+        return [*self.broken, *(each for each in (*election, self._coordinator) if each is not None)]
 
     def note(self, read: Read) -> None:
         """Take in something that concerns the whole partition."""
@@ -191,9 +192,9 @@ class Prelude:
             if isinstance(read.event, CoordinatorElected):
                 self._election = read
         elif isinstance(read, Broken) and read.kind is Unreadable.UNDECODABLE_KEY:
-            self._broken.append(read)
+            self.broken.append(read)
         elif isinstance(read, PassedOver):
-            self._broken = still_broken(self._broken, read)
+            self.broken = still_broken(self.broken, read)
 
 
 def still_broken(broken: Iterable[Broken], passed_over: PassedOver) -> list[Broken]:

@@ -19,6 +19,7 @@ import msgspec
 from muster.events.avro.codec import decode, event_type_of, glance
 from muster.events.avro.evolve import evolve
 from muster.events.avro.glance import Glance, GroupGlance
+from muster.events.causes import Cause
 from muster.events.events import EVENT_TYPES, AnyEvent, GroupDeleted, GroupEvent, PartitionEvent, RebalanceStarted
 from muster.events.ids import GroupId
 from muster.events.records import BrokenRecord, StoredRecord, UnknownEventType
@@ -106,7 +107,7 @@ class Skim:
         self.missing = 0
         """Events that are not in the log, as far as their numbers tell."""
         self.broken: deque[Broken] = deque(maxlen=BROKEN_KEPT)
-        """The last records that cannot be read: a coordinator does not serve the group because of them."""
+        """The last records that cannot be read, since the group was repaired: because of them it is not served."""
         self.unknown_types = 0
         """Events of types that a newer version wrote."""
         self._prelude = prelude
@@ -236,6 +237,8 @@ class Skim:
         if missing > self._unreadable:
             self.missing += missing
         self._unreadable = 0
+        if ended.why.cause is Cause.GROUP_REPAIRED:
+            self.broken.clear()
 
     def _note_broken(self, record: StoredRecord) -> None:
         try:

@@ -1,7 +1,7 @@
 """One reading of a log: its chunks, what cannot be read of them, and what is appended meanwhile."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
 
 import msgspec
@@ -12,7 +12,9 @@ from muster.events.log.base import EventLog, LogUnavailable, SearchableLog
 from muster.events.partitioner import partition_for
 from muster.events.records import BrokenBatch, StoredRecord
 from muster.events.strangers import Strangers
+from muster.replay.history.items import Broken
 from muster.replay.logs.waiting import LOOK_AGAIN_AFTER_S, Waiting
+from muster.replay.rebalances.wording import missing_text
 
 Watch = Callable[[int, int], None]
 """Told how far the reading is: records done, records in all. Both count offsets, also those compacted away."""
@@ -29,8 +31,24 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     watch: Watch = unwatched
     strangers: Strangers = msgspec.field(default_factory=Strangers)
     lost: list[str] = msgspec.field(default_factory=list)
+    unreadable: dict[tuple[int, int], Broken] = msgspec.field(default_factory=dict)
+    """The records that the answer needs and that cannot be read, by partition and offset."""
     waiting: Waiting | None = None
     """The waiting for a log that is away; without one that is an error."""
+
+    @property
+    def lacks(self) -> list[str]:
+        """All that the answer lacks, in words for people: damage, and records that cannot be read."""
+        if not self.unreadable:
+            return self.damage
+        first = missing_text(self.unreadable[min(self.unreadable)])
+        more = f" (and {more:,} more)" if (more := len(self.unreadable) - 1) else ""
+        return [*self.damage, f"{self.log.location} cannot be read whole: {first}{more}"]
+
+    def note_unreadable(self, records: Iterable[Broken]) -> None:
+        """Take in records that the answer needs."""
+        for each in records:
+            self.unreadable[each.position.partition, each.position.offset] = each
 
     @property
     def damage(self) -> list[str]:

@@ -11,7 +11,7 @@ not ours to read at all is an error: LogTooNew, and any LogError.
 """
 
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 
 import msgspec
 
@@ -112,7 +112,9 @@ async def find_start(
     async for chunk in chunks_of(reading, group, start=0):
         if any(map(search.ends_with, chunk)):
             break
-    return search.found()
+    start = search.found()
+    reading.note_unreadable(search.unreadable_before(start))
+    return start
 
 
 class _Search:
@@ -160,6 +162,11 @@ class _Search:
             is_reached=found is not None,
         )
 
+    def unreadable_before(self, start: Start) -> Iterator[Broken]:
+        """The records before a start that what is told from there on stands on."""
+        yield from (each for each in self._skim.broken if each.position.offset < start.checkpoint.offset)
+        yield from start.checkpoint.broken()
+
     def _before_rebalances(self) -> Checkpoint:
         return self._skim.before_rebalances[0] if self._skim.before_rebalances else self._skim.checkpoint
 
@@ -173,6 +180,7 @@ async def items(reading: Reading, start: Start, *, goes_on: bool = False) -> Asy
     gaps = SeqGaps(incarnation=checkpoint.incarnation, seq=checkpoint.seq)
     prelude = Prelude()
     has_begun = checkpoint.incarnation >= 0
+    reading.note_unreadable(each for each in checkpoint.prelude if isinstance(each, Broken))
     for earlier in checkpoint.prelude:
         yield earlier
     chunks = chunks_of(reading, start.group_id, start=checkpoint.offset, goes_on=goes_on)
@@ -186,8 +194,11 @@ async def items(reading: Reading, start: Start, *, goes_on: bool = False) -> Asy
             continue
         if isinstance(read, PassedOver):  # it has no group
             continue
+        if isinstance(read, Broken):
+            reading.note_unreadable([read])
         if not has_begun:
             has_begun = True
+            reading.note_unreadable(prelude.broken)
             for earlier in prelude.reads:
                 yield earlier
         gap = gaps.before(read)

@@ -18,7 +18,7 @@ import msgspec
 from muster.events.ids import GroupId
 from muster.events.keys import EntityKind, decode_key
 from muster.events.records import StoredRecord, UndecodableKey
-from muster.replay.history.items import Coordinated, Item, PassedOver, SeqGaps
+from muster.replay.history.items import Broken, Coordinated, Item, PassedOver, SeqGaps, still_broken
 from muster.replay.history.skim import BEGINNING, Skim
 from muster.replay.history.window import AtTime, Bounds, Window
 from muster.replay.incidents.incident import Incident
@@ -96,12 +96,15 @@ class DigestFold:
         self._by_partition: defaultdict[int, list[_Group]] = defaultdict(list)
         self._partitions: defaultdict[int, Partition] = defaultdict(Partition)
         self._collected = _Collected()
+        self.unreadable: list[Broken] = []
+        """The records that cannot be read, as far as the digest stands on them."""
 
     def take(self, record: StoredRecord) -> None:
         """The next record."""
         try:
             key = decode_key(record.key)
         except UndecodableKey:
+            self._note(record)
             return
         if key.kind is EntityKind.PARTITION:
             self._note(record)
@@ -111,7 +114,8 @@ class DigestFold:
             return
         group = self._groups.get(group_id)
         if group is None:
-            group = self._groups[group_id] = _Group(group_id, self._partitions[record.partition], self._window)
+            home = self._partitions[record.partition]
+            group = self._groups[group_id] = _Group(group_id, home, self._window, self.unreadable)
             self._by_partition[record.partition].append(group)
         self._collected.add(group.take(record))
 
@@ -119,10 +123,15 @@ class DigestFold:
         found = read_record(record)
         if found is None:
             return
-        self._partitions[record.partition].note(found[1])
-        if isinstance(found[1], Coordinated):
+        read = found[1]
+        self._partitions[record.partition].note(read)
+        if isinstance(read, PassedOver):
+            self.unreadable[:] = still_broken(self.unreadable, read)
+        elif isinstance(read, Broken):
+            self.unreadable.append(read)
+        elif isinstance(read, Coordinated):
             for group in self._by_partition[record.partition]:
-                self._collected.add(group.note(found[1]))
+                self._collected.add(group.note(read))
 
     def result(self, log: str, window: Bounds | None) -> Digest:
         """The digest of everything that was taken in."""
@@ -135,12 +144,13 @@ class DigestFold:
 class _Group:
     """One group: skimmed up to the window, then told."""
 
-    def __init__(self, group_id: GroupId, home: Partition, window: Window) -> None:
+    def __init__(self, group_id: GroupId, home: Partition, window: Window, unreadable: list[Broken]) -> None:
         since, until = window.since, window.until
         self._since_ms = since.wall_ms if isinstance(since, AtTime) else 0
         self._until_ms = until.wall_ms if isinstance(until, AtTime) else None
         self._group_id = group_id
         self._home = home
+        self._unreadable = unreadable
         self._window = window
         self._skim = Skim(home.prelude, quiet_ms=QUIET_MS, since_ms=self._since_ms)
         self._records: list[StoredRecord] = []
@@ -177,6 +187,7 @@ class _Group:
         """Tell from the begin on; what is kept until here is told first."""
         begin = self._begin
         self._fold = Why(self._group_id, begin, window=self._window)
+        self._unreadable += (*self._skim.broken, *begin.broken())
         self._gaps = SeqGaps(incarnation=begin.incarnation, seq=begin.seq)
         for earlier in begin.prelude:
             yield from self._fold.feed(earlier)
@@ -196,6 +207,8 @@ class _Group:
         assert self._fold is not None
         if self._fold.is_over:
             return
+        if isinstance(read, Broken):
+            self._unreadable.append(read)
         gap = self._gaps.before(read)  # type: ignore[arg-type]  # a gap is not read
         if gap is not None:
             yield from self._fold.feed(gap)
@@ -205,6 +218,9 @@ class _Group:
         """The incidents that are left."""
         if self._fold is not None:
             yield from self._fold.end()
+            return
+        broken = self._skim.broken
+        self._unreadable += (each for each in broken if each.position.timestamp_ms >= self._since_ms)
 
 
 class _Collected:

@@ -5,7 +5,7 @@ Records are skimmed, not decoded (`skim.py`), and the last of each group kept, w
 """
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum, unique
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -22,7 +22,7 @@ from muster.events.records import StoredRecord, UndecodableKey
 from muster.events.state import Group, GroupState
 from muster.replay.form import Sort
 from muster.replay.history.items import Broken, Coordinated, PassedOver, still_broken
-from muster.replay.history.skim import Skim
+from muster.replay.history.skim import Checkpoint, Skim
 from muster.replay.history.window import Bounds
 from muster.replay.incidents.windows import QUIET_MS
 from muster.replay.logs.reading import Reading
@@ -113,7 +113,8 @@ class Overview:
         self._by_key_bytes = 0
         self._partitions: defaultdict[int, Partition] = defaultdict(Partition)
         self._kept = Kept()
-        self._unreadable: list[Broken] = []
+        self.unreadable: list[Broken] = []
+        """Records of which not even the group is known, and that were not passed over by a repair."""
 
     def take(self, record: StoredRecord) -> None:
         """The next record."""
@@ -132,7 +133,7 @@ class Overview:
         return Groups(
             log=log,
             groups=tuple(sorted((line for line in lines if line is not None), key=sort)),
-            unreadable_keys=tuple(map(missing_text, self._unreadable)),
+            unreadable_keys=tuple(map(missing_text, self.unreadable)),
             window=window,
         )
 
@@ -142,6 +143,12 @@ class Overview:
         until_ms = self._span[1]
         asked_for = None if until_ms is None else instant(until_ms)
         return [msgspec.structs.replace(state, asked_for=asked_for) for state in states if state is not None]
+
+    def broken(self) -> Iterator[Broken]:
+        """The records that cannot be read, as far as lines or states stand on them; once these were made."""
+        yield from self.unreadable
+        for group in self._groups.values():
+            yield from group.broken
 
     @property
     def names(self) -> list[GroupId]:
@@ -184,9 +191,9 @@ class Overview:
             return
         self._partitions[record.partition].note(read)
         if isinstance(read, PassedOver):
-            self._unreadable = still_broken(self._unreadable, read)
+            self.unreadable = still_broken(self.unreadable, read)
         elif isinstance(read, Broken):
-            self._unreadable.append(read)
+            self.unreadable.append(read)
 
 
 class _Group:
@@ -198,6 +205,8 @@ class _Group:
         self._skim = skim
         self._tail = tail
         self._was_released = False
+        self.broken: Sequence[Broken] = ()
+        """The records that cannot be read, once its line or state was made."""
 
     def take(self, record: StoredRecord) -> None:
         """The next record of the group."""
@@ -209,11 +218,8 @@ class _Group:
             self._was_released = False
         if ended is None:
             return
-        cause = ended.why.cause
-        if cause is Cause.GROUP_RELEASED:
+        if ended.why.cause is Cause.GROUP_RELEASED:
             self._was_released = True
-        elif cause is Cause.GROUP_REPAIRED:
-            self._skim.broken.clear()
         self._tail.trim()
 
     def _is_upstream(self, group: Group | None) -> bool:
@@ -231,24 +237,29 @@ class _Group:
         """The group as it stands; None if nothing of it can be read."""
         now = self._skim.now()
         group = now.group(self._group_id)
+        broken = self._broken_by(now)
         if group is None:
             return None
         missing = self._skim.missing
         notes = [*([f"{missing} events before it are not in the log"] if missing else [])]
-        notes += [missing_text(each) for each in (*self._skim.broken, *now.broken())]
+        notes += [missing_text(each) for each in broken]
         owners = [each.event.owner for each in now.prelude if isinstance(each, Coordinated)]
         return state_of(group, log, now.at_ms, owners[-1] if owners else None, notes)
+
+    def _broken_by(self, now: Checkpoint) -> Sequence[Broken]:
+        self.broken = sorted((*self._skim.broken, *now.broken()), key=lambda each: each.position.offset)
+        return self.broken
 
     def line(self) -> GroupLine | None:
         """None if nothing of the group is in the window."""
         skim = self._skim
+        self.broken = skim.broken
         if not skim.has_begun or (skim.is_over and skim.last is None):
             return None
         now = skim.now()
         group = now.group(self._group_id)
         incident, last = self._tail.told()
         last = last if skim.rebalances else None
-        unreadable = (*skim.broken, *now.broken())
         return GroupLine(
             group_id=self._group_id,
             partition=self.partition,
@@ -265,7 +276,7 @@ class _Group:
             events=skim.events,
             missing_events=skim.missing,
             unknown_events=skim.unknown_types,
-            quarantined=tuple(map(missing_text, sorted(unreadable, key=lambda each: each.position.offset))),
+            quarantined=tuple(map(missing_text, self._broken_by(now))),
             coordinator=UPSTREAM if self._is_upstream(group) else MUSTER,
             owner=self._owner(group),
             last_incident=incident,

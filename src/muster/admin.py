@@ -7,7 +7,7 @@
 What belongs here: the names that programs may rely on. `coordinator/admin/` implements them.
 """
 
-from muster.coordinator.admin import ConfigEntry, GroupAdmin, MemberResult
+from muster.coordinator.admin.group_admin import ConfigEntry, GroupAdmin, MemberResult
 from muster.coordinator.admin.link import (
     AdminError,
     AuthenticationFailed,

@@ -10,7 +10,7 @@ tell. It has no replicas; what is appended is durable at once, unless a test set
 
 import asyncio
 import struct
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from io import BytesIO
@@ -46,6 +46,7 @@ _ZERO = timedelta(0)
 _HEADER = struct.Struct(">hhi")
 _EARLIEST = -2
 _TOPIC = 2
+_NOBODY = -1
 PRODUCER_ID_EXPIRATION_MS = 240_000
 """So that claims are renewed each minute."""
 
@@ -70,10 +71,14 @@ class _Partition:
         return self.end if self.high_watermark is None else self.high_watermark
 
     def append(self, batch: bytes) -> tuple[ErrorCode, int]:
-        """As brokers do with plain idempotent batches."""
+        """As brokers do with plain idempotent batches, and with those of producers that have no id."""
         producer_id, epoch, sequence = struct.unpack_from(">qhi", batch, 43)
         (last_delta,) = struct.unpack_from(">i", batch, 23)
         known = self.producers.get(producer_id)
+        base = self.end
+        if producer_id == _NOBODY:
+            self._store(batch, last_delta)
+            return ErrorCode.none, base
         if known and epoch < known[0]:
             return ErrorCode.invalid_producer_epoch, -1
         if known and known[:2] == (epoch, sequence):
@@ -81,10 +86,13 @@ class _Partition:
         # A producer that is not known may begin anywhere: it may have been forgotten.
         if known and sequence != (known[2] if known[0] == epoch else 0):
             return ErrorCode.out_of_order_sequence_number, -1
-        base = self.end
         self.producers[producer_id] = (epoch, sequence, (sequence + last_delta + 1) % 2**31, base)
-        self.batches.append((base, base + last_delta + 1, struct.pack(">q", base) + batch[8:]))
+        self._store(batch, last_delta)
         return ErrorCode.none, base
+
+    def _store(self, batch: bytes, last_delta: int) -> None:
+        base = self.end
+        self.batches.append((base, base + last_delta + 1, struct.pack(">q", base) + batch[8:]))
 
 
 class _Topic:
@@ -146,6 +154,8 @@ class FakeCluster:
         self.asked: Counter[int] = Counter()
         self.fetched: Counter[str] = Counter()
         """Records that were sent out by Fetch, by topic."""
+        self.acks: defaultdict[str, set[int]] = defaultdict(set)
+        """The acks of Produce requests, by topic: -1 waits for all replicas in sync."""
         self._epochs: dict[str, int] = {}
         self._lost: Counter[int] = Counter()
         self._loop = asyncio.get_running_loop()
@@ -294,6 +304,7 @@ class FakeCluster:
 
     def _produce(self, node: int, request: Any) -> Any:
         ((topic, batches),) = request.topics
+        self.acks[topic].add(request.required_acks)
         answers = [(number, *self._appended(node, topic, number, batch), -1, 0) for number, batch in batches]
         return produce.ProduceResponse_v7([(topic, answers)], 0)
 

@@ -19,7 +19,7 @@ from muster.coordinator.commands.members.view import print_json, printable, resu
 from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
 
 if TYPE_CHECKING:
-    from muster.coordinator.admin import GroupAdmin, MemberResult
+    from muster.coordinator.admin.group_admin import GroupAdmin, MemberResult
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ def ask(
 
     The client is imported here, so that other commands start as fast as without it.
     """
-    from muster.coordinator.admin import GroupAdmin  # noqa: PLC0415
+    from muster.coordinator.admin.group_admin import GroupAdmin  # noqa: PLC0415
     from muster.coordinator.admin.link import (  # noqa: PLC0415
         AdminError,
         AuthenticationFailed,

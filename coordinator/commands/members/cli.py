@@ -18,7 +18,7 @@ from muster.coordinator.commands.members.options import (
     NamesArgument,
     TimeoutOption,
 )
-from muster.coordinator.commands.members.view import print_coordinator, print_members, print_settings
+from muster.coordinator.commands.members.view import print_configs, print_coordinator, print_members
 from muster.events.log.options import KafkaConfigOption
 
 app = typer.Typer(
@@ -145,7 +145,7 @@ def promote(
         muster members promote orders --all
     """
     if names and everybody:
-        fail("--all is all learners: name none beside it", UNUSABLE)
+        fail("name learners, or give --all, not both", UNUSABLE)
     if not names and not everybody:
         fail("name the learners to promote, or give --all", UNUSABLE)
     if everybody:
@@ -262,7 +262,7 @@ def config(
     coordinator, configs = ask(bootstrap, kafka_config, lambda admin: describe_with_coordinator(admin, group))
 
     def table(console: Console) -> None:
-        print_settings(configs, console)
+        print_configs(configs, console)
         print_coordinator(group, coordinator, console)
 
     where = None if coordinator is None else coordinator.coordinator

@@ -13,7 +13,7 @@ from muster.coordinator.group.move_text import done, late, progress
 from muster.events.log.options import KafkaConfigOption
 
 if TYPE_CHECKING:
-    from muster.coordinator.admin import GroupAdmin
+    from muster.coordinator.admin.group_admin import GroupAdmin
     from muster.coordinator.group.outcomes import GroupMove
 
 adopting = typer.Typer(add_completion=False, rich_markup_mode="markdown")
@@ -26,8 +26,8 @@ DryRunOption = Annotated[
 
 _WHERE = {MUSTER: "this Muster", UPSTREAM: "the cluster upstream"}
 _HOW = {
-    MUSTER: "each is taken out of its group upstream at its next heartbeat",
-    UPSTREAM: "each is told at its next heartbeat",
+    MUSTER: "each is removed from its group upstream at its next heartbeat",
+    UPSTREAM: "each learns it from the answer to its next heartbeat",
 }
 
 
@@ -51,9 +51,9 @@ def adopt(
 ) -> None:
     """Adopt live groups from the cluster upstream, whose members are connected to the sidecar.
 
-    A group that is empty for a moment is adopted by itself. This is for groups that never are: their members are
-    removed upstream, one by one as they are heard of, and all join again here, in one rebalance. It is refused when
-    some of them are connected to the cluster directly.
+    A group that is empty for a moment is adopted by itself. This is for groups that never are: each member is removed
+    upstream at its next request, and all join again here, in one rebalance. It is refused when some of them are
+    connected to the cluster directly.
 
     Exit codes: 0 all moved; 1 one was refused or given up, and those after it stay; 2 wrong use, or no such sidecar.
 
@@ -80,7 +80,7 @@ def release(
 ) -> None:
     """Release groups of a sidecar to the cluster upstream, for good; their members may stay connected.
 
-    All members join again upstream, in one rebalance; none before all have let go of their partitions. The group is
+    All members join again upstream, in one rebalance; none before all have revoked their partitions. The group is
     upstream's from then on, also after a restart, until it is adopted again.
 
     Exit codes: 0 all moved; 1 one was refused or given up, and those after it stay; 2 wrong use, or no such sidecar.
@@ -93,7 +93,7 @@ def release(
         muster release --all
     """
     if groups and everything:
-        fail("--all is all groups: name none beside it", UNUSABLE, "muster release")
+        fail("name groups, or give --all, not both", UNUSABLE, "muster release")
     if not groups and not everything:
         fail("name the groups to release, or give --all", UNUSABLE, "muster release")
     if everything:
@@ -189,10 +189,10 @@ def _what_they_see(members: int | None, to: str) -> str:
     if members is None:
         return f"there is no such group; if it comes to be, it is coordinated by {_WHERE[to]}"
     if not members:
-        return f"nobody has to join again; who joins from now on joins at {_WHERE[to]}"
+        return f"no member has to join again; new members join at {_WHERE[to]}"
     who = "its only member joins" if members == 1 else f"its {members} members join"
     return (
-        f"{who} again at {_WHERE[to]}: {_HOW[to]}, and lets go of its partitions; when the last one has, there is one "
+        f"{who} again at {_WHERE[to]}: {_HOW[to]}, and revokes its partitions; when the last one has, there is one "
         "rebalance. Nothing is consumed for at most the longest heartbeat interval, what members still work on, and a "
         "join phase; what was not committed is consumed again"
     )

@@ -64,7 +64,7 @@ def repair(
         fail(f"group {printable(group)} is not quarantined: there is nothing to repair", REFUSED, COMMAND)
     if form is not Format.JSON:
         typer.echo("\n".join(_lines(group, damage)))
-        yes = confirmed("Make it anew?", yes=yes)
+        yes = confirmed("Recreate the group?", yes=yes)
     if yes:
         ask(bootstrap, kafka_config, lambda admin: repair_group(admin, group), command=COMMAND)
     said = f"{printable(group)}: repaired, its members join again" if yes else "Nothing was changed; --yes does it."
@@ -92,7 +92,7 @@ def _entity(record: "UnreadableRecord") -> str:
         "StaticMember": f"the static member {name}",
         "DynamicMember": f"the member {name}",
         "Registration": f"the registration of {name}",
-        "Settings": "the group's settings",
+        "Settings": "the group's configs",
     }[record.kind]
 
 

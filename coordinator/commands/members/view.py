@@ -1,7 +1,7 @@
 """The output of `muster members`: tables for people, JSON for programs.
 
-What belongs here: the looks of values. What it must not know: requests, and anything that takes long to import. In JSON
-the fields are those of the structs, times in ms, errors by Kafka's names.
+What belongs here: how values are printed. What it must not know: requests, and anything that takes long to import. In
+JSON the fields are those of the structs, times in ms, errors by Kafka's names.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from muster.coordinator.admin import ConfigEntry, MemberResult
+    from muster.coordinator.admin.group_admin import ConfigEntry, MemberResult
     from muster.coordinator.admin.moving import GroupCoordinator
     from muster.coordinator.group.outcomes import ListedMember
 
@@ -113,11 +113,11 @@ def _session_left(member: "ListedMember") -> str | None:
     return None if member.session_left_ms is None else f"{member.session_left_ms / 1000:.1f} s"
 
 
-def print_settings(settings: Sequence["ConfigEntry"], console: Console) -> None:
+def print_configs(configs: Sequence["ConfigEntry"], console: Console) -> None:
     """Print a line for each config, those set for this group in bold, with the documentation where there is room."""
     wide = console.width >= WIDE
-    table = _table("Setting", "Value", "Source", *["What it does"] * wide)
-    for each in settings:
+    table = _table("Config", "Value", "Source", *["What it does"] * wide)
+    for each in configs:
         style = "bold" if each.is_set else ""
         does = [_cell(each.documentation, "dim")] * wide
         source = "this group" if each.is_set else "default"

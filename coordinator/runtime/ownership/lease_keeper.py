@@ -3,12 +3,12 @@
 What belongs here: when it is proven, and by what. What it must not know: answers.
 
 The last appends are sent again, those of one broker together, by one timer of the process: the log answers without
-appending, or refuses once another owner has appended. Where that tells nothing something is appended, which waits, and
-tells what is wrong, as any append does.
+appending, or refuses once another owner has appended. If that proves nothing, a record is appended; as with any append,
+it is waited for, and its failure says what is wrong.
 
 A partition leader that was deposed itself and does not know it answers a repeated append from its memory, without
-asking its replicas. So once in REAL_PROOF_MS something is really appended, which such a leader cannot do: a tombstone
-under a key that no event has, so that nobody who reads the log has to know of it, and compaction takes it away.
+asking its replicas. So once in REAL_PROOF_MS a record is really appended, which such a leader cannot do: a tombstone
+under a key that no event has, so that readers of the log can ignore it, and compaction removes it.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class KeptLease:
         return None
 
     def repeated(self, writer: LogWriter, outcome: Repeated, sent_ms: int) -> None:
-        """Hear what became of the repeated append."""
+        """Apply the outcome of the repeated append."""
         if self.lease.is_over:
             return
         self._is_under_way = False

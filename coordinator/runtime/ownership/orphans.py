@@ -74,8 +74,8 @@ async def recreate_groups(
         partition=writer.partition,
         groups=len(unknown),
         first=min(unknown),
-        way_out="none is needed if an older backup of the event topic was restored: the groups go on from these"
-        " offsets; else look whether both topics belong together, and delete the groups that nobody needs",
+        way_out="nothing, if an older backup of the event topic was restored: the groups go on from these offsets; else"
+        " check whether both topics belong together, and delete the groups that are not needed",
     )
     wall_ms = clock.wall_ms()
     moment = Moment(

@@ -17,7 +17,7 @@ from muster.coordinator.runtime.partition.answer_lease import AnswerLease
 from muster.coordinator.runtime.partition.outbox import OnLost, Outbox
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.runtime.partition.partition import Partition
-from muster.coordinator.strangers import StrangersWatch
+from muster.coordinator.strangers_watch import StrangersWatch
 from muster.coordinator.tasks import on_failure
 from muster.events.avro.codec import records_of
 from muster.events.events import CoordinatorStopped
@@ -144,12 +144,12 @@ class OwnedPartition:
         # A process that claims it between this append and the switch has written something, which is checked there.
         owner, number = self._owner, self.partition.number
         await self._outbox.appended(fence_record(owner, self._writer))
-        writer, before = await self._claim_patiently(), self._writer
+        writer, before = await self._claim_with_retries(), self._writer
 
         async def switch() -> None:
             await fence(owner, writer)
             await check_nobody_else_wrote(owner.event_log, before, writer)
-            self._outbox.go_on_with(writer)
+            self._outbox.switch_to(writer)
             self._writer = writer
             self.partition.epoch = writer.epoch
             owner.old_leases.served(number, writer.epoch)
@@ -158,7 +158,7 @@ class OwnedPartition:
         await owner.offsets.renew(number, partial(self._outbox.between_writes, of_offsets=True))
         log.debug("claim renewed", partition=number, epoch=writer.epoch)
 
-    async def _claim_patiently(self) -> LogWriter:
+    async def _claim_with_retries(self) -> LogWriter:
         """Claim a newer writer, retrying while the log is unavailable; the former one can append until it does."""
 
         def report(state: RetryCallState) -> None:

@@ -73,7 +73,7 @@ class OwnedPartitions:
         self._given_up: list[OwnedPartition] = []
         """Partitions that were lost for good: their tasks end with the process."""
         self._finding_successor: asyncio.Task[None] | None = None
-        """Finds out who has deposed this process, for the log and for people."""
+        """Finds the process that has deposed this one, for the log line and for the error."""
         self._lost_now: dict[int, str] = {}
         """The partitions that were lost, and why, until the next log line."""
 
@@ -100,7 +100,7 @@ class OwnedPartitions:
     async def release(self, numbers: Iterable[int]) -> None:
         """Give partitions up in good order, as they are assigned to other processes; the others are served on.
 
-        Their parked requests are answered NOT_COORDINATOR. Returns when the last word about them is in the log.
+        Their parked requests are answered NOT_COORDINATOR. Returns when their CoordinatorStopped is in the log.
         """
         released = self.assigned & set(numbers)
         self.assigned -= released
@@ -124,10 +124,10 @@ class OwnedPartitions:
             await asyncio.wait(self._taking.values())
 
     def lost(self, number: int, error: Exception) -> None:
-        """Close a partition that is lost to this process, and do what has to come of it."""
+        """Close a partition that is lost to this process; by the error, retake it, leave it, or end the process."""
         ownership = self._given_up_now(number)
         if ownership is None:
-            return  # it was given up already
+            return  # it was closed already
         ownership.partition.close(ErrorCode.not_coordinator)
         if isinstance(error, LogUnavailable):
             self._lost_for_now(number, ownership, error)
@@ -164,7 +164,7 @@ class OwnedPartitions:
     async def _retake(self, number: int, *, was_served: bool) -> None:
         try:
             await self.outage.retry_until_available(partial(self._take_over, number), number, was_served=was_served)
-        except Exception as error:  # noqa: BLE001 -- a bug of ours, too: nobody else hears of it
+        except Exception as error:  # noqa: BLE001 -- a bug of ours, too: nothing awaits this task
             if isinstance(error, Deposed) and self._deposed is not None:
                 self._overtaken(number)
             else:
@@ -284,7 +284,7 @@ async def _stop(number: int, ownership: OwnedPartition) -> tuple[int, str] | Non
     try:
         await ownership.stop()
     except Deposed:
-        return None  # its last word is another one's
+        return None  # another owner writes there now
     except LogError as error:
         return number, str(error)
     return None

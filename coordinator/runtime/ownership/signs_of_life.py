@@ -1,9 +1,9 @@
-"""Signs of life: a note every five seconds, beside the events, by which the next owner knows until when this one lived.
+"""Signs of life: a note every five seconds, beside the events, from which the next owner learns when this one ended.
 
-What belongs here: leaving this process's own, and finding the last one of another owner. One for the process, not for
-each partition; where it is kept is the log's business. It is worth nothing that could be worth a delay or a failure:
-each attempt has a timeout, and those that fail are counted, and said once. Where the log itself is away, its outage is
-said first, and no partition is served a while later; so signs have a line only when none could be left for a minute.
+What belongs here: writing this process's own, and finding the last one of another owner. There is one for the process,
+not for each partition; the log decides where it is kept. Signs must neither delay nor stop anything: each attempt has a
+timeout, and failures are counted, and logged once. While the log itself is away its outage is logged first; so there is
+a line only when no sign could be written for a minute.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 SIGN_INTERVAL_MS: Final = 5_000
 SIGN_TIMEOUT_MS: Final = 4_000
 READ_TIMEOUT_MS: Final = 1_000
-"""A takeover may wait for so long, once: after a reading that failed there is none until others may have succeeded."""
+"""How long a takeover waits for the signs; after a failure they are not read for READ_RETRY_INTERVAL_MS."""
 READ_RETRY_INTERVAL_MS: Final = 60_000
 REPORTED_AFTER_MS: Final = 60_000
 
@@ -46,13 +46,13 @@ class SignsOfLife:
         self._is_said = False
 
     def begin(self) -> None:
-        """Leave signs from now on, in the background. What the owners before have left was asked for already."""
+        """Leave signs from now on, in the background; the former owners' signs were read before."""
         if self._leaving is None and self._log.format_level >= SIGNS_OF_LIFE_FROM_LEVEL:
             self._leaving = asyncio.create_task(self._leave(), name="signs-of-life")
             self._leaving.add_done_callback(_report_bug)
 
     async def stop(self) -> None:
-        """Leave no more."""
+        """Stop leaving signs."""
         if self._leaving is not None:
             self._leaving.cancel()
             await asyncio.wait([self._leaving])
@@ -76,7 +76,7 @@ class SignsOfLife:
             self._not_read_before_ms = self._clock.monotonic_ms() + READ_RETRY_INTERVAL_MS
             SIGNS_OF_LIFE_FAILED.inc()
             log.warning(
-                "the last sign of life of the owner before could not be read",
+                "the last sign of life of the former owner could not be read",
                 log=self._log.location,
                 error=str(error) or "no answer in time",
             )

@@ -1,8 +1,8 @@
 """Taking a partition over: claim it, write the fence record, read up to that record, serve.
 
 The fence record comes first because the log accepts the old owner's appends until the new owner's first one (see the
-event log's contract); only a reading up to the fence record is complete. As long as the old owner may still answer from
-memory the new one answers too, and puts off whatever would change something (`CommandProcessor`).
+event log's contract); only a reading up to the fence record is complete. While the old owner may still answer from
+memory, the new one answers too, and puts off whatever would change something (`CommandProcessor`).
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from muster.coordinator.runtime.partition.answer_lease import AnswerLease
 from muster.coordinator.runtime.partition.outbox import OnLost, Outbox
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.runtime.partition.partition import Partition
-from muster.coordinator.strangers import StrangersWatch, gap_between
+from muster.coordinator.strangers_watch import StrangersWatch, gap_between
 from muster.events.avro.codec import records_of
 from muster.events.damage import Damage, DamageSurvey
 from muster.events.events import CoordinatorReady
@@ -117,7 +117,7 @@ def _ready(
 
 
 async def _append_ready(owner: Owner, writer: LogWriter, ready: CoordinatorReady) -> None:
-    """Write, and say, that the partition is served from here on."""
+    """Write, and log, that the partition is served from here on."""
     await append_one(writer, records_of([ready], owner.event_log.format_level))
     log.info(
         "partition ready",

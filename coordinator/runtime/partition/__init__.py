@@ -10,10 +10,10 @@ outbox.py              Appends events, then offsets, and lets replies leave when
 waiting.py             Requests that are not answered yet, and where their answers go.
 waiting_limit.py       The limit of waiting joins and syncs for each principal, or group.
 answer_lease.py        Until when a partition's answers may leave, and those that wait for the next proof.
-old_leases.py          Until when owners before this process may still answer from memory.
+old_leases.py          Until when former owners may still answer from memory.
 pauses.py              Pauses of the process or its machine: what they mean for sessions, and their event.
 announce.py            Metrics and log lines for events that became durable, and for refused joins.
 owner.py               What all partitions of this process share: its name, its logs, its settings.
 former_owners.py       Warns, once for all partitions, of a former owner that did not stop in good order.
-retention_clock.py     The wall clock as retention goes by it: a jump ahead is believed late.
+retention_clock.py     The clock by which offsets and history expire: a jump ahead is believed late.
 """

@@ -35,6 +35,7 @@ from muster.coordinator.group.commands import (
 from muster.coordinator.group.decide import Decision, decide
 from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.group.extensions import extend_deadlines, extend_session
+from muster.coordinator.group.offsets import OffsetsChange
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.timeouts import due
 from muster.coordinator.group.turn import Moment
@@ -107,7 +108,7 @@ class CommandProcessor:
         self._refused_joins = RefusedJoins(settings, clock.monotonic_ms)
         self._is_closed = False
         self.puts_off = False
-        """Whether commands that would change something are put off: an owner before may still answer from memory."""
+        """Whether commands that would change something are put off: a former owner may still answer from memory."""
 
     def close(self) -> None:
         """Stop deciding; a batch that is being stored takes no effect here."""
@@ -144,7 +145,7 @@ class CommandProcessor:
             yield 1
 
     def moment(self) -> Moment:
-        """Return the present moment, for a question."""
+        """Return the present moment, for a query."""
         wall_ms = self._clock.wall_ms()
         return Moment(
             now_ms=self._clock.monotonic_ms(),
@@ -216,7 +217,7 @@ class CommandProcessor:
             log.exception("a rule failed", group_id=command.group_id, command=repr(command))
             self._fail(context, command)
             return
-        if self._puts_off(context) and (decision.events or _changes_offsets(decision)):
+        if self._puts_off(context) and (decision.events or _change_of_offsets(decision)):
             context.put_off.append(command)
             return
         if decision.metadata_refused_bytes and isinstance(command, JoinGroup):
@@ -227,7 +228,7 @@ class CommandProcessor:
             decision.refreshed_session.refresh(command.caller.arrived_ms, answered_ms=moment.now_ms)
             # A restarted member may have asked for a shorter session than the old process: it ends earlier (ST8).
             self._schedule(context.group_id, decision.refreshed_session.deadline_ms)
-        if batch is None and not decision.events and not _changes_offsets(decision):
+        if batch is None and not decision.events and not _change_of_offsets(decision):
             self._take_effect(context, (command,), (decision,), moment.now_ms)
             return
         if batch is None:
@@ -267,7 +268,7 @@ class CommandProcessor:
                 self._fail(context, command)
 
     def _store(self, context: GroupContext, batch: Batch) -> None:
-        offsets = tuple(d.offsets for d in batch.decisions if d.offsets is not None and _changes_offsets(d))
+        offsets = tuple(filter(None, map(_change_of_offsets, batch.decisions)))
 
         def settled(refused: AppendRefused | None) -> None:
             if self._is_closed:
@@ -340,6 +341,6 @@ def _decide_again(context: GroupContext, batch: Batch) -> None:
     context.one_by_one = len(batch.commands)
 
 
-def _changes_offsets(decision: Decision) -> bool:
+def _change_of_offsets(decision: Decision) -> OffsetsChange | None:
     change = decision.offsets
-    return change is not None and bool(change.committed or change.deleted or change.all_deleted)
+    return change if change is not None and (change.committed or change.deleted or change.all_deleted) else None

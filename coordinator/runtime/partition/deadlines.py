@@ -1,11 +1,11 @@
 """The deadlines of a partition: one heap, one timer.
 
 There is no timer per member. A group has one entry in the heap, for the earliest of its deadlines; a heartbeat moves a
-deadline in place, which is noticed when the entry comes up. Entries that count no more, as those of groups that are
-gone, are thrown out when they are most of the heap: they may lie half an hour ahead, with ids of 32 kB. `due` is called
-with the group of an entry that has come up, after all requests that had arrived by then were processed
-(`when_caught_up`), so that no member expires while its heartbeat waits behind other requests. If the timer is so late
-that the machine must have stood still, `paused` is called instead, and nothing is due until `begin` is called again.
+deadline in place, which is noticed when the entry comes up. Stale entries, as of deleted groups, are removed when they
+are most of the heap: they may be due in half an hour only, and have ids of 32 kB. `due` is called with the group of an
+entry that has come up, after all requests that had arrived by then were processed (`when_caught_up`), so that no member
+expires while its heartbeat waits behind other requests. If the timer is so late that the machine must have stood still,
+`paused` is called instead, and nothing is due until `begin` is called again.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ GRACE_S = 0.005
 """The delay before deadlines are decided, in which requests that have arrived are read."""
 
 STALE_MIN = 64
-"""So many entries that count no more are never worth the throwing out."""
+"""Stale entries are not removed while there are fewer."""
 
 
 class Deadlines:
@@ -114,14 +114,14 @@ class Deadlines:
             return
         now_ms = self._clock.monotonic_ms()
         try:
-            # For a slice: what is due then still, comes after what others wait for.
+            # For a slice; then others have their turn.
             while self._heap and self._heap[0][0] <= now_ms and self._clock.monotonic_ms() < now_ms + SLICE_MS:
                 deadline_ms, group_id = heapq.heappop(self._heap)
                 if self._scheduled.get(group_id) == deadline_ms:
                     del self._scheduled[group_id]
                     with working_on(OtherWork(work=f"a deadline of group {group_id}")):
                         self._due(group_id)
-        finally:  # whatever becomes of one group, the others have deadlines too
+        finally:  # also when one group fails: the others have deadlines too
             self._timer, self._timer_due_ms = None, math.inf
             if self._heap:
                 self._set_timer(self._heap[0][0])

@@ -40,7 +40,7 @@ last time; None: never.
 
 
 def members_reachable(_group_id: GroupId, explain: Callable[[Away | None], None]) -> None:
-    """Blame members for their silence at once: the default, where they are connected to this process alone."""
+    """Expire silent members at once: the default, where clients are connected to this process directly."""
     explain(None)
 
 
@@ -92,7 +92,7 @@ class GroupContext(msgspec.Struct, kw_only=True, eq=False):
     expiry_due: bool = False
     last_notified: tuple[int, bool] | None = None
     put_off: list[AnyCommand] = []
-    """Commands that would change something, and wait until no owner before may answer from memory."""
+    """Commands that would change something, and wait until no former owner may answer from memory."""
 
     def notify(self, on_generation: GenerationListener) -> None:
         """Call the listener if the generation, or whether the group is in use, has changed."""

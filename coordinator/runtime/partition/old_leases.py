@@ -1,10 +1,11 @@
-"""The leases of owners before this process: until when they may still answer from memory, by partition.
+"""The leases of former owners: until when they may still answer from memory, by partition.
 
-What belongs here: whether somebody may still answer, and until when. What it must not know: what is put off until then.
+What belongs here: whether a former owner may still answer, and until when. What it must not know: what is put off until
+then.
 
-Whoever owned a partition before may answer for a lease after its last proof, which it sent before our fence record was
-in the log; unless it stopped in good order. What is left of that counts on when this process loses the partition for a
-moment: it is itself the owner before then, and has not outlived the one before it.
+A former owner may answer for a lease after its last proof, which it sent before our fence record was in the log; unless
+it stopped in good order. If this process loses the partition for a moment and takes it over again, the former owner is
+this process itself, and the lease of the one before it still counts.
 """
 
 from muster.events.events import AnyPartitionEvent, CoordinatorStopped
@@ -29,5 +30,5 @@ class OldLeases:
         self._served[number] = epoch
 
     def left_ms(self, number: int, now_ms: int) -> int:
-        """The time for which an owner before may still answer."""
+        """The time for which a former owner may still answer."""
         return max(0, self._until_ms.get(number, now_ms) - now_ms)

@@ -22,7 +22,7 @@ from muster.coordinator.load.slices import Yielder
 from muster.coordinator.observability.metrics import APPEND_SECONDS, TRANSITIONS_APPENDED
 from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.runtime.partition.answer_lease import AnswerLease
-from muster.coordinator.strangers import gap_between
+from muster.coordinator.strangers_watch import gap_between
 from muster.coordinator.tasks import on_failure
 from muster.events.log.base import AppendRefused, LogError, LogUnavailable, LogWriter
 from muster.events.records import Transition
@@ -105,7 +105,7 @@ class Outbox:
         self._wake.set()
         await done
 
-    def go_on_with(self, writer: LogWriter) -> None:
+    def switch_to(self, writer: LogWriter) -> None:
         """Switch to another writer, which has written its fence record; to be called in a step."""
         self._look_for_gap(self._writer.next_offset, writer.next_offset, 1)
         self._writer = writer

@@ -23,7 +23,7 @@ from muster.coordinator.runtime.partition.group_context import (
 from muster.coordinator.runtime.partition.old_leases import OldLeases
 from muster.coordinator.runtime.partition.retention_clock import RetentionClock
 from muster.coordinator.service import ignore_request_id
-from muster.coordinator.strangers import StrangersSeen
+from muster.coordinator.strangers_watch import StrangersSeen
 from muster.events.log.base import EventLog
 
 

@@ -285,7 +285,7 @@ class Partition:
             self._contexts.pop(context.group_id, None)
             self._deadlines.forget(context.group_id)
         else:
-            # A session that was refreshed while a look at the deadlines waited has scheduled its own, later one.
+            # A session that was refreshed while a check of the deadlines was queued has a later deadline now.
             self._schedule(context)
 
     def _deadline_came(self, group_id: GroupId) -> None:
@@ -305,7 +305,7 @@ class Partition:
             since_ms, until_ms = away
             for group, soft in versions(context):
                 rearm(group, soft, until_ms, late_ms=until_ms - since_ms)
-        # What arrived while it was asked comes first, and whose session has ended since was not asked about.
+        # Requests that arrived meanwhile come first. Only sessions that had ended before the question may expire.
         self._owner.turns.after_those_who_wait(partial(self._queue_deadline_check, context, asked_ms))
 
     def _queue_deadline_check(self, context: GroupContext, at_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""The wall clock as retention goes by it, of offsets and of history: a jump ahead is believed late.
+"""The clock by which offsets and history expire: it follows the wall clock, but believes a jump ahead late.
 
 What expires is deleted for good, and a clock may be put ahead by mistake for a while. So the retention's time runs with
 the monotonic clock, and follows the wall clock: back at once, ahead by up to a minute between two readings, further
@@ -9,7 +9,7 @@ less.
 A clock that was put back and is put right again jumps ahead, too. What was committed while it was behind looks older
 than it is, and would expire early if the jump were believed sooner; when it is believed, that has been kept for its
 time. A machine that was suspended looks the same, since its monotonic clock stood still: its offsets expire late.
-A clock that is off when the process starts is believed, as nothing tells otherwise.
+A clock that is wrong when the process starts is believed, as nothing shows it.
 """
 
 import structlog

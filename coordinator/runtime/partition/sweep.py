@@ -45,7 +45,7 @@ class Sweep:
         self._step()
 
     def _step(self) -> None:
-        self._timer = self._call_later(PAUSE_S, self._step)  # first of all: a group that fails ends no sweep
+        self._timer = self._call_later(PAUSE_S, self._step)  # first, so that a group that fails does not end the sweep
         work = 0
         for group_id in self._left:
             work += WORK_OF_A_GROUP + self._check(group_id)

@@ -19,8 +19,8 @@ from muster.coordinator.runtime.partition.answer_lease import AnswerLease
 from muster.coordinator.service import ReplyTo
 from muster.events.ids import GroupId, MemberId
 
-ELSEWHERE: Final = frozenset({ErrorCode.not_coordinator, ErrorCode.coordinator_not_available})
-"""The errors that promise nothing, so that a process may say them that has no lease."""
+LEASELESS: Final = frozenset({ErrorCode.not_coordinator, ErrorCode.coordinator_not_available})
+"""Errors that say nothing of the group, so they may be answered without a lease."""
 
 log = structlog.get_logger(__name__)
 
@@ -76,7 +76,7 @@ class WaitingRequests:
             self._superseded(repeated)
         self._parked[parking] = request_id
         waiting = self._waiting.get(request_id)
-        if waiting is not None:  # its content is in the group now, or dropped
+        if waiting is not None:  # its protocols or assignments are in the group now, or dropped
             self._waiting[request_id] = Waiting(_without_content(command), waiting.reply_to)
 
     def release(self, reply: Reply) -> None:
@@ -85,7 +85,7 @@ class WaitingRequests:
         waiting = self._waiting.pop(reply.request_id, None)
         if waiting is None:
             return
-        if self._lease is None or getattr(reply.outcome, "error", None) in ELSEWHERE:
+        if self._lease is None or getattr(reply.outcome, "error", None) in LEASELESS:
             deliver(waiting, reply.outcome)
         else:
             self._lease.when_covered(partial(_deliver_if, waiting, reply.outcome))

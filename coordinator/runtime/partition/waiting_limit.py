@@ -1,9 +1,9 @@
-"""A limit of the joins and syncs that wait at a time, for each principal, so that one leaves room for the others.
+"""Limits the joins and syncs of each principal that wait at a time.
 
 What belongs here: a layer in front of the groups that counts joins and syncs that are not answered yet, by principal,
 or by group where clients do not authenticate. Beyond the limit they are answered as while a group is loading, on which
-all clients retry. Members of the group are counted and never refused: theirs may be the join that ends the rebalance,
-and a group parks but one join and one sync of each. What it must not know: what happens to a request behind it.
+all clients retry. Members of the group are counted and never refused: a member's join may end the rebalance, and a
+group parks only one join and one sync of each. What it must not know: what happens to a request behind it.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class WaitingQuota:
 
     def __init__(self, *, each_max: int, metrics: ServerMetrics) -> None:
         self._metrics = metrics
-        self._quota = Quota[str](each_max, _tell_full)
+        self._quota = Quota[str](each_max, _log_full)
         self._whose: dict[int, str] = {}
 
     @property
@@ -77,7 +77,7 @@ class WaitingLimit(DelegatingGroups):
         self._groups.submit(command, answered)
 
 
-def _tell_full(whose: str) -> None:
+def _log_full(whose: str) -> None:
     log.warning("joins and syncs are told to try again: as many wait as --waiting-per-principal allows", whose=whose)
 
 

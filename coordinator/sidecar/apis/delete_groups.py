@@ -27,7 +27,7 @@ from muster.coordinator.sidecar.apis.merging import (
     non_classic_groups,
     refusal,
 )
-from muster.coordinator.sidecar.ownership.routing import GroupRouter
+from muster.coordinator.sidecar.groups.routing import GroupRouter
 from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
 from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
 from muster.coordinator.wire import delete_groups

@@ -25,7 +25,7 @@ from muster.coordinator.group.outcomes import AlterGroupConfigOutcome, DescribeG
 from muster.coordinator.load.slices import Pace
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.sidecar.apis.merging import as_fields, ask_broker, ask_rules
-from muster.coordinator.sidecar.ownership.routing import GroupRouter
+from muster.coordinator.sidecar.groups.routing import GroupRouter
 from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
 from muster.coordinator.wire import describe_configs, incremental_alter_configs
 from muster.coordinator.wire.api import Body, Fields
@@ -81,7 +81,7 @@ class GroupConfigsApi:
         if not {MEMBERS, MOVE}.isdisjoint(resource.configuration_keys or ()):
             refused = await request.client.authorizations.refusal_at_any_broker(resource.resource_name, DESCRIBE)
             if refused is not ErrorCode.none:
-                message = f"{MEMBERS} and {MOVE} tell who is in the group, for which DESCRIBE on it is needed"
+                message = f"{MEMBERS} and {MOVE} name the group's members, so they need DESCRIBE on it"
                 return {**as_fields(result), "error_code": refused, "error_message": message, "configs": []}
         caller = request.context.caller(self._service)
         outcome = await ask_rules(self._service, DescribeGroupConfig(caller=caller, group_id=resource.resource_name))
@@ -118,7 +118,7 @@ class GroupConfigsApi:
             if not results[part.key]["error_code"]:
                 refused = await request.client.authorizations.refusal_at_any_broker(part.ours.resource_name, READ)
                 if refused is not ErrorCode.none:
-                    message = "Muster's own settings of a group need READ on it, beside ALTER_CONFIGS"
+                    message = "Muster's own configs of a group need READ on it, beside ALTER_CONFIGS"
                     results[part.key] = incremental_alter_configs.encode(part.ours, refused, message)
                     continue
                 only_try = body.validate_only or part.is_mixed

@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.service import Cancel, ListedGroup, Service
 from muster.coordinator.sidecar.apis.merging import as_fields, ask_broker, describe_upstream, refusal
-from muster.coordinator.sidecar.ownership.routing import GroupRouter
+from muster.coordinator.sidecar.groups.routing import GroupRouter
 from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
 from muster.coordinator.upstream.shadow import PROTOCOL_TYPE
 from muster.coordinator.upstream.shadows import Shadows

@@ -16,8 +16,8 @@ from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.log_throttle import SILENT_FOR_MS, LogThrottle, NamesThrottle
 from muster.coordinator.not_served import loading_reply
 from muster.coordinator.service import Cancel, Groups, ReplyTo, Service
-from muster.coordinator.sidecar.ownership.moves import Moves
-from muster.coordinator.sidecar.ownership.routing import GroupRoute, GroupRouter
+from muster.coordinator.sidecar.groups.moves import Moves
+from muster.coordinator.sidecar.groups.routing import GroupRoute, GroupRouter
 from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
 from muster.coordinator.upstream.group_probe import ForeignShadow, KeptUpstream, NotPermitted
 from muster.coordinator.upstream.shadows import ShadowUnavailable
@@ -84,7 +84,9 @@ class MembershipApi:
             try:
                 theirs = await self._router.take(group_id, would_fail=lambda: self._would_fail(api, request))
             except ShadowUnavailable as error:
-                log.warning("a join is refused: upstream does not say whose group it is", error=str(error))
+                log.warning(
+                    "a join is refused: upstream does not say whether it has members in the group", error=str(error)
+                )
                 refusal = ErrorCode.coordinator_not_available
             else:
                 if isinstance(theirs, ForeignShadow) and api is join_group.API:
@@ -100,7 +102,7 @@ class MembershipApi:
 
     def _log_not_taken(self, event: str, group_id: GroupId, theirs: KeptUpstream) -> None:
         troubled = self._troubled.get(type(theirs))
-        if troubled is not None:  # which is seldom one group's alone
+        if troubled is not None:  # usually many groups have the same trouble
             troubled[group_id] = None
             suppressed = self._trouble.due(type(theirs), group_id)
             if suppressed is not None:
@@ -123,7 +125,7 @@ class MembershipApi:
 
         def answer(fields: Fields) -> None:
             if fields.get("error_code") is ErrorCode.unknown_member_id:
-                self._moves.note_unknown_member(request)  # it waited for its turn while the group was released
+                self._moves.note_unknown_member(request)  # the group was released while the request was queued
             request.answer(fields)
 
         return api.handle(request.body, request.context, service, answer)

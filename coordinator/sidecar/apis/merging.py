@@ -22,13 +22,13 @@ from muster.coordinator.group.commands import AnyRequest
 from muster.coordinator.group.outcomes import Outcome
 from muster.coordinator.load.slices import Pace
 from muster.coordinator.service import Service
+from muster.coordinator.sidecar.groups.routing import GroupRouter
 from muster.coordinator.sidecar.messages.own_requests import (
     BrokerLink,
     ask,
     read_answer_in_steps,
     request_bytes_in_steps,
 )
-from muster.coordinator.sidecar.ownership.routing import GroupRouter
 from muster.coordinator.sidecar.relay.intercept import ClientRequest
 from muster.coordinator.upstream.group_probe import has_shadow
 from muster.coordinator.upstream.shadow import PROTOCOL_TYPE, ShadowName

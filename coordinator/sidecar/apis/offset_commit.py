@@ -21,6 +21,9 @@ from muster.coordinator.group.commands import AuthorizeCommit
 from muster.coordinator.group.offsets import names_no_member
 from muster.coordinator.group.outcomes import AuthorizeCommitOutcome, Outcome
 from muster.coordinator.service import Cancel, Service
+from muster.coordinator.sidecar.groups.in_flight_commits import InFlightCommits
+from muster.coordinator.sidecar.groups.moves import Moves
+from muster.coordinator.sidecar.groups.routing import GroupRoute, GroupRouter
 from muster.coordinator.sidecar.messages.own_requests import ask
 from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
 from muster.coordinator.sidecar.messages.shadow_commits import (
@@ -29,9 +32,6 @@ from muster.coordinator.sidecar.messages.shadow_commits import (
     hide_shadow_errors,
     with_identity,
 )
-from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
-from muster.coordinator.sidecar.ownership.moves import Moves
-from muster.coordinator.sidecar.ownership.routing import GroupRoute, GroupRouter
 from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
@@ -106,7 +106,7 @@ class OffsetCommitApi:
         try:
             return await self._router.take(group_id, would_fail=lambda: True) is not None
         except ShadowUnavailable:
-            return False  # who asks is answered that it is being loaded
+            return False  # the commit is answered COORDINATOR_LOAD_IN_PROGRESS
 
     async def _relay_when_left(self, request: ClientRequest) -> None:
         """Relay once the shadow is out: it is leaving, and while it is there the broker refuses the commit."""
@@ -132,7 +132,7 @@ class OffsetCommitApi:
             assert isinstance(outcome, AuthorizeCommitOutcome)
             if outcome.error is not ErrorCode.none:
                 if outcome.error is ErrorCode.unknown_member_id:
-                    self._moves.note_unknown_member(request)  # it waited for its turn while the group was released
+                    self._moves.note_unknown_member(request)  # the group was released while the request was queued
                 request.work(_refuse_what_exists(request, outcome.error))
             elif outcome.generation_id == _NO_GENERATION:
                 request.relay()
@@ -191,7 +191,7 @@ def _command(request: ClientRequest, service: Service) -> AuthorizeCommit:
 
 
 async def _refuse_what_exists(request: ClientRequest, error: ErrorCode) -> None:
-    """Answer with the group's error; but first, as in the broker, what does not exist or may not be read (G4, G6)."""
+    """Answer with the group's error; as in the broker, a topic's own error comes first (G4, G6)."""
     slices = request.client.slices
     keys = tuple(dict.fromkeys(await slices.result(collected(map(_key, request.body.topics)))))
     topics: dict[Any, MetadataResponseTopic] = {}
@@ -209,7 +209,7 @@ async def _refuse_what_exists(request: ClientRequest, error: ErrorCode) -> None:
     def error_of(topic: Body, partition: int) -> ErrorCode:
         key = _key(topic)
         known = topics.get(key)
-        if known is None:  # no name, or an id of zeros, which is nobody's
+        if known is None:  # no name, or an id of zeros, which no topic has
             return ErrorCode.unknown_topic_or_partition if isinstance(key, str) else ErrorCode.unknown_topic_id
         if known.error_code is not ErrorCode.none:
             return known.error_code

@@ -24,9 +24,9 @@ from muster.coordinator.group.commands import DeleteOffsets
 from muster.coordinator.group.outcomes import DeleteOffsetsOutcome
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.sidecar.apis.merging import BROKER_TIMEOUT_S, ask_broker, ask_rules
+from muster.coordinator.sidecar.groups.in_flight_commits import InFlightCommits
+from muster.coordinator.sidecar.groups.routing import GroupRoute, GroupRouter
 from muster.coordinator.sidecar.messages.own_requests import BrokerLink, ask
-from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
-from muster.coordinator.sidecar.ownership.routing import GroupRoute, GroupRouter
 from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
 from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
 from muster.coordinator.wire import offset_delete

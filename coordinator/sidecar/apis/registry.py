@@ -12,10 +12,10 @@ from muster.coordinator.sidecar.apis.list_groups import ListGroupsApi
 from muster.coordinator.sidecar.apis.membership import MembershipApi
 from muster.coordinator.sidecar.apis.offset_commit import OffsetCommitApi
 from muster.coordinator.sidecar.apis.offset_delete import OffsetDeleteApi
+from muster.coordinator.sidecar.groups.in_flight_commits import InFlightCommits
+from muster.coordinator.sidecar.groups.moves import Moves
+from muster.coordinator.sidecar.groups.routing import GroupRouter
 from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
-from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
-from muster.coordinator.sidecar.ownership.moves import Moves
-from muster.coordinator.sidecar.ownership.routing import GroupRouter
 from muster.coordinator.sidecar.relay.intercept import SidecarApi
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.upstream.shadows import Shadows

@@ -1,4 +1,4 @@
-"""Limits the entries of relayed requests that would harm others: of a larger one the broker gets nothing.
+"""Limits the entries of relayed requests that would harm others; a larger request is refused, and not relayed.
 
 An answer that is rewritten (rewriting.py) is buffered, and each entry takes time: two million keys in the 4 MB of one
 FindCoordinator were 48 MB and 9 s. Two million groups in one OffsetFetch keep a broker busy for more than 30 s

@@ -99,7 +99,7 @@ def read_answer_in_steps(response: type[R], payload: bytes) -> Steps[R]:
     kind: Any = response
     try:
         at = tagged_fields_size(payload, 0) if kind.__header_schema__.__flexible__ else 0
-        allowance = Allowance(len(payload))  # of what the broker says, its bytes are the bound
+        allowance = Allowance(len(payload))  # a broker is trusted: an answer has fewer entries than bytes
         body, _ = yield from reader_in_steps(kind)(payload, at, allowance)
     except (SerialError, ValueError) as error:
         raise ProtocolError(

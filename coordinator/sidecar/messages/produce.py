@@ -100,7 +100,7 @@ class ProduceScanner:
 
     def feed(self, data: bytes) -> None:
         """Read the next bytes of the request. Raises ProtocolError; then the broker must not get them."""
-        if self._skip >= len(data):  # records, as good as always
+        if self._skip >= len(data):  # records, almost always
             self._skip -= len(data)
             return
         if self._left:
@@ -118,7 +118,7 @@ class ProduceScanner:
 
     def _topic(self, data: bytes, at: int) -> int:
         if not self._topics:
-            return len(data)  # what is behind the topics names none
+            return len(data)  # nothing behind the topics names a topic
         key, at = _topic_key(data, at, self._api_version)
         if self._reserved.is_topic(key):
             name = self._reserved.name_of(key)
@@ -152,7 +152,7 @@ class ProduceScanner:
             if at >= len(data) or data[at]:
                 self._step, self._behind_tags = self._tag_count, self._partition
                 return at
-            at += 1  # no tagged fields, as good as always
+            at += 1  # no tagged fields, almost always
         if not self._partitions:
             self._step, self._behind_tags = (self._tag_count if self._flexible else self._topic), self._topic
         return at

@@ -54,7 +54,7 @@ class ReservedNames:
         """Log why the event topic has no id; not for brokers without ids, nor for a topic that is only being made."""
         if error is ErrorCode.topic_authorization_failed:
             log.warning(
-                "clients that name topics by id (Produce v13) are not kept from the event topic: its id is not told",
+                "clients that name topics by id (Produce v13) can write to the event topic: its id is not known",
                 topic=event_topic,
                 way_out="allow Muster's own principal DESCRIBE on this TOPIC",
             )

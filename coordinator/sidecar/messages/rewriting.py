@@ -97,7 +97,7 @@ class AnswerRewriter:
             return None
         response = load_response_schema(api_key, api_version)
         name, node_id = _ENTRIES[api_key]
-        change = self._moves(node_id, flexible=bool(response.__flexible__))
+        change = self._to_listener(node_id, flexible=bool(response.__flexible__))
         if api_key == FIND_COORDINATOR and api_version < _MANY_COORDINATORS_FROM:
             return rewrite_of(response, change_fields(response, "port", change))
         changed = change_items(response, name, change)
@@ -106,7 +106,7 @@ class AnswerRewriter:
     def _of_this_cluster(self, response: Any, changed: Splice) -> Splice:  # noqa: ANN401 -- any of kio's
         """Return `changed`, after a check that the answer is of the upstream cluster."""
         if not self._cluster_id or not any(field.name == "cluster_id" for field in untagged(response)):
-            return changed  # Metadata below v2 does not tell
+            return changed  # Metadata below v2 has no cluster id
         cut, flexible = cut_struct(response, "cluster_id"), bool(response.__flexible__)
 
         def checked(data: bytes, start: int) -> Steps[bytes]:
@@ -121,20 +121,20 @@ class AnswerRewriter:
 
         return checked
 
-    def _moves(self, node_id: str, *, flexible: bool) -> Change:
+    def _to_listener(self, node_id: str, *, flexible: bool) -> Change:
         """Return a Change to the broker's listener here. A broker without one is left out, as if it were down."""
 
-        def move(pieces: Pieces) -> Pieces | None:
+        def change(pieces: Pieces) -> Pieces | None:
             node, port = INT32.unpack(pieces[node_id])[0], INT32.unpack(pieces["port"])[0]
             if node < 0:
-                return pieces  # nobody
+                return pieces  # no broker
             address = self._address_of(node, text_of(pieces["host"], flexible=flexible), port)
             if address is None:
                 return _found_none(pieces, flexible=flexible) if "error_code" in pieces else None
             host, port = address
             return pieces | {"host": text_piece(host, flexible=flexible), "port": INT32.pack(port)}
 
-        return move
+        return change
 
     def _offers_less(self, api_version: int) -> Rewrite:
         """Return the Rewrite of ApiVersions (P1). A broker that lacks the version answers in the form of v0 (P3)."""

@@ -67,7 +67,7 @@ def hide_shadow_errors(api_key: int, api_version: int, doubted: Callable[[], Non
     replace = _without_shadow(api_key, api_version)
 
     def rewrite(payload: bytes) -> Steps[bytes]:
-        if not any(code in payload for code in _ABOUT_SHADOW):  # as good as always
+        if not any(code in payload for code in _ABOUT_SHADOW):  # almost always
             return payload
         rewritten = yield from replace(payload)
         if rewritten != payload:

@@ -118,10 +118,10 @@ class Answers:
         self._delayed, self._rewriting, self._rewriting_bytes = None, None, 0
 
     def receive(self, data: bytes) -> None:
-        """Bytes from the broker, cut anywhere. Raises ProtocolError when they make no sense; nothing may follow.
+        """Take bytes from the broker, cut anywhere. Raises ProtocolError when they make no sense; nothing may follow.
 
-        A long answer that is to be rewritten is so by whoever takes its steps (`take_rewriting`); until they are done
-        nothing is made of what comes behind it. Then this is to be called again.
+        A long answer is rewritten by the caller, who takes the steps (`take_rewriting`). What comes behind it waits
+        until they are done and this is called again.
         """
         if data:
             self._incoming.add(data)

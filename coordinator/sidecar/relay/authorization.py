@@ -76,8 +76,8 @@ class AuthorizationCache:
     async def refusal_at_any_broker(self, group_id: GroupId, operation: int) -> ErrorCode:
         """Return NONE if the operation (READ or DESCRIBE) is allowed, even if another broker coordinates the group.
 
-        There a broker says no more than who may not describe it, and to a heartbeat who may not read: both are asked
-        before whose the group is. Raises ProtocolError.
+        Another broker answers NOT_COORDINATOR, but checks the client's rights first: DESCRIBE for DescribeGroups, READ
+        for Heartbeat. So a denial is known, and everything else is allowed. Raises ProtocolError.
         """
         authorization = await self.of(group_id)
         if authorization.error is not ErrorCode.not_coordinator:
@@ -94,7 +94,7 @@ class AuthorizationCache:
         request = DescribeGroupsRequest(
             groups=tuple(KioGroupId(group_id) for group_id in group_ids), include_authorized_operations=True
         )
-        until_ms = self._monotonic_ms() + self._keep_ms  # from before the question on
+        until_ms = self._monotonic_ms() + self._keep_ms  # counted from before the request
         self._metrics.authorizations_asked += 1
         answer = await ask(self._client, request, DescribeGroupsResponse)
         authorizations: dict[GroupId, GroupAuthorization] = {}

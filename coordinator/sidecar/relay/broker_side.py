@@ -115,7 +115,7 @@ class BrokerSide(asyncio.Protocol):
         """Bytes that wait until the broker reads again."""
         return 0 if self.is_writable else unsent_bytes(self.transport)
 
-    # ---- reaching it, and letting it go ----------------------------------------------------------------
+    # ---- connecting and closing ------------------------------------------------------------------------
 
     def connect(self, failed: Callable[[Exception], None], now_ms: int) -> None:
         """Connect when it is its turn. `failed` is called with a bug of ours; `now_ms`: monotonic."""
@@ -153,12 +153,14 @@ class BrokerSide(asyncio.Protocol):
                 if past := self._endpoint.throttle.end(("not reached", address)):
                     log.info("broker reached again", address=address, seconds=past.seconds, failures=past.times)
                 return transport
-        if was_silent and self._endpoint.heard.until_ms <= self._wanted_ms:  # it may take no more, and hear others
+        if (
+            was_silent and self._endpoint.heard.until_ms <= self._wanted_ms
+        ):  # else it takes no more connections, but answers others
             self._endpoint.on_unreachable()
         return None
 
     async def _connected_to(self, host: str, port: int) -> asyncio.Transport:
-        """Raises OSError and TimeoutError."""
+        """Open a connection when it is this one's turn. Raises OSError and TimeoutError."""
         queue, turn = self._endpoint.connects.to((host, port)), _Turn()
         queue.wait(turn)
         try:
@@ -208,7 +210,7 @@ class BrokerSide(asyncio.Protocol):
         transport, self.transport = self.transport, None
         return transport
 
-    # ---- what goes back and forth ----------------------------------------------------------------------
+    # ---- bytes in both directions ----------------------------------------------------------------------
 
     def send(self, chunks: list[bytes]) -> None:
         """Send the chunks, and clear them; without a broker they stay."""

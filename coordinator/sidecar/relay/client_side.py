@@ -85,9 +85,9 @@ class ClientSide(ClientSocket):
         self._broker = BrokerSide(endpoint, self, relayed)
         self._lingering: asyncio.TimerHandle | None = None
         self._is_draining = False
-        self._is_let_in = not limits.authenticates
+        self._is_authenticated = not limits.authenticates
 
-    # ---- what the listener asks ----------------------------------------------------------------------
+    # ---- for the listener ----------------------------------------------------------------------------
 
     @property
     def is_parked(self) -> bool:
@@ -122,7 +122,7 @@ class ClientSide(ClientSocket):
         if self._transport is None:
             return
         self._transport = None
-        self._client_reads = True  # whatever there is for it
+        self._client_reads = True  # nothing is sent to it any more
         self._broker.cancel_connect()
         self._listening.lost(self)
         if self.is_open() and self._conversation.is_of_interest:
@@ -157,7 +157,7 @@ class ClientSide(ClientSocket):
             self._broker.connect(self._failed, self._monotonic_ms())
         if self._flow is not None:
             self._flow.turn(on=False)
-            self._mind_memory()
+            self._update_memory()
 
     # ---- the broker ----------------------------------------------------------------------------------
 
@@ -178,7 +178,7 @@ class ClientSide(ClientSocket):
 
     def on_answer_bytes(self, data: bytes) -> None:
         """Bytes from the broker."""
-        if self._is_let_in:
+        if self._is_authenticated:
             self.seen_ms = self._monotonic_ms()
         self._answering.go_on(partial(self._conversation.answers.receive, data))
 
@@ -217,7 +217,7 @@ class ClientSide(ClientSocket):
                 self._transport.close()
 
     def _tell_closed(self, cause: str) -> None:
-        if self.sasl.is_refused:  # by the broker, which the log has: that it hangs up then is no fault of its own
+        if self.sasl.is_refused:  # that was logged; brokers hang up after a failed authentication
             return
         sent = self._conversation.unauthenticated_request
         if sent is None or self.sasl.has_begun or self._conversation.answers.is_served:
@@ -229,7 +229,7 @@ class ClientSide(ClientSocket):
         if self._broker.is_writable:
             self._work()
         else:
-            self._mind_reading()
+            self._update_reading()
 
     def _close_broker(self) -> None:
         self._questions.cancel()
@@ -254,12 +254,12 @@ class ClientSide(ClientSocket):
         self.heartbeats.clear()
         if principal is not None:
             self._conversation.authenticated()
-            self._is_let_in = True
+            self._is_authenticated = True
             self.peer = Peer(client_host=self.peer.client_host, principal=principal)
             if principal != UNKNOWN_PRINCIPAL:
                 self._share.principal = principal
                 if not self._listening.authenticated(self, principal):
-                    self.close()  # which clients take for a broker that is gone, and come again later
+                    self.close()  # clients take it for a lost broker, and reconnect later
 
     def ask(self, api_key: int, api_version: int, rest: bytes) -> asyncio.Future[bytes]:
         """Send a request of ours on the client's own connection; `rest` and the answer begin behind the correlation id.
@@ -290,8 +290,8 @@ class ClientSide(ClientSocket):
     def _unread_bytes(self) -> int:
         return super()._unread_bytes() + self._broker.unsent_bytes
 
-    def _mind_reading(self) -> None:
-        super()._mind_reading()
+    def _update_reading(self) -> None:
+        super()._update_reading()
         if self.is_open():
             answers = self._conversation.answers
             self._broker.turn(on=self._client_reads and not (answers.is_rewriting or answers.has_many_waiting))

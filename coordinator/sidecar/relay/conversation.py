@@ -42,8 +42,8 @@ _NEED_NO_AUTHENTICATION = frozenset({17, 18, 36})  # SaslHandshake, ApiVersions,
 class Conversation(Connection):
     """See the module. `for_broker` are the bytes to be sent to it now; whoever sends them clears them.
 
-    `new_id`: four bytes that nobody can guess, for each question of ours: or a client that has the broker give one
-    answer more than it seems to could have it taken for that to our question.
+    `new_id`: an unguessable correlation id for each request of ours. Else a client that makes the broker send an extra
+    answer could have it taken for the answer to our request.
     """
 
     def __init__(

@@ -76,8 +76,8 @@ class ClientRequest(msgspec.Struct, frozen=True, kw_only=True):
 class SidecarApi(Offered, frozen=True, kw_only=True):
     """An API that is handled here. `versions`: those that can be decoded; brokers may offer fewer.
 
-    `look`: some of its requests are, as what they begin with decides; by the version, and how the answers to those
-    that are relayed are rewritten. Without `handle` none is, and only looked at.
+    `inspect`: makes, by version and the Rewrite of relayed answers, what decides by a request's first bytes whether it
+    is handled or relayed. Without `handle` all requests are relayed, after `inspect` has read them.
     """
 
     handle: Callable[[ClientRequest], Cancel | None] | None = None
@@ -111,7 +111,7 @@ class Interceptor:
                 return _take(api_key)
             return RequestPlan(inspect=api.inspect(api_version, self._rewriting.of(api_key, api_version)))
         if api_key == api_versions.KEY and api_version not in api_versions.VERSIONS:
-            return _take(api_key)  # and answered so that the client asks again with one that is known (KIP-511)
+            return _take(api_key)  # answered in v0, so that the client asks again with a known version (KIP-511)
         versions = self._rewriting.versions(api_key)
         if versions is not None:
             _check(f"API key {api_key}", versions, api_version)

@@ -90,8 +90,8 @@ class Listeners:
         """Listen for each of these brokers, and later ones, at these ports. Raises CannotListen, NoPort."""
         self._ports = ports
         self._live = tuple(brokers.values())
-        for node_id, place in brokers.items():
-            self._brokers[node_id] = place
+        for node_id, address in brokers.items():
+            self._brokers[node_id] = address
             try:
                 self._listen_for(node_id)
             except OSError as error:

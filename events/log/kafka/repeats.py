@@ -52,8 +52,7 @@ async def _ask(
         response = await link.ask(leader, request, lane=_LANE, timeout_ms=timeout_ms)
     except (LinkError, LogError):  # an append tells what is wrong
         return dict.fromkeys((writer.partition for writer in writers), False)
-    ((_, answers),) = response.topics
-    codes = {partition: code for partition, code, *_ in answers}
+    codes = {partition: code for _, answers in response.topics for partition, code, *_ in answers}
     return {writer.partition: _outcome(link, writer, codes.get(writer.partition)) for writer in writers}
 
 

@@ -20,7 +20,8 @@ from muster.events.log.sqlite.failures import is_damage
 from muster.events.log.sqlite.open import NOTE_AT, lock_of
 from muster.events.log.sqlite.schema import Meta
 
-_NOTE_BYTES_MAX: Final = 64 * 1024
+_NOTE_BYTES_MAX: Final = 1024 * 1024
+"""The note of 10,000 partitions, the most that a log may have, has some 270 kB with the largest offsets."""
 
 
 class Ends(msgspec.Struct, frozen=True, kw_only=True):

@@ -134,7 +134,7 @@ class Application:
         """`muster adopt` or `muster release`."""
         done = CliRunner().invoke(command.app, [verb, self.group_id, "--bootstrap", self._bootstrap], env=TERMINAL)
         assert done.exit_code == 0, done.output
-        assert f"all its {PROCESSES} members have let go" in done.output
+        assert f"all its {PROCESSES} members have rejoined" in done.output
         self.until_shared()
 
     def offsets(self) -> dict[int, int]:

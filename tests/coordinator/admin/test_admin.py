@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.admin import GroupAdmin, MemberResult
+from muster.coordinator.admin.group_admin import GroupAdmin, MemberResult
 from muster.coordinator.admin.link import InvalidArgument, OutcomeUnknown, Refused
 from muster.coordinator.group.commands import (
     AlterGroupConfig,
@@ -351,6 +351,6 @@ async def test_names_that_make_no_sense_are_not_sent(names: list[str], message: 
         for call in calls:
             with pytest.raises(InvalidArgument, match=message):
                 await call("orders", names)
-        with pytest.raises(InvalidArgument, match="no setting is named"):
+        with pytest.raises(InvalidArgument, match="no config is named"):
             await admin.alter_group_config("orders", {})
         assert server.groups.commands == []

@@ -13,7 +13,7 @@ from kio.schema.describe_groups.v5.response import DescribeGroupsResponse
 from kio.schema.errors import ErrorCode
 from kio.schema.types import GroupId
 
-from muster.coordinator.admin import GroupAdmin
+from muster.coordinator.admin.group_admin import GroupAdmin
 from muster.coordinator.admin.link import (
     AuthenticationFailed,
     CoordinatorLink,

@@ -8,7 +8,8 @@ from kio.schema.describe_groups.v6.response import DescribedGroup, DescribedGrou
 from kio.schema.errors import ErrorCode
 from kio.schema.types import GroupId
 
-from muster.coordinator.admin import ConfigEntry, GroupAdmin, moving
+from muster.coordinator.admin import moving
+from muster.coordinator.admin.group_admin import ConfigEntry, GroupAdmin
 from muster.coordinator.admin.link import AdminError, NoCoordinator, NotCoordinatedHere, Refused, UpstreamAlready
 from muster.coordinator.admin.moving import coordinator_of, count_movers, groups_of_muster, move_group, try_move
 from muster.coordinator.group.configs import COORDINATOR, MEMBERS, MOVE, MUSTER, UPSTREAM

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.admin import GroupAdmin
+from muster.coordinator.admin.group_admin import GroupAdmin
 from muster.coordinator.admin.link import AdminError, NotForGroup, NotMuster, Refused
 from muster.coordinator.admin.moving import count_movers, describe_with_coordinator, try_move
 from muster.coordinator.group.commands import AnyRequest, ConfigOperation, DescribeGroup

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from muster import cli
 from muster.coordinator.commands import log_repair_command
-from muster.coordinator.commands.log_repair import UNKNOWN_OWNER, bury, survey
+from muster.coordinator.commands.log_repair import UNKNOWN_OWNER, survey, write_tombstones
 from muster.coordinator.group.outcomes import JoinGroupOutcome
 from muster.coordinator.not_served import way_out
 from muster.coordinator.offsets.topic import TopicOffsetStore
@@ -63,7 +63,7 @@ def test_a_buried_record_is_passed_over() -> None:
         assert (found.partition, key.key, key.offset) == (0, BAD_KEY, offset)
         assert "does not begin with the header" in key.reason
         assert key.lost == "CoordinatorStopped"
-        await bury(stopped.log, found, who="me", wall_ms=1)
+        await write_tombstones(stopped.log, found, who="me", wall_ms=1)
 
         assert await survey(stopped.log) == []
         process = await SimulatedProcess(storage).start()
@@ -112,7 +112,7 @@ def test_a_record_of_the_partition_itself_is_passed_over(entity: str) -> None:
             (found,) = await survey(stopped.log)
             assert found.owner is None, "whoever came last was never ready"
             assert [each.lost for each in found.records] == [f"what '{entity}' said of the partition's owner"]
-            await bury(stopped.log, found, who="me", wall_ms=1)
+            await write_tombstones(stopped.log, found, who="me", wall_ms=1)
         assert await survey(stopped.log) == []
         process = await SimulatedProcess(storage).start()
         assert process.runtime.ready
@@ -154,7 +154,7 @@ def test_a_committed_offset_that_cannot_be_read_is_passed_over() -> None:
             (),
             [b"garbage", broken.key],
         )
-        await bury(stopped.log, found, who="me", wall_ms=1, offsets=offsets_log)
+        await write_tombstones(stopped.log, found, who="me", wall_ms=1, offsets=offsets_log)
 
         assert await survey(stopped.log, offsets_log) == []
         process = await started()
@@ -311,7 +311,7 @@ def test_a_topic_is_repaired_when_its_owner_has_ended(kafka_broker: Broker) -> N
 
     refused = run(url, "--yes")
     assert refused.exit_code == 1
-    assert "somebody may be serving this: partition 0 by me:1." in refused.stderr
+    assert "somebody may be serving this log: partition 0 by me:1." in refused.stderr
 
     done = run(url, "--yes", "--owner-has-ended")
     assert done.exit_code == 0, done.output

@@ -164,7 +164,7 @@ def test_a_log_whose_owner_may_be_serving_is_upgraded_only_if_it_has_ended(path:
     asyncio.run(elect(path))
     refused = run(f"sqlite:///{path}", "--yes")
     assert refused.exit_code == 1
-    assert "somebody may be serving this: partition 0 by a:1. An upgrade would depose that owner" in refused.stderr
+    assert "somebody may be serving this log: partition 0 by a:1. An upgrade would depose that owner" in refused.stderr
     assert "--owner-has-ended" in refused.stderr
     assert "has format level 3" in run(f"sqlite:///{path}", "--owner-has-ended").stdout
     assert run(f"sqlite:///{path}", "--yes", "--owner-has-ended").exit_code == 0

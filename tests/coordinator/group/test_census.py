@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from muster.coordinator.group.census import count, rank_of
 from muster.events.ids import MemberId
-from muster.events.state import Member, MemberRole
+from muster.events.state import GroupState, Member, MemberRole
+from muster.events.tables import SMALL
+from tests.coordinator.group.harness import Harness
 
 ROLES = (MemberRole.ACTIVE, MemberRole.LEARNER)
 
@@ -87,3 +89,17 @@ def test_the_first_is_the_first_of_all(changes: list[tuple[int, tuple[int, Membe
         census.change(before, after)
         assert census.oldest(members) == (min(members.values(), key=rank_of).member_id if members else None)
         assert census == count(members.values())
+
+
+def test_a_small_group_keeps_its_census_while_it_rebalances_and_no_longer() -> None:
+    """At rest it would be memory that many groups pay for; a large group would have to be counted anew each time."""
+    h = Harness()
+    clients = h.form(h.static("a"), h.static("b"))
+    kept = [h.soft.census is not None]
+    h.sync_all(*clients)
+    assert h.state is GroupState.STABLE
+    assert [*kept, h.soft.census is not None] == [True, False]
+    large = Harness()
+    large.stable_group(*(large.static(f"{number}") for number in range(SMALL + 1)))
+    assert large.soft.census is not None
+    assert large.soft.census.size == SMALL + 1

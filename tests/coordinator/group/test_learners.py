@@ -1,5 +1,6 @@
 """Learners: new members without partitions, until they are promoted, in one rebalance."""
 
+import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import ConfigOperation, EndExpansion, PromoteLearners
@@ -69,6 +70,18 @@ def test_a_learner_that_never_syncs_is_removed() -> None:
     h.sleep(1)
     assert b.member_id not in h.live.members
     assert starts(h)[1:] == []
+
+
+@pytest.mark.parametrize("rebalance_timeout_ms", [0, -1])
+def test_a_learner_without_a_rebalance_timeout_is_removed_at_once(rebalance_timeout_ms: int) -> None:
+    """K2: clients may send a negative one, which counts as none."""
+    h = Harness()
+    h.stable_group(h.static("a"))
+    h.set(members_learner_timeout_ms="600000")
+    b = h.static("b", rebalance_timeout_ms=rebalance_timeout_ms)
+    b.join()
+    h.sleep(0)
+    assert b.member_id not in h.live.members
 
 
 def test_a_held_join_that_is_asked_again_becomes_a_learner_once() -> None:

@@ -38,15 +38,15 @@ A, B = member("a"), member("b")
 @pytest.mark.parametrize(
     ("moving", "told"),
     [
-        (move(A, members=1), "its only member has not let go yet"),
-        (move(members=1, back=1), "its only member has let go"),
+        (move(A, members=1), "its only member has not rejoined yet"),
+        (move(members=1, back=1), "its only member has rejoined"),
         (move(members=1, left=1), "its only member has left"),
-        (move(members=1), "its only member has not let go in time"),
-        (move(A, B, members=2), "of its 2 members none has let go yet"),
-        (move(A, members=2, back=1), "of its 2 members 1 has let go"),
-        (move(members=2, back=2), "all its 2 members have let go"),
-        (move(members=2), "all its 2 members have not let go in time"),
-        (move(members=5, back=2, left=1), "of its 5 members 2 have let go, 1 has left, 2 have not let go in time"),
+        (move(members=1), "its only member has not rejoined in time"),
+        (move(A, B, members=2), "of its 2 members none has rejoined yet"),
+        (move(A, members=2, back=1), "of its 2 members 1 has rejoined"),
+        (move(members=2, back=2), "all its 2 members have rejoined"),
+        (move(members=2), "all its 2 members have not rejoined in time"),
+        (move(members=5, back=2, left=1), "of its 5 members 2 have rejoined, 1 has left, 2 have not rejoined in time"),
     ],
 )
 def test_what_the_members_have_done_is_counted(moving: GroupMove, told: str) -> None:
@@ -58,15 +58,15 @@ def test_what_the_members_have_done_is_counted(moving: GroupMove, told: str) -> 
     ("moving", "told"),
     [
         (move(members=1, back=1), ""),
-        (move(A, members=1), "waits for a at 10.0.0.1 to let go"),
-        (move(member("a", wait_ms=2_000), B, members=2), "waits for a at 10.0.0.1, b at 10.0.0.1 to let go"),
+        (move(A, members=1), "waits for a at 10.0.0.1 to rejoin"),
+        (move(member("a", wait_ms=2_000), B, members=2), "waits for a at 10.0.0.1, b at 10.0.0.1 to rejoin"),
         (
             move(member("a", wait_ms=2_000), member("b", wait_ms=7_000), members=2),
-            "waits for a at 10.0.0.1, b at 10.0.0.1 to let go, for 7 s at most",
+            "waits for a at 10.0.0.1, b at 10.0.0.1 to rejoin, for 7 s at most",
         ),
         (
             move(A, member("b", is_told=False, wait_ms=7_000), members=2),
-            "waits for a at 10.0.0.1 to let go; for b at 10.0.0.1, not heard of yet, for 7 s at most",
+            "waits for a at 10.0.0.1 to rejoin; for b at 10.0.0.1, not heard of yet, for 7 s at most",
         ),
     ],
 )
@@ -77,8 +77,8 @@ def test_who_is_waited_for_is_named_with_how_long_at_most(moving: GroupMove, tol
 
 def test_the_progress_is_both() -> None:
     """Without the wait, if nobody is waited for."""
-    assert progress(move(members=1, back=1)) == "its only member has let go"
-    assert progress(move(A, members=2, back=1)) == "of its 2 members 1 has let go; waits for a at 10.0.0.1 to let go"
+    assert progress(move(members=1, back=1)) == "its only member has rejoined"
+    assert progress(move(A, members=2, back=1)) == "of its 2 members 1 has rejoined; waits for a at 10.0.0.1 to rejoin"
 
 
 def test_who_is_late_is_named_with_what_follows() -> None:
@@ -86,13 +86,13 @@ def test_who_is_late_is_named_with_what_follows() -> None:
     nobody, overdue = move(members=1, back=1), msgspec.structs.replace(move(members=2, back=1), late=(A,))
     assert late(nobody) == ""
     assert (late(overdue), done(overdue)) == (
-        f"not let go in time: a at 10.0.0.1; {LATE_MAY}",
-        "of its 2 members 1 has let go, 1 has not let go in time",
+        f"not rejoined in time: a at 10.0.0.1; {LATE_MAY}",
+        "of its 2 members 1 has rejoined, 1 has not rejoined in time",
     )
     dropped = msgspec.structs.replace(overdue, late=(msgspec.structs.replace(A, was_dropped=True),))
     assert (late(dropped), done(dropped)) == (
         f"dropped by the cluster (its session ended): a at 10.0.0.1; {DROPPED_MAY}",
-        "of its 2 members 1 has let go, 1 has been dropped by the cluster",
+        "of its 2 members 1 has rejoined, 1 has been dropped by the cluster",
     )
     both = msgspec.structs.replace(
         move(members=2), late=tuple(msgspec.structs.replace(m, was_dropped=True) for m in (A, B))
@@ -103,7 +103,7 @@ def test_who_is_late_is_named_with_what_follows() -> None:
     )
     one_of_each = msgspec.structs.replace(both, late=(A, both.late[1]))
     assert late(one_of_each) == (
-        f"not let go in time: a at 10.0.0.1; {LATE_MAY}; "
+        f"not rejoined in time: a at 10.0.0.1; {LATE_MAY}; "
         f"dropped by the cluster (its session ended): b at 10.0.0.1; {DROPPED_MAY}"
     )
 

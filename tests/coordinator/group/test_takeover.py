@@ -4,11 +4,13 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.outcomes import JoinGroupOutcome, Reply, SyncGroupOutcome
+from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.soft_state import SoftState
-from muster.coordinator.group.takeover import fail_parked_requests
+from muster.coordinator.group.takeover import fail_parked_requests, group_of_offsets
+from muster.coordinator.group.turn import Moment
 from muster.events.causes import Cause
 from muster.events.events import GroupEmptied, JoinPhaseCompleted, MemberRejoined, MemberRemoved
-from muster.events.ids import UNKNOWN_MEMBER_ID
+from muster.events.ids import UNKNOWN_MEMBER_ID, GroupId
 from muster.events.state import GroupState
 from tests.coordinator.group.harness import DELAY_MS, Harness, story
 
@@ -218,3 +220,12 @@ def test_events_after_a_takeover_bear_the_new_epoch() -> None:
     call = a.join()
     assert [(event.owner_epoch, event.seq) for event in call.events] == [(1, seq + 1), (1, seq + 2), (1, seq + 3)]
     assert isinstance(call.events[-1], JoinPhaseCompleted)
+
+
+def test_a_group_is_made_for_offsets_that_have_none() -> None:
+    """OC1: Empty, as for a simple consumer; the event says what it was made for."""
+    moment = Moment(now_ms=0, wall_ms=7, owner_epoch=3, incarnation=5)
+    created = group_of_offsets(GroupId("orders"), moment, GroupSettings())
+    assert (created.group_id, created.incarnation, created.owner_epoch) == ("orders", 5, 3)
+    assert created.group.state is GroupState.EMPTY
+    assert created.why.cause is Cause.OFFSETS_FOUND

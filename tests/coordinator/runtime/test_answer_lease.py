@@ -202,3 +202,17 @@ def test_another_proof_is_wanted_when_half_of_the_lease_is_over() -> None:
     for now_ms in (10_999, 11_000, 11_999, 12_000):
         told[now_ms] = lease.half_is_over, lease.covers
     assert told == {10_999: (False, True), 11_000: (True, True), 11_999: (True, True), 12_000: (True, False)}
+
+
+@story
+async def test_an_answer_of_a_partition_that_was_given_up_does_not_wait() -> None:
+    """Nothing that comes late proves it: what waited is told so, and who comes after at once."""
+    lease, told, wanted = AnswerLease(LEASE_MS, lambda: 10_000), list[bool](), list[bool]()
+    lease.want_proof = lambda: wanted.append(True)
+    lease.when_covered(told.append)
+    assert (told, wanted) == ([], [True])
+    lease.end()
+    assert told == [False]
+    lease.proven(10_000)
+    lease.when_covered(told.append)
+    assert (told, wanted) == ([False, False], [True])

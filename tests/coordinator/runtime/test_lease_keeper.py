@@ -154,3 +154,14 @@ async def test_a_partition_that_was_lost_and_taken_over_again_meanwhile_deposes_
     assert storage.epochs[number] == 2
     assert not process.lost
     await process.runtime.stop()
+
+
+@story
+async def test_a_proof_that_is_under_way_is_not_begun_again() -> None:
+    """However long the log takes to answer: it may be asked of a broker that is slow already."""
+    process = await leased(MemoryStorage(1), "a")
+    asked = note_repeats(process, late_s=5 * LEASE_MS / 1000)
+    await until(lambda: bool(asked))
+    await asyncio.sleep(4 * LEASE_MS / 1000)
+    assert asked == [[0]]
+    await process.runtime.stop()

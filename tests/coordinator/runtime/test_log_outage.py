@@ -14,7 +14,7 @@ def test_an_outage_lasts_from_the_first_failed_attempt_until_no_partition_waits(
     outage = LogOutage("here", lambda: now_ms)
     reasons = [outage.reason]
     with capture_logs() as lines:
-        outage.failed(0, LogUnavailable("no answer"), began_ms=497_000)
+        outage.failed(0, LogUnavailable("no answer"), began_ms=496_600)
         now_ms = 510_000
         outage.failed(1, LogUnavailable("still none"), began_ms=509_000)
         reasons.append(outage.reason)

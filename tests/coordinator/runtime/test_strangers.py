@@ -8,11 +8,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
-from muster.coordinator import strangers
+from muster.coordinator import strangers_watch
 from muster.coordinator.observability.metrics import REGISTRY
 from muster.coordinator.offsets.memory import MemoryOffsetStore
 from muster.coordinator.offsets.topic import TopicOffsetStore
-from muster.coordinator.strangers import PAUSE_S, StrangersSeen, StrangersWatch
+from muster.coordinator.strangers_watch import PAUSE_S, StrangersSeen, StrangersWatch
 from muster.events.avro.codec import decode, records_of
 from muster.events.events import MemberRoleChanged
 from muster.events.ids import GroupId
@@ -186,7 +186,7 @@ class InTens(MemoryEventLog):
 @pytest.mark.parametrize("limit", ["RECORDS_MAX", "KEYS_MAX"])
 def test_so_much_is_read_and_written_again_at_a_time(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest comes with the next minute, and is not forgotten."""
-    monkeypatch.setattr(strangers, limit, 20)
+    monkeypatch.setattr(strangers_watch, limit, 20)
 
     @story
     async def run() -> None:

@@ -27,10 +27,10 @@ from muster.coordinator.service import Service
 from muster.coordinator.settings.broker_ports import BrokerPorts
 from muster.coordinator.sidecar.apis import authentication, produce_and_txn
 from muster.coordinator.sidecar.apis.membership import MembershipApi
+from muster.coordinator.sidecar.groups.moves import Moves
+from muster.coordinator.sidecar.groups.routing import GroupRouter
 from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
 from muster.coordinator.sidecar.messages.rewriting import AnswerRewriter
-from muster.coordinator.sidecar.ownership.moves import Moves
-from muster.coordinator.sidecar.ownership.routing import GroupRouter
 from muster.coordinator.sidecar.relay.client_side import ClientSide
 from muster.coordinator.sidecar.relay.intercept import Interceptor, SidecarApi
 from muster.coordinator.sidecar.relay.limits import RelayLimits

@@ -8,8 +8,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.configs import MUSTER
-from muster.coordinator.sidecar.ownership.adoption import Adoption
-from muster.coordinator.sidecar.ownership.move import FormerMember, Move
+from muster.coordinator.sidecar.groups.adoption import Adoption
+from muster.coordinator.sidecar.groups.move import FormerMember, Move
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import ShadowName
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
@@ -72,10 +72,10 @@ async def test_a_cluster_that_does_not_answer_is_to_blame_and_no_member(
     _, _, upstream = adoption(answer)
     await upstream.list_members(1_000, within_ms=1)
     said = upstream.reason(21_000)
-    assert said.startswith("for the last 20 s nobody could be taken out upstream: the cluster upstream did not answer")
+    assert said.startswith("no member could be removed upstream for the last 20 s: the cluster upstream did not answer")
     assert why in said
-    assert said.endswith("; in it were own-1 at 10.0.0.1")
-    assert "these did not come" not in said
+    assert said.endswith("; still there: own-1 at 10.0.0.1")
+    assert "joined again in time" not in said
 
 
 async def test_members_that_did_not_come_while_the_cluster_answered_are_to_blame() -> None:
@@ -85,4 +85,4 @@ async def test_members_that_did_not_come_while_the_cluster_answered_are_to_blame
     cluster.answer = empty
     await upstream.list_members(1_000, within_ms=60_000)
     move.members[MemberId("m")].was_dropped = False
-    assert upstream.reason(60_000) == "these did not come: own-1 at 10.0.0.1"
+    assert upstream.reason(60_000) == "these members have not joined again in time: own-1 at 10.0.0.1"

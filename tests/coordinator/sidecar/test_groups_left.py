@@ -7,8 +7,8 @@ import structlog
 
 from muster.coordinator.load.room import HELD_BYTES_MAX
 from muster.coordinator.sidecar.apis.membership import MembershipApi
-from muster.coordinator.sidecar.ownership.moves import Moves
-from muster.coordinator.sidecar.ownership.routing import GroupRouter
+from muster.coordinator.sidecar.groups.moves import Moves
+from muster.coordinator.sidecar.groups.routing import GroupRouter
 from muster.coordinator.upstream.group_probe import ForeignShadow, KeptUpstream, NotPermitted
 from muster.events.ids import GroupId
 from tests.coordinator.scripted import ManualTimers, ScriptedGroups, new_service

@@ -19,8 +19,8 @@ from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.group.outcomes import Outcome
 from muster.coordinator.service import ListedGroup
 from muster.coordinator.sidecar.apis.registry import handled_apis
+from muster.coordinator.sidecar.groups.in_flight_commits import InFlightCommits
 from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
-from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
 from muster.coordinator.sidecar.relay.intercept import SidecarApi
 from muster.coordinator.wire.api import Offered
 from muster.coordinator.wire.bounds import bound_of

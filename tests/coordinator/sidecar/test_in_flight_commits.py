@@ -5,8 +5,8 @@ import gc
 
 import pytest
 
-from muster.coordinator.sidecar.ownership import in_flight_commits
-from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
+from muster.coordinator.sidecar.groups import in_flight_commits
+from muster.coordinator.sidecar.groups.in_flight_commits import InFlightCommits
 from muster.events.ids import GroupId
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.sidecar.relaying import relaying

@@ -19,11 +19,11 @@ from muster.coordinator.group.outcomes import (
     Outcome,
     ReleasedMember,
 )
-from muster.coordinator.sidecar.ownership import moves as moves_module
-from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
-from muster.coordinator.sidecar.ownership.movable_groups import MovableGroups
-from muster.coordinator.sidecar.ownership.move import ASSUMED_SESSION_MS, FormerMember, Move, Sender
-from muster.coordinator.sidecar.ownership.moves import TAKE_TIMEOUT_MS, Moves
+from muster.coordinator.sidecar.groups import moves as moves_module
+from muster.coordinator.sidecar.groups.in_flight_commits import InFlightCommits
+from muster.coordinator.sidecar.groups.movable_groups import MovableGroups
+from muster.coordinator.sidecar.groups.move import ASSUMED_SESSION_MS, FormerMember, Move, Sender
+from muster.coordinator.sidecar.groups.moves import TAKE_TIMEOUT_MS, Moves
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import ShadowName
 from muster.events.ids import GroupId, MemberId
@@ -222,7 +222,7 @@ async def test_whose_connection_is_gone_is_waited_for_as_long_as_its_session_in_
                 member_id=MEMBER.member_id, group_instance_id=None, client_id="client", client_host="/h"
             )
             move = scene.moves._moves[GROUP] = Move(MUSTER, [member], now_ms=0, deadline_ms=10 * session_ms)
-            scene.moves._run(scene.moves._adopt(GROUP, move, _take), "adopt")
+            scene.moves._tasks.start(scene.moves._adopt(GROUP, move, _take), "adopt")
         socket = Socket()
         sender = Sender(
             connection=socket,
@@ -269,7 +269,7 @@ async def test_a_move_that_was_overtaken_ends_itself_alone() -> None:
     async with staged() as scene:
         scene.moves.release(GROUP, [])
         scene.moves.release(GROUP, [MEMBER])
-        await until(lambda: scene.failures or len(scene.moves._tasks) == 1)
+        await until(lambda: scene.failures or len(scene.moves._tasks.running) == 1)
         report = scene.moves.report(GROUP)
         assert report is not None
         assert (report.state, report.members) == (MoveState.MOVING, 1)

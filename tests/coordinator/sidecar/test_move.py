@@ -10,9 +10,9 @@ from structlog.testing import capture_logs
 from muster.coordinator.group.configs import MUSTER, UPSTREAM
 from muster.coordinator.group.move_text import done, late, names, progress
 from muster.coordinator.group.outcomes import MoveState, ReleaseGroupOutcome
-from muster.coordinator.sidecar.ownership.move import ASSUMED_SESSION_MS, FormerMember, Move, Sender
-from muster.coordinator.sidecar.ownership.move_log import log_end, log_lost, log_waiting
-from muster.coordinator.sidecar.ownership.recent_members import RECENT_WINDOW_MS, RecentMembers
+from muster.coordinator.sidecar.groups.move import ASSUMED_SESSION_MS, FormerMember, Move, Sender
+from muster.coordinator.sidecar.groups.move_log import log_end, log_lost, log_waiting
+from muster.coordinator.sidecar.groups.recent_members import RECENT_WINDOW_MS, RecentMembers
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 
 SESSION_MS, REBALANCE_MS = 45_000, 300_000
@@ -177,7 +177,7 @@ def test_a_report_says_who_has_left_and_names_who_holds_it_up() -> None:
     """A member that has left was not told, and is not back; a silent one is waited for as long as its session."""
     move, socket = released(former("a"), former("b", instance="web-1"), former("c")), Socket()
     assert progress(released(former("a")).report(MoveState.MOVING, 0)) == (
-        "its only member has not let go yet; waits for client at 10.0.0.1, not heard of yet, for 45 s at most"
+        "its only member has not rejoined yet; waits for client at 10.0.0.1, not heard of yet, for 45 s at most"
     )
     move.mark_left(MemberId("a"))
     move.mark_told(sender(socket, "a"), 1_000)
@@ -185,31 +185,31 @@ def test_a_report_says_who_has_left_and_names_who_holds_it_up() -> None:
     assert (report.told, report.back, report.left) == (0, 0, 1)
     move.mark_told(sender(socket, "b"), 10_000)
     assert progress(move.report(MoveState.MOVING, 11_000)) == (
-        "of its 3 members 1 has left; waits for web-1 at 10.0.0.1 to let go, for 299 s at most; "
+        "of its 3 members 1 has left; waits for web-1 at 10.0.0.1 to rejoin, for 299 s at most; "
         "for client at 10.0.0.1, not heard of yet, for 34 s at most"
     )
     move.mark_back(sender(socket, instance="web-1"))
     assert done(move.report(MoveState.DONE, SESSION_MS)) == (
-        "of its 3 members 1 has let go, 1 has left, 1 has not let go in time"
+        "of its 3 members 1 has rejoined, 1 has left, 1 has not rejoined in time"
     )
 
 
-def test_who_has_not_let_go_in_time_is_named_when_the_move_is_done() -> None:
+def test_who_has_not_rejoined_in_time_is_named_when_the_move_is_done() -> None:
     """An operator has to look after that one, so its end is no plain success, in the log as in the command."""
     move, socket = released(former("a"), former("b", instance="web-1")), Socket()
     move.mark_told(sender(socket, "a"), 0)
     move.mark_back(sender(socket))
     report = move.report(MoveState.DONE, SESSION_MS)
     assert [each.group_instance_id for each in report.late] == ["web-1"]
-    assert late(report).startswith("not let go in time: web-1 at 10.0.0.1; who of them still runs may process its ")
+    assert late(report).startswith("not rejoined in time: web-1 at 10.0.0.1; one that still runs may process its ")
     with capture_logs() as lines:
         log_end(GroupId("orders"), report)
     (line,) = lines
-    assert (line["log_level"], line["not_let_go_in_time"]) == ("warning", "web-1 at 10.0.0.1")
+    assert (line["log_level"], line["not_rejoined_in_time"]) == ("warning", "web-1 at 10.0.0.1")
     assert "reason" not in line
 
 
-def test_who_was_dropped_by_the_cluster_has_let_go_of_nothing_and_is_named() -> None:
+def test_who_was_dropped_by_the_cluster_has_revoked_nothing_and_is_named() -> None:
     """A process that hangs takes its partitions for lost only when it goes on, so that is no plain success."""
     move, socket = Move(MUSTER, [former("a"), former("b", instance="web-1")], now_ms=0), Socket()
     move.mark_told(sender(socket, "a"), 0)
@@ -218,13 +218,15 @@ def test_who_was_dropped_by_the_cluster_has_let_go_of_nothing_and_is_named() -> 
     assert waiting(move, 0) == []
     report = move.report(MoveState.DONE, 0)
     assert (report.left, [each.group_instance_id for each in report.late]) == (0, ["web-1"])
-    assert done(report) == "of its 2 members 1 has let go, 1 has been dropped by the cluster"
-    assert late(report).startswith("dropped by the cluster (its session ended): web-1 at 10.0.0.1; who still runs ")
+    assert done(report) == "of its 2 members 1 has rejoined, 1 has been dropped by the cluster"
+    assert late(report).startswith(
+        "dropped by the cluster (its session ended): web-1 at 10.0.0.1; one that still runs "
+    )
     with capture_logs() as lines:
         log_end(GroupId("orders"), report)
     (line,) = lines
     assert (line["log_level"], line["dropped_by_the_cluster"]) == ("warning", "web-1 at 10.0.0.1")
-    assert "not_let_go_in_time" not in line
+    assert "not_rejoined_in_time" not in line
 
 
 def test_who_is_told_after_all_is_waited_for_again() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import confluent_kafka
 import pytest
 
-from muster.coordinator.admin import GroupAdmin
+from muster.coordinator.admin.group_admin import GroupAdmin
 from muster.coordinator.admin.moving import move_group
 from muster.coordinator.group.configs import MUSTER, UPSTREAM
 from muster.coordinator.group.outcomes import GroupMove, MoveState

@@ -14,9 +14,9 @@ from muster.coordinator.group.outcomes import AuthorizeCommitOutcome, DeleteGrou
 from muster.coordinator.sidecar.apis.delete_groups import DeleteGroupsApi
 from muster.coordinator.sidecar.apis.offset_commit import OffsetCommitApi
 from muster.coordinator.sidecar.apis.offset_delete import OffsetDeleteApi
+from muster.coordinator.sidecar.groups.in_flight_commits import InFlightCommits
+from muster.coordinator.sidecar.groups.routing import GroupRouter
 from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
-from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
-from muster.coordinator.sidecar.ownership.routing import GroupRouter
 from muster.coordinator.sidecar.relay.intercept import SidecarApi
 from muster.coordinator.upstream.shadows import CommitIdentity, ShadowName
 from muster.events.ids import GroupId

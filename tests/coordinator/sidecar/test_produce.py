@@ -145,7 +145,7 @@ def test_why_the_topic_has_no_id_is_told_once_with_what_is_to_blame() -> None:
             subject.update_ids({EVENTS: told})
     assert [(line["log_level"], line["event"].partition(":")[0]) for line in lines] == [
         ("error", "the event topic is gone from the cluster"),
-        ("warning", "clients that name topics by id (Produce v13) are not kept from the event topic"),
+        ("warning", "clients that name topics by id (Produce v13) can write to the event topic"),
     ]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.sidecar.ownership.recent_members import RecentMembers
+from muster.coordinator.sidecar.groups.recent_members import RecentMembers
 from muster.events.ids import REMEMBERED_ID_LENGTH_MAX, GroupId, MemberId
 from tests.coordinator.kio_client import KEYS, frame, with_length
 from tests.coordinator.sidecar.relaying import relaying

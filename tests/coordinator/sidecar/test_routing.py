@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.commands import Caller, Heartbeat, SyncGroup
 from muster.coordinator.group.outcomes import HeartbeatOutcome, Outcome, SyncGroupOutcome
 from muster.coordinator.sidecar.apis.membership import RefusingGroups
-from muster.coordinator.sidecar.ownership.routing import GroupRoute, GroupRouter, MovingGroups
+from muster.coordinator.sidecar.groups.routing import GroupRoute, GroupRouter, MovingGroups
 from muster.coordinator.upstream.group_probe import ForeignShadow, KeptUpstream
 from muster.events.ids import REMEMBERED_ID_LENGTH_MAX, GroupId, MemberId
 from tests.coordinator.kio_client import frame, with_length

@@ -264,7 +264,7 @@ async def test_a_broker_whose_certificate_does_not_match_is_refused(
         ("SASL_SSL", "SASL_PLAINTEXT", r"hung up: does it speak SASL_PLAINTEXT \(security\.protocol\)\?"),
         ("SASL_PLAINTEXT", "SASL_SSL", r"hung up: does it speak SASL_SSL \(security\.protocol\)\?"),
         ("SASL_PLAINTEXT", "PLAINTEXT", r"does it want credentials\?"),
-        ("PLAINTEXT", "SASL_PLAINTEXT", "takes no SASL there: see security.protocol"),
+        ("PLAINTEXT", "SASL_PLAINTEXT", "does not use SASL at this listener: see security.protocol"),
         ("MUTUAL", "SSL", "TLS fails with the broker at .* certificate"),
     ],
 )

@@ -25,6 +25,15 @@ def test_who_was_never_found_was_away_since_nobody_knows_when() -> None:
     assert not coordinators.heard
 
 
+def test_a_coordinator_that_was_heard_was_away_since_then_at_the_earliest() -> None:
+    """Members whose silence began before that were silent on their own."""
+    coordinators = Coordinators(lambda: 7)
+    coordinators.learn("g", 1)
+    coordinators.heard[1].answered(5)
+    coordinators.failed("g", TryAgain("kafka:9092 hung up"))
+    assert coordinators.last_away("g") == (5, 7)
+
+
 def test_a_group_with_a_very_long_id_is_looked_up_each_time() -> None:
     """As many as are kept would take 3 GB."""
     coordinators, long = Coordinators(lambda: 7), "g" * REMEMBERED_ID_LENGTH_MAX

@@ -49,7 +49,7 @@ class Told:
 
     @property
     def questions(self) -> list[asyncio.Task[None]]:
-        return list(self._reachability._asking)
+        return list(self._reachability._tasks.running)
 
     async def close(self) -> None:
         await self._reachability.close()

@@ -386,7 +386,7 @@ async def test_who_is_not_told_which_groups_have_shadows_says_so(subject: Subjec
         raise TryAgain("no broker")
 
     subject.upstream.ask = refuse  # type: ignore[method-assign]
-    with pytest.raises(ShadowUnavailable, match="does not tell which groups have a shadow: no broker"):
+    with pytest.raises(ShadowUnavailable, match="does not list which groups have a shadow: no broker"):
         await subject.shadows.remove_stray_shadows(lambda _: True)
 
 

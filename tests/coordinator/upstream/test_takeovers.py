@@ -139,7 +139,7 @@ async def test_the_broker_restarts(slow: Process, slow_broker: RestartableBroker
     slow.shadows.update_generation(new, generation_id=1, is_wanted=True)
     await asyncio.to_thread(slow_broker.kill)
     slow.shadows.update_generation(asked, generation_id=2, is_wanted=True)
-    with pytest.raises(ShadowUnavailable, match="does not tell"):
+    with pytest.raises(ShadowUnavailable, match="does not say whether"):
         await slow.shadows.take(new_group())
     await asyncio.to_thread(slow_broker.start)
     await slow.shadows.wait_bumped(asked, 2)

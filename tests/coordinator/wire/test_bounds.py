@@ -16,7 +16,7 @@ from muster.coordinator.load.slices import Slices
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.sidecar.relay.sasl import MESSAGE_BYTES_MAX
 from muster.coordinator.wire import bounds
-from muster.coordinator.wire.api import Fault, ProtocolError
+from muster.coordinator.wire.api import Api, Fault, ProtocolError
 from muster.coordinator.wire.bounds import ANSWER_BYTES_MAX, bound_of
 from muster.coordinator.wire.dispatch import dispatch
 from muster.coordinator.wire.messages import message
@@ -72,6 +72,15 @@ def test_an_array_beyond_the_bound_is_refused_before_it_is_read(api_key: int, ve
         assert raised.value.fault is Fault.TOO_MANY_ENTRIES
         assert f"{entries + len(path) - 1} entries or more, {bound.entries_max} are allowed" in str(raised.value)
     assert APIS[api_key].name in str(raised.value)
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+def test_a_request_that_names_one_thing_is_small_and_no_other_is_boundless(api: Api) -> None:
+    """Time follows the entries, memory the bytes: of a hundred thousand, and of 64 MiB, at most."""
+    bound = bound_of(api.key)
+    names_one_thing = not any(list(arrays_of(load_request_schema(api.key, version))) for version in api.versions)
+    assert bound.entries_max <= (10 if names_one_thing else 100_000)
+    assert bound.bytes_max <= (512 * 1_024 if names_one_thing else 64 * 1_024 * 1_024)
 
 
 def test_every_api_has_a_bound_and_a_reason_for_it() -> None:

@@ -72,6 +72,13 @@ def test_what_kio_does_not_know_is_read_amid_what_it_does(partition: bytes, erro
     ]
 
 
+def test_bytes_are_read_in_versions_with_and_without_tagged_fields() -> None:
+    """SyncGroup v3 and v4: the same assignment, whose length is written otherwise."""
+    for version, answer in ((3, bytes(6) + b"\x00\x00\x00\x02ab"), (4, bytes(6) + b"\x03ab" + b"\x00")):
+        body, size = finished(reader_in_steps(load_response_schema(14, version))(answer, 0, Allowance(0)))
+        assert (body.assignment, size) == (b"ab", len(answer))
+
+
 def test_a_struct_of_long_strings_is_read_and_one_that_is_too_long_is_not() -> None:
     """Each has a bound, not all of them together."""
 

@@ -77,6 +77,17 @@ async def test_a_topic_of_a_newer_version_is_refused() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("noted", "level"),
+    [(b"", 3), (Origin(cluster_id="here", format_level=1).encode(), 3), (OURS.encode(), FORMAT_LEVEL)],
+    ids=["none", "the first", "the last"],
+)
+async def test_a_topic_is_gone_on_with_at_its_own_level_or_the_third(noted: bytes, level: int) -> None:
+    """Whoever wrote the first two reads what is written at the third; nothing older than that is written."""
+    notes = await check_origin(TwoPartitions(noted), TOPIC, 2, OURS, timeout_ms=1_000)
+    assert notes.format_level == level
+
+
 @pytest.mark.parametrize("noted", [b"", OURS.encode(), Origin(cluster_id="here", format_level=1).encode()])
 @pytest.mark.parametrize("partitions", [None, 2])
 async def test_our_own_topic_is_taken(noted: bytes, partitions: int | None) -> None:

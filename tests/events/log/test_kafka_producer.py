@@ -73,3 +73,16 @@ async def test_an_append_that_is_sent_again_appends_nothing_and_tells_who_was_de
     assert isinstance((await repeated(log, writer))[0], Deposed)
     assert len(await read_all(log)) == 4
     await log.close()
+
+
+@story
+async def test_what_is_durable_is_on_all_replicas_in_sync() -> None:
+    """An append, and one that is sent again: the leader alone may lose it with its disk."""
+    cluster = FakeCluster()
+    log = KafkaEventLog(cluster.bootstrap, "events", partitions=1)
+    await log.open()
+    writer = await log.claim(0)
+    await writer.append([(ONE,)])
+    assert await repeated(log, writer) == {0: True}
+    assert cluster.acks["events"] == {-1}
+    await log.close()

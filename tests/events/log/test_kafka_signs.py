@@ -9,7 +9,10 @@ from muster.events.log.base import SignOfLife
 from muster.events.log.kafka import signs
 from muster.events.log.kafka.client.link import KafkaLink, Timeouts
 from muster.events.log.kafka.decoding import decode_batches, writers_of
+from muster.events.log.kafka.log import KafkaEventLog
 from muster.events.log.kafka.marks import Marks
+from tests.faults.cluster import FakeCluster
+from tests.faults.process import story
 
 
 class Produced:
@@ -45,3 +48,18 @@ async def test_a_sign_of_life_is_an_owners_record_and_nobodys_epoch() -> None:
     assert written.marked
     assert (written.stamp.producer_id, written.stamp.producer_epoch, written.stamp.epoch_base) == (-1, -1, 0)
     assert (written.stamp.marked_from, written.stamp.native_from) == (0, 0)
+
+
+@story
+async def test_the_last_sign_of_each_owner_is_what_another_process_reads() -> None:
+    """They stand beside the events, in the topic of the fencing probe."""
+    cluster = FakeCluster()
+    logs = [KafkaEventLog(cluster.bootstrap, "events", partitions=1) for _ in range(2)]
+    for log in logs:
+        await log.open()
+    for owner, wall_ms in (("one:1", 1), ("other:1", 12), ("one:1", 3)):
+        await logs[0].leave_sign_of_life(SignOfLife(owner=owner, wall_ms=wall_ms), timeout_ms=1_000)
+    assert await logs[1].last_signs_of_life(timeout_ms=1_000) == {"one:1": 3, "other:1": 12}
+    assert cluster.partition("events", 0).end == 0
+    for log in logs:
+        await log.close()

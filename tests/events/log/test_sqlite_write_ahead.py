@@ -14,7 +14,9 @@ import pytest
 
 from muster.coordinator.offsets.sqlite import SqliteOffsetStore
 from muster.events.log.base import SignOfLife
+from muster.events.log.sqlite.ends import Ends, encoded, noted
 from muster.events.log.sqlite.log import SqliteEventLog
+from muster.events.log.sqlite.open import NOTE_AT
 from muster.events.records import Record
 
 RECORDS = 100
@@ -140,6 +142,12 @@ async def test_a_note_that_is_not_whole_says_nothing(copied: Path, note: bytes) 
     lock = beside(copied, ".lock")
     lock.write_bytes(lock.read_bytes()[:32] + note)
     assert (await read(copied))[1] == []
+
+
+def test_the_note_of_as_many_partitions_as_can_be_is_read_whole(path: Path) -> None:
+    note = Ends(log_id="a" * 32, offsets=dict.fromkeys(range(10_000), 2**63 - 1))
+    beside(path, ".lock").write_bytes(bytes(NOTE_AT) + encoded(note))
+    assert noted(path) == note
 
 
 async def test_the_note_of_another_log_says_nothing(copied: Path) -> None:

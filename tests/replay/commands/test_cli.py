@@ -17,7 +17,7 @@ from muster.events.log.url import open_log
 from muster.events.records import FORMAT_LEVEL, Record
 from muster.replay.cli import app
 from tests.replay.stories import a_night
-from tests.replay.written import PARTITIONS, append, broken_value, script, sqlite_log
+from tests.replay.written import BROKEN_KEY, PARTITIONS, append, broken_value, script, sqlite_log, unknown_type
 
 WIDE = {"COLUMNS": "140", "TERM": "dumb"}
 BUFFERED = {**os.environ, "PYTHONUNBUFFERED": ""}
@@ -165,14 +165,63 @@ def test_properties_of_a_cluster_that_cannot_be_used_are_named(url: str, command
 
 
 def test_a_broken_record_is_shown_where_it_stands(tmp_path: Path) -> None:
-    """The command succeeds and tells what came before it."""
+    """The command tells what came before it; the exit code says that the history is not whole."""
     told = script("orders").created()
     url = asyncio.run(append(tmp_path, told.partition, *told.stored_transitions(), (broken_value("orders"),)))
     result = run("history", "orders", log=url)
-    assert result.exit_code == 0
+    assert result.exit_code == 3
     assert "the group was created" in result.stdout
     assert f"the record at partition {told.partition}, offset" in result.stdout
     assert "orders is quarantined" in run("groups", log=url).stdout.replace("\n", " ")
+
+
+EVERY_COMMAND = (
+    ("groups",),
+    ("digest", "--since", "2000-01-01T00:00"),
+    ("history", "orders"),
+    ("history", "orders", "--since", "5"),
+    ("why", "orders"),
+    ("why", "orders", "--last"),
+    ("why", "orders", "--generation", "99"),
+    ("state", "orders", "--at", "2100-01-01T00:00"),
+    ("state", "--at", "2100-01-01T00:00"),
+    ("diff", "orders", "1", "2100-01-01T00:00"),
+    ("whatif", "orders", "--static"),
+    ("verify",),
+)
+
+
+@pytest.mark.parametrize(
+    "broken", [broken_value("orders"), unknown_type("orders"), BROKEN_KEY], ids=["value", "type", "key"]
+)
+def test_every_command_says_that_one_record_cannot_be_read(tmp_path: Path, broken: Record) -> None:
+    """The place is named, and the exit code is 3, if the answer stands on it; a copy of the log is whole with it."""
+    night = a_night()
+    transitions = night.stored_transitions()
+    middle = len(transitions) // 2
+    url = asyncio.run(append(tmp_path, night.partition, *transitions[:middle], (broken,), *transitions[middle:]))
+    place = f"partition {night.partition}, offset {sum(map(len, transitions[:middle]))}"
+    page = ("report", "orders", "-o", str(tmp_path / "report.html"))
+    for command in (*EVERY_COMMAND, page):
+        result = run(*command, log=url)
+        assert result.exit_code == 3, (command, result.output)
+        found = result.stdout if command == ("verify",) else result.stderr
+        assert place in found.replace("\n", " "), (command, result.output)
+    assert run("export", str(tmp_path / "copy.avro"), log=url).exit_code == 0
+    assert run("groups", log=str(tmp_path / "copy.avro")).exit_code == 3
+
+
+def test_a_record_that_the_answer_does_not_stand_on_is_no_lack(tmp_path: Path) -> None:
+    """Another group's; one of the time after what is told."""
+    night = a_night()
+    url = asyncio.run(append(tmp_path, night.partition, *night.stored_transitions(), (broken_value("shadow"),)))
+    for command in ("history", "why", "whatif"):
+        more = ["--static"] if command == "whatif" else []
+        assert run(command, "orders", *more, log=url).exit_code == 0
+    assert run("groups", "--group", "ord*", log=url).exit_code == 0
+    assert run("groups", log=url).exit_code == 3
+    asyncio.run(append(tmp_path, night.partition, (broken_value("orders"),)))
+    assert run("history", "orders", "--until", "5", log=url).exit_code == 0
 
 
 def test_of_a_damaged_file_is_told_what_can_be_read(tmp_path: Path) -> None:

@@ -228,7 +228,7 @@ def test_a_group_that_does_not_exist_is_named_once(muster: MusterProcess, argume
         (["config", "g", "=1"], "'=1' should be KEY=VALUE"),
         (["config", "g", "a=1", "a=2"], "a is given twice"),
         (["promote", "g"], "name the learners to promote, or give --all"),
-        (["promote", "g", "a", "--all"], "--all is all learners: name none beside it"),
+        (["promote", "g", "a", "--all"], "name learners, or give --all, not both"),
         (["add", "g", "a", "a"], "'a' is named twice"),
         (["list", "g", "--bootstrap", "9092"], "'9092' should be HOST:PORT"),
         (["list", "g", "--kafka-config", "sasl.pasword=a"], "did you mean sasl.password?"),

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from muster import cli as command
-from muster.coordinator.admin import ConfigEntry, GroupAdmin
+from muster.coordinator.admin.group_admin import ConfigEntry, GroupAdmin
 from muster.coordinator.admin.moving import MOVING, GroupCoordinator
 from muster.coordinator.commands.members import cli as members_cli
 from muster.coordinator.group.configs import COORDINATOR, MEMBERS, MOVE
@@ -38,8 +38,8 @@ def test_each_command_teaches_by_an_example(verb: str) -> None:
 
 
 def test_a_group_that_moves_is_not_listed_as_one_without_members(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are in neither group; the line says who has let go, and who is waited for."""
-    text = "moving to upstream: of its 2 members 1 has left; waits for web-1 at 10.0.0.1 to let go"
+    """They are in neither group; the line says who has rejoined, and who is waited for."""
+    text = "moving to upstream: of its 2 members 1 has left; waits for web-1 at 10.0.0.1 to rejoin"
     moving = GroupCoordinator(coordinator=MOVING, text=text)
     monkeypatch.setattr(members_cli, "ask", lambda *_: (moving, ()))
     printed = CliRunner().invoke(command.app, ["members", "list", "orders"], env={"COLUMNS": "160", "TERM": "dumb"})
@@ -86,7 +86,7 @@ class Sidecar(GroupAdmin):
 
 def test_a_move_is_printed_with_what_the_members_see_and_what_they_did(monkeypatch: pytest.MonkeyPatch) -> None:
     """A dry run ends with the first; JSON is for programs, and nothing is printed beside it."""
-    monkeypatch.setattr("muster.coordinator.admin.GroupAdmin", Sidecar)
+    monkeypatch.setattr("muster.coordinator.admin.group_admin.GroupAdmin", Sidecar)
 
     def printed(*options: str) -> list[str]:
         done = CliRunner().invoke(command.app, ["release", "orders", *options], env={"TERM": "dumb"})
@@ -94,9 +94,10 @@ def test_a_move_is_printed_with_what_the_members_see_and_what_they_did(monkeypat
         return done.stdout.splitlines()
 
     foretold, moved = printed()
-    assert foretold.startswith("orders: its 2 members join again at the cluster upstream: each is told at its next")
+    assert foretold.startswith("orders: its 2 members join again at the cluster upstream: each learns it from the")
     assert moved == (
-        "orders: coordinated by the cluster upstream: all its 2 members have let go after 1.2 s, the join phase follows"
+        "orders: coordinated by the cluster upstream: all its 2 members have rejoined after 1.2 s,"
+        " the join phase follows"
     )
     assert printed("--dry-run") == [foretold]
     (told,) = json.loads("\n".join(printed("--format", "json")))["groups"]

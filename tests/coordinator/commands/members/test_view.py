@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from muster.coordinator.admin import ConfigEntry
-from muster.coordinator.commands.members.view import print_members, print_settings
+from muster.coordinator.admin.group_admin import ConfigEntry
+from muster.coordinator.commands.members.view import print_configs, print_members
 from muster.coordinator.group.outcomes import ListedMember, Standing
 from muster.events.ids import GroupInstanceId, MemberId
 
@@ -80,5 +80,5 @@ def test_who_has_no_session_may_wait_for_the_join(left: int | None, said: str) -
 def test_settings_are_explained_where_there_is_room(width: int, does: list[str]) -> None:
     shown, printed = console(width)
     entry = ConfigEntry(name="group.max.size", value="5", is_set=True, documentation="how many members")
-    print_settings([entry], shown)
+    print_configs([entry], shown)
     assert " ".join(printed.getvalue().splitlines()[2].split()) == " ".join(["group.max.size 5 this group", *does])

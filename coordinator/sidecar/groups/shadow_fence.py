@@ -14,7 +14,7 @@ from muster.coordinator.group.commands import AnyRequest, JoinGroup, SyncGroup
 from muster.coordinator.group.outcomes import JoinGroupOutcome, Outcome, SyncGroupOutcome
 from muster.coordinator.runtime.partition.waiting import Waiting, deliver
 from muster.coordinator.service import Groups, ReplyTo
-from muster.coordinator.sidecar.ownership.groups_layer import GroupsLayer
+from muster.coordinator.sidecar.groups.groups_layer import GroupsLayer
 from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -76,4 +76,4 @@ class ShadowFence(GroupsLayer):
             is_bumped = self._is_bumped(command)
             deliver(waiting, outcome if is_bumped else SyncGroupOutcome(error=ErrorCode.rebalance_in_progress))
 
-        self._go_on(wait(), name=f"bump-{command.group_id}")
+        self._tasks.start(wait(), name=f"bump-{command.group_id}")

@@ -26,12 +26,12 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, ret
 from muster.coordinator.group.configs import COORDINATOR, MUSTER, UPSTREAM
 from muster.coordinator.group.move_text import already_moving
 from muster.coordinator.group.outcomes import GroupMove, MoveState, ReleasedMember
-from muster.coordinator.sidecar.ownership.adoption import Adoption, former_member, not_heard_of
-from muster.coordinator.sidecar.ownership.move import FormerMember, Move, Sender
-from muster.coordinator.sidecar.ownership.move_log import log_begin, log_end, log_waiting
-from muster.coordinator.sidecar.ownership.recent_members import RecentMembers
+from muster.coordinator.sidecar.groups.adoption import Adoption, former_member, not_recent
+from muster.coordinator.sidecar.groups.move import FormerMember, Move, Sender
+from muster.coordinator.sidecar.groups.move_log import log_begin, log_end, log_waiting
+from muster.coordinator.sidecar.groups.recent_members import RecentMembers
 from muster.coordinator.sidecar.relay.intercept import ClientRequest
-from muster.coordinator.tasks import on_failure
+from muster.coordinator.tasks import BackgroundTasks
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadows import ShadowName, ShadowUnavailable
 from muster.coordinator.upstream.upstream_members import NotAdoptable, remove_member, upstream_members
@@ -83,23 +83,19 @@ class Moves:
         self._link = link
         self._shadows = shadows
         self._monotonic_ms = monotonic_ms
-        self._give_up = give_up
         self._moves: dict[GroupId, Move] = {}
         self._reports: FIFOCache[GroupId, GroupMove] = FIFOCache(REPORTS_KEPT)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(give_up)
         self._may_be_shadowed = True
         """A former process may have left shadows in released groups: upstream has not been asked yet."""
 
     def begin(self) -> None:
         """Remove shadows that a former process has left in released groups; call it when the groups are loaded."""
-        self._run(self._remove_stray_shadows(), "stray-shadows")
+        self._tasks.start(self._remove_stray_shadows(), "stray-shadows")
 
     async def close(self) -> None:
         """Stop all tasks. A move that was under way is over."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
 
     def is_moving(self, group_id: GroupId) -> bool:
         """Whether requests of the group's members are to be answered by `answer`."""
@@ -151,7 +147,7 @@ class Moves:
     async def _come_back(self, group_id: GroupId, move: Move, sender: Sender) -> ErrorCode:
         before = move.predecessor(sender.group_instance_id)
         if not move.is_release and before is not None and not before.is_told:
-            # Its process was started anew; nothing else would ever be heard of it.
+            # Its process was restarted, so no request of the former member will come.
             error = await self._remove(group_id, move, before)
             if error is not ErrorCode.none:
                 return error
@@ -164,7 +160,7 @@ class Moves:
         try:
             error = await remove_member(self._link, group_id, member.member_id, member.group_instance_id)
         except LinkError as failed:
-            log.warning("a member could not be taken out upstream", group_id=group_id, error=str(failed))
+            log.warning("a member could not be removed upstream", group_id=group_id, error=str(failed))
             return ErrorCode.coordinator_not_available
         finally:
             move.in_removal.discard(member.member_id)
@@ -189,7 +185,7 @@ class Moves:
         ]
         move = self._moves[group_id] = Move(UPSTREAM, formers, now_ms=now_ms)
         log_begin(group_id, move)
-        self._run(self._release(group_id, move), f"release-{group_id}")
+        self._tasks.start(self._release(group_id, move), f"release-{group_id}")
 
     async def _release(self, group_id: GroupId, move: Move) -> None:
         while move.waits_for(now_ms := self._monotonic_ms()):
@@ -228,11 +224,11 @@ class Moves:
         except NotAdoptable as error:
             return str(error)
         except LinkError as error:
-            return f"upstream does not tell its members: {error}"
+            return f"upstream does not list its members: {error}"
         now_ms = self._monotonic_ms()
         absent = [each for each in members if not self.recent_members.is_recent(group_id, each.member_id, now_ms)]
         if absent:
-            return not_heard_of(absent, len(members))
+            return not_recent(absent, len(members))
         if only_try:
             return None
         if self.is_moving(group_id):
@@ -240,7 +236,7 @@ class Moves:
         move = Move(MUSTER, map(former_member, members), now_ms=now_ms, deadline_ms=now_ms + timeout_ms)
         self._moves[group_id] = move
         log_begin(group_id, move)
-        self._run(self._adopt(group_id, move, take), f"adopt-{group_id}")
+        self._tasks.start(self._adopt(group_id, move, take), f"adopt-{group_id}")
         return None
 
     async def _adopt(self, group_id: GroupId, move: Move, take: Callable[[], Awaitable[ErrorCode]]) -> None:
@@ -288,13 +284,6 @@ class Moves:
             del self._moves[group_id]
         report = self._reports[group_id] = move.report(state, self._monotonic_ms(), reason)
         log_end(group_id, report)
-
-    def _run(self, steps: Awaitable[None], name: str) -> None:
-        task = asyncio.ensure_future(steps)
-        task.set_name(name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(on_failure(self._give_up))
 
 
 def _while_unavailable(event: str, **about: str) -> AsyncRetrying:

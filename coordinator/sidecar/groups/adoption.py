@@ -1,17 +1,17 @@
-"""One adoption's view of the cluster upstream: who is in the group there still, and why that is not known.
+"""One adoption's view of the cluster upstream: which members are still in the group there, or why that is not known.
 
 What belongs here: the cluster's list of members, and what it makes of the move's. What it must not know: how members
 are told.
 
-A member that is in the list no more, and was not told, has let go of nothing: the cluster has dropped it. Its process
-may hang, and takes its partitions for lost only when it goes on.
+A member that is no longer in the list and was not told was dropped by the cluster, and has not revoked its partitions.
+Its process may hang, and learns that it has lost them only when it goes on.
 """
 
 import asyncio
 from collections.abc import Iterable
 
 from muster.coordinator.group.move_text import names
-from muster.coordinator.sidecar.ownership.move import FormerMember, Move, Sender
+from muster.coordinator.sidecar.groups.move import FormerMember, Move, Sender
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadows import ShadowName
 from muster.coordinator.upstream.upstream_members import NotAdoptable, UpstreamMember, upstream_members
@@ -50,12 +50,14 @@ class Adoption:
             self._unknown, self._listed_ms = None, now_ms
 
     def reason(self, now_ms: int) -> str:
-        """Say why members are there still, when the time is over: they did not come, or could not be taken out."""
+        """Say why members are still there when the adoption times out: they sent nothing, or could not be removed."""
         if self._unknown is None:
-            return f"these did not come: {names(self._move.waits_for(now_ms))}"
+            return f"these members have not joined again in time: {names(self._move.waits_for(now_ms))}"
         still = [self._move.members[each] for each in self.still_upstream]
         for_s = (now_ms - (self._listed_ms or now_ms)) // 1000
-        return f"for the last {for_s} s nobody could be taken out upstream: {self._unknown}; in it were {names(still)}"
+        return (
+            f"no member could be removed upstream for the last {for_s} s: {self._unknown}; still there: {names(still)}"
+        )
 
 
 def former_member(member: UpstreamMember | Sender) -> FormerMember:
@@ -68,14 +70,14 @@ def former_member(member: UpstreamMember | Sender) -> FormerMember:
     )
 
 
-def not_heard_of(absent: Iterable[UpstreamMember], members: int) -> str:
-    """Say of a group with so many members why it is not adopted: these were not heard of here."""
+def not_recent(absent: Iterable[UpstreamMember], members: int) -> str:
+    """Explain why a group with so many members is not adopted: no requests of these came through this Muster."""
     listed = list(absent)
     were = "was" if len(listed) == 1 else "were"
     return (
-        f"{len(listed)} of its {members} members {were} not heard of here in the last minute: {names(listed)}. Who is "
-        "connected to the cluster directly has to be connected to this Muster first; who has joined only now is heard "
-        "of in a moment; one that has gone is dropped there when its session ends: try again then"
+        f"{len(listed)} of its {members} members {were} not seen here in the last minute: {names(listed)}. Connect "
+        "clients of the cluster to this Muster first. A member that has just joined is seen with its first heartbeat, "
+        "and one that has gone is removed by the cluster when its session ends: try again then"
     )
 
 

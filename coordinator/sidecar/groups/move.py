@@ -2,9 +2,9 @@
 
 What belongs here: what a move waits for. What it must not know: how members are told, and what time it is.
 
-A member is *told* when it is answered that it is a member no more. It may work on what it has fetched until it revokes
-its partitions, and only then joins again: it is *back*. So nobody may join before all are back, as in a rebalance, or a
-partition could have two owners. And as in a rebalance a member is waited for only as long as it may live or work:
+A member is *told* when it is answered UNKNOWN_MEMBER_ID. It may work on what it has fetched until it revokes its
+partitions, and only then joins again: it is *back*. So no join is answered before all are back, as in a rebalance, or a
+partition could have two owners. And as in a rebalance a member is waited for no longer than its timeouts allow:
 
     not told    its session timeout: a live member sends a request within it
     told        its rebalance timeout; once its connection is gone, its session timeout
@@ -24,7 +24,7 @@ from muster.events.ids import GroupInstanceId, MemberId
 ASSUMED_SESSION_MS = 45_000
 """Kafka's default of session.timeout.ms."""
 WAITING_LINE_AFTER_MS, WAITING_LINE_INTERVAL_MS = 5_000, 60_000
-"""When a move that waits for members is worth a line in the log."""
+"""When, and how often, a move that waits for members has a line in the log."""
 
 
 class Connection(Protocol):
@@ -60,10 +60,10 @@ class FormerMember(msgspec.Struct, kw_only=True, eq=False):
     told_on: Connection | None = None
     until_ms: int | None = None
     is_back: bool = False
-    """Whether it has asked to join again, and so has let go of its partitions."""
+    """Whether it has asked to join again, and so has revoked its partitions."""
     has_left: bool = False
     was_dropped: bool = False
-    """Whether the cluster has dropped it, so that it is waited for no longer, though it has let go of nothing."""
+    """Whether the cluster has dropped it, so that it is waited for no longer, though it has revoked nothing."""
 
     @property
     def is_told(self) -> bool:
@@ -136,8 +136,8 @@ class Move:
             return self.predecessor(sender.group_instance_id)
         away = [each for each in self.members.values() if not each.is_gone and each.group_instance_id is None]
         known = (each for each in away if each.told_on is sender.connection)
-        # Who else has this client id, at this address, may well be a process that was never a member: those alone
-        # whose connection cannot be known are looked for so.
+        # Another process, which was never a member, may have the same client id and address. So these decide only for
+        # members whose connection is not known.
         alike = (
             each
             for each in away
@@ -202,7 +202,7 @@ class Move:
         return max(0, min(ends_ms) - now_ms) if ends_ms else None
 
     def take_waiting_line(self, now_ms: int) -> bool:
-        """Return whether the log should say now who is waited for; then the next line has its time."""
+        """Return whether a line about the members waited for is due; if so, the next is due an interval later."""
         if now_ms < self._waiting_line_ms or not self.waits_for(now_ms):
             return False
         self._waiting_line_ms = now_ms + WAITING_LINE_INTERVAL_MS

@@ -39,9 +39,9 @@ from muster.coordinator.group.outcomes import (
     Outcome,
 )
 from muster.coordinator.service import Groups, ReplyTo
-from muster.coordinator.sidecar.ownership.groups_layer import GroupsLayer
-from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
-from muster.coordinator.sidecar.ownership.moves import Moves
+from muster.coordinator.sidecar.groups.groups_layer import GroupsLayer
+from muster.coordinator.sidecar.groups.in_flight_commits import InFlightCommits
+from muster.coordinator.sidecar.groups.moves import Moves
 from muster.events.ids import GroupId
 
 _TIMEOUT = GroupConfigDef(
@@ -71,7 +71,7 @@ class MovableGroups(GroupsLayer):
         self._in_flight = in_flight
         self._may_own = may_own
         self._starting: set[GroupId] = set()
-        """Groups whose move was requested and has not begun; their members' requests are answered as ever."""
+        """Groups whose move was requested and has not begun; their members' requests are answered as before."""
 
     def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
         if isinstance(command, AlterGroupConfig) and any(change.name == COORDINATOR for change in command.changes):
@@ -117,7 +117,7 @@ class MovableGroups(GroupsLayer):
     async def _release(self, command: AlterGroupConfig, reply: ReplyTo) -> None:
         """Release the group once its in-flight commits are answered: they have the identity of a shadow that leaves."""
         if command.validate_only:
-            self._groups.submit(command, lambda outcome: reply(_said(outcome)))
+            self._groups.submit(command, lambda outcome: reply(_as_release(outcome)))
             return
         decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -125,7 +125,7 @@ class MovableGroups(GroupsLayer):
             assert isinstance(outcome, AlterGroupConfigOutcome)
             if outcome.error is ErrorCode.none and not was_released:
                 self._moves.release(command.group_id, outcome.released)
-            reply(_said(outcome))
+            reply(_as_release(outcome))
             decided.set_result(None)
 
         async with self._in_flight.paused(command.group_id):
@@ -134,7 +134,7 @@ class MovableGroups(GroupsLayer):
             await decided
 
     def _run(self, steps: Coroutine[Any, Any, None], command: AlterGroupConfig) -> None:
-        task = self._go_on(steps, name=f"move-{command.group_id}")
+        task = self._tasks.start(steps, name=f"move-{command.group_id}")
         if not command.validate_only:
             self._starting.add(command.group_id)
             task.add_done_callback(lambda _: self._starting.discard(command.group_id))
@@ -157,7 +157,7 @@ class MovableGroups(GroupsLayer):
             decided.set_result(outcome.error)
 
         change = ConfigChange(name=COORDINATOR, operation=ConfigOperation.DELETE, value=None)
-        # Its request id is not in use: the command itself is none of the rules', and each attempt has been answered.
+        # Its request id is free: the rules never get the command itself, and each attempt was answered.
         self._groups.submit(msgspec.structs.replace(command, changes=(change,)), altered)
         return await decided
 
@@ -166,7 +166,7 @@ def _text(change: ConfigChange | None) -> str:
     return _TIMEOUT.default if change is None or change.value is None else change.value
 
 
-def _said(outcome: Outcome) -> AlterGroupConfigOutcome:
+def _as_release(outcome: Outcome) -> AlterGroupConfigOutcome:
     """Return a release's outcome; an unknown group has its own message."""
     assert isinstance(outcome, AlterGroupConfigOutcome)
     if outcome.error is not ErrorCode.group_id_not_found:

@@ -1,11 +1,11 @@
-"""The log lines of one group's move: its begin, whom it waits for when that takes long, its end; or of its loss."""
+"""The log lines of a group's move: its beginning, the members it waits for, its end; and of a group that was lost."""
 
 import structlog
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.move_text import DROPPED_MAY, LATE_MAY, dropped_of, names, overdue_of, progress
 from muster.coordinator.group.outcomes import GroupMove, MoveState, ReleaseGroupOutcome
-from muster.coordinator.sidecar.ownership.move import Move
+from muster.coordinator.sidecar.groups.move import Move
 from muster.events.ids import GroupId
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -21,7 +21,7 @@ def log_begin(group_id: GroupId, move: Move) -> None:
 
 
 def log_waiting(group_id: GroupId, move: Move, now_ms: int) -> None:
-    """Write whom the move waits for, if that line is due."""
+    """Write which members the move waits for, if that line is due."""
     if move.take_waiting_line(now_ms):
         said = progress(move.report(MoveState.MOVING, now_ms))
         log.info("a group that moves waits for members", group_id=group_id, to=move.to, progress=said)
@@ -35,7 +35,7 @@ def log_end(group_id: GroupId, report: GroupMove) -> None:
         log.warning("group not moved", group_id=group_id, **about, reason=report.reason)
     elif report.late:
         overdue, dropped = overdue_of(report), dropped_of(report)
-        told = (("not_let_go_in_time", overdue, LATE_MAY), ("dropped_by_the_cluster", dropped, DROPPED_MAY))
+        told = (("not_rejoined_in_time", overdue, LATE_MAY), ("dropped_by_the_cluster", dropped, DROPPED_MAY))
         late = {what: names(who) for what, who, _ in told if who}
         notes = "; ".join(note for _, who, note in told if who)
         log.warning("group moved", group_id=group_id, **about, **late, note=notes)
@@ -44,8 +44,8 @@ def log_end(group_id: GroupId, report: GroupMove) -> None:
 
 
 def log_lost(group_id: GroupId, reason: str, released: ReleaseGroupOutcome) -> None:
-    """Write that upstream has the group, for a reason, and how many members were released."""
+    """Write that the group was lost to upstream, why, and how many members were released."""
     if released.error in {ErrorCode.none, ErrorCode.group_id_not_found}:
         log.error("group lost to upstream", group_id=group_id, reason=reason, members=len(released.members))
-    else:  # whose groups they are now, if this process was deposed, is in a line of its own
+    else:  # if this process was deposed, another line says by which
         log.warning("group not released, the event log has not stored it", group_id=group_id, reason=reason)

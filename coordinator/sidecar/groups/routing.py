@@ -69,7 +69,7 @@ class GroupRouter:
         if not group_id or not self._may_own(group_id):
             return GroupRoute.UPSTREAM
         if not self._is_loaded(group_id):
-            return GroupRoute.UNDECIDED  # unless it is theirs, who asks is answered that it is being loaded
+            return GroupRoute.UNDECIDED  # relayed if upstream has members in it, else answered that it is loading
         return GroupRoute.UNDECIDED if joins and not self._moves.is_released(group_id) else GroupRoute.UPSTREAM
 
     def may_be_ours(self, group_id: GroupId) -> bool:
@@ -79,8 +79,8 @@ class GroupRouter:
     async def take(self, group_id: GroupId, *, would_fail: Callable[[], bool]) -> KeptUpstream | None:
         """Take the group if it is vacant upstream; if not, return why. Raises ShadowUnavailable.
 
-        `would_fail`: nothing would come of the join, so that no trace of it is to be left upstream. The shadow of an
-        earlier version is nobody's as long as the log, which says whether the group was ours, is not read.
+        `would_fail`: the rules would refuse the join; then upstream is only asked, so that no shadow is left there. The
+        shadow of an earlier version counts as nobody's until the log is read, which says whether the group was ours.
         """
         if not would_fail():
             return await self._shadows.take(group_id)
