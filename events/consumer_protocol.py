@@ -1,7 +1,7 @@
 """Decoding the subscriptions and assignments of protocol type `consumer`, the only opaque fields that we decode.
 
 They are shown to people, and tell, as in Kafka, whether a group subscribes a topic whose offsets are to be deleted
-(S17). Bytes that cannot be decoded are None, and harm nobody (known bug R16).
+(S17). Bytes that cannot be decoded are None, and no error (known bug R16).
 
 Both messages begin with a version of 16 bits. All versions begin with the fields of version 0, and those are all that
 the coordinator wants, so everything is read as version 0, as in Kafka (S17): later fields, unknown versions and fields

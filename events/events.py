@@ -68,7 +68,7 @@ class RebalanceStarted(GroupEvent, frozen=True, kw_only=True):
 class JoinPhaseCompleted(GroupEvent, frozen=True, kw_only=True):
     """The next generation began; `absent` static members are in it although they did not rejoin.
 
-    `absent_seen_ms`: their last signs of life, None for who was not heard from since a takeover. `handed_out_ids`: the
+    `absent_seen_ms`: their last signs of life, None for one not heard from since a takeover. `handed_out_ids`: the
     ids that the phase waited for, 16 at most, and how many more. `returned`: the members that had been removed for
     their silence and were heard from again since the phase before, as many.
     """
@@ -198,7 +198,7 @@ class RegistrationEnded(RegistrationEvent, frozen=True, kw_only=True):
 
 
 class GroupConfigured(Event, frozen=True, kw_only=True):
-    """The group's own settings; when none is left, a tombstone of their key follows in the same batch."""
+    """The group's own configs; when none is left, a tombstone of their key follows in the same batch."""
 
     config: GroupConfig
     why: Why

@@ -56,7 +56,7 @@ class Projector:
         """Groups that were there, as far as the records tell, and are not any more."""
         self.last_partition_event: AnyPartitionEvent | None = None
         self.before_election: AnyPartitionEvent | None = None
-        """The last word of whoever had the epoch before the newest: another owner, or the same."""
+        """The last event under the epoch before the newest one, of another owner or the same."""
         self.served_by: str | None = None
         """The last owner that was ready; others may have been elected since, and commands have written."""
         self.incarnation_max = 0
@@ -71,7 +71,7 @@ class Projector:
             return
         key = entity_of(record)
         if record.value is None:
-            self._bury(key)
+            self._apply_tombstone(key)
             return
         self.events_read += 1
         try:
@@ -116,7 +116,7 @@ class Projector:
             self.incarnation_max = max(self.incarnation_max, event.incarnation_max)
         self.last_partition_event = event
 
-    def _bury(self, key: RecordKey) -> None:
+    def _apply_tombstone(self, key: RecordKey) -> None:
         """A tombstone: of something that is not there it is no error (known bug L1)."""
         if key.kind is EntityKind.PARTITION:
             return  # a repair's

@@ -1,7 +1,8 @@
-"""A dictionary of which there are many versions: a copy costs nothing, and a change what it changes.
+"""A dictionary with many versions: a copy costs nothing, and a change costs only what it changes.
 
 What belongs here: the one collection that a group and its soft state are made of. A decision works on copies, and the
-shell keeps what was there before until the decision is durable; in a group of thousands nobody may pay for all of them.
+shell keeps what was there before until the decision is durable; in a group of thousands of members neither may copy
+all of them.
 
 How it works: versions share one dictionary that nobody writes to any more, and each has the few changes that it made
 since. From the square root of its size on, the changes are written into a dictionary of the version's own, and the

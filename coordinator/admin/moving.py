@@ -136,7 +136,7 @@ async def _members_here(admin: GroupAdmin, group_id: str) -> int:
 
 
 def _members_of(configs: Mapping[str, str | None]) -> list[ListedMember]:
-    """Return who is in the group here; instances that are only expected are not."""
+    """Return the group's members here, without instances that are only expected."""
     listed = msgspec.json.decode(configs.get(MEMBERS) or "[]", type=list[ListedMember])
     return [each for each in listed if each.member_id]
 

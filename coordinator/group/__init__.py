@@ -50,6 +50,6 @@ Dead is not kept, and answered for as one that does not exist. `transitions.py` 
 What the table leaves out: a dynamic member's v4+ join is answered an id (79, KIP-394), and comes again. The first
 join of a group waits out `group.initial.rebalance.delay.ms` (KIP-134). A join or leave that leaves nobody to wait for
 ends the join phase at once. A static member that restarts under its instance id is answered without a rebalance if the
-chosen protocol stays (KIP-345). Settings of the group can hold new members, and have a standby replace a lost member;
+chosen protocol stays (KIP-345). Configs of the group can hold new members, and have a standby replace a lost member;
 that standby's heartbeat is answered 27. OffsetCommit below v9 has 22 where v9 has 69.
 """

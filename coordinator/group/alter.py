@@ -57,7 +57,7 @@ class ChangeRefused(Exception):
 
 
 def alter_group_config(turn: Turn, command: AlterGroupConfig) -> None:
-    """Change the settings of a group that exists."""
+    """Change the configs of a group that exists."""
     try:
         change = _read_changes(turn, command.changes)
     except ChangeRefused as refused:

@@ -94,7 +94,7 @@ class Census:
         if after is not None:
             self._add(after, 1)
             if self._elders and rank_of(after) < self._elders[-1]:
-                self._elders, self._elders_gone = (), 0  # it may come before somebody who is left
+                self._elders, self._elders_gone = (), 0  # it may be older than those that are left
 
     def _add(self, member: Member, number: int) -> None:
         self.size += number

@@ -70,10 +70,10 @@ def begin_anew(group: Group | None, soft: SoftState, heard_since_ms: int) -> Non
 def rearm(group: Group | None, soft: SoftState, until_ms: int, *, late_ms: int) -> int:
     """Give all sessions and phases their full time from then on, since nobody could be heard for `late_ms` before.
 
-    We were late ourselves, or the broker between was away. Who has had the full time for that before, and was not heard
-    from since, gets no more than was lost, and so do phases that have not ended since: otherwise the dead would stay,
-    and phases last, for as long as that comes again and again. What was made up for before is not lost again. Returns
-    how many sessions have their full time. A session of which a copy has the same is counted once.
+    Muster was late itself, or the broker between was away. A member that was given its full time for that before, and
+    was not heard from since, gets only the time that was lost, as does a phase that has not ended since: otherwise dead
+    members would stay, and phases last, for as long as such times recur. Time that was made up for is not lost again.
+    Returns how many sessions have their full time; one that two copies of a group share counts once.
     """
     in_full = sum(_rearm_session(session, until_ms, late_ms) for session in soft.sessions.values())
     for pending in soft.pending_members.values():

@@ -120,7 +120,7 @@ def _is_known(turn: Turn, member_id: MemberId) -> bool:
 
 
 def _refuse(turn: Turn, command: JoinGroup, error: ErrorCode) -> None:
-    """Answer with the error, and record the refusal, or who is fenced."""
+    """Answer with the error, and record the refusal, or the fencing."""
     member_id, instance = command.member_id, command.group_instance_id
     echo = member_id
     match error:

@@ -123,7 +123,7 @@ class ReleaseGroupOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlterGroupConfigOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """`message` names the setting, its value and the way out; None without an error. `released`: see `release.py`."""
+    """`message` names the config, its value and the way out; None without an error. `released`: see `release.py`."""
 
     error: ErrorCode
     message: str | None = None

@@ -84,7 +84,7 @@ def tombstones(damage: Damage) -> tuple[Record, ...]:
 
 
 def _kept(damage: Damage) -> tuple[Sequence[Registration], GroupConfig]:
-    """The registrations and the settings that can be read."""
+    """The registrations and the configs that can be read."""
     if damage.group is None:
         return (), NOT_CONFIGURED
     return tuple(damage.group.registrations.values()), damage.group.config

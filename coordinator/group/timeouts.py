@@ -92,7 +92,7 @@ def expire_pending_member(turn: Turn, member_id: MemberId) -> None:
 
 
 def _complete_if_all_joined(turn: Turn) -> None:
-    """End the join phase if it waited only for who was removed; an initial one, too (SE8, I8)."""
+    """End the join phase if it waited only for the removed member; an initial one, too (SE8, I8)."""
     if all_members_joined(turn):
         complete_join_phase(turn, Cause.ALL_JOINED)
 

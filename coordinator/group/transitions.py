@@ -11,8 +11,9 @@
 
 `Turn.enter` refuses every other transition. To ask for one is a bug of ours, never a client's: `decide` raises, so
 nothing is written and the group stays as it was. The sender is answered UNKNOWN_SERVER_ERROR, a deadline is tried again
-a second later (`runtime/command_processor.py`); the group is not quarantined, since its history is sound. Kafka also
-moves groups with members to Dead, to unload them; here an owner that gives a partition up writes nothing about them.
+a second later (`runtime/partition/command_processor.py`); the group is not quarantined, since its history is sound.
+Kafka also moves groups with members to Dead, to unload them; here an owner that gives a partition up writes nothing
+about them.
 """
 
 from collections.abc import Mapping

@@ -194,7 +194,7 @@ class Turn:
         self._append(event_type(**self._head(), registration=registration, why=self.why))
 
     def record_config(self, config: GroupConfig) -> None:
-        """Record the group's own settings."""
+        """Record the group's own configs."""
         self._append(GroupConfigured(**self._head(), config=config, why=self.why))
 
     def _head(self) -> dict[str, Any]:

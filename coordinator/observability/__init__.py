@@ -5,6 +5,6 @@ logs.py                Structured logs to standard error: for people on a termin
 loop_watch.py          A watchdog of the event loop: how late it turns, whether it turns at all, and what it was at
                        when it did not.
 metrics.py             What the process counts, for Prometheus.
-metrics_endpoint.py    The HTTP side door: /metrics for Prometheus, /healthz (the event loop turns), /readyz (every
+metrics_endpoint.py    The HTTP endpoint: /metrics for Prometheus, /healthz (the event loop turns), /readyz (every
                        partition is served).
 """

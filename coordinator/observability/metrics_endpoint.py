@@ -1,8 +1,8 @@
-"""The HTTP side door: /metrics for Prometheus, /healthz (the event loop turns), /readyz (every partition is served).
+"""The HTTP endpoint: /metrics for Prometheus, /healthz (the event loop turns), /readyz (every partition is served).
 
-In threads of its own, so that it answers while the loop is busy; it reads counters and two flags, nothing else. Each
-request has a thread, of which there are so many at most: for who comes then, whoever has been there longest has to go.
-So strangers that say nothing keep no one out, who is answered in milliseconds.
+It has threads of its own, so that it answers while the loop is busy; it reads counters and two flags, nothing else.
+Each connection has a thread. Beyond `CONNECTIONS_MAX` a new connection closes the oldest one, so that clients that send
+nothing keep nobody else out.
 """
 
 import sys
@@ -29,8 +29,8 @@ CONNECTIONS_MAX = 32
 REQUEST_S = 10.0
 """The time for a request, from the connection until its answer is read."""
 RETRY_ACCEPT_S = 0.1
-"""The pause after an accept for which no file was free: who waits for it is there all the time, and this thread would
-try again without end, at the cost of the event loop."""
+"""The pause after an accept for which no file was free: the connection still waits, and without a pause this thread
+would retry in a loop, at the cost of the event loop."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -46,7 +46,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.set_app(app)
 
     def get_request(self) -> Any:  # noqa: ANN401 -- the library's
-        """A connection waits to be accepted. Raises OSError, which ends nothing."""
+        """Accept a connection. Raises OSError, on which the server goes on."""
         try:
             return super().get_request()
         except OSError as error:

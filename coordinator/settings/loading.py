@@ -154,6 +154,8 @@ def _read_file(file: Path) -> dict[str, Any]:
         twice = "Cannot overwrite a value" in str(error) and "[upstream]" in file.read_text(encoding="utf-8")
         hint = "; the addresses of [upstream] are its bootstrap.servers" if twice else ""
         raise BadSettings(f"{file} is no TOML file: {error}{hint}") from error
+    except RecursionError as error:
+        raise BadSettings(f"{file} cannot be read: its values are nested too deeply") from error
     config = table.pop("config", {})
     if not isinstance(config, dict):
         raise BadSettings(f"{file}: [config] should be a table of Kafka's settings")
@@ -170,7 +172,12 @@ def _read_file(file: Path) -> dict[str, Any]:
         if name.replace("-", "_") not in Settings.model_fields:
             raise BadSettings(f"{file}: {_misplaced(name, value)}")
     given = {name: value for name, value in flat.items() if value is not None}
-    return given | {_field_of(name, str(file)): value for name, value in _dotted(config).items()}
+    given |= {_field_of(name, str(file)): value for name, value in _dotted(config).items()}
+    for name, value in given.items():
+        if isinstance(value, bool) and Settings.model_fields[name].annotation is not bool:  # else true would be 1
+            told = next((kafkas for kafkas, field in KAFKA_SETTINGS.items() if field == name), name.replace("_", "-"))
+            raise BadSettings(f"{file}: {told}={str(value).lower()}: only a switch may be true or false")
+    return given
 
 
 def _as_given(file: Path) -> str:

@@ -102,14 +102,14 @@ class UpstreamLink(ClusterLink):
 
     async def open(self) -> None:
         """Find the cluster. Raises TryAgain, or UpstreamRefused if a retry cannot help."""
-        await self._look_around()
+        await self._ask_metadata()
         self.api_versions = self.api_versions or await self.versions()
         for name, (key, version) in REQUIRED_VERSIONS.items():
             if not self.offers(key, version):
                 between = self.api_versions.get(key)
                 offered = f"lacks {name}" if between is None else f"offers {name} v{between[0]} to v{between[1]}"
                 raise UpstreamRefused(f"the upstream broker {offered}, v{version} is needed: Kafka 3.2 or newer")
-        self._keep_fresh().add_done_callback(on_failure(self._give_up))
+        self._start_refreshing().add_done_callback(on_failure(self._give_up))
 
     def offers(self, api_key: int, version: int) -> bool:
         """Whether the cluster offers this API in this version."""
@@ -139,7 +139,7 @@ class UpstreamLink(ClusterLink):
     async def refresh(self) -> None:
         """Ask for Metadata now, and return when it was answered. Raises TryAgain."""
         self._refreshed.clear()
-        self.look_soon()
+        self.refresh_soon()
         try:
             async with asyncio.timeout(self._request_timeout_ms / 1000):
                 await self._refreshed.wait()
@@ -149,15 +149,15 @@ class UpstreamLink(ClusterLink):
     def _topics(self) -> Collection[str]:
         return self._watched_topics
 
-    async def _look_again(self) -> None:
+    async def _periodic_refresh(self) -> None:
         self.outage.asks()
         try:
-            await self._look_around()
+            await self._ask_metadata()
         except LinkError as error:
             self.outage.failed(error)
             raise
 
-    def _heard(self, answer: Any) -> None:  # noqa: ANN401 -- MetadataResponse, in a version
+    def _apply_metadata(self, answer: Any) -> None:  # noqa: ANN401 -- MetadataResponse, in a version
         self.outage.answered()
         before = self._view.brokers
         self._view.learn_brokers(answer)
@@ -274,7 +274,7 @@ class UpstreamLink(ClusterLink):
         try:
             answer: FindCoordinatorResponse = await self.ask_any(Exchange(request, FindCoordinatorResponse))
         except LinkError:
-            self.look_soon()
+            self.refresh_soon()
             raise
         for each in answer.coordinators:
             if each.error_code is ErrorCode.none:
@@ -290,7 +290,7 @@ class UpstreamLink(ClusterLink):
         """Note that a client's connection to this broker could not be opened; None: to no bootstrap broker."""
         if node_id is not None:
             self._coordinators.broker_was_away(node_id)
-        self.look_soon()
+        self.refresh_soon()
 
     def coordinator_last_away(self, group_id: str) -> Away | None:
         """When the group's coordinator was last seen to be away or loading; None: never."""

@@ -129,7 +129,7 @@ class Reachability:
         """The same, by the node id of the broker that is asked; None: it is being looked up."""
 
     async def close(self) -> None:
-        """Ask no more; whoever waits is told nothing."""
+        """Ask no more; those who wait are not called back."""
         await self._tasks.close()
 
     def ask_about_silence(self, group_id: GroupId, explain: Callable[[Away | None], None]) -> None:
@@ -236,7 +236,7 @@ class Reachability:
         }
 
     async def _ask_broker(self, node_id: int, asked: list[GroupId], groups: _Groups) -> _Verdicts:
-        """Whether the broker answers requests of each group; of one that is away it is asked who has followed it."""
+        """Return for each group whether this broker answers; if it is away, its successor is looked up."""
         heard, began_ms, passed = self._heard[node_id], self._monotonic_ms(), _TurnedTime()
         try:
             while True:

@@ -69,7 +69,7 @@ class InFlightRequest:
         self._answer(error if isinstance(error, ProtocolError) else self._failure(error))
 
     def _failure(self, error: Exception) -> ProtocolError:
-        """A bug of ours is this client's alone, as in Kafka (G24), who is not left without a word."""
+        """Make the error that closes this connection, and no other, after a bug of ours, as in Kafka (G24)."""
         log.error("a request failed", request=self._form.name, exc_info=error)
         return ProtocolError(Fault.FAILED_REQUEST, f"{self._form.name} could not be worked on: {error!r}")
 

@@ -1,6 +1,6 @@
 """Checking that a response has an entry for each group, topic or resource of its request, and for nothing else.
 
-Whoever sends such a request looks for its own entries in the response, so a broker that answers about others would
+The sender of such a request looks for its own entries in the response, so a broker that answers about others would
 have an error of ours raised, or be believed about a group or a partition that it does not mean. Of kio's entries,
 repeated ones are left alone; of aiokafka's, which are tuples that are taken apart as they were asked for, none may be.
 """

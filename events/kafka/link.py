@@ -54,7 +54,7 @@ class ClusterLink:
         self._request_timeout_ms = request_timeout_ms
         self._metadata_max_age_ms = metadata_max_age_ms
         self._metadata_wanted = asyncio.Event()
-        self._keeping_fresh: asyncio.Task[None] | None = None
+        self._refreshing: asyncio.Task[None] | None = None
         self._silent: set[BrokerAddress] = set()
         """The brokers that did not answer while another one did."""
         self._connections = self._new_connections()
@@ -64,15 +64,15 @@ class ClusterLink:
             self._security,
             connect_timeout_ms=self._connect_timeout_ms,
             explain=self._explained,
-            lost=self.look_soon,
+            lost=self.refresh_soon,
         )
 
     async def close(self) -> None:
         """Close all connections."""
-        keeping_fresh, self._keeping_fresh = self._keeping_fresh, None
-        if keeping_fresh is not None:
-            keeping_fresh.cancel()
-            await asyncio.gather(keeping_fresh, return_exceptions=True)
+        refreshing, self._refreshing = self._refreshing, None
+        if refreshing is not None:
+            refreshing.cancel()
+            await asyncio.gather(refreshing, return_exceptions=True)
         await self._connections.close()
 
     @property
@@ -90,37 +90,37 @@ class ClusterLink:
         """Return the topics of Metadata requests."""
         return ()
 
-    def _heard(self, answer: Any) -> None:  # noqa: ANN401 -- MetadataResponse, in a version
+    def _apply_metadata(self, answer: Any) -> None:  # noqa: ANN401 -- MetadataResponse, in a version
         """Apply a response to Metadata."""
         self._view.learn_brokers(answer)
 
-    async def _look_again(self) -> None:
+    async def _periodic_refresh(self) -> None:
         """Refresh the brokers at the interval. Raises as `ask_any` does."""
-        await self._look_around()
+        await self._ask_metadata()
 
     def _refused_by_some(self, refusals: Sequence[LinkError]) -> None:
         """Note the brokers that refused us before another one answered; perhaps none."""
 
     # ---- the brokers -----------------------------------------------------------------------------------
 
-    def look_soon(self) -> None:
+    def refresh_soon(self) -> None:
         """Refresh soon: a broker was not reached, or has disconnected."""
         self._metadata_wanted.set()
 
-    async def _look_around(self) -> None:
+    async def _ask_metadata(self) -> None:
         """Refresh the brokers now. Raises as `ask_any` does."""
-        self._heard(await self.ask_any(MetadataQuestion(self._topics())))
+        self._apply_metadata(await self.ask_any(MetadataQuestion(self._topics())))
         self._connections.cluster_id = self._view.cluster_id
         known = {*self._view.brokers.values(), *self._bootstrap}
         self._connections.forget_others(known)
         self._silent &= known
 
-    def _keep_fresh(self) -> asyncio.Task[None]:
+    def _start_refreshing(self) -> asyncio.Task[None]:
         """Start refreshing the brokers; the task ends only by a bug of ours."""
-        self._keeping_fresh = asyncio.create_task(self._look_around_for_ever(), name="kafka-metadata")
-        return self._keeping_fresh
+        self._refreshing = asyncio.create_task(self._refresh_forever(), name="kafka-metadata")
+        return self._refreshing
 
-    async def _look_around_for_ever(self) -> None:
+    async def _refresh_forever(self) -> None:
         again_after_ms = self._metadata_max_age_ms
         while True:
             with contextlib.suppress(TimeoutError):
@@ -128,7 +128,7 @@ class ClusterLink:
                     await self._metadata_wanted.wait()
             self._metadata_wanted.clear()
             try:
-                await self._look_again()
+                await self._periodic_refresh()
                 again_after_ms = self._metadata_max_age_ms
             except LinkError:  # whoever needs the brokers hears of it by an attempt of its own
                 again_after_ms = METADATA_RETRY_MS
@@ -148,14 +148,14 @@ class ClusterLink:
         """Send a request to one broker; `sent` is called when it has left. `timeout_ms`: other than the link's."""
         address = self._view.brokers.get(node_id)
         if address is None:
-            self.look_soon()
+            self.refresh_soon()
             raise TryAgain(f"broker {node_id} is not there")
         try:
             return await self._connections.ask(
                 address, request, lane=lane, timeout_ms=timeout_ms or self._request_timeout_ms, sent=sent
             )
         except TryAgain:
-            self.look_soon()  # it may be elsewhere by now
+            self.refresh_soon()  # it may be elsewhere by now
             raise
 
     async def ask_any(self, request: Any) -> Any:  # noqa: ANN401 -- a request and its response

@@ -19,11 +19,14 @@ it is the `AppendRefused` in the append's verdicts.
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
 from muster.events.records import RawRecord, StoredRecord, Transition
+
+UNKNOWN_END: Final = 2**62
+"""The end of a partition of which the last record cannot be read, of a damaged log: beyond every offset."""
 
 
 class LogError(Exception):
@@ -217,7 +220,7 @@ class EventLog(Protocol):
         ...
 
     async def end_offset(self, partition: int) -> int:
-        """Return the offset after the last durable record."""
+        """Return the offset after the last durable record; UNKNOWN_END where that one cannot be read."""
         ...
 
     def read(self, partition: int, *, start: int = 0, end: int | None = None) -> AsyncIterator[Sequence[StoredRecord]]:

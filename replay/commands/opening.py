@@ -83,7 +83,8 @@ async def opened(source: Source, *, waits: bool = False) -> AsyncIterator[Readin
         if reading.strangers.records:
             say(str(reading.strangers.report(log.location)))
         for lack in reading.lacks:
-            say(lack)
+            if waiting is None or lack not in waiting.told:
+                say(lack)
     if reading.lacks:
         raise typer.Exit(DAMAGED)
 

@@ -8,7 +8,7 @@ import msgspec
 
 from muster.events.ids import GroupId
 from muster.events.keys import prefix_of
-from muster.events.log.base import EventLog, LogUnavailable, SearchableLog
+from muster.events.log.base import UNKNOWN_END, EventLog, LogUnavailable, SearchableLog
 from muster.events.partitioner import partition_for
 from muster.events.records import BrokenBatch, StoredRecord
 from muster.events.strangers import Strangers
@@ -93,7 +93,8 @@ async def chunks_of(
 ) -> AsyncIterator[Sequence[StoredRecord]]:
     """The records of the group, and of its partition; others, too, where the log cannot leave them out.
 
-    `goes_on`: then those that are appended, for ever; of a reading that waits.
+    `goes_on`: then those that are appended, for ever; of a reading that waits. What of them cannot be read is told at
+    once; where the end is damaged, what can be read of it by and by is given.
     """
     partition = partition_for(group, reading.log.partitions)
     wanted = (prefix_of(group), prefix_of(str(partition)))
@@ -108,9 +109,10 @@ async def chunks_of(
                 async for chunk in reading.all_chunks([partition], wanted=wanted, start=start, end=end):
                     yield list(reading.strangers.without(chunk))
                     start = chunk[-1].offset + 1 if chunk else start
-                start = end
+                start = start if end == UNKNOWN_END else end
             if not goes_on:
                 return
+            reading.waiting.tell(reading.damage)
         except LogUnavailable as error:
             reading.waiting.is_away(str(error))
         await asyncio.sleep(LOOK_AGAIN_AFTER_S)

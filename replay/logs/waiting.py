@@ -5,7 +5,7 @@ an answer about what was is told that there is none.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, TypeVar
 
 from muster.events.log.base import LogUnavailable
@@ -26,6 +26,15 @@ class Waiting:
         self._name = name
         self._say = say
         self._is_told = False
+        self.told: list[str] = []
+        """The lines about what cannot be read."""
+
+    def tell(self, lines: Iterable[str]) -> None:
+        """Say what cannot be read, each line once."""
+        for line in lines:
+            if line not in self.told:
+                self._say(line)
+                self.told.append(line)
 
     async def answer(self, ask: Callable[[], Awaitable[T]], *, unless: type[LogUnavailable] | tuple[()] = ()) -> T:
         """Return what the log answers, as soon as it does. Raises its other errors, and those that are `unless`."""

@@ -123,6 +123,15 @@ def test_what_is_gone_from_a_large_table_has_a_default() -> None:
     assert before.get(7) == "x"
 
 
+def test_what_has_changed_in_a_large_table_is_got_by_its_key() -> None:
+    """Each version has its own."""
+    before = Table(dict.fromkeys(range(3 * SMALL), "x"))
+    after = before.copy()
+    after[7] = after[-1] = "y"
+    assert (after.get(7), after.get(-1, "none"), after.get(8)) == ("y", "y", "x")
+    assert (before.get(7), before.get(-1, "none")) == ("x", "none")
+
+
 def test_a_set_of_which_a_version_stays_as_it_was() -> None:
     """As a set; in the order in which it was filled."""
     before = TableSet(range(100, 0, -1))

@@ -208,7 +208,7 @@ async def test_who_waits_at_an_old_leader_goes_on_when_it_is_known_to_have_moved
         )
         await asyncio.sleep(0.1)
         cluster.fail_over(leader)
-        link.look_soon()
+        link.refresh_soon()
         with pytest.raises(TryAgain):
             await asyncio.wait_for(waiting, 1)
 

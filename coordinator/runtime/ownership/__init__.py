@@ -6,7 +6,7 @@ orphans.py             Committed offsets without a group, which a takeover finds
 owned_partition.py     A partition that this process owns: its writer, the renewal of its claim, its end.
 fencing.py             The fence record, with which a claim counts.
 lease_keeper.py        Proves each half lease, while nothing is appended, that partitions are still ours.
-successor.py           Finds out who has taken a partition over from this process.
+successor.py           Finds the process that has taken a partition over from this one.
 signs_of_life.py       Leaves a note every five seconds that this process lives, and finds the last one of another.
 log_outage.py          An outage of the event log: its reason, its duration, the partitions that wait for it.
 slow_appends.py        Reports appends that have not been answered for long.

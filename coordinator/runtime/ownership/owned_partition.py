@@ -31,7 +31,7 @@ RENEWAL_RETRY_S = 60.0
 
 
 class WaitsFor(msgspec.Struct, frozen=True, kw_only=True):
-    """The log that an append waits for, and who has to store it there (a broker or a file), for people."""
+    """The log that an append waits for, and the broker or file that has to store it, for people."""
 
     log: str
     whom: str
@@ -62,8 +62,8 @@ class OwnedPartition:
         if lease is not None:
             self.kept = KeptLease(lease, outbox, is_renewing=lambda: self.is_renewing, lost=lost)
         """The lease of its answers, if there is one."""
-        self._outliving = asyncio.create_task(self._outlive(), name=f"outlive-{partition.number}")
-        self._outliving.add_done_callback(on_failure(lost))
+        self._old_leases_task = asyncio.create_task(self._wait_for_old_leases(), name=f"old-leases-{partition.number}")
+        self._old_leases_task.add_done_callback(on_failure(lost))
 
     @property
     def waits(self) -> tuple[WaitsFor, float] | None:
@@ -95,11 +95,11 @@ class OwnedPartition:
     async def stop(self) -> None:
         """Let what is under way become durable, and write CoordinatorStopped.
 
-        Not while the owner before may still answer: whoever comes next puts nothing off after this event.
+        It is not written while a former owner may still answer: after it the next owner would put nothing off.
         """
         await self._strangers.close()
         await self._end_renewal()
-        self._outliving.cancel()
+        self._old_leases_task.cancel()
         await self._outbox.drained()
         await self._outbox.close()
         if self._old_lease_left_ms:
@@ -117,22 +117,22 @@ class OwnedPartition:
         """Stop without writing anything, since the log is lost to us."""
         await self._strangers.close()
         await self._end_renewal()
-        self._outliving.cancel()
+        self._old_leases_task.cancel()
         await self._outbox.close()
 
     async def report_successor(self, deposed: Deposed) -> None:
-        """Find out who has taken the partition over, and say so in the error and in the log."""
+        """Find the process that has taken the partition over, and name it in the error and in a log line."""
         await report_successor(self._owner.event_log, self._writer, deposed)
 
     @property
     def _old_lease_left_ms(self) -> int:
         return self._owner.old_leases.left_ms(self.partition.number, self._owner.boot_ms())
 
-    async def _outlive(self) -> None:
-        """Wait until the owner before cannot answer any more; then all that was put off is done."""
+    async def _wait_for_old_leases(self) -> None:
+        """Wait until former owners cannot answer any more; then do all that was put off."""
         while left_ms := self._old_lease_left_ms:  # noqa: ASYNC110 -- it is not the loop's clock
             await asyncio.sleep(left_ms / 1000)
-        await self.partition.put_off_no_more()
+        await self.partition.stop_putting_off()
 
     async def _end_renewal(self) -> None:
         if self._renewing is not None:

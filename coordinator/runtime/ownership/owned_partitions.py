@@ -108,7 +108,7 @@ class OwnedPartitions:
         for number in released:
             self.outage.available_again(number)
             self.unreadable.pop(number, None)
-        await self._stop(released, self._given_up_of(released))
+        await self._stop(released, ())
 
     async def release_all(self) -> None:
         """Give all partitions up in good order, as the process stops; those that were lost for good end here."""
@@ -249,9 +249,6 @@ class OwnedPartitions:
     async def _end_deposed(self, ownership: OwnedPartition, error: Deposed) -> None:
         await ownership.abandon()
         await ownership.report_successor(error)
-
-    def _given_up_of(self, numbers: Collection[int]) -> list[OwnedPartition]:
-        return [each for each in self._given_up if each.partition.number in numbers]
 
     async def _stop(self, numbers: set[int], lost: Collection[OwnedPartition]) -> None:
         """Stop those that are owned, and end what was lost, all within one timeout."""

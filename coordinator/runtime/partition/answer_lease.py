@@ -1,12 +1,12 @@
-"""The lease under which a partition's answers leave: who was deposed must not answer from memory for long.
+"""The lease under which a partition's answers leave: a deposed owner must not answer from memory for long.
 
 What belongs here: until when answers may leave, and those that wait for the next proof. What it must not know: how
 ownership is proven.
 
 An owner learns that it was deposed when it appends, and most answers append nothing. So each proof, an append or a
-repeated one, gives it a lease, which counts from the moment when the proof was *sent*: whoever has claimed the
-partition since was later. The clock runs on while the machine is suspended. Whoever takes the partition over serves
-only when a lease that was given before its own fence record must be over.
+repeated one, gives it a lease, which counts from the moment when the proof was *sent*: another owner can have claimed
+the partition only after that. The clock runs on while the machine is suspended. A new owner changes nothing until the
+leases of former owners must be over (old_leases.py).
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class AnswerLease:
         return self.now_ms() < self._until_ms
 
     def covers_at(self, reading_ms: int) -> bool:
-        """The same for all answers under one reading of the loop's clock, looked at once: a flood has 64 of them."""
+        """The same, computed once for all answers under one reading of the loop's clock, as of 64 heartbeats."""
         if reading_ms is not self.reading_ms:  # the number itself: another reading may give an equal one
             self.reading_ms = reading_ms if self.now_ms() < self._until_ms else None
         return self.reading_ms is not None

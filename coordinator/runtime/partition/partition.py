@@ -70,7 +70,7 @@ class Partition:
         lease: AnswerLease | None = None,
         puts_off: bool = False,
     ) -> None:
-        """`puts_off`: whatever would change something, until `put_off_no_more`."""
+        """`puts_off`: whatever would change something, until `stop_putting_off`."""
         self.number = number
         self._owner = owner
         self._outbox = outbox
@@ -149,7 +149,7 @@ class Partition:
         for context in list(self._contexts.values()):
             self._check_capacity(context)
 
-    async def put_off_no_more(self) -> None:
+    async def stop_putting_off(self) -> None:
         """Decide what was put off, and let deadlines come: sessions and phases have their full time from now on."""
         if not self._processor.puts_off or self._closed_with is not None:
             return

@@ -7,7 +7,7 @@ shadow_fence.py        answers no SyncGroup before the group's shadow has its ge
 movable_groups.py      the group config `members.coordinator`, by which an administrator moves a group
 move.py                one move: which members were told, which have come back, which are waited for
 move_log.py            the log lines of a move
-adoption.py            who is in an adopted group upstream still, and why that is not known
+adoption.py            the members that are still upstream while a group is adopted, or why they are not known
 moves.py               all moves under way: release to upstream, adoption from it
 in_flight_commits.py   commits that were relayed and are not answered yet
 """

@@ -30,7 +30,7 @@ class ConnectQueues:
 
 
 class ConnectQueue:
-    """The queue of one address. `take_turn` of who waits is called when it may begin; `leave` gives its place back."""
+    """The queue of one address. A connect's `take_turn` is called when it may begin; `leave` gives its place back."""
 
     def __init__(self, turns: Turns, *, at_once: int = CONNECTS_AT_ONCE) -> None:
         self.at_once = at_once

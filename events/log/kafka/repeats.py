@@ -4,7 +4,8 @@ What belongs here: the request, and what its answers mean. What it must not know
 
 A batch that a writer has appended is answered as the first time, from the partition leader's memory of the producer's
 last five; once a newer epoch has appended, it is refused. Meanwhile the writer may append: a repeated batch that comes
-behind more than five newer ones is out of order, which tells nothing. One attempt is made: who has to know appends.
+behind more than five newer ones is out of order, which tells nothing. One attempt is made; a caller that has to know
+appends.
 """
 
 import asyncio

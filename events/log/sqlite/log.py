@@ -20,14 +20,22 @@ from typing import TypeVar
 
 import msgspec
 
-from muster.events.log.base import AppendRefused, LogDamaged, LogUnavailable, LogWriter, Repeats, SignOfLife
+from muster.events.log.base import (
+    UNKNOWN_END,
+    AppendRefused,
+    LogDamaged,
+    LogUnavailable,
+    LogWriter,
+    Repeats,
+    SignOfLife,
+)
 from muster.events.log.limits import BATCH_BYTES_MAX, verdict_on
 from muster.events.log.sqlite import ends, statements, write_ahead
 from muster.events.log.sqlite import schema as sqlite_schema
 from muster.events.log.sqlite import trim as sqlite_trim
 from muster.events.log.sqlite.ends import Ends
 from muster.events.log.sqlite.file import SqliteFile
-from muster.events.log.sqlite.salvage import UNKNOWN_END, read_around
+from muster.events.log.sqlite.salvage import read_around
 from muster.events.log.sqlite.schema import Meta
 from muster.events.log.sqlite.trim import Trimmed
 from muster.events.log.wall_clock import wall_clock_ms

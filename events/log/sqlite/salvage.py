@@ -9,9 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from muster.events.log.base import LogDamaged
 from muster.events.records import StoredRecord
 
-UNKNOWN_END = 2**62
-"""The end of a partition whose last record cannot be read: beyond every offset."""
-
 _LARGEST = 4_096
 _SKIPPED_ONE_BY_ONE = 256
 

@@ -324,6 +324,24 @@ async def test_a_group_that_has_its_members_upstream_is_not_said_to_have_none(pr
             await admin.list_members("orders")
 
 
+async def test_who_would_change_a_group_that_has_its_members_upstream_is_told_where_they_are() -> None:
+    """Muster knows of no such group then; that it does not exist would be another thing."""
+    unknown = AlterGroupConfigOutcome(error=ErrorCode.group_id_not_found)
+    member = DescribedMember(
+        member_id=MemberId("m"), group_instance_id=None, client_id="", client_host="", metadata=b"", assignment=b""
+    )
+    described = msgspec.structs.replace(EMPTY_GROUP, protocol_type="consumer", members=(member,))
+
+    def outcome(command: AnyRequest) -> Outcome:
+        if isinstance(command, AlterGroupConfig):
+            return unknown
+        return DescribeGroupConfigOutcome() if isinstance(command, DescribeGroupConfig) else described
+
+    async with administered(outcome) as (admin, _):
+        with pytest.raises(Refused, match=r"^group orders is not .*it has its members upstream"):
+            await admin.set_target_group_size("orders", 3)
+
+
 async def test_every_setting_is_told_with_where_it_comes_from() -> None:
     values = {"target.group.size": "3", "members.registered": "b,c"}
     async with administered(lambda _command: DescribeGroupConfigOutcome(values=values)) as (admin, _):

@@ -12,7 +12,7 @@ from muster.coordinator.admin import moving
 from muster.coordinator.admin.group_admin import ConfigEntry, GroupAdmin
 from muster.coordinator.admin.link import AdminError, NoCoordinator, NotCoordinatedHere, Refused, UpstreamAlready
 from muster.coordinator.admin.moving import coordinator_of, count_movers, groups_of_muster, move_group, try_move
-from muster.coordinator.group.configs import COORDINATOR, MEMBERS, MOVE, MUSTER, UPSTREAM
+from muster.coordinator.group.configs import COORDINATOR, COORDINATOR_TIMEOUT, MEMBERS, MOVE, MUSTER, UPSTREAM
 from muster.coordinator.group.outcomes import GroupMove, ListedMember, MoveState, Standing
 from muster.events.ids import GroupInstanceId, MemberId
 
@@ -27,6 +27,7 @@ class OneMove(GroupAdmin):
     def __init__(self, *reports: GroupMove | None) -> None:
         super().__init__("127.0.0.1:1")
         self._reports = [None, *reports]
+        self.altered: list[Mapping[str, str | None]] = []
 
     async def describe_group_config(self, group_id: str, names: Sequence[str] = ()) -> tuple[ConfigEntry, ...]:
         now = self._reports.pop(0)
@@ -39,7 +40,7 @@ class OneMove(GroupAdmin):
     async def alter_group_config(
         self, group_id: str, settings: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
-        pass
+        self.altered.append(settings)
 
 
 async def test_each_step_of_a_move_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,6 +97,25 @@ async def test_who_would_release_a_group_of_the_cluster_is_not_told_to_adopt_it(
         with pytest.raises(Refused, match=told) as raised:
             await try_move(admin, "orders", to)
     assert isinstance(raised.value, UpstreamAlready) == (told.endswith("release"))
+
+
+@pytest.mark.parametrize("stays", [True, False])
+async def test_a_former_move_is_not_told_as_this_one(stays: bool) -> None:
+    """Its report may stay there, or be gone with the process that made it."""
+    former = report(told=3, back=3, state=MoveState.DONE)
+    async with OneMove(former if stays else None) as admin:
+        admin._reports[0] = former
+        assert (await move_group(admin, "orders", UPSTREAM)).members == 0
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "also_set"), [(None, {}), (0, {COORDINATOR_TIMEOUT: "0"}), (60_000, {COORDINATOR_TIMEOUT: "60000"})]
+)
+async def test_when_it_is_given_up_is_set_with_the_move(timeout_ms: int | None, also_set: Mapping[str, str]) -> None:
+    """At once, so that it holds from the move's beginning; without one it is left as it was."""
+    async with OneMove(None) as admin:
+        await move_group(admin, "orders", MUSTER, timeout_ms=timeout_ms)
+        assert admin.altered == [{COORDINATOR: MUSTER, **also_set}]
 
 
 def listed(member_id: str) -> ListedMember:

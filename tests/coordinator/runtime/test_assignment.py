@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.runtime.runtime import Runtime
 from muster.events.events import CoordinatorStopped
 from muster.events.ids import GroupId
-from muster.events.log.base import LogUnavailable
+from muster.events.log.base import Deposed, LogUnavailable
 from muster.events.log.memory import MemoryLogWriter, MemoryStorage
 from muster.events.partitioner import partition_for
 from tests.coordinator.runtime.test_runtime import recorded
@@ -126,6 +126,28 @@ def test_a_partition_that_waits_for_the_log_can_be_released() -> None:
         is_away = False
         await process.runtime.assign([1])
         assert (await process.join("a", group_id=_group_in(1))).error is ErrorCode.none
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_partition_that_another_process_took_while_the_log_was_away_is_waited_for_no_more() -> None:
+    """It is that one's now; nothing here says any longer that the log is unavailable."""
+
+    async def story() -> None:
+        process, deposed = await _sharing(MemoryStorage(PARTITIONS), 0)
+        errors: list[Exception] = [LogUnavailable("no broker"), LogUnavailable("no broker"), Deposed(1, 1)]
+
+        async def fails(_: int) -> MemoryLogWriter:
+            raise errors.pop(0)
+
+        process.log.claim = fails  # type: ignore[method-assign, assignment]
+        await process.runtime.assign([1])
+        outage = process.runtime._partitions.outage
+        told = [outage.reason is None]
+        await until(lambda: deposed == [1])
+        assert [*told, outage.reason is None] == [False, True]
+        assert process.runtime.ready
         await process.runtime.stop()
 
     simulate(story())

@@ -131,7 +131,11 @@ def test_a_setting_that_cannot_be_used_is_named_with_its_value(
         ("colour = 1", "there is no setting 'colour'; muster serve --help lists them"),
         ('[config]\n"group.max.sise" = 1', "did you mean group.max.size?"),
         ("config = 3", "[config] should be a table"),
+        ("connections-max = true", "connections-max=true: only a switch may be true or false"),
+        ('[config]\n"group.max.size" = true', "group.max.size=true: only a switch may be true or false"),
+        (f"log = {'[' * 100_000}", "cannot be read: its values are nested too deeply"),
     ],
+    ids=range(11),
 )
 def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, text: str, said: str) -> None:
     """With what is wrong in it."""

@@ -234,3 +234,14 @@ async def test_a_broker_that_hangs_up_is_not_away(context: ssl.SSLContext | None
 class _At:
     def __init__(self, port: int) -> None:
         self.port = port
+
+
+@pytest.mark.parametrize("connected", [0, 1, 2])
+async def test_who_waits_in_a_queue_waits_a_whole_time_however_many_have_connected(connected: int) -> None:
+    """It is refused only when none has succeeded since it came."""
+    queue = ConnectQueue(Crowd().turns)
+    queue.connected, turn = connected, broker_side._Turn()
+    waiting = asyncio.create_task(broker_side._come(turn, queue))
+    await asyncio.sleep(0)
+    turn.take_turn()
+    await waiting

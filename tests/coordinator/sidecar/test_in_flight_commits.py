@@ -44,7 +44,8 @@ async def test_a_block_begins_when_the_groups_commits_are_answered() -> None:
     assert commits.is_paused(ORDERS)
     assert not commits.is_paused(CLICKS)
     assert answered(b"answer") == b"answer"
-    await entered.wait()
+    await _turns()
+    assert entered.is_set()
     leave.set()
     await holding
     assert others(b"answer") == b"answer"

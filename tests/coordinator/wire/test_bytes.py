@@ -1,5 +1,6 @@
 """Reading and writing bytes: what no client should send, and what no version can hold."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -22,10 +23,13 @@ from muster.coordinator.group.outcomes import (
     Outcome,
     SyncGroupOutcome,
 )
+from muster.coordinator.load.room import Room
 from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.coordinator.wire.dispatch import dispatch
+from muster.coordinator.wire.messages import message
 from muster.coordinator.wire.registry import APIS
 from muster.events.ids import MemberId
+from muster.events.kafka.codec.writing import CHUNK_BYTES
 from tests.coordinator.kio_client import ALL_VERSIONS, KEYS, PEER, Exchange, frame, parse, told
 from tests.coordinator.scripted import ScriptedGroups, new_service
 
@@ -202,3 +206,27 @@ def test_what_a_version_cannot_hold_is_told_to_the_connection_alone(version: int
         assert answered.fault is Fault.UNWRITABLE_RESPONSE
     else:
         assert exchange.response.groups[0].protocol_type == "m" * 40_000
+
+
+@pytest.mark.parametrize("protocol_type", ["consumer", "m" * 40_000], ids=["it is written", "it cannot be"])
+def test_an_answer_gives_the_memory_back_that_it_was_written_in(protocol_type: str) -> None:
+    """Others wait for it, also where the version cannot hold what it was to say."""
+    room = Room(CHUNK_BYTES)
+    group = {
+        "error_code": ErrorCode.none,
+        "group_id": "g",
+        "group_state": "Stable",
+        "protocol_type": protocol_type,
+        "protocol_data": "",
+        "members": [],
+        "authorized_operations": 0,
+    }
+    member = {"member_id": "m" * 1_000, "group_instance_id": None, "client_id": "", "client_host": ""}
+    large = [{**member, "member_metadata": b"", "member_assignment": b""}] * (2 * CHUNK_BYTES // 1_000)
+    groups = [{**group, "protocol_type": "", "members": large}, group]
+    taken = 0
+    with suppress(ProtocolError):
+        for _ in message(15, 4).write_in_steps({"throttle_time": 0, "groups": groups}, room):
+            taken = max(taken, room.written_bytes)
+    assert taken >= CHUNK_BYTES
+    assert room.written_bytes == 0

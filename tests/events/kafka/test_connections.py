@@ -140,13 +140,19 @@ async def test_who_waits_for_a_connection_that_is_hung_up_on_is_told_at_once() -
 
 @story
 async def test_a_time_out_is_told_in_the_limit_that_has_ended() -> None:
-    """A request that may take less than a connection ends the attempt to connect."""
+    """A request that may take less than a connection ends the attempt to connect; or the wait for the answer."""
     broker = SimulatedBroker(1)
     broker.is_hung = True
     (place,) = read_servers(broker.address)
     connections = Connections(NOT_SECURED, connect_timeout_ms=60_000, explain=unexplained)
     with pytest.raises(TryAgain, match=r"did not answer within 0\.5 s"):
         await connections.ask(place, question("g"), lane=0, timeout_ms=500)
+    broker.is_hung = False
+    await asyncio.sleep(60)  # the address is tried again
+    await connections.ask(place, question("g"), lane=1, timeout_ms=1_500)
+    broker.is_hung = True
+    with pytest.raises(AnswerLost, match=r"did not answer within 1\.5 s"):
+        await connections.ask(place, question("g"), lane=1, timeout_ms=1_500)
     await connections.close()
 
 

@@ -79,6 +79,18 @@ def test_bytes_are_read_in_versions_with_and_without_tagged_fields() -> None:
         assert (body.assignment, size) == (b"ab", len(answer))
 
 
+def test_records_are_read_in_versions_with_and_without_tagged_fields() -> None:
+    """Produce v8 and v9; one partition has some, and one none."""
+    begin, some = b"\x00\x01" + bytes(4), b"ab"
+    old = begin + b"\x00\x00\x00\x01\x00\x01t" + b"\x00\x00\x00\x02"
+    old += bytes(4) + b"\x00\x00\x00\x02" + some + bytes(4) + b"\xff\xff\xff\xff"
+    new = begin + b"\x02\x02t" + b"\x03" + bytes(4) + b"\x03" + some + b"\x00" + bytes(4) + b"\x00" + b"\x00" + bytes(2)
+    for version, request in ((8, b"\xff\xff" + old), (9, b"\x00" + new)):
+        body, size = finished(reader_in_steps(load_request_schema(0, version))(request, 0, Allowance(3)))
+        assert size == len(request)
+        assert [each.records for each in body.topic_data[0].partition_data] == [some, None]
+
+
 def test_a_struct_of_long_strings_is_read_and_one_that_is_too_long_is_not() -> None:
     """Each has a bound, not all of them together."""
 

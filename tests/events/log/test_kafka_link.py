@@ -47,7 +47,7 @@ class HearsOnce(KafkaLink):
     """It is told of two topics, whatever it asks for."""
 
     async def refresh(self) -> None:
-        self._heard(answer(topic((2, 0)), topic((1, 0), name="other")))
+        self._apply_metadata(answer(topic((2, 0)), topic((1, 0), name="other")))
 
 
 async def test_nobody_there_is_said() -> None:

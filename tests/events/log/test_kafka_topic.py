@@ -45,7 +45,7 @@ class Cluster(KafkaLink):
         self.asked: list[tuple[int, Any]] = []
         self._error = error
         self._looks = 2 if is_there else 0
-        self._heard(answer())
+        self._apply_metadata(answer())
 
     async def metadata(self, topics: Any) -> Any:
         if self._looks or self.created:

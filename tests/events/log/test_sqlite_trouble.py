@@ -18,10 +18,9 @@ import pytest
 
 from muster.coordinator.serve import _with_replay
 from muster.events.keys import prefix_of
-from muster.events.log.base import LogDamaged, LogMismatch, LogUnavailable
+from muster.events.log.base import UNKNOWN_END, LogDamaged, LogMismatch, LogUnavailable
 from muster.events.log.sqlite.file import SqliteFile
 from muster.events.log.sqlite.log import SqliteEventLog
-from muster.events.log.sqlite.salvage import UNKNOWN_END
 from muster.events.records import Record
 from tests.events.log.transitions import read_all
 from tests.waiting import until

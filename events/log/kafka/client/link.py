@@ -98,7 +98,7 @@ class KafkaLink(ClusterLink):
             raise LogMismatch(f"no connection to {self._said_at(error)}") from error
         except TryAgain as error:
             raise LogUnavailable(f"no broker answers at {self._said_at(error)}") from error
-        self._keep_fresh()
+        self._start_refreshing()
 
     def _said_at(self, error: Exception) -> str:
         """Format the addresses and the error, without repeating a single address."""
@@ -160,12 +160,12 @@ class KafkaLink(ClusterLink):
 
     async def refresh(self) -> None:
         """Refresh the brokers and leaders now."""
-        await self._look_around()
+        await self._ask_metadata()
 
     def _topics(self) -> Collection[str]:
         return self._view.topics
 
-    def _heard(self, answer: Any) -> None:  # noqa: ANN401 -- MetadataResponse, in a version
+    def _apply_metadata(self, answer: Any) -> None:  # noqa: ANN401 -- MetadataResponse, in a version
         for moved in self._view.learn(answer, asyncio.get_running_loop().time()):
             if moved.was_at is not None:
                 self._leave_leader(moved.topic, moved.partition, moved.was_at)
@@ -204,13 +204,13 @@ class KafkaLink(ClusterLink):
     ) -> Any:  # noqa: ANN401 -- the response that belongs to it
         """Send a request to the partition's leader. `timeout_ms`: other than the link's for a request."""
         self._check_open()
-        if self._keeping_fresh is not None and self._keeping_fresh.done():
-            self._keeping_fresh.result()  # it ends by a bug of ours alone, which must not go by unheard
+        if self._refreshing is not None and self._refreshing.done():
+            self._refreshing.result()  # it ends by a bug of ours alone, which must not go by unheard
         if topic in self._view.refusals:
             raise LogMismatch(str(self._view.refusals[topic]))
         leader = self._view.leader(topic, partition)
         if leader is None:
-            self.look_soon()
+            self.refresh_soon()
             raise TryAgain(f"partition {partition} of {topic} has no leader")
         return await self.ask(leader, request, lane=lane, timeout_ms=timeout_ms)
 
@@ -238,7 +238,7 @@ class KafkaLink(ClusterLink):
         try:
             return final_error(code, what)
         except TryAgain:
-            self.look_soon()
+            self.refresh_soon()
             raise
 
     def _check_open(self) -> None:

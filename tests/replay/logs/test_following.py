@@ -1,0 +1,83 @@
+"""A SQLite file that is damaged, followed: what can be read is told, the damage at once, and what is appended later."""
+
+import asyncio
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from muster.events.ids import GroupId
+from muster.events.kafka.security import NOT_SECURED
+from muster.events.keys import EntityKind, RecordKey, encode_key
+from muster.events.log.sqlite.log import SqliteEventLog
+from muster.events.records import Record, Transition
+from muster.replay.commands.opening import Source, opened
+from muster.replay.history.items import Broken, Happened
+from muster.replay.logs.sources import from_the_beginning, items
+from tests.replay.stories import a_night
+from tests.replay.written import PARTITIONS
+from tests.waiting import until
+
+PAGE_BYTES = 4_096
+LEAF = 0x0A
+FILLER: list[Transition] = [
+    (Record(encode_key(RecordKey(f"g{number}", EntityKind.GROUP_CONFIG, "")), b"x" * 1_000),) for number in range(40)
+]
+
+
+def zero_leaf(path: Path, groups: Iterable[str]) -> None:
+    """Zero the page of the first of these groups that stands on a leaf of the tree."""
+    content = bytearray(path.read_bytes())
+    pages = (content.rindex(b"%s" % group.encode()) // PAGE_BYTES * PAGE_BYTES for group in groups)
+    page = next(page for page in pages if content[page] == LEAF)
+    content[page : page + PAGE_BYTES] = bytes(PAGE_BYTES)
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("end", [False, True], ids=["in the middle", "at the end"])
+async def test_a_damaged_file_is_followed_around_its_damage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], end: bool
+) -> None:
+    """Its owner, who has the page in memory, knows nothing of it, and goes on; what it writes later is shown."""
+    night, path = a_night(), tmp_path / "muster.db"
+    transitions = night.stored_transitions()
+    half = len(transitions) // 2
+    log = SqliteEventLog(path, partitions=PARTITIONS)
+    await log.open()
+    writer = await log.claim(night.partition)
+    await writer.append([*transitions[:half], *FILLER])
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(FULL)")
+    zero_leaf(path, ["g39"] if end else ["g20", "g21"])
+    told: list[int] = []
+
+    async def follow() -> None:
+        async with opened(Source(url=f"sqlite:///{path}", security=NOT_SECURED), waits=True) as reading:
+            async for item in items(reading, from_the_beginning(GroupId(night.group_id)), goes_on=True):
+                assert not isinstance(item, Broken)
+                if isinstance(item, Happened):
+                    told.append(item.event.seq)
+
+    following = asyncio.create_task(follow())
+    happened = [read for read in night.reads if isinstance(read, Happened)]
+    events = [each.event.seq for each in happened]
+    first = sum(each.position.offset < sum(map(len, transitions[:half])) for each in happened)
+    await until(lambda: len(told) == first, "what can be read is told")
+    said: list[str] = []
+
+    def is_said() -> bool:
+        said.extend(capsys.readouterr().err.splitlines())
+        return bool(said)
+
+    await until(is_said, "the damage is told")
+    assert f"the event log {path} is damaged" in said[0]
+    await writer.append(transitions[half:])
+    await until(lambda: len(told) == len(events), "what is appended is told")
+    assert told == events
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    said.extend(capsys.readouterr().err.splitlines())
+    assert len(said) == 1
+    await log.close()
