@@ -40,7 +40,7 @@ from muster.coordinator.runtime.partition.waiting_limit import WaitingLimit
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import Service
 from muster.coordinator.settings.addresses import Address, why_not_bound
-from muster.coordinator.settings.setting_sources import mistyped
+from muster.coordinator.settings.setting_sources import PROPERTY_FIELDS
 from muster.coordinator.settings.settings import Settings
 from muster.coordinator.standalone.partition_sharing import PartitionSharing
 from muster.coordinator.standalone.server import Server, ServerSettings
@@ -48,6 +48,7 @@ from muster.coordinator.topics import BadTopic
 from muster.coordinator.wire.registry import APIS, load_messages_of_members
 from muster.events.log.base import Deposed, LogDamaged, LogError
 from muster.events.records import EventsError
+from muster.variables import mistyped
 
 log = structlog.get_logger(__name__)
 
@@ -59,7 +60,7 @@ class LogLost(Exception):
 async def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT. Raises CannotServe at the start, LogLost later."""
     configure_logs(settings.log_level, settings.log_format)
-    for variable, meant in mistyped(os.environ, Settings.model_fields):
+    for variable, meant in mistyped(os.environ, Settings.model_fields.keys() - PROPERTY_FIELDS):
         log.warning("a variable sets nothing: there is no such setting", variable=variable, did_you_mean=meant)
     settings = within_open_files(settings)
     ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()

@@ -73,3 +73,16 @@ def test_a_command_that_does_not_exist_is_told_with_the_nearest() -> None:
     """As before any of them was imported."""
     said = CliRunner().invoke(app, ["replya"], env=WIDE)
     assert (said.exit_code, "Did you mean 'replay'" in said.output) == (2, True), said.output
+
+
+@pytest.mark.parametrize(("variable", "meant"), [("MUSTER_BOOTSTRP", "BOOTSTRAP"), ("MUSTER_TABLE", "TABLES")])
+def test_a_mistyped_variable_is_told_of_by_each_command_and_refuses_nothing(variable: str, meant: str) -> None:
+    said = CliRunner().invoke(app, ["replay", "groups", "--log", "memory:"], env={**WIDE, variable: "x"})
+    assert said.stderr.splitlines()[0] == f"muster: {variable} sets nothing: did you mean MUSTER_{meant}?"
+    assert "inside the muster serve process" in said.stderr
+
+
+def test_the_variables_of_kubernetes_are_passed_over() -> None:
+    kubernetes = {"MUSTER_PORT": "tcp://10.0.0.1:9092", "MUSTER_SERVICE_HOST": "10.0.0.1"}
+    said = CliRunner().invoke(app, ["replay", "groups", "--log", "memory:"], env={**WIDE, **kubernetes})
+    assert "sets nothing" not in said.stderr

@@ -110,6 +110,15 @@ class NotCoordinatedHere(Refused):
             whose = "is not this Muster's: another one coordinates it; ask that one"
         AdminError.__init__(self, f"group {group_id} {whose}")
         self.error = ErrorCode.group_id_not_found
+        self.is_anothers = protocol_type == SHADOW_PROTOCOL_TYPE and not is_newer
+
+
+class UpstreamAlready(Refused):
+    """A group that was to be released has its members upstream."""
+
+    def __init__(self, group_id: str) -> None:
+        AdminError.__init__(self, f"group {group_id} has its members upstream already: there is nothing to release")
+        self.error = ErrorCode.group_id_not_found
 
 
 class NotForGroup(Refused):
@@ -274,8 +283,9 @@ class CoordinatorLink:
             if not isinstance(error.__cause__, TimeoutError):
                 raise
             raise type(error)(
-                f"{address} has not answered within {self._request_timeout_ms / 1000:g} s: it may be out of reach; or "
-                "if it is a sidecar, its cluster may hang: see its /readyz"
+                f"{address} has not answered within {self._request_timeout_ms / 1000:g} s: it may be out of reach, or "
+                "no port for Kafka clients (that of --metrics is none); or if it is a sidecar, its cluster may hang: "
+                "see its /readyz"
             ) from error.__cause__
         return answer
 

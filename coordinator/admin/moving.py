@@ -17,7 +17,14 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.admin.group_admin import ConfigEntry, GroupAdmin
-from muster.coordinator.admin.link import AdminError, NoCoordinator, NotForGroup, Refused
+from muster.coordinator.admin.link import (
+    AdminError,
+    NoCoordinator,
+    NotCoordinatedHere,
+    NotForGroup,
+    Refused,
+    UpstreamAlready,
+)
 from muster.coordinator.group.configs import COORDINATOR, COORDINATOR_TIMEOUT, MEMBERS, MOVE, MUSTER, UPSTREAM
 from muster.coordinator.group.outcomes import GroupMove, ListedMember, MoveState
 from muster.coordinator.upstream.shadow import PROTOCOL_TYPE as SHADOW_PROTOCOL_TYPE
@@ -152,7 +159,12 @@ async def count_movers(admin: GroupAdmin, group_id: str, to: str) -> int | None:
 
 async def try_move(admin: GroupAdmin, group_id: str, to: str) -> None:
     """Check whether the move could begin now. Raises Refused if not, and AdminError."""
-    await admin.alter_group_config(group_id, {COORDINATOR: to}, validate_only=True)
+    try:
+        await admin.alter_group_config(group_id, {COORDINATOR: to}, validate_only=True)
+    except NotCoordinatedHere as elsewhere:
+        if to != UPSTREAM or elsewhere.is_anothers:
+            raise
+        raise UpstreamAlready(group_id) from elsewhere
 
 
 async def move_group(

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import socket
 from typing import Annotated
 
 from pydantic import AfterValidator
@@ -14,7 +15,11 @@ def why_not_bound(error: OSError, other_port: str = "choose another port, 0 take
     reason = error.strerror or str(error)
     if error.errno is not None and error.errno in errno.errorcode:
         reason = os.strerror(error.errno)  # asyncio puts other words around them
-    return f"{reason}; {other_port}" if error.errno == errno.EADDRINUSE else reason
+    if error.errno == errno.EADDRINUSE:
+        return f"{reason}; {other_port}"
+    if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+        return f"{reason}; name an address of this machine, 0.0.0.0 is all of them"
+    return reason
 
 
 class Address(str):

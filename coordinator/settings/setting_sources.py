@@ -5,8 +5,7 @@ What belongs here: the names that errors print. What it must not know: what is w
 pydantic-settings keeps no record of which source has won, so the sources are searched again, in the same order.
 """
 
-import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,11 +15,6 @@ from muster.coordinator.settings.kafka_settings import KafkaSettings
 
 PROPERTY_FIELDS: Final = frozenset({"upstream_config", "kafka_config"})
 """The fields that are tables of Kafka's client properties."""
-
-_PREFIX: Final = "MUSTER_"
-_OF_COMMANDS: Final = ("BOOTSTRAP", "CONFIG_FILE")
-_NEAR: Final = 0.85
-"""The likeness of a typo, 1 at most, as difflib counts: one letter added, missing or changed, even in short names."""
 
 
 def flag(field: str) -> str:
@@ -61,22 +55,6 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
 
     def _variable(self, is_meant: Callable[[str], bool]) -> str | None:
         return next((name for name in self.environment if is_meant(name.upper())), None)
-
-
-def mistyped(environment: Iterable[str], fields: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the variables that are probably typos, each with the variable that was meant.
-
-    Other unknown variables are fine: Kubernetes sets MUSTER_PORT and MUSTER_SERVICE_HOST for a service of that name.
-    """
-    known = [*(field.upper() for field in fields if field not in PROPERTY_FIELDS), *_OF_COMMANDS]
-    found = []
-    for variable in environment:
-        name = variable.upper().removeprefix(_PREFIX)
-        if name in known or not variable.upper().startswith(_PREFIX):
-            continue
-        near = difflib.get_close_matches(name, known, n=1, cutoff=_NEAR)
-        found += [(variable, _PREFIX + meant) for meant in near]
-    return found
 
 
 def _has(properties: Mapping[str, Any] | list[str], prop: str) -> bool:

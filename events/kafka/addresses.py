@@ -20,8 +20,10 @@ class BrokerAddress(msgspec.Struct, frozen=True):
 def read_address(text: str) -> BrokerAddress:
     """Parse `kafka:9092` or `[::1]:9092`; port 0 is one to listen at. Raises ValueError, without the text in it."""
     host, _, port = text.rpartition(":")
-    if not host or not (port.isascii() and port.isdecimal()) or int(port) > PORT_MAX:
+    if not host or not (port.isascii() and port.isdecimal()):
         raise ValueError("should be HOST:PORT, for example 127.0.0.1:9092")
+    if int(port) > PORT_MAX:
+        raise ValueError(f"should be HOST:PORT with a port of {PORT_MAX} at most")
     return BrokerAddress(host.strip("[]"), int(port))
 
 
@@ -31,10 +33,10 @@ def read_servers(text: str) -> tuple[BrokerAddress, ...]:
 
 
 def _read_server(text: str) -> BrokerAddress:
-    try:
-        address = read_address(text)
-    except ValueError:
-        address = BrokerAddress("", 0)
-    if not address.port:
+    host, _, port = text.rpartition(":")
+    if not host or not (port.isascii() and port.isdecimal()) or not int(port):
         raise ValueError(f"{text!r} should be HOST:PORT, for example kafka:9092; several are separated by commas")
-    return address
+    try:
+        return read_address(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} {error}") from None

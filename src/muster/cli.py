@@ -12,6 +12,7 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 from muster import DISTRIBUTION
+from muster.variables import mistyped
 
 HELP = "A Kafka consumer-group coordinator that never forgets why a group rebalanced."
 
@@ -85,11 +86,15 @@ def _show_version(is_asked: bool) -> None:
 
 @app.callback(help=HELP)
 def muster(
+    context: typer.Context,
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """The options before a command."""
+    if context.invoked_subcommand != "serve":  # it knows of more, and has a log to say so
+        for variable, meant in mistyped(os.environ):
+            print(f"muster: {variable} sets nothing: did you mean {meant}?", file=sys.stderr)
 
 
 def main() -> None:

@@ -213,6 +213,7 @@ def list_command(
         muster members list orders --format json | jq -r '.members[] | [.group_instance_id, .standing] | @tsv'
     """
     from muster.coordinator.admin.moving import MOVING, list_with_coordinator
+    from muster.coordinator.group.configs import UPSTREAM
 
     coordinator, members = ask(bootstrap, kafka_config, lambda admin: list_with_coordinator(admin, group))
 
@@ -220,7 +221,7 @@ def list_command(
 
     def table(console: Console) -> None:
         if where != MOVING:  # its members are in neither group, and waited for
-            print_members(group, members, console)
+            print_members(group, members, console, is_upstream=where == UPSTREAM)
         print_coordinator(group, coordinator, console)
 
     show({"group_id": group, "coordinator": where, "members": members}, form, table)

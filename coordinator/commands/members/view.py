@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 WIDE = 120
 """The width from which cells have room for sentences."""
+_BESIDE_AN_ID = 34
+"""The columns that are left to an address and to words of a standing, where a member id takes the others."""
 
 _STYLES = {"Active": "green", "Expected": "yellow", "Waiting": "yellow", "Called": "cyan"}
 """The style of a `Standing`."""
@@ -55,10 +57,16 @@ def results_json(group_id: str, results: Sequence["MemberResult"]) -> Mapping[st
     }
 
 
-def print_members(group_id: str, members: Sequence["ListedMember"], console: Console) -> None:
-    """Print a line for each member and each expected instance, with marks for the leader and retiring members."""
+def print_members(
+    group_id: str, members: Sequence["ListedMember"], console: Console, *, is_upstream: bool = False
+) -> None:
+    """Print a line for each member and each expected instance, with marks for the leader and retiring members.
+
+    `is_upstream`: who is a member there is not known here.
+    """
     if not members:
-        console.print(_cell(f"Group {group_id} has no members, and none is expected."))
+        here = " at this Muster" if is_upstream else ""
+        console.print(_cell(f"Group {group_id} has no members{here}, and none is expected."))
         return
     columns = ["Instance", "Member id", "Client", "Host", "Standing", "Session left", "Since (UTC)"]
     if console.width >= WIDE:
@@ -67,6 +75,8 @@ def print_members(group_id: str, members: Sequence["ListedMember"], console: Con
             table.add_row(*_member_cells(each))
     else:
         table = _table("Member, since (UTC)", "Client", "Standing")
+        longest = max(len(each.member_id or "") for each in members)
+        table.columns[0].no_wrap = longest + _BESIDE_AN_ID <= console.width  # it is to be copied in one piece
         for each in members:
             instance, member_id, client, host, standing, left, since = _member_cells(each)
             who = Text("  ").join([instance, since])

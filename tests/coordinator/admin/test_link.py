@@ -273,6 +273,7 @@ async def test_who_hangs_is_not_to_be_started() -> None:
         async with GroupAdmin(f"127.0.0.1:{silent.getsockname()[1]}", limit_ms=200) as admin:
             with pytest.raises(NoCoordinator, match=r"not answered within 0.2 s: .* see its /readyz") as raised:
                 await admin.list_members("orders")
+    assert "no port for Kafka clients" in str(raised.value)
     assert "start it" not in str(raised.value)
     async with fake_broker() as fake:
         fake.silent_at = 10

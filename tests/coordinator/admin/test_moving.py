@@ -10,8 +10,8 @@ from kio.schema.types import GroupId
 
 from muster.coordinator.admin import moving
 from muster.coordinator.admin.group_admin import ConfigEntry, GroupAdmin
-from muster.coordinator.admin.link import AdminError, NoCoordinator
-from muster.coordinator.admin.moving import coordinator_of, count_movers, groups_of_muster, move_group
+from muster.coordinator.admin.link import AdminError, NoCoordinator, NotCoordinatedHere, Refused, UpstreamAlready
+from muster.coordinator.admin.moving import coordinator_of, count_movers, groups_of_muster, move_group, try_move
 from muster.coordinator.group.configs import COORDINATOR, COORDINATOR_TIMEOUT, MEMBERS, MOVE, MUSTER, UPSTREAM
 from muster.coordinator.group.outcomes import GroupMove, ListedMember, MoveState, Standing
 from muster.events.ids import GroupInstanceId, MemberId
@@ -74,6 +74,29 @@ async def test_a_group_that_is_there_already_has_moved_nobody() -> None:
     async with OneMove(None) as admin:
         done = GroupMove(to=UPSTREAM, state=MoveState.DONE, members=0, told=0, back=0, took_ms=0)
         assert await move_group(admin, "orders", UPSTREAM) == done
+
+
+@pytest.mark.parametrize(
+    ("to", "protocol_type", "told"),
+    [
+        (UPSTREAM, "consumer", "has its members upstream already: there is nothing to release"),
+        (MUSTER, "consumer", "take it over with muster adopt orders"),
+        (UPSTREAM, "muster", "another one coordinates it; ask that one"),
+    ],
+)
+async def test_who_would_release_a_group_of_the_cluster_is_not_told_to_adopt_it(
+    to: str, protocol_type: str, told: str
+) -> None:
+    class Elsewhere(OneMove):
+        async def alter_group_config(
+            self, group_id: str, settings: Mapping[str, str | None], *, validate_only: bool = False
+        ) -> None:
+            raise NotCoordinatedHere(group_id, protocol_type)
+
+    async with Elsewhere() as admin:
+        with pytest.raises(Refused, match=told) as raised:
+            await try_move(admin, "orders", to)
+    assert isinstance(raised.value, UpstreamAlready) == (told.endswith("release"))
 
 
 @pytest.mark.parametrize("stays", [True, False])

@@ -1,14 +1,18 @@
 """Why there is no listening at an address."""
 
 import errno
+import socket
 
 from muster.coordinator.settings.addresses import why_not_bound
 
 
-def test_another_port_is_advised_where_the_port_is_taken_alone() -> None:
-    """Not for an address that is none of this machine's, nor for a right that is missing."""
+def test_what_is_advised_depends_on_whether_the_port_or_the_host_is_to_blame() -> None:
+    """For a right that is missing neither is."""
     taken = why_not_bound(OSError(errno.EADDRINUSE, "Address already in use"))
     assert taken == "Address already in use; choose another port, 0 takes a free one"
-    assert why_not_bound(OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")) == (
-        "Cannot assign requested address"
-    )
+    elsewhere = "name an address of this machine, 0.0.0.0 is all of them"
+    not_ours = why_not_bound(OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address"))
+    assert not_ours == f"Cannot assign requested address; {elsewhere}"
+    unknown = why_not_bound(socket.gaierror(socket.EAI_NONAME, "Name or service not known"))
+    assert unknown == f"Name or service not known; {elsewhere}"
+    assert why_not_bound(PermissionError(errno.EACCES, "Permission denied")) == "Permission denied"

@@ -11,8 +11,9 @@ from muster.coordinator.net.limits import ConnectionLimits
 from muster.coordinator.settings.kafka_settings import KAFKA_SETTINGS
 from muster.coordinator.settings.loading import BadSettings, load_settings
 from muster.coordinator.settings.options import help_of
-from muster.coordinator.settings.setting_sources import mistyped
+from muster.coordinator.settings.setting_sources import PROPERTY_FIELDS
 from muster.coordinator.settings.settings import Settings
+from muster.variables import mistyped
 
 
 @pytest.fixture(autouse=True)
@@ -217,6 +218,12 @@ def test_no_name_is_cut_in_the_help_of_a_narrow_terminal() -> None:
 def test_a_variable_that_sets_nothing_is_found_where_another_is_near(variable: str, meant: str | None) -> None:
     """Those that Kubernetes sets for a service `muster` are near none."""
     found = [] if meant is None else [(variable, meant)]
-    assert mistyped([variable], Settings.model_fields) == found
+    fields = Settings.model_fields.keys() - PROPERTY_FIELDS
+    assert mistyped([variable], fields) == found
     known = ["PATH", "MUSTER_LOG"]
-    assert mistyped([*known, variable, *known], Settings.model_fields) == found
+    assert mistyped([*known, variable, *known], fields) == found
+
+
+def test_no_setting_of_serve_is_taken_for_a_typo_by_another_command() -> None:
+    """One environment may be for both."""
+    assert mistyped(f"MUSTER_{field.upper()}" for field in Settings.model_fields) == []

@@ -1,5 +1,7 @@
 """HOST:PORT is read in one place."""
 
+from collections.abc import Callable
+
 import pytest
 
 from muster.events.kafka.addresses import BrokerAddress, read_address, read_servers
@@ -22,11 +24,18 @@ def test_addresses_are_read(text: str, expected: list[str]) -> None:
     assert list(map(str, read_servers(text))) == expected
 
 
-@pytest.mark.parametrize("text", ["kafka", ":9092", "kafka:", "kafka:x", "kafka:0", "kafka:70000", "a:1,,b:2", "k:²"])
+@pytest.mark.parametrize("text", ["kafka", ":9092", "kafka:", "kafka:x", "kafka:0", "a:1,,b:2", "k:²"])
 def test_what_is_no_address_is_named(text: str) -> None:
     """With an example of one."""
     with pytest.raises(ValueError, match="should be HOST:PORT, for example kafka:9092"):
         read_servers(text)
+
+
+@pytest.mark.parametrize("read", [read_address, read_servers])
+def test_a_port_that_is_too_high_is_told_so(read: Callable[[str], object]) -> None:
+    """HOST:PORT it is."""
+    with pytest.raises(ValueError, match="should be HOST:PORT with a port of 65535 at most"):
+        read("kafka:70000")
 
 
 def test_one_may_listen_at_port_0_but_not_connect_to_it() -> None:

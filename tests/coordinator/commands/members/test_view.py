@@ -44,6 +44,27 @@ def test_a_member_has_one_line_where_there_is_room_for_it_and_else_two(width: in
     assert [" ".join(line.split()) for line in printed.getvalue().splitlines()[2:]] == rows
 
 
+def test_a_member_id_is_in_one_piece_at_80_columns() -> None:
+    """The standing gives way, not what is copied from the table; a longer one gives way as well."""
+    shown, printed = console(80)
+    member_id = MemberId("web-0-4a9c0b98-9f79-4536-acc3-66383fe28a6a")
+    far = msgspec.structs.replace(MEMBER, client_host="/192.168.100.100")
+    print_members("orders", [msgspec.structs.replace(far, member_id=member_id)], shown)
+    assert member_id in printed.getvalue()
+    long = MemberId("w" * 60 + "-4a9c0b98-9f79-4536-acc3-66383fe28a6a")
+    print_members("orders", [msgspec.structs.replace(far, member_id=long)], shown)
+    assert "…" not in printed.getvalue()
+    assert max(map(len, printed.getvalue().splitlines())) <= 80
+
+
+@pytest.mark.parametrize(("is_upstream", "where"), [(False, ""), (True, " at this Muster")])
+def test_a_group_that_was_released_is_not_said_to_have_no_members(is_upstream: bool, where: str) -> None:
+    """They are upstream, where they are not listed."""
+    shown, printed = console(NARROW)
+    print_members("orders", [], shown, is_upstream=is_upstream)
+    assert printed.getvalue() == f"Group orders has no members{where}, and none is expected.\n"
+
+
 @pytest.mark.parametrize(("left", "said"), [(None, "-"), (4_000, "waits for the join, up to 4 s")])
 def test_who_has_no_session_may_wait_for_the_join(left: int | None, said: str) -> None:
     shown, printed = console(200)
