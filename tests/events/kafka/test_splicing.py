@@ -3,7 +3,14 @@
 import pytest
 from kio.index import load_response_schema
 
-from muster.events.kafka.codec.splicing import Pieces, change_fields, change_inner_items, change_items
+from muster.events.kafka.codec.splicing import (
+    Pieces,
+    change_fields,
+    change_inner_items,
+    change_items,
+    text_of,
+    text_piece,
+)
 from muster.events.steps import ENTRIES_PER_STEP, finished
 
 METADATA = 3
@@ -119,3 +126,11 @@ def test_fields_of_the_message_itself_are_changed(version: int) -> None:
     changed = change_fields(entity, "cluster_id", lambda pieces: pieces | {"cluster_id": other})
     assert finished(changed(b"in front" + answer, 8)) == answer.replace(cluster_id, other)
     assert finished(change_fields(entity, "cluster_id", lambda _: None)(b"in front" + answer, 8)) == answer
+
+
+@pytest.mark.parametrize("flexible", [True, False])
+def test_a_text_that_is_put_in_is_read_again(flexible: bool) -> None:
+    """With the length before it: of its bytes, in the form of the version."""
+    piece = text_piece("größe", flexible=flexible)
+    assert piece == (b"\x08" if flexible else b"\x00\x07") + "größe".encode()
+    assert text_of(piece, flexible=flexible) == "größe"

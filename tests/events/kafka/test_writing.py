@@ -4,6 +4,7 @@ from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from io import BytesIO
 from typing import Any
+from uuid import UUID
 
 import pytest
 from kio.index import load_request_schema, load_response_schema
@@ -88,6 +89,14 @@ def about_topics(version: int, *names: str) -> Any:
     )
 
 
+def by_id(topic_id: UUID | None) -> Any:
+    """A request for the metadata of a topic that is named by its id, or by its name."""
+    request: Any = load_request_schema(METADATA, 12)
+    topic: Any = entry_of(request, "topics")
+    asked = topic(topic_id=topic_id, name="orders" if topic_id is None else None)
+    return request(topics=(asked,), include_topic_authorized_operations=False)
+
+
 def fetched(version: int, records: bytes | None) -> Any:
     """An answer with a partition that has these records, which may be null, as the array before them is."""
     response: Any = load_response_schema(FETCH, version)
@@ -131,6 +140,7 @@ def written(entity: Any) -> tuple[list[bytes], list[int]]:
         *(committed(version, topics, 3) for version in (6, 8) for topics in (0, 1, 2)),
         *(fetched(version, records) for version in (4, 12) for records in (None, b"", b"records")),
         *(about_topics(version, *names) for version in (8, 9) for names in ((), ("orders",))),
+        *(by_id(topic_id) for topic_id in (None, UUID(int=7))),
     ],
     ids=lambda entity: f"{type(entity).__name__} v{entity.__version__}",
 )
