@@ -110,7 +110,7 @@ class NotCoordinatedHere(Refused):
             whose = "is not this Muster's: another one coordinates it; ask that one"
         AdminError.__init__(self, f"group {group_id} {whose}")
         self.error = ErrorCode.group_id_not_found
-        self.is_anothers = protocol_type == SHADOW_PROTOCOL_TYPE and not is_newer
+        self.may_be_adopted = not is_newer and protocol_type != SHADOW_PROTOCOL_TYPE
 
 
 class UpstreamAlready(Refused):

@@ -162,7 +162,7 @@ async def try_move(admin: GroupAdmin, group_id: str, to: str) -> None:
     try:
         await admin.alter_group_config(group_id, {COORDINATOR: to}, validate_only=True)
     except NotCoordinatedHere as elsewhere:
-        if to != UPSTREAM or elsewhere.is_anothers:
+        if to != UPSTREAM or not elsewhere.may_be_adopted:
             raise
         raise UpstreamAlready(group_id) from elsewhere
 

@@ -77,21 +77,22 @@ async def test_a_group_that_is_there_already_has_moved_nobody() -> None:
 
 
 @pytest.mark.parametrize(
-    ("to", "protocol_type", "told"),
+    ("to", "protocol_type", "is_newer", "told"),
     [
-        (UPSTREAM, "consumer", "has its members upstream already: there is nothing to release"),
-        (MUSTER, "consumer", "take it over with muster adopt orders"),
-        (UPSTREAM, "muster", "another one coordinates it; ask that one"),
+        (UPSTREAM, "consumer", False, "has its members upstream already: there is nothing to release"),
+        (MUSTER, "consumer", False, "take it over with muster adopt orders"),
+        (UPSTREAM, "muster", False, "another one coordinates it; ask that one"),
+        (UPSTREAM, "consumer", True, "is no classic group, but upstream's, of the newer type consumer"),
     ],
 )
 async def test_who_would_release_a_group_of_the_cluster_is_not_told_to_adopt_it(
-    to: str, protocol_type: str, told: str
+    to: str, protocol_type: str, is_newer: bool, told: str
 ) -> None:
     class Elsewhere(OneMove):
         async def alter_group_config(
             self, group_id: str, settings: Mapping[str, str | None], *, validate_only: bool = False
         ) -> None:
-            raise NotCoordinatedHere(group_id, protocol_type)
+            raise NotCoordinatedHere(group_id, protocol_type, is_newer=is_newer)
 
     async with Elsewhere() as admin:
         with pytest.raises(Refused, match=told) as raised:
