@@ -1,9 +1,11 @@
 """Do the tests notice? Each mutant is the code with one small mistake, and the narrow tests of its folder run on it.
 
+First those that need no broker, since they are quick; what they do not notice is tried with those that need one.
+
 What belongs here: the sample, its trial, and the list of mutants that are no mistakes. What it must not know: what is
 right.
 
-    python -m tests.mutants [--count 300] [--seed 11] [AREA...]
+    python -m tests.mutants [--share 1.0] [--seed 11] [--no-brokers] [AREA...]
 
 * `making.py`: all mutants of a file. The operators are mutmut's, and two of our own: a call that is left out, a
   condition that is turned round. Wording, arguments and types are left alone: mypy notices those.

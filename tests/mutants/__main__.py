@@ -19,11 +19,13 @@ import typer
 from tests.mutants.areas import AREAS, Area
 from tests.mutants.covering import Covering
 from tests.mutants.making import MutableFile, Mutant
-from tests.mutants.trial import Trial, Verdict
+from tests.mutants.trial import WITH_BROKER, Trial, Verdict
 
 ROOT: Final = Path(__file__).parents[2]
 EQUIVALENT: Final = Path(__file__).with_name("equivalent.txt")
 Tried = tuple[Area, Mutant, Verdict]
+UNNOTICED: Final = {Verdict.UNNOTICED, Verdict.NOT_COVERED}
+NOTICED: Final = {Verdict.NOTICED, Verdict.TOO_LONG}
 
 
 def main(
@@ -31,7 +33,7 @@ def main(
     share: Annotated[float, typer.Option(help="The part of a whole sample that is tried.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Another seed, another sample.")] = 11,
     jobs: Annotated[int, typer.Option(help="How many are tried side by side.")] = 2,
-    limit_s: Annotated[float, typer.Option(help="What takes longer is noticed: it hangs.")] = 300,
+    brokers: Annotated[bool, typer.Option(help="Try what is not noticed with the tests that need a broker.")] = True,
 ) -> None:
     """Try a sample; exit code 1 when an area is under its goal, 2 when its tests fail as they are."""
     chosen = [area for area in AREAS if not areas or area.name in areas]
@@ -45,9 +47,11 @@ def main(
         for number in range(jobs):
             directory = Path(scratch) / str(number)
             directory.mkdir()
-            trials.put(ending.enter_context(closing(Trial(ROOT, directory, limit_s=limit_s))))
+            trials.put(ending.enter_context(closing(Trial(ROOT, directory))))
         covering = _covering(trials, chosen)
         tried = list(pool.map(lambda each: _tried(trials, covering[each[0].name], *each), todo))
+        if brokers and any(verdict in UNNOTICED for _, _, verdict in tried):
+            tried = _tried_with_brokers(trials, pool, tried)
     sys.exit(0 if _report(chosen, tried) else 1)
 
 
@@ -97,13 +101,29 @@ def _covering(trials: SimpleQueue[Trial], areas: Sequence[Area]) -> dict[str, Co
 def _tried(trials: SimpleQueue[Trial], covering: Covering, area: Area, mutant: Mutant) -> Tried:
     trial = trials.get()
     try:
-        then = area.tests if covering.runs_at_import(mutant) else ()
-        verdict = trial.of(mutant, covering.tests_for(mutant), then)
+        first = covering.tests_for(mutant)
+        in_a_process = not first and trial.stage is WITH_BROKER  # one that a test starts, maybe
+        verdict = trial.of(mutant, first, area.tests if in_a_process or covering.runs_at_import(mutant) else ())
     finally:
         trials.put(trial)
-    if verdict is not Verdict.NOTICED:
+    if verdict not in NOTICED:
         print(f"\n{verdict}: {mutant.path}:{mutant.line}\n{mutant.diff}", flush=True)
     return area, mutant, verdict
+
+
+def _tried_with_brokers(trials: SimpleQueue[Trial], pool: ThreadPoolExecutor, tried: Sequence[Tried]) -> list[Tried]:
+    """Try the unnoticed ones again: a broker's start takes longer than most of the other trials."""
+    left = [(area, mutant) for area, mutant, verdict in tried if verdict in UNNOTICED]
+    print(f"\n{len(left)} of them again, with a broker", flush=True)
+    for trial in [trials.get() for _ in range(trials.qsize())]:
+        trial.stage = WITH_BROKER
+        trials.put(trial)
+    covering = _covering(trials, list(dict.fromkeys(area for area, _ in left)))
+    again = pool.map(lambda each: _tried(trials, covering[each[0].name], *each), left)
+    settled = [each for each in tried if each[2] not in UNNOTICED]
+    return settled + [
+        (area, mutant, Verdict.WITH_BROKER if verdict in NOTICED else verdict) for area, mutant, verdict in again
+    ]
 
 
 def _report(areas: Sequence[Area], tried: Sequence[Tried]) -> bool:
@@ -112,10 +132,12 @@ def _report(areas: Sequence[Area], tried: Sequence[Tried]) -> bool:
     print()
     for area in areas:
         verdicts = Counter(verdict for each, _, verdict in tried if each is area)
-        noticed = verdicts[Verdict.NOTICED] + verdicts[Verdict.TOO_LONG]
+        with_broker = verdicts[Verdict.WITH_BROKER]
+        noticed = sum(verdicts[each] for each in NOTICED) + with_broker
         share = noticed / max(1, verdicts.total())
         reached = reached and share >= area.goal
-        print(f"{area.name:10} {noticed:4} of {verdicts.total():4} noticed ({share:.0%}, goal {area.goal:.0%})")
+        these = f", {with_broker} of them with a broker alone" if with_broker else ""
+        print(f"{area.name:10} {noticed:4} of {verdicts.total():4} noticed ({share:.0%}, goal {area.goal:.0%}){these}")
     return reached
 
 

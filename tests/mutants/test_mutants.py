@@ -9,11 +9,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.mutants.__main__ import EQUIVALENT, ROOT, equivalent_mutants, sample
 from tests.mutants.areas import AREAS, Area
 from tests.mutants.making import MutableFile, Mutant
-from tests.mutants.trial import COPIED, Trial, Verdict
+from tests.mutants.trial import COPIED, WITH_BROKER, WITHOUT_BROKER, Trial, Verdict
 from tests.waiting import until_so
 
 CODE = """\
@@ -107,7 +108,7 @@ def test_a_time_out_that_the_unchanged_code_runs_into_as_well_is_no_notice(
 ) -> None:
     """A loaded machine must not count as one: such a trial is repeated."""
     (tree / "tests" / "few" / "test_it.py").write_text(f"{LOOKS}    {fails}\n", encoding="utf-8")
-    with closing(Trial(tree, tmp_path / "copy", limit_s=60)) as trial:
+    with closing(Trial(tree, tmp_path / "copy")) as trial:
         assert trial.of(MUTANT, ["tests/few/test_it.py::test_it"]) is verdict
     assert (tmp_path / "copy" / "events" / "code.py").read_text(encoding="utf-8") == "N = 5\n"
 
@@ -141,7 +142,7 @@ def test_what_takes_too_long_is_ended(tree: Path, tmp_path: Path) -> None:
     """As with a mutant that hangs, which is noticed if the tests end in time without it."""
     stops = "    if mutated: __import__('signal').pause()"
     (tree / "tests" / "few" / "test_it.py").write_text(f"{LOOKS}{stops}\n", encoding="utf-8")
-    with closing(Trial(tree, tmp_path / "copy", limit_s=2)) as trial:
+    with closing(Trial(tree, tmp_path / "copy", structs.replace(WITHOUT_BROKER, limit_s=2))) as trial:
         assert trial.of(MUTANT, ["tests/few/test_it.py::test_it"]) in {Verdict.TOO_LONG, Verdict.UNCLEAR}
 
 
@@ -153,7 +154,7 @@ def test_only_tests_that_come_by_a_mutant_are_run(tree: Path, tmp_path: Path) ->
     (tree / "events" / "template.html").write_text("{{ N }} − 1\n", encoding="utf-8")
     (tree / "tests" / "few" / "test_page.py").write_text(PAGE, encoding="utf-8")
     (tree / "tests" / "few" / "test_nothing.py").write_text("def test_it(): pass\n", encoding="utf-8")
-    with closing(Trial(tree, tmp_path / "copy", limit_s=60)) as trial:
+    with closing(Trial(tree, tmp_path / "copy")) as trial:
         covering = trial.covering(AREA)
     assert covering is not None
 
@@ -173,10 +174,31 @@ def test_where_the_first_tests_notice_nothing_the_others_are_run(tree: Path, tmp
     """A table of constants may be all that a test looks at."""
     (tree / "tests" / "few" / "test_it.py").write_text(f"{LOOKS}    assert not mutated\n", encoding="utf-8")
     (tree / "tests" / "few" / "test_nothing.py").write_text("def test_it(): pass\n", encoding="utf-8")
-    with closing(Trial(tree, tmp_path / "copy", limit_s=60)) as trial:
+    with closing(Trial(tree, tmp_path / "copy")) as trial:
         assert trial.of(MUTANT, ["tests/few/test_nothing.py"]) is Verdict.UNNOTICED
         assert trial.of(MUTANT, ["tests/few/test_nothing.py"], ["tests/few"]) is Verdict.NOTICED
         assert (trial.of(MUTANT, []), trial.of(MUTANT, [], ["tests/few"])) == (Verdict.NOT_COVERED, Verdict.NOTICED)
+
+
+BROKERED = """\
+import pytest
+pytestmark = pytest.mark.broker
+"""
+
+
+@pytest.mark.parametrize(
+    ("fails", "verdict"),
+    [("assert not mutated", Verdict.NOTICED), ("raise ValueError", Verdict.UNCLEAR), ("", Verdict.UNNOTICED)],
+)
+def test_a_failure_with_a_broker_counts_if_the_test_passes_without_the_mutant(
+    tree: Path, tmp_path: Path, fails: str, verdict: Verdict
+) -> None:
+    """The broker may have failed; and where no test needs one, none has looked."""
+    (tree / "tests" / "few" / "test_it.py").write_text(f"{BROKERED}{LOOKS}    {fails}\n", encoding="utf-8")
+    (tree / "tests" / "few" / "test_nothing.py").write_text("def test_it(): assert False\n", encoding="utf-8")
+    with closing(Trial(tree, tmp_path / "copy", WITH_BROKER)) as trial:
+        assert trial.of(MUTANT, ["tests/few"]) is verdict
+        assert trial.of(MUTANT, ["tests/few/test_nothing.py"]) is Verdict.NOT_COVERED
 
 
 def test_code_and_tests_of_each_area_are_there() -> None:

@@ -2,7 +2,8 @@
 
 How it works: `muster` is imported from the copy, since `PYTHONPATH` comes before what is installed. Compiled files stay
 for all but the mutant's. The first failure is enough; but where it is a time-out, the machine may have been loaded: the
-same test is run without the mutant, and must pass.
+same test is run without the mutant, and must pass. With a broker there are more such reasons, so there each failure
+is looked at like this.
 """
 
 import os
@@ -14,6 +15,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from tests.mutants.areas import Area
 from tests.mutants.covering import Covering
 from tests.mutants.making import Mutant
@@ -23,22 +26,37 @@ COPIED: Final = (
     "src", "coordinator", "events", "replay", "schemas", "tests", "benchmarks", "demo", "docs",
     "conftest.py", "pyproject.toml", "README.md", "CHANGELOG.md", "Makefile",
 )  # fmt: skip
-PYTEST: Final = (
-    "-q", "-x", "--hypothesis-seed=0",
-    "-m", "not broker and not clients and not spark",
-)  # fmt: skip
+PYTEST: Final = ("-q", "-x", "--hypothesis-seed=0")
 LAST_FAILED: Final = "--last-failed"
-TEST_LIMIT: Final = "--timeout=60"
 UNKNOWN_TESTS = 4
+NO_TESTS = 5
 TRIES_MAX = 3
 RUNNING: Final = Path(__file__).with_name("running.py")
 COVERING_LIMIT_S: Final = 3_600.0
+
+
+class Stage(msgspec.Struct, frozen=True, kw_only=True):
+    """Which tests are run, by pytest's marks, and the limits of one and of all. `all_doubted`: brokers fail."""
+
+    marked: str
+    test_limit_s: int
+    limit_s: float
+    all_doubted: bool
+
+
+WITHOUT_BROKER: Final = Stage(
+    marked="not broker and not clients and not spark", test_limit_s=60, limit_s=300, all_doubted=False
+)
+WITH_BROKER: Final = Stage(
+    marked="(broker or clients) and not spark", test_limit_s=240, limit_s=1_200, all_doubted=True
+)
 
 
 class Verdict(StrEnum):
     """The fate of a mutant."""
 
     NOTICED = "noticed"
+    WITH_BROKER = "noticed with a broker"
     TOO_LONG = "too long"
     UNNOTICED = "unnoticed"
     NOT_COVERED = "no test comes by"
@@ -46,11 +64,11 @@ class Verdict(StrEnum):
 
 
 class Trial:
-    """One copy; one mutant at a time."""
+    """One copy; one mutant at a time. `stage` may be changed between two of them."""
 
-    def __init__(self, root: Path, directory: Path, *, limit_s: float) -> None:
+    def __init__(self, root: Path, directory: Path, stage: Stage = WITHOUT_BROKER) -> None:
+        self.stage = stage
         self._directory = directory
-        self._limit_s = limit_s
         for name in COPIED:
             if (root / name).is_dir():
                 shutil.copytree(root / name, directory / name, symlinks=True)
@@ -73,6 +91,7 @@ class Trial:
     def covering(self, area: Area) -> Covering | None:
         """Which of its tests come by which lines; None if they fail as they are, and would notice all."""
         recorded = self._directory / f"covering-{area.name}"
+        recorded.unlink(missing_ok=True)  # of the stage before
         settings = self._directory / "covering.ini"
         settings.write_text(f"[run]\ndata_file = {recorded}\n", encoding="utf-8")
         folders = [f"--cov={folder}" for folder in area.code]
@@ -92,7 +111,9 @@ class Trial:
         """Run them, again where they run into a time-out and do so without the mutant, too."""
         for _ in range(TRIES_MAX):
             verdict, timed_out = self._with(mutant, tests)
-            if verdict is Verdict.UNNOTICED or not timed_out or self._passes_without(verdict, tests):
+            is_notice = verdict in {Verdict.NOTICED, Verdict.TOO_LONG}
+            doubted = is_notice and (timed_out or self.stage.all_doubted)
+            if not doubted or self._passes_without(verdict, tests):
                 return verdict
         return Verdict.UNCLEAR
 
@@ -101,14 +122,18 @@ class Trial:
         original = file.read_text(encoding="utf-8")
         try:
             self._write(file, mutant.text)
-            return self._run(self._limit_s, "--cache-clear", TEST_LIMIT, *tests)
+            return self._run(self.stage.limit_s, "--cache-clear", self._test_limit, *tests)
         finally:
             self._write(file, original)
 
     def _passes_without(self, verdict: Verdict, tests: Sequence[str]) -> bool:
         """Whether what noticed the mutant passes as it is: the test that failed, or all within the limit."""
         only = () if verdict is Verdict.TOO_LONG else (LAST_FAILED,)
-        return self._run(self._limit_s, *only, TEST_LIMIT, *tests)[0] is Verdict.UNNOTICED
+        return self._run(self.stage.limit_s, *only, self._test_limit, *tests)[0] is Verdict.UNNOTICED
+
+    @property
+    def _test_limit(self) -> str:
+        return f"--timeout={self.stage.test_limit_s}"
 
     def _write(self, file: Path, text: str) -> None:
         file.write_text(text, encoding="utf-8")
@@ -122,11 +147,15 @@ class Trial:
             code, printed = self._pytest(limit_s, list(dict.fromkeys(each.partition("::")[0] for each in arguments)))
         if code is None:
             return Verdict.TOO_LONG, True
+        if code == NO_TESTS:
+            return Verdict.NOT_COVERED, False
         return Verdict.NOTICED if code else Verdict.UNNOTICED, b"Timeout" in printed
 
     def _pytest(self, limit_s: float, arguments: Sequence[str]) -> tuple[int | None, bytes]:
         """Its exit code, None if it took too long, and what it printed."""
-        (self._directory / "arguments.txt").write_text("\n".join([*PYTEST, *arguments]), encoding="utf-8")
+        (self._directory / "arguments.txt").write_text(
+            "\n".join([*PYTEST, "-m", self.stage.marked, *arguments]), encoding="utf-8"
+        )
         assert self._running.stdin is not None
         assert self._running.stdout is not None
         self._running.stdin.write(f"{self._directory} {limit_s}\n")
