@@ -94,6 +94,21 @@ def test_there_is_no_next_request_before_the_answer() -> None:
     assert sent(subject) == b""
 
 
+def test_what_begins_after_a_rest_is_progress_and_its_next_bytes_are_not() -> None:
+    """A client that was silent has the whole time for its next request, from the first byte on."""
+    subject = connection()
+    subject.receive(request(1))
+    taken(subject)
+    assert [subject.take_progress(), subject.take_progress()] == [True, True]
+    whole = request(2, b"some")
+    progress = []
+    for part in (whole[:5], whole[5:8], whole[8:]):
+        subject.receive(part)
+        taken(subject)
+        progress.append(subject.take_progress())
+    assert progress == [True, False, True]
+
+
 def test_what_arrives_behind_an_unanswered_request_waits_within_a_bound() -> None:
     subject = connection()
     subject.receive(REQUESTS[0])

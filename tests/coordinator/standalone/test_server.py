@@ -213,6 +213,14 @@ async def test_idle_connections_are_closed_but_parked_ones_are_not() -> None:
         await parked.answer()
 
 
+async def test_a_server_that_listens_no_more_leaves_no_timer_behind() -> None:
+    """Open connections are ended by whoever stops it, not for being idle."""
+    async with running() as subject:
+        assert len(subject.timers.pending) == 1
+        subject.server.stop_listening()
+        assert subject.timers.pending == {}
+
+
 async def test_a_client_that_does_not_read_is_not_served_on() -> None:
     """Its answers would fill the memory: requests are taken again when it has read."""
     async with running() as subject:

@@ -98,6 +98,7 @@ def test_each_bound_is_of_the_api_that_its_reason_names_and_takes_its_longest_id
     """Those that are decoded in a sidecar alone, too: the longest id of a client, of a group and of a transaction."""
     bound, request = bound_of(api_key), newest_request(api_key)
     assert bound.reason.startswith(f"{request.__name__.removesuffix('Request')}: ")
+    assert bound.entries_max <= (100_000 if list(arrays_of(request)) else 10)
     assert bound.bytes_max >= 3 * STRING_BYTES_MAX
     assert bound.entries_max >= 10
     if {"SaslHandshake", "SaslAuthenticate"} & {bound.reason.partition(":")[0]}:

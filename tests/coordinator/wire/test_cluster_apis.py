@@ -9,6 +9,7 @@ from kafka.admin import ACLOperation
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
+from muster.coordinator.wire import registry
 from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.coordinator.wire.authorized_operations import (
     AUTHORIZED_OPERATIONS_OMITTED,
@@ -27,6 +28,14 @@ NODE = (1, "127.0.0.1", 9092)
 
 def ask(name: str, version: int, **body: Any) -> Any:
     return Exchange(new_service(ScriptedGroups(lambda _command: None)), name, version, **body).response
+
+
+def test_what_members_send_is_loaded_before_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In each version that is offered: without a free file it could not be read later."""
+    loaded: set[tuple[int, int]] = set()
+    monkeypatch.setattr(registry, "message", lambda key, version: loaded.add((key, version)))
+    registry.load_messages_of_members()
+    assert loaded == {(key, version) for key in (8, 9, 11, 12, 13, 14) for version in APIS[key].versions}
 
 
 def metadata(version: int, topics: Any, *, operations: bool = False) -> Any:
@@ -51,6 +60,8 @@ def test_metadata_of_a_declared_topic(version: int) -> None:
         (1, 1, (1,)),
         (2, 1, (1,)),
     ]
+    if version >= 7:
+        assert {each.leader_epoch for each in topic.partitions} == {0}
     if version >= 1:
         assert response.controller_id == 1
     if version >= 2:
@@ -236,6 +247,7 @@ def test_software_with_an_odd_name_is_an_invalid_request(version: int, name: str
 
 
 def offset(version: int, timestamp: int, index: int = 0, topic: str = "orders") -> tuple[ErrorCode, int, int]:
+    """The error, the timestamp and the offset; the leader's epoch is that of Metadata where there is an offset."""
     response = ask(
         "ListOffsets",
         version,
@@ -245,6 +257,8 @@ def offset(version: int, timestamp: int, index: int = 0, topic: str = "orders") 
         topics=[{"name": topic, "partitions": [{"partition_index": index, "timestamp": timestamp}]}],
     )
     (partition,) = response.topics[0].partitions
+    if version >= 4:
+        assert partition.leader_epoch == (0 if partition.offset == 0 else -1)
     return partition.error_code, partition.timestamp, partition.offset
 
 

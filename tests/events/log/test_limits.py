@@ -8,6 +8,7 @@ from muster.events.log.base import AppendRefused
 from muster.events.log.kafka import decompress
 from muster.events.log.kafka.client import settings
 from muster.events.log.limits import verdict_on
+from muster.events.log.sqlite import log as sqlite_log
 from muster.events.records import Record
 
 
@@ -31,6 +32,11 @@ def test_the_first_buffer_for_what_is_compressed_is_as_large_as_events_need() ->
 
     decompress._into_buffer(bytes(1024**2), decompressed)
     assert 8 * 1024**2 <= sizes[0] <= 64 * 1024**2
+
+
+def test_one_search_keeps_the_file_for_some_milliseconds() -> None:
+    """An owner's append waits for it."""
+    assert 1_000 <= sqlite_log._SEARCHED_OFFSETS <= 100_000
 
 
 def test_brokers_that_could_not_be_asked_for_are_asked_for_again_soon() -> None:
