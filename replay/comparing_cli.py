@@ -32,7 +32,7 @@ def diff_command(
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Compare a group at two moments: members, subscriptions, settings, partitions moved and kept.
+    """Compare a group at two moments: members, subscriptions, configs, partitions moved and kept.
 
     \b
     Examples:

@@ -217,7 +217,7 @@ class GroupDamage(msgspec.Struct, frozen=True, kw_only=True):
     """The damage of a quarantined group: what a repair loses, and what it keeps.
 
     `generation_id`: None when it cannot be read. `members`: how many can be read; all of them have to join again.
-    A repair keeps `registered` and `settings`.
+    A repair keeps `registered` and `configs`.
     """
 
     partition: int
@@ -225,7 +225,7 @@ class GroupDamage(msgspec.Struct, frozen=True, kw_only=True):
     generation_id: int | None
     members: int
     registered: tuple[str, ...]
-    settings: dict[str, str]
+    configs: dict[str, str]
 
 
 class DescribeGroupConfigOutcome(msgspec.Struct, frozen=True, kw_only=True):

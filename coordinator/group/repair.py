@@ -38,7 +38,7 @@ def describe_damage(damage: Damage) -> GroupDamage:
         generation_id=damage.group.generation_id if damage.group is not None and damage.is_image_known else None,
         members=0 if damage.group is None else len(damage.group.members),
         registered=tuple(each.group_instance_id for each in registrations),
-        settings=values_set(config),
+        configs=values_set(config),
     )
 
 

@@ -54,10 +54,10 @@ _BOUNDS: Final[Mapping[int, Bound]] = {
     25: Bound(bytes_max=128 * _KIB, entries_max=10, reason=f"AddOffsetsToTxn: {_NO_LISTS}"),
     26: Bound(bytes_max=128 * _KIB, entries_max=10, reason=f"EndTxn: {_NO_LISTS}"),
     28: Bound(bytes_max=32 * _MIB, entries_max=50_000, reason="TxnOffsetCommit: as OffsetCommit"),
-    32: Bound(bytes_max=8 * _MIB, entries_max=50_000, reason="DescribeConfigs: the settings of 20,000 groups by name"),
+    32: Bound(bytes_max=8 * _MIB, entries_max=50_000, reason="DescribeConfigs: the configs of 20,000 groups by name"),
     36: Bound(bytes_max=512 * _KIB, entries_max=10, reason="SaslAuthenticate: as sasl.server.max.receive.size"),
     42: Bound(bytes_max=8 * _MIB, entries_max=50_000, reason="DeleteGroups: all of 20,000 groups"),
-    44: Bound(bytes_max=8 * _MIB, entries_max=50_000, reason="IncrementalAlterConfigs: settings of 20,000 groups"),
+    44: Bound(bytes_max=8 * _MIB, entries_max=50_000, reason="IncrementalAlterConfigs: configs of 20,000 groups"),
     47: Bound(bytes_max=8 * _MIB, entries_max=50_000, reason="OffsetDelete: as OffsetCommit"),
     60: Bound(bytes_max=128 * _KIB, entries_max=10, reason=f"DescribeCluster: {_NO_LISTS}"),
 }

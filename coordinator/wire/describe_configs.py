@@ -100,7 +100,7 @@ def _without_group(resource: Body, cluster: Cluster) -> tuple[ErrorCode, str | N
             expected = f"expected {cluster.node.node_id} or empty string, but received {name}"
             return ErrorCode.invalid_request, f"Unexpected broker id, {expected}"
         case _:
-            return ErrorCode.invalid_request, f"The settings of {named(resource)} cannot be told here."
+            return ErrorCode.invalid_request, f"The configs of {named(resource)} cannot be told here."
 
 
 def _entries(

@@ -64,7 +64,7 @@ def refusal(resource: Body) -> str | None:
     if len(resource.configs) > CHANGES_MAX:
         return f"{len(resource.configs)} changes of one resource, {CHANGES_MAX} are taken at once."
     if resource.resource_type != ResourceType.GROUP:
-        return f"The settings of {named(resource)} cannot be altered here, only those of groups can."
+        return f"The configs of {named(resource)} cannot be altered here, only those of groups can."
     if not resource.resource_name:
         return "Default group resources are not allowed."
     for change in resource.configs:

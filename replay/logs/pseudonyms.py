@@ -2,7 +2,7 @@
 
 Replaced are member and instance ids, client ids, hosts, principals, the owners' hosts, and what clients give as a
 reason, each by an HMAC-SHA256 under a key: under one key the same name has the same pseudonym in all files, so that
-identities still meet, and nobody without the key can try names out. Group ids, topics and settings stay.
+identities still meet, and nobody without the key can try names out. Group ids, topics and configs stay.
 
 Of a consumer's subscription and assignment the user data is left out, of other protocol types everything. A record that
 cannot be read might hold any name: only its place is left, and, where its key can be read, its group.

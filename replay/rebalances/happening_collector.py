@@ -133,7 +133,7 @@ class HappeningCollector:
     ) -> Ownership | None:
         """A rebalance begins: what else its first transition tells; whoever was called has come too late.
 
-        Settings that were changed in it are told with the trigger: a release is both the setting and the rebalance.
+        Configs that were changed in it are told with the trigger: a release is both the config and the rebalance.
         """
         baseline = self._call(parts, before, baseline)
         for position, call in self._calls.values():

@@ -1,6 +1,6 @@
 """Administrators' plans for a group's membership, in words, and their results.
 
-Plans stand in the log as events of their own: settings, registrations, retirements, promotions. Who asked is known
+Plans stand in the log as events of their own: configs, registrations, retirements, promotions. Who asked is known
 from the request; until when a plan holds is not in the log, since its deadline is soft state: the timeout that was set
 is, and the event that says that the time was up.
 """
@@ -23,32 +23,32 @@ from muster.events.events import (
 )
 from muster.events.state import GroupConfig
 from muster.replay.history.items import Part
-from muster.replay.rebalances.rebalance import MemberRef, Planned, SettingChange, ref
+from muster.replay.rebalances.rebalance import MemberRef, Planned, ValueChange, ref
 from muster.replay.rebalances.wording import asked_by, listed, name, named, plural
 
 _RETIREMENTS = frozenset({Cause.RETIREMENT_COMPLETE, Cause.RETIREMENT_TIMED_OUT, Cause.RETIREMENT_WITHDRAWN})
 _PROMOTIONS = frozenset({Cause.LEARNERS_PROMOTED, Cause.LEARNER_TIMEOUT_ELAPSED, Cause.GROUP_CONFIGURED})
 
 
-# ---- settings -----------------------------------------------------------------------------------
+# ---- configs ------------------------------------------------------------------------------------
 
 
-def setting_changes(before: GroupConfig, after: GroupConfig) -> tuple[SettingChange, ...]:
+def config_changes(before: GroupConfig, after: GroupConfig) -> tuple[ValueChange, ...]:
     """The configs that changed, by their names."""
     earlier, later = values_set(before), values_set(after)
     return tuple(
-        SettingChange(name=name, before=earlier.get(name), after=later.get(name))
+        ValueChange(name=name, before=earlier.get(name), after=later.get(name))
         for name in dict.fromkeys((*later, *earlier))
         if earlier.get(name) != later.get(name)
     )
 
 
-def settings_text(changes: Iterable[SettingChange]) -> str:
+def configs_text(changes: Iterable[ValueChange]) -> str:
     """'target.group.size from 2 to 3'."""
     return listed([_change_text(change) for change in changes]) or "nothing is another than before"
 
 
-def _change_text(change: SettingChange) -> str:
+def _change_text(change: ValueChange) -> str:
     if change.after is None:
         return f"{change.name} is no longer set (it was {change.before})"
     if change.before is None:
@@ -59,12 +59,12 @@ def _change_text(change: SettingChange) -> str:
 def configured_text(event: GroupConfigured, before: GroupConfig | None) -> str:
     """Word a change of configs; with `before` unknown (None) it names all that are set."""
     if event.why.cause is Cause.GROUP_DELETED:
-        return "the group's settings went with the group"
+        return "the group's configs went with the group"
     if before is None:
         told = listed([f"{name}={value}" for name, value in values_set(event.config).items()])
-        return f"the group's settings were changed{asked_by(event.why)}; set are now: {told or 'none'}"
-    changes = setting_changes(before, event.config)
-    return f"the group's settings were changed{asked_by(event.why)}: {settings_text(changes)}"
+        return f"the group's configs were changed{asked_by(event.why)}; set are now: {told or 'none'}"
+    changes = config_changes(before, event.config)
+    return f"the group's configs were changed{asked_by(event.why)}: {configs_text(changes)}"
 
 
 # ---- announcements ------------------------------------------------------------------------------
@@ -141,11 +141,11 @@ def planned(
         removed=removed,
         stay=tuple(_members(parts, MemberRoleChanged, {Cause.RETIREMENT_WITHDRAWN})),
         promoted=tuple(_members(parts, MemberRoleChanged, _PROMOTIONS)),
-        settings=tuple(
+        configs=tuple(
             change
             for part in parts
             if isinstance(part, GroupConfigured)
-            for change in setting_changes(before, part.config)
+            for change in config_changes(before, part.config)
         ),
     )
     return None if told == Planned() else told
@@ -179,7 +179,7 @@ def planned_text(cause: Cause, told: Planned) -> str:
         case Cause.LEARNERS_PROMOTED | Cause.LEARNER_TIMEOUT_ELAPSED:
             phrases = [_named(told.promoted)]
         case Cause.GROUP_CONFIGURED:
-            phrases = [settings_text(told.settings) if told.settings else ""]
+            phrases = [configs_text(told.configs) if told.configs else ""]
         case _:
             phrases = []
     text = "; ".join(filter(None, phrases))

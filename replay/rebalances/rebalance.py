@@ -66,8 +66,8 @@ def actor(event: AnyMemberEvent) -> Actor:
     )
 
 
-class SettingChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting of the group; None: not set."""
+class ValueChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A value of the group, mostly a config; None: not set."""
 
     name: str
     before: str | None
@@ -83,7 +83,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     removed: tuple[MemberRef, ...] = ()  # retired members, because their time was up
     stay: tuple[MemberRef, ...] = ()  # members that are not to go after all
     promoted: tuple[MemberRef, ...] = ()  # learners
-    settings: tuple[SettingChange, ...] = ()
+    configs: tuple[ValueChange, ...] = ()
 
 
 class Requester(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from muster.replay.rebalances.rebalance import MemberRef, SettingChange
+from muster.replay.rebalances.rebalance import MemberRef, ValueChange
 from muster.replay.rebalances.wording import host, name, plural
 from muster.replay.render import markdown
 from muster.replay.render.printable import text
@@ -33,8 +33,8 @@ def _rows(diff: Diff) -> Iterator[tuple[str, RenderableType]]:
         yield "Between", text("the group was deleted and made anew", "yellow")
     if diff.group:
         yield "Group", _changes(diff.group)
-    if diff.settings:
-        yield "Settings", _changes(diff.settings)
+    if diff.configs:
+        yield "Configs", _changes(diff.configs)
     yield "Members", _members(diff)
     if diff.movement is not None:
         yield "Moved", movement_text(diff.movement)
@@ -53,11 +53,11 @@ def _moment(moment: Moment) -> Text:
     return text(told)
 
 
-def _changes(changes: Sequence[SettingChange]) -> Text:
+def _changes(changes: Sequence[ValueChange]) -> Text:
     return Text("\n").join(map(_change, changes))
 
 
-def _change(change: SettingChange) -> Text:
+def _change(change: ValueChange) -> Text:
     before, after = (text("(not set)" if each is None else each) for each in (change.before, change.after))
     return text(f"{change.name}: ").append(before).append(" -> ").append(after)
 

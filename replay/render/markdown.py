@@ -92,7 +92,7 @@ def _state(state: StateAt) -> str:
         f"as of {moment(state.at)}, seq {state.seq}{asked_for}",
         f"{state.state} since {moment(state.state_since)}",
         f"generation {state.generation_id}, protocol {escaped(protocol)}, coordinator {escaped(state.coordinator)}",
-        *(f"{escaped(key)}={escaped(value)}" for key, value in state.settings.items()),
+        *(f"{escaped(key)}={escaped(value)}" for key, value in state.configs.items()),
         *(f"expected: {escaped(each.group_instance_id)}" for each in state.registrations),
         *(f"missing: {escaped(note)}" for note in state.notes),
     ]

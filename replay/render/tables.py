@@ -210,8 +210,8 @@ def print_state(state: StateAt, console: Console) -> None:
         ("Protocol", text(protocol)),
         ("Coordinator", text(state.coordinator)),
     ]
-    if state.settings:
-        rows.append(("Settings", Text("\n").join(text(f"{key}={value}") for key, value in state.settings.items())))
+    if state.configs:
+        rows.append(("Configs", Text("\n").join(text(f"{key}={value}") for key, value in state.configs.items())))
     if state.registrations:
         rows.append(("Expected", Text("\n").join(_registration(each, state.at) for each in state.registrations)))
     rows.extend(("Missing", text(note, "yellow")) for note in state.notes)

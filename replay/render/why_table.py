@@ -6,7 +6,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from muster.events.causes import Cause
-from muster.replay.rebalances.planned import settings_text
+from muster.replay.rebalances.planned import configs_text
 from muster.replay.rebalances.rebalance import (
     Actor,
     Happening,
@@ -115,7 +115,7 @@ def _planned(planned: Planned) -> Iterator[Text]:
         "removed": _names(planned.removed),
         "stay": _names(planned.stay),
         "promoted": _names(planned.promoted),
-        "settings": settings_text(planned.settings) if planned.settings else "",
+        "configs": configs_text(planned.configs) if planned.configs else "",
     }
     return (text(f"{what}: {names}") for what, names in told.items() if names)
 

@@ -13,7 +13,7 @@ from muster.events.ids import GroupId
 from muster.replay.history.items import Happened, Item
 from muster.replay.history.window import At
 from muster.replay.rebalances.moves import Ownership, movement
-from muster.replay.rebalances.rebalance import MemberRef, Movement, SettingChange
+from muster.replay.rebalances.rebalance import MemberRef, Movement, ValueChange
 from muster.replay.results.state import AtGeneration, MemberState, StateAt, StateFold
 from muster.replay.times import Instant
 
@@ -34,7 +34,7 @@ class MemberChange(msgspec.Struct, frozen=True, kw_only=True):
 
     before: MemberRef
     after: MemberRef
-    fields: tuple[SettingChange, ...]
+    fields: tuple[ValueChange, ...]
 
 
 class Diff(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,8 +45,8 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True):
     before: Moment
     after: Moment
     same_life: bool  # whether the group was not deleted and made anew in between
-    group: tuple[SettingChange, ...]
-    settings: tuple[SettingChange, ...]
+    group: tuple[ValueChange, ...]
+    configs: tuple[ValueChange, ...]
     came: tuple[MemberRef, ...]
     went: tuple[MemberRef, ...]
     changed: tuple[MemberChange, ...]
@@ -102,7 +102,7 @@ def _diff(one: StateAt, other: StateAt) -> Diff:
         after=_moment(other),
         same_life=one.incarnation == other.incarnation,
         group=tuple(_changes({f: getattr(one, f) for f in _SHOWN}, {f: getattr(other, f) for f in _SHOWN})),
-        settings=tuple(_changes(one.settings, other.settings)),
+        configs=tuple(_changes(one.configs, other.configs)),
         came=tuple(_ref(member) for identity, member in after.items() if identity not in before),
         went=tuple(_ref(member) for identity, member in before.items() if identity not in after),
         changed=changed,
@@ -138,11 +138,11 @@ def _fields(member: MemberState) -> dict[str, object]:
 
 def _changes(
     before: dict[str, object] | dict[str, str], after: dict[str, object] | dict[str, str]
-) -> Iterator[SettingChange]:
+) -> Iterator[ValueChange]:
     for name in dict.fromkeys((*before, *after)):
         one, other = before.get(name), after.get(name)
         if one != other:
-            yield SettingChange(name=name, before=_text(one), after=_text(other))
+            yield ValueChange(name=name, before=_text(one), after=_text(other))
 
 
 def _text(value: object) -> str | None:

@@ -223,7 +223,7 @@ class _Group:
         self._tail.trim()
 
     def _is_upstream(self, group: Group | None) -> bool:
-        """Released by a setting, until that is set back; or the last that happened is that it was lost."""
+        """Released by a config, until that is set back; or the last that happened is that it was lost."""
         if group is None:
             return False
         return group.config.coordinator == UPSTREAM or (self._was_released and not group.members)

@@ -66,7 +66,7 @@ class StateAt(msgspec.Struct, frozen=True, kw_only=True):
     members: tuple[MemberState, ...]
     notes: tuple[str, ...]
     registrations: tuple[RegistrationState, ...]
-    settings: dict[str, str]  # those that are set for this group, by name
+    configs: dict[str, str]  # those that are set for this group, by name
 
 
 class States(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,7 +178,7 @@ def state_of(group: Group, log: str, at_ms: int, coordinator: str | None, notes:
             RegistrationState(group_instance_id=instance, registered_at=instant(each.registered_ms))
             for instance, each in sorted(group.registrations.items())
         ),
-        settings=values_set(group.config),
+        configs=values_set(group.config),
     )
 
 

@@ -27,7 +27,7 @@ class LineKind(StrEnum):
     GROUP = "group"
     MEMBER = "member"
     REGISTRATION = "registration"
-    SETTINGS = "settings"
+    CONFIGS = "configs"
     COORDINATOR = "coordinator"
     GAP = "gap"
     BROKEN = "broken"
@@ -150,4 +150,4 @@ def _kind_of_event(event: AnyEvent) -> LineKind:
         return LineKind.GROUP
     if isinstance(event, RegistrationEvent):
         return LineKind.REGISTRATION
-    return LineKind.SETTINGS if isinstance(event, GroupConfigured) else LineKind.MEMBER
+    return LineKind.CONFIGS if isinstance(event, GroupConfigured) else LineKind.MEMBER

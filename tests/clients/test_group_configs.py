@@ -1,4 +1,4 @@
-"""The settings of a group, changed and told with tools that never heard of Muster: Kafka's own, and two libraries'."""
+"""The configs of a group, changed and told with tools that never heard of Muster: Kafka's own, and two libraries'."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -84,7 +84,7 @@ def test_kafka_configs_tells_why_it_was_refused(muster: MusterProcess, group_id:
     refused = kafka_configs(
         muster, "--entity-type", "topics", "--entity-name", TOPIC, "--alter", "--add-config", "retention.ms=1", code=1
     )
-    assert f"InvalidRequestException: The settings of topic '{TOPIC}' cannot be altered here" in refused
+    assert f"InvalidRequestException: The configs of topic '{TOPIC}' cannot be altered here" in refused
 
 
 def test_kafka_tools_that_ask_for_settings_along_with_what_they_describe(muster: MusterProcess) -> None:

@@ -57,7 +57,7 @@ def test_the_state_shows_roles_registrations_and_settings() -> None:
         "e": ("Learner", False),
     }
     assert [each["group_instance_id"] for each in document["registrations"]] == ["x", "y"]
-    assert document["settings"]["target.group.size"] == "2"
+    assert document["configs"]["target.group.size"] == "2"
 
 
 # ---- registrations ------------------------------------------------------------------------------
@@ -137,16 +137,16 @@ def test_settings_changed_are_told_with_what_they_were() -> None:
     h = memberships.configured()
     planned = told(h).trigger.planned
     assert planned is not None
-    assert [(each.name, each.before, each.after) for each in planned.settings] == [
+    assert [(each.name, each.before, each.after) for each in planned.configs] == [
         ("target.group.size", "2", "1"),
         ("members.learner.timeout.ms", "60000", None),
     ]
-    lines = [line for line in story(history_of(h)).lines if line.kind is LineKind.SETTINGS]
+    lines = [line for line in story(history_of(h)).lines if line.kind is LineKind.CONFIGS]
     assert "target.group.size from 2 to 1" in lines[1].text
     history = history_of(h)
     kept = [item for item in history.items if isinstance(item, Happened) and item.position.offset > 9]
     cut = msgspec.structs.replace(history, items=tuple(with_gaps(kept)))
-    (line,) = (line for line in story(cut).lines if line.kind is LineKind.SETTINGS)
+    (line,) = (line for line in story(cut).lines if line.kind is LineKind.CONFIGS)
     assert line.text.endswith("set are now: target.group.size=1")
 
 

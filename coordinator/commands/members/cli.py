@@ -230,9 +230,7 @@ def list_command(
 @app.command("config")
 def config(
     group: GroupArgument,
-    settings: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="KEY= restores the default.")
-    ] = None,
+    changes: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="KEY= restores the default.")] = None,
     bootstrap: BootstrapOption = HERE,
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
@@ -251,8 +249,8 @@ def config(
     from muster.coordinator.admin.moving import alter_with_coordinator, describe_with_coordinator
     from muster.coordinator.group.configs import UPSTREAM
 
-    if settings:
-        wanted = _assignments(settings)
+    if changes:
+        wanted = _assignments(changes)
         coordinator = ask(bootstrap, kafka_config, lambda admin: alter_with_coordinator(admin, group, wanted))
         lines = [f"{name} has its default" if value is None else f"{name}={value}" for name, value in wanted.items()]
         if coordinator is not None and coordinator.coordinator == UPSTREAM:
@@ -266,7 +264,7 @@ def config(
         print_coordinator(group, coordinator, console)
 
     where = None if coordinator is None else coordinator.coordinator
-    show({"group_id": group, "coordinator": where, "settings": configs}, form, table)
+    show({"group_id": group, "coordinator": where, "configs": configs}, form, table)
 
 
 def _assignments(texts: Sequence[str]) -> Mapping[str, str | None]:

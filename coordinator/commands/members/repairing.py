@@ -98,7 +98,7 @@ def _entity(record: "UnreadableRecord") -> str:
 
 def _kept(damage: "GroupDamage") -> str:
     kept = ["its id" if damage.generation_id is None else f"generation {damage.generation_id}"]
-    kept += [f"{name}={value}" for name, value in damage.settings.items()]
+    kept += [f"{name}={value}" for name, value in damage.configs.items()]
     if damage.registered:
         kept.append(f"the registration of {', '.join(map(printable, damage.registered))}")
     return ", ".join(kept)

@@ -38,9 +38,9 @@ class OneMove(GroupAdmin):
         )
 
     async def alter_group_config(
-        self, group_id: str, settings: Mapping[str, str | None], *, validate_only: bool = False
+        self, group_id: str, configs: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
-        self.altered.append(settings)
+        self.altered.append(configs)
 
 
 async def test_each_step_of_a_move_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +90,7 @@ async def test_who_would_release_a_group_of_the_cluster_is_not_told_to_adopt_it(
 ) -> None:
     class Elsewhere(OneMove):
         async def alter_group_config(
-            self, group_id: str, settings: Mapping[str, str | None], *, validate_only: bool = False
+            self, group_id: str, configs: Mapping[str, str | None], *, validate_only: bool = False
         ) -> None:
             raise NotCoordinatedHere(group_id, protocol_type, is_newer=is_newer)
 

@@ -9,7 +9,7 @@ from muster.coordinator.group.configs import ANEW, REPAIR
 from muster.coordinator.group.outcomes import DescribeGroupConfigOutcome, GroupDamage, Outcome
 from tests.coordinator.admin.test_admin import DONE, EMPTY_GROUP, UNKNOWN_GROUP, administered, altered, altering, change
 
-DAMAGE = GroupDamage(partition=3, unreadable=(), generation_id=4, members=2, registered=(), settings={})
+DAMAGE = GroupDamage(partition=3, unreadable=(), generation_id=4, members=2, registered=(), configs={})
 
 
 async def test_the_repair_is_asked_for() -> None:

@@ -238,7 +238,7 @@ class World:
             self.harness.delete_offsets(("orders", 0))
 
     def plan(self, i: int, j: int) -> None:
-        """An administrator changes the group's settings; what cannot be is refused."""
+        """An administrator changes the group's configs; what cannot be is refused."""
         name, operation, value = PLANS[i % len(PLANS)]
         if value == "(somebody)":
             client = self._one(j)

@@ -177,7 +177,7 @@ def test_it_is_said_before_what_would_be_lost() -> None:
         assert (record.kind, record.entity_id, record.offset) == ("StaticMember", "b", offset)
         assert "ends too early" in record.reason
         assert (damage.partition, damage.generation_id, damage.members) == (0, 1, 1)
-        assert (damage.registered, damage.settings) == (("c",), {EXPANSION_DELAY: "5"})
+        assert (damage.registered, damage.configs) == (("c",), {EXPANSION_DELAY: "5"})
         assert len(storage.records[0]) == before
         assert await damage_of(process) == damage
         await process.runtime.stop()

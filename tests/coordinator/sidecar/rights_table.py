@@ -18,10 +18,10 @@ CLUSTER: Final = "CLUSTER_AUTHORIZATION_FAILED"
 NOT_LISTED: Final = "the group is not listed"
 
 IDS: Final = "one of Muster's own transactional ids"
-KAFKAS: Final = "Kafka's settings of a group"
+KAFKAS: Final = "Kafka's configs of a group"
 MEMBERS: Final = "`members` and `members.move` of a group"
-MUSTERS: Final = "Muster's other settings of a group"
-MUSTERS_ALL: Final = "Muster's settings of a group"
+MUSTERS: Final = "Muster's other configs of a group"
+MUSTERS_ALL: Final = "Muster's configs of a group"
 OWN_TOPICS: Final = "one of Muster's own topics"
 
 

@@ -169,17 +169,17 @@ def test_a_resource_that_is_named_twice_is_refused(version: int) -> None:
     [
         (
             resource("orders", kind=TOPIC),
-            "The settings of topic 'orders' cannot be altered here, only those of groups can.",
+            "The configs of topic 'orders' cannot be altered here, only those of groups can.",
         ),
-        (resource("1", kind=BROKER), "The settings of broker '1' cannot be altered here, only those of groups can."),
-        (resource("", kind=BROKER), "The settings of broker '' cannot be altered here, only those of groups can."),
+        (resource("1", kind=BROKER), "The configs of broker '1' cannot be altered here, only those of groups can."),
+        (resource("", kind=BROKER), "The configs of broker '' cannot be altered here, only those of groups can."),
         (
             resource("all", kind=CLIENT_METRICS),
-            "The settings of client metrics 'all' cannot be altered here, only those of groups can.",
+            "The configs of client metrics 'all' cannot be altered here, only those of groups can.",
         ),
         (
             resource("x", kind=NOBODYS),
-            "The settings of resource type 99 'x' cannot be altered here, only those of groups can.",
+            "The configs of resource type 99 'x' cannot be altered here, only those of groups can.",
         ),
         (resource("", change(TARGET_GROUP_SIZE, "1")), "Default group resources are not allowed."),
         (
@@ -229,11 +229,11 @@ def describe(
     return result
 
 
-DAMAGE = GroupDamage(partition=3, unreadable=(), generation_id=None, members=2, registered=("c",), settings={})
+DAMAGE = GroupDamage(partition=3, unreadable=(), generation_id=None, members=2, registered=("c",), configs={})
 
 
 def test_what_a_repair_would_lose_is_told_where_it_is_asked_for() -> None:
-    """The settings of a quarantined group cannot be told: asked for them, its error is the answer."""
+    """The configs of a quarantined group cannot be told: asked for them, its error is the answer."""
     quarantined = DescribeGroupConfigOutcome(error=ErrorCode.coordinator_not_available, damage=DAMAGE)
     result = describe(4, keys=(REPAIR,), groups=describing(quarantined))
     assert result.error_code is ErrorCode.none
@@ -364,9 +364,9 @@ def test_a_group_that_cannot_be_told_of_has_an_error_alone(version: int) -> None
             BROKER_LOGGER,
             "1",
             ErrorCode.invalid_request,
-            "The settings of broker logger '1' cannot be told here.",
+            "The configs of broker logger '1' cannot be told here.",
         ),
-        (NOBODYS, "x", ErrorCode.invalid_request, "The settings of resource type 99 'x' cannot be told here."),
+        (NOBODYS, "x", ErrorCode.invalid_request, "The configs of resource type 99 'x' cannot be told here."),
         (GROUP, "", ErrorCode.invalid_request, "Group name must not be empty"),
     ],
 )

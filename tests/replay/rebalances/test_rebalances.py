@@ -156,7 +156,7 @@ def test_a_release_by_setting_is_not_said_to_have_started_nothing() -> None:
     rebalance = told(h)
     assert rebalance.trigger.cause is Cause.GROUP_RELEASED
     assert rebalance.trigger.planned is not None
-    assert [change.name for change in rebalance.trigger.planned.settings] == ["members.coordinator"]
+    assert [change.name for change in rebalance.trigger.planned.configs] == ["members.coordinator"]
     assert rebalance.avoided == ()
 
 

@@ -54,7 +54,7 @@ def test_members_partitions_and_settings() -> None:
     assert "member_id" in changed["a"]
     assert changed["b"] == {"subscription": ("orders", "orders, payments")}
     assert found.stayed == 0
-    assert {change.name: change.after for change in found.settings} == {"members.expansion.delay.ms": "5000"}
+    assert {change.name: change.after for change in found.configs} == {"members.expansion.delay.ms": "5000"}
     assert {change.name for change in found.group} >= {"generation_id"}
     assert found.movement is not None
     assert found.movement.moved + found.movement.stayed == 12
@@ -86,7 +86,7 @@ def test_nothing_differs_between_a_moment_and_itself() -> None:
     here = AtSeq(h.events[-1].seq)
     found = diff(history_of(h), here, here)
     assert found is not None
-    assert (found.came, found.went, found.changed, found.group, found.settings) == ((), (), (), (), ())
+    assert (found.came, found.went, found.changed, found.group, found.configs) == ((), (), (), (), ())
     assert found.stayed == 2
     assert found.movement is not None
     assert (found.movement.moves, found.movement.stayed) == ((), 12)

@@ -54,7 +54,7 @@ class Group:
 
     def settings(self) -> dict[str, str]:
         """The configs set for this group."""
-        return {each["name"]: each["value"] for each in self.told("config")["settings"] if each["is_set"]}
+        return {each["name"]: each["value"] for each in self.told("config")["configs"] if each["is_set"]}
 
 
 def run(*arguments: str) -> Result:

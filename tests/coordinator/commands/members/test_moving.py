@@ -76,10 +76,10 @@ class Sidecar(GroupAdmin):
         )
 
     async def alter_group_config(
-        self, group_id: str, settings: Mapping[str, str | None], *, validate_only: bool = False
+        self, group_id: str, configs: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
         if not validate_only:
-            to = settings[COORDINATOR]
+            to = configs[COORDINATOR]
             assert to is not None
             self.moved = GroupMove(to=to, state=MoveState.DONE, members=2, told=2, back=2, took_ms=1_200)
 

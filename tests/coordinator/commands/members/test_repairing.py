@@ -10,7 +10,7 @@ def test_it_is_said_what_is_lost_and_what_is_kept() -> None:
         UnreadableRecord(kind="StaticMember", entity_id="web-1", offset=9, reason="no Avro"),
     )
     damage = GroupDamage(
-        partition=3, unreadable=records, generation_id=4, members=2, registered=("web-3",), settings={"a.b": "5"}
+        partition=3, unreadable=records, generation_id=4, members=2, registered=("web-3",), configs={"a.b": "5"}
     )
     assert _lines("orders", damage) == [
         "orders: quarantined; 2 records in partition 3 cannot be read",
@@ -22,7 +22,7 @@ def test_it_is_said_what_is_lost_and_what_is_kept() -> None:
 
 
 def test_where_nothing_can_be_read_its_id_is_kept() -> None:
-    damage = GroupDamage(partition=0, unreadable=(), generation_id=None, members=0, registered=(), settings={})
+    damage = GroupDamage(partition=0, unreadable=(), generation_id=None, members=0, registered=(), configs={})
     assert _lines("orders", damage) == [
         "orders: quarantined; a record that was replaced since in partition 0 cannot be read",
         "  kept: its id, and its committed offsets",
