@@ -163,12 +163,13 @@ DEMO: Final = (
         processes=("billing-0", "billing-1", "billing-2", "extra-1"),
     ),
     Done(
-        what="the static members are restarted one by one; later a second billing-1 is started by mistake",
+        what="the static members are restarted one by one",
         kinds=("deployment",),
         processes=("billing-0", "billing-1", "billing-2"),
     ),
     Done(what="kill -9 of the dynamic member", kinds=("crash",), processes=("extra-1",)),
     Done(what="a new dynamic member", kinds=("scale-up",), processes=("extra-2",)),
+    Done(what="a second billing-1 is started by mistake", kinds=("restart",), processes=("billing-1",)),
     Done(what="kill -9 of the coordinator, which is started again", kinds=("coordinator-change",), processes=()),
 )
 """The steps of `make demo`, which checks itself that they were done."""

@@ -38,7 +38,7 @@ def find(view: View) -> Iterator[Claim]:
                 headline=(
                     f"{process_name(run[0].member)} went and came back {len(run)} times within {duration(span_ms)}"
                 ),
-                advice=("look at why this process ends: each of its restarts made the whole group rebalance",),
+                advice=("look at why this process ends, in its own log",),
             )
 
 

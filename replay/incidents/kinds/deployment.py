@@ -1,6 +1,7 @@
 """Many processes that were replaced, one after another or at once."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Sequence
 
 from muster.events.state import Member
 from muster.replay.incidents.episode.acts import CameBack, Departure, protocols_of
@@ -27,21 +28,24 @@ KIND = Kind(
 
 
 def deployments(view: View) -> Iterator[tuple[list[Replacement], int]]:
-    """The runs of free replacements that are of enough processes, each with the size of its group."""
+    """The runs of free replacements that are of enough processes, each with the size of its group.
+
+    A deployment replaces each process once: one that is replaced again belongs to the next deployment, or to none.
+    """
     for gone_together in runs(sorted(view.free_replacements(), key=lambda each: each.gone_ms), _goes_on):
-        run = sorted(gone_together, key=lambda each: each.begin_ms)
-        replaced = len({each.process.key for each in run})
-        size = max(len(view.episode.members_at(run[0].begin_ms)), replaced)
-        if replaced >= DEPLOYMENT_PROCESSES_MIN and replaced >= size * DEPLOYMENT_SHARE_MIN:
-            yield run, size
+        for run in _rounds(sorted(gone_together, key=lambda each: each.begin_ms)):
+            size = max(len(view.episode.members_at(run[0].begin_ms)), len(run))
+            if len(run) >= DEPLOYMENT_PROCESSES_MIN and len(run) >= size * DEPLOYMENT_SHARE_MIN:
+                yield run, size
 
 
 def find(view: View) -> Iterator[Claim]:
     for run, size in deployments(view):
-        named = [each.member for each in {each.process.key: each for each in run}.values()]
+        named = [each.member for each in run]
         left = sum(each.went is not None and each.went.how is Departure.LEFT for each in run)
         at_once = len(run) > 1 and run[-1].begin_ms - run[0].begin_ms <= max(5_000, run[0].end_ms - run[0].begin_ms)
-        order = "at once" if at_once else "one after another"
+        is_seen = any(each.went is not None for each in run)  # static restarts show when each came, not when it went
+        order = " at once," if at_once and is_seen else "" if at_once else " one after another,"
         how = "stopped and started" if left == len(run) else "went and came back"
         changed = _changed_assignors(run)
         yield Claim(
@@ -50,7 +54,7 @@ def find(view: View) -> Iterator[Claim]:
             culprits=members_of(run),
             grade=grade_of(run),
             headline=(
-                f"{changed}{plural(len(named), 'process')} of {size} {how} {order}, within"
+                f"{changed}{plural(len(named), 'process')} of {size} {how}{order} within"
                 f" {duration(max(each.end_ms for each in run) - run[0].begin_ms)}: {processes(named)}"
             ),
             chain=(
@@ -67,6 +71,16 @@ def find(view: View) -> Iterator[Claim]:
             ),
             advice=advice_on(run),
         )
+
+
+def _rounds(replacements: Sequence[Replacement]) -> Iterator[list[Replacement]]:
+    """The first replacement of each process, then the second ones, and so on."""
+    rounds: defaultdict[int, list[Replacement]] = defaultdict(list)
+    times: Counter[Hashable] = Counter()
+    for each in replacements:
+        times[each.process.key] += 1
+        rounds[times[each.process.key]].append(each)
+    yield from rounds.values()
 
 
 def _goes_on(run: Sequence[Replacement], each: Replacement) -> bool:

@@ -50,6 +50,8 @@ def _restart_text(each: Replacement, episode: Episode) -> str:
     name = process_name(each.member)
     if each.went is None:
         assert isinstance(each.came, CameBack)
+        if any(fenced_before(episode, [each])):
+            return f"another process came as {name}, and took its place while it was alive"
         kept = ", and kept its partitions" if each.came.absorbed else ""
         return f"{name} came back under a new member id{kept}"
     gap_ms = each.came.at_ms - each.gone_ms

@@ -320,3 +320,31 @@ def test_a_client_id_that_others_have_too_says_nothing_of_who_comes_from_another
     fleet.world.at(60 * S, lambda: (fleet.start(8, fleet.setup(8).but(client_id="consumer-1")), None)[1])
     fleet.rest(90 * S)
     assert [incident.kind for incident in fleet.told()][-2:] == ["crash", "scale-up"]
+
+
+@pytest.mark.parametrize(
+    ("again", "kind", "by"), [((1, 2, 3, 4), "deployment", "4 processes of 4 "), ((2,), "restart", "'app-2' ")]
+)
+@BOTH
+def test_a_deployment_replaces_each_process_once(level: int, again: tuple[int, ...], kind: str, by: str) -> None:
+    """All once more are a second one, as when it is taken back; one alone is a restart."""
+    fleet = Fleet(4, static=4, session_ms=6 * S)
+    for number in (1, 2, 3, 4, *again):
+        fleet.restart(number, 2 * S)
+        fleet.run(10 * S)
+    fleet.rest(20 * S)
+    first, second = fleet.told(level)
+    assert (first.kind, second.kind) == ("deployment", kind), shown(second)
+    assert first.headline.startswith("4 processes of 4 ")
+    assert second.headline.startswith(by)
+
+
+def test_static_restarts_that_nobody_saw_the_beginning_of_are_not_said_to_be_at_once() -> None:
+    """Each may have been waited for: the log has when each came, and all came soon after each other."""
+    fleet = Fleet(4, static=4)
+    for number in (1, 2, 3):
+        fleet.restart(number, 500)
+        fleet.run(S)
+    fleet.rest(20 * S)
+    headline = "3 processes of 4 went and came back within ...: ..."
+    expect(fleet.only(), "deployment", "recorded", headline, "app-1", "app-2", "app-3")
