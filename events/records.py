@@ -19,7 +19,7 @@ made at the highest level and stays at its own, which older versions can go on w
 """
 
 SIGNS_OF_LIFE_FROM_LEVEL = 4
-"""The level from which on owners leave signs of life beside the events, and quote the last one of the owner before."""
+"""The level from which on owners leave signs of life beside the events, and quote the last one of the former owner."""
 
 FORMAT_LEVEL_WRITTEN_MIN = 3
 """The lowest level that is written: logs of levels 1 and 2 are gone on with at this one, as they always were."""

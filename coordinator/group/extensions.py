@@ -5,6 +5,7 @@ What belongs here: by how much each deadline is extended. What it must not know:
 
 from collections.abc import Callable
 from itertools import chain
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,6 +21,13 @@ USUAL_APPEND_MS = 250
 
 Otherwise a client that causes one append after another would keep a phase open for ever.
 """
+
+
+class Unheard(NamedTuple):
+    """When the members of a group could not be heard, in monotonic ms. `since_ms`: at the earliest."""
+
+    since_ms: int
+    until_ms: int
 
 
 def extend_session(soft: SoftState, member_id: MemberId, arrived_ms: int, now_ms: int) -> None:

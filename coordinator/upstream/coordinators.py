@@ -5,13 +5,14 @@ What belongs here: what was learned from answers and failures. What it must not 
 
 from collections import defaultdict
 from collections.abc import Callable
-from operator import itemgetter
+from operator import attrgetter
 from typing import Final
 
 import msgspec
 from cachetools import LRUCache
 from kio.schema.errors import ErrorCode
 
+from muster.coordinator.group.extensions import Unheard
 from muster.events.ids import is_remembered
 from muster.events.kafka.errors import OwnShortage, TryAgain
 
@@ -34,9 +35,6 @@ class Heard(msgspec.Struct):
             self.until_ms = sent_ms
 
 
-Away = tuple[int, int]
-"""From when on, at the earliest, until when a broker heard nobody; in monotonic ms."""
-
 HeardFrom = defaultdict[int | None, Heard]
 """Keyed by node id; None: from any broker."""
 
@@ -48,8 +46,8 @@ class Coordinators:
         self._monotonic_ms = monotonic_ms
         self.heard = HeardFrom(Heard)
         self._nodes: LRUCache[str, int] = LRUCache(GROUPS_KEPT)
-        self._away: LRUCache[str, Away] = LRUCache(GROUPS_KEPT)
-        self._broker_away: dict[int, Away] = {}
+        self._away: LRUCache[str, Unheard] = LRUCache(GROUPS_KEPT)
+        self._broker_away: dict[int, Unheard] = {}
         """Keyed by node id, for brokers that have a listener."""
 
     def known(self, group_id: str) -> int | None:
@@ -85,14 +83,15 @@ class Coordinators:
         before = self._broker_away.get(node_id)
         self._broker_away[node_id] = self._now_away(before, self.heard[node_id].until_ms)
 
-    def _now_away(self, before: Away | None, heard_until_ms: int) -> Away:
+    def _now_away(self, before: Unheard | None, heard_until_ms: int) -> Unheard:
         """Return the time away: until now, since it was last heard; longer if it has been away without a break."""
-        goes_on = before is not None and heard_until_ms <= before[1]
-        return (before[0] if before is not None and goes_on else heard_until_ms), self._monotonic_ms()
+        goes_on = before is not None and heard_until_ms <= before.until_ms
+        since_ms = before.since_ms if before is not None and goes_on else heard_until_ms
+        return Unheard(since_ms, self._monotonic_ms())
 
-    def last_away(self, group_id: str) -> Away | None:
+    def last_away(self, group_id: str) -> Unheard | None:
         """When the group's coordinator was last seen to be away; None: never."""
         node_id = self._nodes.get(group_id)
         of_broker = None if node_id is None else self._broker_away.get(node_id)
         seen = [each for each in (of_broker, self._away.get(group_id)) if each is not None]
-        return max(seen, key=itemgetter(1), default=None)
+        return max(seen, key=attrgetter("until_ms"), default=None)

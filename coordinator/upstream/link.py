@@ -20,10 +20,11 @@ from kio.static.primitive import i8
 from tenacity import AsyncRetrying, retry_if_exception, wait_random_exponential
 
 from muster.coordinator.clock import SystemClock
+from muster.coordinator.group.extensions import Unheard
 from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.tasks import on_failure
 from muster.coordinator.upstream.cluster_outage import NOBODY_ANSWERS, UPSTREAM, ClusterOutage
-from muster.coordinator.upstream.coordinators import Away, Coordinators
+from muster.coordinator.upstream.coordinators import Coordinators
 from muster.coordinator.upstream.errors import UpstreamRefused, connection_error
 from muster.coordinator.upstream.security import UpstreamSecurity
 from muster.events.kafka.addresses import BrokerAddress, read_servers
@@ -296,7 +297,7 @@ class UpstreamLink(ClusterLink):
             self._coordinators.broker_was_away(node_id)
         self.refresh_soon()
 
-    def coordinator_last_away(self, group_id: str) -> Away | None:
+    def coordinator_last_away(self, group_id: str) -> Unheard | None:
         """When the group's coordinator was last seen to be away or loading; None: never."""
         return self._coordinators.last_away(group_id)
 

@@ -38,9 +38,9 @@ from kio.schema.describe_groups.v5.response import DescribeGroupsResponse
 from kio.schema.errors import ErrorCode
 from kio.schema.types import GroupId as KafkaGroupId
 
+from muster.coordinator.group.extensions import Unheard
 from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.tasks import BackgroundTasks
-from muster.coordinator.upstream.coordinators import Away
 from muster.coordinator.upstream.errors import BrokerNotTrusted, UpstreamRefused
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.events.ids import GroupId
@@ -87,7 +87,7 @@ _Verdicts = Mapping[GroupId, _Answers | _Elsewhere | _Away]
 class _Waiting(msgspec.Struct):
     """A group whose members' silence is to be explained."""
 
-    explain: Callable[[Away | None], None]
+    explain: Callable[[Unheard | None], None]
     away_since_ms: int = 0
     """From when on nothing of the members arrived, at the earliest."""
     outage: "_Outage | None" = None
@@ -132,7 +132,7 @@ class Reachability:
         """Ask no more; those who wait are not called back."""
         await self._tasks.close()
 
-    def ask_about_silence(self, group_id: GroupId, explain: Callable[[Away | None], None]) -> None:
+    def ask_about_silence(self, group_id: GroupId, explain: Callable[[Unheard | None], None]) -> None:
         """Tell, when the group's coordinator answers, when members could not be heard the last time; None: never.
 
         Of two who ask the later is told.
@@ -197,7 +197,7 @@ class Reachability:
             return
         outage.back += 1
         self._end_wait(outage)
-        waiting.explain((waiting.away_since_ms, self._monotonic_ms()))
+        waiting.explain(Unheard(waiting.away_since_ms, self._monotonic_ms()))
 
     def _found_away(self, node_id: int | None, waiting: _Waiting, since_ms: int = 0) -> None:
         """`since_ms`: when the broker was last heard; 0: nobody knows."""

@@ -65,7 +65,7 @@ class Deposed(LogError):
         self.epoch = epoch
 
     def name_successor(self, owner: str, elected_ms: int) -> None:
-        """Say who it was (`host:pid`), by that one's own record, and when by its clock (wall, in ms)."""
+        """Name the successor (`host:pid`), by its own record, and when by its clock (wall, in ms)."""
         at = datetime.fromtimestamp(elected_ms / 1000, UTC)
         said = (
             f"{owner} took the event log over from this process at {at:%H:%M:%S} UTC (partition {self.partition}, whose"

@@ -134,7 +134,7 @@ def live(script: Sequence[Deed], settings: Settings, *, until_s: int, begins: Se
 def history_lived(h: Unchecked, *, is_seen: bool = True) -> History:
     """Its history, with each takeover where it was, also where nothing came after it.
 
-    `is_seen`: whether the owner before it has left a sign of life until then.
+    `is_seen`: whether the former owner has left a sign of life until then.
     """
     told = [item for item in history_of(h).items if isinstance(item, Happened)]
     items: list[Item] = [elected(0, h.settings)]

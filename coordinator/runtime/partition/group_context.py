@@ -11,6 +11,7 @@ import msgspec
 
 from muster.coordinator.group.commands import AnyCommand, Command
 from muster.coordinator.group.decide import Decision
+from muster.coordinator.group.extensions import Unheard
 from muster.coordinator.group.outcomes import Reply
 from muster.coordinator.group.soft_state import Session, SoftState
 from muster.coordinator.runtime.partition.answer_lease import AnswerLease
@@ -30,16 +31,13 @@ def ignore_generations(_group_id: GroupId, _generation_id: int, _is_in_use: bool
     """Do nothing: the default, where no cluster upstream has to know of the groups."""
 
 
-Away = tuple[int, int]
-"""From when on, at the earliest, until when nobody could be heard; in monotonic ms."""
-
-AskAboutSilence = Callable[[GroupId, Callable[[Away | None], None]], None]
+AskAboutSilence = Callable[[GroupId, Callable[[Unheard | None], None]], None]
 """Called before sessions of a group expire; calls back, now or later, with when its members could not be heard the
 last time; None: never.
 """
 
 
-def members_reachable(_group_id: GroupId, explain: Callable[[Away | None], None]) -> None:
+def members_reachable(_group_id: GroupId, explain: Callable[[Unheard | None], None]) -> None:
     """Expire silent members at once: the default, where clients are connected to this process directly."""
     explain(None)
 

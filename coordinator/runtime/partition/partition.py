@@ -20,7 +20,7 @@ from muster.coordinator.group.commands import (
 )
 from muster.coordinator.group.decide import would_refuse
 from muster.coordinator.group.error_replies import error_replies
-from muster.coordinator.group.extensions import USUAL_APPEND_MS, begin_anew, rearm
+from muster.coordinator.group.extensions import USUAL_APPEND_MS, Unheard, begin_anew, rearm
 from muster.coordinator.group.heartbeat import heartbeat_error
 from muster.coordinator.group.soft_state import SoftState
 from muster.coordinator.group.takeover import fail_parked_requests, restore_soft_state
@@ -30,7 +30,6 @@ from muster.coordinator.runtime.partition.answer_lease import AnswerLease
 from muster.coordinator.runtime.partition.command_processor import CommandProcessor
 from muster.coordinator.runtime.partition.deadlines import Deadlines
 from muster.coordinator.runtime.partition.group_context import (
-    Away,
     CheckDeadlines,
     GroupContext,
     Ticket,
@@ -300,11 +299,10 @@ class Partition:
         else:
             self._queue_deadline_check(context, now_ms)
 
-    def _silence_explained(self, context: GroupContext, asked_ms: int, away: Away | None) -> None:
-        if away is not None and self._contexts.get(context.group_id) is context:
-            since_ms, until_ms = away
+    def _silence_explained(self, context: GroupContext, asked_ms: int, unheard: Unheard | None) -> None:
+        if unheard is not None and self._contexts.get(context.group_id) is context:
             for group, soft in versions(context):
-                rearm(group, soft, until_ms, late_ms=until_ms - since_ms)
+                rearm(group, soft, unheard.until_ms, late_ms=unheard.until_ms - unheard.since_ms)
         # Requests that arrived meanwhile come first. Only sessions that had ended before the question may expire.
         self._owner.turns.after_those_who_wait(partial(self._queue_deadline_check, context, asked_ms))
 

@@ -44,7 +44,7 @@ def api(is_shadowed: Callable[[GroupId], bool], metrics: RelayMetrics) -> Sideca
 
     def change_if_shadowed(group_id: GroupId, change: Rewrite, payload: bytes) -> Steps[bytes]:
         changed = (yield from change(payload)) if is_shadowed(group_id) else payload
-        metrics.newcomers_put_off += changed != payload
+        metrics.consumer_group_heartbeats_deferred += changed != payload
         return changed
 
     def look(api_version: int, _rewrite: object) -> Inspect:

@@ -15,7 +15,7 @@ class RelayMetrics(Collector):
         self.brokers_not_reached = 0
         self.commits_relayed = 0
         self.authorizations_asked = 0
-        self.newcomers_put_off = 0
+        self.consumer_group_heartbeats_deferred = 0
         self.authentications_refused = 0
 
     def collect(self) -> Iterable[Metric]:
@@ -26,9 +26,9 @@ class RelayMetrics(Collector):
             ("muster_brokers_not_reached", "Connections whose broker could not be reached", self.brokers_not_reached),
             ("muster_commits_relayed", "Commits relayed for groups of Muster", self.commits_relayed),
             (
-                "muster_newcomers_put_off",
-                "Heartbeats of group.protocol=consumer told to try again, as the group has classic members here",
-                self.newcomers_put_off,
+                "muster_consumer_group_heartbeats_deferred",
+                "ConsumerGroupHeartbeats told to try again, as the group has classic members here",
+                self.consumer_group_heartbeats_deferred,
             ),
             (
                 "muster_authentications_refused",

@@ -142,7 +142,7 @@ def _pieces(batch: _Batch, partition: int, start: int, end: int, marks: Marks) -
 def decode_raw(
     fetched: bytes, partition: int, *, start: int, end: int, marks: Marks
 ) -> Iterator[tuple[list[RawRecord], int]]:
-    """Decode as `decode_batches`, but every record byte by byte, whoever wrote it; unreadable strangers' are left out.
+    """Decode as `decode_batches`, but every record byte by byte; strangers' unreadable ones are left out.
 
     Raises BrokenBatch as it does.
     """
@@ -203,7 +203,7 @@ def writers_of(fetched: bytes, *, end: int, home: str | None = None) -> Iterator
 
 
 def records_of(fetched: bytes) -> Iterator[DefaultRecord | None]:
-    """Yield each record of the whole batches, whoever wrote it; None for unreadable ones."""
+    """Yield each record of the whole batches, strangers' too; None for unreadable ones."""
     for batch in _batches(fetched):
         try:
             yield from () if batch.is_control else batch.records()

@@ -268,7 +268,7 @@ class KafkaEventLog:
         """Whether a log of this name was opened before: then the probe's topic exists."""
         try:
             return await topic_facts(self._link, self._probe, timeout_ms=self._timeout_ms) is not None
-        except LogMismatch:  # who only reads needs no right to know
+        except LogMismatch:  # a reader needs no right to know
             return False
 
     async def _is_lost(self) -> bool:

@@ -10,7 +10,7 @@ compaction, mirrors and exports keep. Its value is the format level, the cluster
 a mirror may also bring in what owners elsewhere wrote, and the producer id, since what we wrote ourselves may be played
 again: an export that is restored, a mirror there and back. A record is *native* if its batch has the producer id that
 its mark names. The broker hands out an id once, that of an owner to the partition's owner alone, and compaction keeps
-it in the batch; whoever copies records writes them with another one. The rule:
+it in the batch; a tool that copies records writes them with another one. The rule:
 
     marked on another cluster                      a stranger's: skipped
     marked and native, or before native records    an owner's, unless its batch is transactional

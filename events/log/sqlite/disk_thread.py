@@ -4,7 +4,8 @@ What belongs here: running calls one after another, and knowing for how long the
 must not know: what the calls do.
 
 The threads of asyncio's executors are joined when the interpreter ends, so a hung fsync would keep the process from
-ending. This one is a daemon: whoever closes waits for as long as it likes, and the process ends whatever the disk does.
+ending. This one is a daemon: a caller of close waits for as long as it likes, and the process ends whatever the disk
+does.
 """
 
 import asyncio

@@ -17,7 +17,7 @@ write under way may or may not be there, as after any failure. Once the disk ans
 waits for a few seconds.
 
 *A file that is damaged, gone, or another one than was opened* is never written again: every write raises the same
-LogMismatch. Whoever keeps the file open calls `check_in_place` now and then.
+LogMismatch. A log that keeps the file open calls `check_in_place` now and then.
 """
 
 import asyncio

@@ -25,7 +25,7 @@ _KINDS = {
 def refuse_unusable(path: Path, *, writes: bool, locks: bool) -> None:
     """Refuse a file that may not be read or, if this process `writes` it, that may not be written.
 
-    The same for the files of write-ahead logging beside it; for who writes also for that of the lock, if it `locks`,
+    The same for the files of write-ahead logging beside it; for a writer also for that of the lock, if it `locks`,
     and for the folder, if one of them has to be made. Raises LogMismatch with each that is to blame: its owner, and its
     mode.
     """

@@ -31,7 +31,7 @@ class LastKnown(StrEnum):
 class Away(msgspec.Struct, frozen=True, kw_only=True):
     """A time in which no coordinator served the group, in wall clock ms; `members` were in the group then.
 
-    `since_ms`: the last that is known of the owner before; it was gone at some moment after it. `paused`: the process
+    `since_ms`: the last that is known of the former owner; it was gone at some moment after it. `paused`: the process
     itself stood still, and went on.
     """
 

@@ -175,7 +175,7 @@ class Episode:
     def silence_of(self, went: Went) -> Silence:
         """When the member was last heard from. A takeover invents no sign of life: one that came in between hides it.
 
-        It was alive, by the rules, for its session timeout before the last that is known of the owner before.
+        It was alive, by the rules, for its session timeout before the last that is known of the former owner.
         """
         takeovers = [each for each in self.aways if not each.paused and each.until_ms <= went.at_ms]
         if went.heard is None:  # before format level 4 it may be the time of a takeover

@@ -18,7 +18,7 @@ from tests.waiting import until_so
 
 pytestmark = pytest.mark.clients
 
-PUT_OFF: Final = re.compile(r"^muster_newcomers_put_off_total (\S+)$", re.MULTILINE)
+PUT_OFF: Final = re.compile(r"^muster_consumer_group_heartbeats_deferred_total (\S+)$", re.MULTILINE)
 OFTEN: Final = 3
 ASSIGNED, ENDED = "partitions_assigned", "shutdown_complete"
 

@@ -255,7 +255,7 @@ def test_a_replacement_tells_when_the_process_that_was_replaced_was_last_heard()
 
 
 def test_a_process_that_was_replaced_unheard_since_a_takeover_has_no_last_sign_of_life() -> None:
-    """The owner before may have heard it later than anything in the log says."""
+    """The former owner may have heard it later than anything in the log says."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
     h.takeover()

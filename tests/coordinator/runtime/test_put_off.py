@@ -1,4 +1,4 @@
-"""A new owner answers at once, and changes nothing while the owner before may still answer from memory."""
+"""A new owner answers at once, and changes nothing while the former owner may still answer from memory."""
 
 import asyncio
 
@@ -33,7 +33,7 @@ async def taken_over(
 
 @story
 async def test_heartbeats_and_questions_are_answered_at_once() -> None:
-    """From the log, which the owner before cannot change any more; errors too."""
+    """From the log, which the former owner cannot change any more; errors too."""
     first, second, told = await taken_over("x", "y")
     began_ms = second.clock.monotonic_ms()
     assert second.runtime.ready
@@ -71,7 +71,7 @@ async def test_what_changes_something_waits_until_the_old_lease_is_over() -> Non
 
 @story
 async def test_nobody_expires_before_and_sessions_run_from_then() -> None:
-    """A member may be heard by the owner before all that time, however short its session."""
+    """A member may be heard by the former owner all that time, however short its session."""
     first, second, told = await taken_over("x", session_timeout_ms=LEASE_MS // 2)
     await asyncio.sleep(1.4 * LEASE_MS / 1000)
     assert len((await second.describe()).members) == 1
@@ -100,7 +100,7 @@ async def test_who_stops_before_does_not_say_so() -> None:
 
 @story
 async def test_who_loses_the_partition_for_a_moment_still_waits_for_the_rest() -> None:
-    """It is the owner before itself then, and yet not the only one that may answer."""
+    """It is the former owner itself then, and yet not the only one that may answer."""
     first, second, told = await taken_over("x")
     began_ms = second.clock.monotonic_ms()
     second.runtime._partitions.owned[0]._outbox._lost(LogUnavailable("for a moment"))

@@ -16,13 +16,13 @@ from tests.simulation.virtual_time import simulate
 
 
 def readies(storage: MemoryStorage, partition: int = 0) -> list[tuple[str | None, int | None]]:
-    """The owner before and its last sign of life, of each CoordinatorReady of the partition."""
+    """The former owner and its last sign of life, of each CoordinatorReady of the partition."""
     events = [decode(record.value) for record in storage.records[partition] if record.value is not None]
     return [(event.owner_before, event.owner_before_seen_ms) for event in events if isinstance(event, CoordinatorReady)]
 
 
 def test_a_takeover_quotes_the_last_sign_of_life() -> None:
-    """The process had crashed between two signs; they are by its own clock. Where there was no owner before is none."""
+    """The process had crashed between two signs; they are by its own clock. Where there was no former owner is none."""
     storage = MemoryStorage(2)
 
     async def life_and_crash() -> int:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 from kio.schema.errors import ErrorCode
 
+from muster.coordinator.group.extensions import Unheard
 from muster.coordinator.group.outcomes import JoinGroupOutcome
-from muster.coordinator.runtime.partition.group_context import Away
 from muster.events.ids import GroupId
 from muster.events.log.memory import MemoryStorage
 from tests.simulation.process import GROUP, SimulatedProcess
@@ -21,9 +21,9 @@ class Asked:
     """Whoever knows whether members could be heard: a test tells."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[GroupId, Callable[[Away | None], None]]] = []
+        self.asked: list[tuple[GroupId, Callable[[Unheard | None], None]]] = []
 
-    def ask_about_silence(self, group_id: GroupId, tell: Callable[[Away | None], None]) -> None:
+    def ask_about_silence(self, group_id: GroupId, tell: Callable[[Unheard | None], None]) -> None:
         self.asked.append((group_id, tell))
 
 
@@ -41,7 +41,7 @@ def test_nobody_is_expired_before_it_is_known_whether_they_could_be_heard() -> N
         await asyncio.sleep(7 * SESSION_S)
         ((group_id, tell),) = asked.asked
         assert group_id == GROUP
-        tell((0, process.clock.monotonic_ms()))
+        tell(Unheard(0, process.clock.monotonic_ms()))
         await asyncio.sleep(SESSION_S - 1)
         assert (await process.heartbeat(told["a"])).error is ErrorCode.none
         assert (await process.heartbeat(told["b"])).error is ErrorCode.none
@@ -72,11 +72,11 @@ def test_who_could_not_be_heard_for_a_while_has_the_full_time_from_then_on() -> 
         await asyncio.sleep(SESSION_S - 1)
         back_ms = process.clock.monotonic_ms()
         await until(lambda: asked.asked)
-        asked.asked[0][1]((0, back_ms))
+        asked.asked[0][1](Unheard(0, back_ms))
         await asyncio.sleep(SESSION_S - 3)
         assert (await process.heartbeat(told["a"])).error is ErrorCode.none
         await until(lambda: len(asked.asked) == 2)
-        asked.asked[1][1]((0, back_ms))  # which was before this session
+        asked.asked[1][1](Unheard(0, back_ms))  # which was before this session
         await asyncio.sleep(1)
         assert (await process.heartbeat(told["b"])).error is ErrorCode.unknown_member_id
         await process.runtime.stop()
@@ -100,7 +100,7 @@ def test_a_dead_member_goes_however_often_the_broker_between_is_away() -> None:
             elif len(asked.asked) > questions:
                 await asyncio.sleep(3)
                 away_s += 3.5
-                asked.asked[-1][1]((heard_ms, process.clock.monotonic_ms()))
+                asked.asked[-1][1](Unheard(heard_ms, process.clock.monotonic_ms()))
                 await asyncio.sleep(0.1)
             error = (await process.heartbeat(told["a"])).error
             assert asyncio.get_running_loop().time() < dead_since_s + 2 * SESSION_S + away_s + 1
@@ -146,7 +146,7 @@ def test_nobody_asks_while_members_are_heard() -> None:
 
 
 @pytest.mark.parametrize("away", [None, (0, 10**9)])
-def test_what_is_told_of_a_group_that_is_no_longer_served_changes_nothing(away: Away | None) -> None:
+def test_what_is_told_of_a_group_that_is_no_longer_served_changes_nothing(away: Unheard | None) -> None:
     async def story() -> None:
         asked = Asked()
         process, _ = await stable_group(asked)

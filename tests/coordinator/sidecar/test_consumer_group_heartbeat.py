@@ -94,7 +94,7 @@ async def test_what_the_client_is_told(
             assert answer.error_code is expected
             assert ("muster release" in (answer.error_message or "")) is (expected is not error)
             assert [asked.frame for asked in broker.asked] == [sent[4:]] * times
-            assert relay.relayed.newcomers_put_off == times * (expected is not error)
+            assert relay.relayed.consumer_group_heartbeats_deferred == times * (expected is not error)
 
 
 async def test_only_who_joins_is_held_and_nobody_on_another_connection() -> None:

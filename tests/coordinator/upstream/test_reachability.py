@@ -14,7 +14,8 @@ from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from kio.static.primitive import i32Timedelta
 from structlog.testing import capture_logs
 
-from muster.coordinator.upstream.coordinators import Away, Heard, HeardFrom
+from muster.coordinator.group.extensions import Unheard
+from muster.coordinator.upstream.coordinators import Heard, HeardFrom
 from muster.coordinator.upstream.errors import BrokerNotTrusted, UpstreamRefused
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.reachability import (
@@ -55,7 +56,7 @@ class Told:
         await self._reachability.close()
 
     def ask(self, group_id: str) -> None:
-        def tell(away: Away | None) -> None:
+        def tell(away: Unheard | None) -> None:
             assert group_id not in self.of
             self.of[group_id] = None if away is None else away[1], seconds()
             self.since[group_id] = 0 if away is None else away[0]
@@ -561,7 +562,7 @@ async def test_who_asks_of_a_group_again_is_told_alone() -> None:
         await reachability.close()
 
 
-def _note(told: list[str], who: str, _away: Away | None) -> None:
+def _note(told: list[str], who: str, _away: Unheard | None) -> None:
     told.append(who)
 
 
@@ -575,7 +576,7 @@ async def test_a_broker_whose_certificate_is_not_trusted_lets_no_member_through(
     ):
         link = RefusingLink(refusal)
         reachability = Reachability(cast("UpstreamLink", link), give_up=unexpected, monotonic_ms=lambda: 0)
-        told = list[Away | None]()
+        told = list[Unheard | None]()
         with capture_logs():
             reachability.ask_about_silence(GroupId("g"), told.append)
             await asyncio.sleep(60)

@@ -149,7 +149,7 @@ def test_an_incident_that_crosses_the_edge_of_a_window_is_whole_and_says_so(url:
 
 
 def test_a_window_tells_of_a_takeover_as_the_whole_history_does(tmp_path: Path) -> None:
-    """The owner before, and the settings of the one that serves, are in the log before the window."""
+    """The former owner, and the settings of the one that serves, are in the log before the window."""
     story = script("orders").coordinator("a:1").created()
     story.start(story.joined(story.member("x"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
     story.stabilize({"x": {"orders": [0]}}).wait(3_600_000).start(story.joined(story.member("y")))
