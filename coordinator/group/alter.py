@@ -11,6 +11,7 @@ invalid request for this group; 81 above group.max.size.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 
 import msgspec
 from kio.schema.errors import ErrorCode
@@ -82,9 +83,11 @@ def _read_changes(turn: Turn, changes: Sequence[ConfigChange]) -> MembershipChan
             text = f"{REPAIR}: group {turn.group.group_id!r} is not quarantined, there is nothing to repair"
             raise ChangeRefused(ErrorCode.invalid_request, text)
         if name not in GROUP_CONFIGS:
-            raise ChangeRefused(
-                ErrorCode.invalid_config, f"{name[:NAME_SHOWN]}: there is no such setting of a group here"
+            near = get_close_matches(name[:NAME_SHOWN], GROUP_CONFIGS, n=1)
+            text = f"{name[:NAME_SHOWN]}: there is no such config of a group here" + "".join(
+                f"; did you mean {each}?" for each in near
             )
+            raise ChangeRefused(ErrorCode.invalid_config, text)
         if name in names:
             raise ChangeRefused(ErrorCode.invalid_request, f"{name}: named twice in one request")
         names.add(name)

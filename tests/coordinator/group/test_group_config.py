@@ -40,6 +40,8 @@ SET, APPEND, SUBTRACT, DELETE = (
 
 REFUSED = [
     ("members.nonsense", SET, "1", ErrorCode.invalid_config, "members.nonsense"),
+    ("max.size", SET, "1", ErrorCode.invalid_config, "max.size: there is no such config of a group here"),
+    ("target.group.sise", SET, "2", ErrorCode.invalid_config, "of a group here; did you mean target.group.size?"),
     (TARGET_GROUP_SIZE, SET, "0", ErrorCode.invalid_config, "target.group.size=0: should be a whole number from 1"),
     (TARGET_GROUP_SIZE, SET, "many", ErrorCode.invalid_config, "target.group.size=many"),
     (TARGET_GROUP_SIZE, APPEND, "1", ErrorCode.invalid_config, "not a LIST"),
