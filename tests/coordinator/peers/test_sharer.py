@@ -217,10 +217,11 @@ async def test_while_the_coordinator_is_away_nothing_changes(coordinator: Muster
     owned = dict(first.owned), dict(second.owned)
     coordinator.kill()
     await until(lambda: first.sharer.group.trouble is not None)
+    await until(lambda: second.sharer.group.trouble is not None)
+    assert (first.owned, second.owned) == owned
     coordinator.start()
     await until(lambda: first.sharer.group.trouble is None and second.sharer.group.trouble is None)
     await shared(first, second)
-    assert (first.owned, second.owned) == owned
     await first.die()
     await second.die()
 
