@@ -10,10 +10,12 @@ from muster.events.events import (
     AnyEvent,
     AnyGroupEvent,
     AnyMemberEvent,
+    GroupConfigured,
     GroupCreated,
     GroupDeleted,
     GroupEvent,
     GroupStabilized,
+    InstanceRegistered,
     MemberAssigned,
     MemberEvent,
     MemberJoined,
@@ -22,7 +24,18 @@ from muster.events.events import (
     Why,
 )
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
-from muster.events.state import NO_GENERATION, Group, GroupImage, GroupState, Member, Protocol, new_group
+from muster.events.state import (
+    NO_GENERATION,
+    NOT_CONFIGURED,
+    Group,
+    GroupConfig,
+    GroupImage,
+    GroupState,
+    Member,
+    Protocol,
+    Registration,
+    new_group,
+)
 from tests.events.strategies import group_and_member_events
 
 WHY = Why(cause=Cause.NEW_STATIC_MEMBER, arrived_ms=1, decided_ms=2)
@@ -67,6 +80,17 @@ def of_member(
         why=WHY,
         **fields,  # type: ignore[arg-type]
     )
+
+
+def of_everything(seq: int) -> list[AnyEvent]:
+    """One event of each thing that a group can have besides its image: a member, a registration, configs."""
+    of_orders = {"group_id": GroupId("orders"), "incarnation": 1, "owner_epoch": 0, "why": WHY}
+    registration = Registration(group_instance_id=GroupInstanceId("b"), registered_ms=5)
+    return [
+        of_member(seq, member("a-1", "a")),
+        InstanceRegistered(**of_orders, seq=seq + 1, registration=registration),  # type: ignore[arg-type]
+        GroupConfigured(**of_orders, seq=seq + 2, config=GroupConfig(target_group_size=3)),  # type: ignore[arg-type]
+    ]
 
 
 def group_of(*events: AnyEvent) -> Group:
@@ -144,20 +168,23 @@ def test_assignment_counts_for_its_generation_alone() -> None:
 def test_deleted_group_is_gone() -> None:
     """Nothing of it is to be kept."""
     dead = msgspec.structs.replace(IMAGE, state=GroupState.DEAD)
-    group = group_of(of_member(2, member("a-1", "a")), of_group(3, image=dead, event_type=GroupDeleted))
+    group = group_of(*of_everything(2), of_group(5, image=dead, event_type=GroupDeleted))
     assert is_gone(group)
-    assert (dict(group.members), dict(group.instances)) == ({}, {})
+    assert (dict(group.members), dict(group.instances), dict(group.registrations)) == ({}, {}, {})
+    assert group.config == NOT_CONFIGURED
     assert not is_gone(group_of(of_group(1)))
 
 
 def test_next_incarnation_begins_with_nothing() -> None:
     """With whichever event of it was kept first."""
-    old = group_of(of_group(8), of_member(9, member("a-1", "a")))
+    old = group_of(of_group(8), *of_everything(9))
+    assert (set(old.instances), set(old.registrations)) == ({"a"}, {"b"})
+    assert old.config != NOT_CONFIGURED
     for event in (of_group(1, incarnation=2), of_member(1, member("b-1"), incarnation=2)):
         group = evolve(old, [event])
         assert (group.incarnation, group.seq) == (2, 1)
         assert "a-1" not in group.members
-        assert not group.instances
+        assert (dict(group.instances), dict(group.registrations), group.config) == ({}, {}, NOT_CONFIGURED)
 
 
 def test_leftover_of_an_earlier_incarnation_changes_nothing() -> None:
