@@ -16,11 +16,21 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+import msgspec
 import structlog
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.log_throttle import LogThrottle
-from muster.coordinator.peers.sharing import Candidate, NotUnderstood, Sharing, candidate_of, encode, sharing_of
+from muster.coordinator.peers.sharing import (
+    Candidate,
+    NotUnderstood,
+    Peer,
+    Seat,
+    Sharing,
+    candidate_of,
+    encode,
+    sharing_of,
+)
 from muster.coordinator.upstream.errors import UpstreamRefused
 from muster.coordinator.upstream.group_requests import AsMember, GroupRequest, heartbeat, join, leave, sync
 from muster.coordinator.upstream.link import UpstreamLink
@@ -63,7 +73,8 @@ class OwnershipGroup:
         self._told = told
         self._session_timeout_ms = session_timeout_ms
         self._throttle = LogThrottle(monotonic_ms)
-        self._member_id = ""
+        self.member_id = ""
+        """The id that the group's coordinator has given to this process; empty before it has."""
         self._joins = 0
         self._join_again = asyncio.Event()
         self.trouble: str | None = None
@@ -90,12 +101,30 @@ class OwnershipGroup:
 
     async def leave(self) -> None:
         """Leave the group at once, so that the others need not wait for the session to end."""
-        if not self._member_id:
+        if not self.member_id:
             return
-        request = leave(self._who, self._member_id, reason="the process stops, and has let its partitions go")
+        request = leave(self._who, self.member_id, reason="the process stops, and has let its partitions go")
         with suppress(LinkError, TimeoutError):  # then the session ends by itself
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
                 await self._ask(request, lane="leave")
+
+    async def remove(self, peer: Peer) -> None:
+        """Remove a process that is gone from the group, so that nobody waits for its session to end (KIP-345).
+
+        It is named by its member id as well: a process that was started again has another one, and stays.
+        """
+        who = msgspec.structs.replace(self._who, group_instance_id=peer.seat.group_instance_id)
+        at = f"{peer.node.host}:{peer.node.port}"
+        request = leave(who, peer.seat.member_id, reason=f"its process is gone: {at} refuses connections")
+        try:
+            error, _ = await self._ask(request, lane="leave")
+        except LinkError as failed:
+            then = f"missed when its session ends: {failed}"
+        else:
+            then = _what_then(error)
+        evidence = "its connection broke, and its address refuses new ones"
+        log.warning("a process is gone", node_id=peer.node.node_id, address=at, evidence=evidence, then=then)
+        self.join_again()  # whoever has removed it, the group shares its partitions out
 
     async def _be_in_one_generation(self) -> None:
         self._join_again.clear()
@@ -104,22 +133,29 @@ class OwnershipGroup:
             return
         decided = {}
         if joined.leader == joined.member_id and not joined.skip_assignment:
-            sharing = self._decide([candidate_of(each.metadata) for each in joined.members])
-            decided = {each.member_id: encode(sharing) for each in joined.members}
+            decided = dict.fromkeys((each.member_id for each in joined.members), encode(self._shared_among(joined)))
         generation_id = int(joined.generation_id)
-        error, answer = await self._ask(sync(self._who, self._member_id, generation_id, decided), lane="sync")
+        error, answer = await self._ask(sync(self._who, self.member_id, generation_id, decided), lane="sync")
         if not self._goes_on(error, "SyncGroup"):
             return
         self._is_in()
         self._told(sharing_of(answer.assignment))
         await self._heartbeats(generation_id)
 
+    def _shared_among(self, joined: Any) -> Sharing:  # noqa: ANN401 -- JoinGroupResponse
+        candidates = [candidate_of(each.metadata) for each in joined.members]
+        seats = {
+            candidate.node.node_id: Seat(member_id=each.member_id, group_instance_id=each.group_instance_id)
+            for candidate, each in zip(candidates, joined.members, strict=True)
+        }
+        return msgspec.structs.replace(self._decide(candidates), seats=seats)
+
     async def _join(self) -> Any:  # noqa: ANN401 -- JoinGroupResponse, or None: try again
         self._joins += 1
         metadata = encode(self._candidate(self._joins))
         request = join(
             self._who,
-            self._member_id,
+            self.member_id,
             metadata=metadata,
             session_timeout_ms=self._session_timeout_ms,
             reason="the processes of an event log share its partitions",
@@ -127,7 +163,7 @@ class OwnershipGroup:
         # Upstream waits for the others as long as a session, and before that for group.initial.rebalance.delay.ms.
         error, answer = await self._ask(request, lane="join", timeout_ms=3 * self._session_timeout_ms)
         if error is ErrorCode.member_id_required or error is ErrorCode.none:
-            self._member_id = answer.member_id
+            self.member_id = answer.member_id
         return answer if self._goes_on(error, "JoinGroup") else None
 
     async def _heartbeats(self, generation_id: int) -> None:
@@ -139,7 +175,7 @@ class OwnershipGroup:
                     await self._join_again.wait()
                 return
             try:
-                error, _ = await self._ask(heartbeat(self._who, self._member_id, generation_id), lane="heartbeat")
+                error, _ = await self._ask(heartbeat(self._who, self.member_id, generation_id), lane="heartbeat")
             except TryAgain as failed:
                 self._failed(failed)
                 continue
@@ -165,7 +201,7 @@ class OwnershipGroup:
             case ErrorCode.none:
                 return True
             case ErrorCode.unknown_member_id:
-                self._member_id = ""  # the session was over
+                self.member_id = ""  # the session was over
                 return False
             case ErrorCode.member_id_required | ErrorCode.rebalance_in_progress | ErrorCode.illegal_generation:
                 return False
@@ -201,3 +237,14 @@ class OwnershipGroup:
         self.trouble = None
         if self._throttle.end(self._who.group_id) is not None:
             log.info("this process takes part in sharing the partitions again", group_id=self._who.group_id)
+
+
+def _what_then(removal: ErrorCode) -> str:
+    match removal:
+        case ErrorCode.none:
+            return "removed from the ownership group"
+        case ErrorCode.unknown_member_id:
+            return "it was not in the ownership group any more"
+        case ErrorCode.fenced_instance_id:
+            return "it has been started again, and stays in the ownership group"
+    return f"missed when its session ends: {removal.name.upper()}"

@@ -12,6 +12,7 @@ import structlog
 
 from muster.coordinator.cluster import Cluster, Node
 from muster.coordinator.peers.ownership_group import OwnershipGroup
+from muster.coordinator.peers.peer_watch import PeerWatch
 from muster.coordinator.peers.sharing import Candidate, Sharing, share
 from muster.coordinator.upstream.group_requests import AsMember
 from muster.coordinator.upstream.link import UpstreamLink
@@ -38,7 +39,10 @@ class Ownership(Protocol):
 
 
 class Sharer:
-    """See the module. `publish` is called with what clients are to see of the cluster."""
+    """See the module. `publish` is called with what clients are to see of the cluster.
+
+    `peers` watches the other processes; it is closed apart. `failed` is called with the error of a watch that fails.
+    """
 
     def __init__(
         self,
@@ -51,6 +55,7 @@ class Sharer:
         partitions: int,
         session_timeout_ms: int,
         monotonic_ms: Callable[[], int],
+        failed: Callable[[Exception], None],
     ) -> None:
         self._ownership = ownership
         self._cluster = cluster
@@ -69,6 +74,7 @@ class Sharer:
             session_timeout_ms=session_timeout_ms,
             monotonic_ms=monotonic_ms,
         )
+        self.peers = PeerWatch(self.group.remove, failed=failed)
 
     @property
     def not_ready(self) -> str | None:
@@ -114,6 +120,11 @@ class Sharer:
     def _node(self) -> Node:
         return self._cluster().node
 
+    def _is_seated(self, sharing: Sharing) -> bool:
+        """Whether the others know this process by the member id that it has now."""
+        seat = sharing.seats.get(self._node.node_id)
+        return seat is not None and seat.member_id == self.group.member_id
+
     def _candidate(self, joins: int) -> Candidate:
         return Candidate(node=self._node, owned=dict(self._ownership.claims()), leaves=self._leaves, joins=joins)
 
@@ -131,8 +142,9 @@ class Sharer:
         if self._leaves:
             if self._node.node_id not in nodes_by_id and len(sharing.owners) in {0, self._partitions}:
                 self._are_elsewhere.set()
-        elif nodes_by_id.get(self._node.node_id) != self._node:
-            self.group.join_again()  # the others know this process by the address that it had before it was restarted
+        elif nodes_by_id.get(self._node.node_id) != self._node or not self._is_seated(sharing):
+            self.group.join_again()  # the others know this process as it was before it was restarted
+        self.peers.watch(sharing.peers_of(self._node.node_id))
         owners = [nodes_by_id.get(sharing.owners.get(number, -1)) for number in range(self._partitions)]
         self._publish(self._cluster().shared(sharing.nodes, owners))
         self._is_new.set()

@@ -8,7 +8,7 @@ have it, and nobody else is; when it has let go it joins again without it, and t
 owner finds the former one's last word in the log, and nobody waits for anybody's lease to be over.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -35,6 +35,20 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """Counted up with each join: to Kafka a follower that tells the same as before asks for nothing new."""
 
 
+class Seat(msgspec.Struct, frozen=True, kw_only=True):
+    """A process's place in the ownership group: its ids there."""
+
+    member_id: str
+    group_instance_id: str
+
+
+class Peer(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that shares the partitions, as the others know it. Started again it has another member id."""
+
+    node: Node
+    seat: Seat
+
+
 class Sharing(msgspec.Struct, frozen=True, kw_only=True):
     """The leader's decision. A partition without an owner is on its way to one."""
 
@@ -42,10 +56,18 @@ class Sharing(msgspec.Struct, frozen=True, kw_only=True):
     nodes: Sequence[Node]
     owners: Mapping[int, int]
     """The owner's node id, by partition."""
+    seats: Mapping[int, Seat] = {}
+    """Each process's ids in the group, by node id."""
 
     def owned_by(self, node_id: int) -> frozenset[int]:
         """The partitions that this node is to own."""
         return frozenset(number for number, owner in self.owners.items() if owner == node_id)
+
+    def peers_of(self, node_id: int) -> Iterator[Peer]:
+        """The other processes, seen from this node."""
+        for node in self.nodes:
+            if node.node_id != node_id and node.node_id in self.seats:
+                yield Peer(node=node, seat=self.seats[node.node_id])
 
 
 M = TypeVar("M", Candidate, Sharing)

@@ -64,8 +64,10 @@ class PartitionSharing:
             partitions=self._log.partitions,
             session_timeout_ms=self._settings.owner_session_timeout_ms,
             monotonic_ms=self._clock.monotonic_ms,
+            failed=lost,
         )
         stack.push_async_callback(sharer.group.leave)
+        stack.push_async_callback(sharer.peers.close)
         readiness.reason = lambda: sharer.not_ready or runtime.not_ready
         await take_over(runtime, stack, ())
         stack.callback(stop_listening)

@@ -6,16 +6,20 @@ from collections.abc import Mapping
 from typing import Final
 
 import pytest
+from structlog.testing import capture_logs
+from structlog.typing import EventDict
 
 from muster.coordinator.cluster import Cluster, new_cluster
 from muster.coordinator.peers.ownership_group import PROTOCOL_TYPE
 from muster.coordinator.peers.sharer import CLIENTS_TOLD_WITHIN_S, Sharer
+from muster.coordinator.peers.sharing import Peer, Seat
 from muster.coordinator.upstream.group_requests import AsMember
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.events.ids import GroupId
 from muster.events.log.base import LogMismatch
 from muster.events.partitioner import partition_for
 from tests.conformance.wire import Connection, ms
+from tests.coordinator.peers.addresses import listening
 from tests.muster_process import MusterProcess
 from tests.waiting import until
 
@@ -41,11 +45,20 @@ class Log:
 class Process:
     """A process, as far as it shares partitions: what it owns, and what its clients are told."""
 
-    def __init__(self, log: Log, bootstrap: str, node_id: int, *, port: int = 9092, protocol: str = "log-1") -> None:
+    def __init__(
+        self,
+        log: Log,
+        bootstrap: str,
+        node_id: int,
+        *,
+        host: str | None = None,
+        port: int = 9092,
+        protocol: str = "log-1",
+    ) -> None:
         self.log = log
         self.owned: dict[int, int] = {}
         self.cluster: Cluster = new_cluster(
-            cluster_id="c", node_id=node_id, host=f"node-{node_id}", port=port, topics=()
+            cluster_id="c", node_id=node_id, host=host or f"node-{node_id}.invalid", port=port, topics=()
         )
         self.failures: list[Exception] = []
         self.link = UpstreamLink(bootstrap, give_up=self.failures.append)
@@ -64,6 +77,7 @@ class Process:
             partitions=PARTITIONS,
             session_timeout_ms=SESSION_MS,
             monotonic_ms=lambda: int(asyncio.get_running_loop().time() * 1000),
+            failed=self.failures.append,
         )
         self.member = asyncio.create_task(self.sharer.group.take_part())
         self.serving = asyncio.create_task(self.sharer.serve())
@@ -101,10 +115,12 @@ class Process:
         await _ended(self.serving)
         await self.sharer.leave()
         await _ended(self.member)
+        await self.sharer.peers.close()
         await self.sharer.group.leave()
         await self.link.close()
 
     async def die(self) -> None:
+        await self.sharer.peers.close()
         await _ended(self.serving)
         await _ended(self.member)
         await self.link.close()
@@ -168,6 +184,68 @@ async def test_the_partitions_of_a_dead_one_are_taken_over(bootstrap: str) -> No
     await first.die()
     await shared(second)
     assert kept.items() < second.owned.items()
+    await second.die()
+
+
+def seats(process: Process) -> dict[int, str]:
+    """The member ids that the process knows, by node id."""
+    assert process.sharer._newest is not None
+    return {node_id: seat.member_id for node_id, seat in process.sharer._newest.seats.items()}
+
+
+def removals(logged: list[EventDict]) -> list[tuple[int, str]]:
+    return [(each["node_id"], each["then"]) for each in logged if each["event"] == "a process is gone"]
+
+
+async def test_a_process_whose_address_refuses_connections_is_removed(bootstrap: str) -> None:
+    """The others had one to it; nobody waits for its session to end."""
+    log = Log()
+    async with listening() as address:
+        with capture_logs() as logged:
+            first = Process(log, bootstrap, 1, host="127.0.0.1", port=address.port)
+            second = Process(log, bootstrap, 2)
+            await shared(first, second)
+            await until(lambda: address.connections == 1)
+            await first.die()
+            address.end()
+            await shared(second)
+        assert removals(logged) == [(1, "removed from the ownership group")]
+    await second.die()
+
+
+async def test_who_was_taken_for_gone_gets_its_share_again(bootstrap: str) -> None:
+    """Its address refused connections for a moment, while it went on."""
+    log = Log()
+    async with listening() as address:
+        with capture_logs() as logged:
+            first = Process(log, bootstrap, 1, host="127.0.0.1", port=address.port)
+            second = Process(log, bootstrap, 2)
+            await shared(first, second)
+            await until(lambda: address.connections == 1)
+            former = first.sharer.group.member_id
+            address.end()
+            await until(lambda: first.sharer.group.member_id not in {"", former})
+            await shared(first, second)
+        assert removals(logged) == [(1, "removed from the ownership group")]
+    await first.die()
+    await second.die()
+
+
+async def test_who_was_started_again_is_not_removed(bootstrap: str) -> None:
+    """It has another member id, of which the others learn."""
+    log = Log()
+    first, second = Process(log, bootstrap, 1), Process(log, bootstrap, 2)
+    await shared(first, second)
+    node, former = first.cluster.node, Seat(member_id=first.sharer.group.member_id, group_instance_id="muster-1")
+    await first.die()
+    again = Process(log, bootstrap, 1)
+    await until(lambda: again.sharer.group.member_id)
+    with capture_logs() as logged:
+        await second.sharer.group.remove(Peer(node=node, seat=former))
+    assert removals(logged) == [(1, "it has been started again, and stays in the ownership group")]
+    await shared(again, second)
+    await until(lambda: seats(second) == {1: again.sharer.group.member_id, 2: second.sharer.group.member_id})
+    await again.die()
     await second.die()
 
 

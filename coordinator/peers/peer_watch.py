@@ -1,0 +1,86 @@
+"""Notices at once that another process is gone, by a connection to it, and not only when its session is over.
+
+What belongs here: connections to the other processes' addresses, and what is evidence of an end. What it must not know:
+what is done about it.
+
+A process that ends has its connections closed by its machine, and then its address refuses new ones. Only that is
+evidence, and only where a connection stood before. A process that is stopped, a machine that is gone and a network that
+is cut refuse nothing, so their sessions decide; a full process closes connections, but lets them be made. If it is
+wrong after all, the process finds itself out of the group, joins again, and the log's fence has kept its partitions
+whole (runtime/ownership).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Final
+
+from muster.coordinator.peers.sharing import Peer
+from muster.coordinator.tasks import BackgroundTasks
+
+CONNECT_TIMEOUT_S: Final = 5.0
+RETRY_S: Final = 0.2
+GONE_AGAIN_AFTER_S: Final = 30.0
+"""A process is not told as gone more often, so that a wrong sign cannot keep it from its partitions."""
+
+
+class PeerWatch:
+    """See the module. `gone` is called with a process that has ended; `failed` with the error of a watch that fails."""
+
+    def __init__(self, gone: Callable[[Peer], Awaitable[None]], *, failed: Callable[[Exception], None]) -> None:
+        self._gone = gone
+        self._tasks = BackgroundTasks(failed)
+        self._watches: dict[Peer, asyncio.Task[None]] = {}
+        self._told_s: dict[int, float] = {}
+
+    def watch(self, peers: Iterable[Peer]) -> None:
+        """Watch these processes from now on, and no others."""
+        wanted = set(peers)
+        for peer in self._watches.keys() - wanted:
+            self._watches.pop(peer).cancel()
+        for peer in wanted - self._watches.keys():
+            self._watches[peer] = self._tasks.start(self._watch(peer), f"watch-node-{peer.node.node_id}")
+
+    async def close(self) -> None:
+        """Watch nobody any more."""
+        await self._tasks.close()
+
+    async def _watch(self, peer: Peer) -> None:
+        now_s = asyncio.get_running_loop().time
+        host, port = peer.node.host, peer.node.port
+        stood = False
+        while True:
+            try:
+                async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                    reader, writer = await asyncio.open_connection(host, port)
+            except ConnectionRefusedError:
+                if stood:
+                    await self._tell(peer)
+                stood = False
+            except (OSError, TimeoutError):
+                pass  # no evidence
+            else:
+                # Later attempts go to where this process was: another address of its name would prove nothing.
+                host, port = writer.get_extra_info("peername")[:2]
+                stood, since_s = True, now_s()
+                await _until_broken(reader, writer)
+                if now_s() - since_s > RETRY_S:
+                    continue
+            await asyncio.sleep(RETRY_S)
+
+    async def _tell(self, peer: Peer) -> None:
+        now_s, node_id = asyncio.get_running_loop().time(), peer.node.node_id
+        if node_id in self._told_s and now_s - self._told_s[node_id] < GONE_AGAIN_AFTER_S:
+            return
+        self._told_s[node_id] = now_s
+        await self._gone(peer)
+
+
+async def _until_broken(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Wait until a connection is closed by its other end, or lost; nothing is said on it."""
+    try:
+        with suppress(OSError):
+            while await reader.read(1024):
+                pass
+    finally:
+        writer.close()

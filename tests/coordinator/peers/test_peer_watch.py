@@ -1,0 +1,161 @@
+"""Signs that another process is gone, and signs that are none."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Final
+
+import pytest
+
+from muster.coordinator.cluster import Node
+from muster.coordinator.peers import peer_watch
+from muster.coordinator.peers.peer_watch import PeerWatch
+from muster.coordinator.peers.sharing import Peer, Seat
+from tests.coordinator.peers.addresses import ProcessAddress, listening
+from tests.waiting import until
+
+ATTEMPTS: Final = 5
+"""After so many more of them, what is no evidence has not become one."""
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_watch, "RETRY_S", 0.01)
+
+
+def peer_at(port: int, *, host: str = "127.0.0.1", member_id: str = "m-1") -> Peer:
+    node = Node(node_id=1, host=host, port=port)
+    return Peer(node=node, seat=Seat(member_id=member_id, group_instance_id="muster-1"))
+
+
+class Watched:
+    def __init__(self) -> None:
+        self.gone: list[str] = []
+        self.failures: list[Exception] = []
+        self.watch = PeerWatch(self._gone, failed=self.failures.append)
+
+    async def _gone(self, peer: Peer) -> None:
+        self.gone.append(peer.seat.member_id)
+
+
+@asynccontextmanager
+async def watching(*peers: Peer) -> AsyncIterator[Watched]:
+    watched = Watched()
+    watched.watch.watch(peers)
+    try:
+        yield watched
+    finally:
+        await watched.watch.close()
+        assert watched.failures == []
+
+
+def has_accepted(address: ProcessAddress, count: int) -> bool:
+    """Whether it was so many connections until now, the last of which stands."""
+    return (address.accepted, address.connections) == (count, 1)
+
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The hosts that refused a connection, one for each attempt."""
+    found: list[str] = []
+    connect = asyncio.open_connection
+
+    async def counted(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        try:
+            return await connect(host, port)
+        except ConnectionRefusedError:
+            found.append(host)
+            raise
+
+    monkeypatch.setattr(asyncio, "open_connection", counted)
+    return found
+
+
+async def test_a_connection_that_broke_to_an_address_that_refuses(
+    refused: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process is gone; that is told once, however often its address refuses afterwards.
+
+    That is the one where it was, not another one of its name.
+    """
+    monkeypatch.setattr(peer_watch, "GONE_AGAIN_AFTER_S", 0)
+    async with listening() as address, watching(peer_at(address.port, host="localhost")) as watched:
+        await until(lambda: address.connections == 1)
+        address.end()
+        await until(lambda: watched.gone == ["m-1"])
+        await until(lambda: len(refused) > ATTEMPTS)
+        assert watched.gone == ["m-1"]
+        assert set(refused) == {"127.0.0.1"}
+
+
+async def test_an_address_that_refuses_from_the_beginning_proves_nothing(refused: list[str]) -> None:
+    """It may be one that is for clients alone."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    async with watching(peer_at(port)) as watched:
+        await until(lambda: len(refused) > ATTEMPTS)
+        assert watched.gone == []
+
+
+async def test_a_process_that_hangs_up_is_not_gone() -> None:
+    """Connections that were idle are closed, and full processes close new ones; both are tried again."""
+    async with listening() as address, watching(peer_at(address.port)) as watched:
+        for n in range(1, ATTEMPTS):
+            await until(partial(has_accepted, address, n))
+            address.hang_up()
+        await until(lambda: address.connections == 1)
+        assert watched.gone == []
+    async with listening(full=True) as address, watching(peer_at(address.port)) as watched:
+        await until(lambda: address.accepted > ATTEMPTS)
+        assert watched.gone == []
+
+
+async def test_no_answer_is_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network that was cut after a connection stood, a name that is no more: sessions decide."""
+    attempts = 0
+
+    async def cut(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        nonlocal attempts
+        attempts += 1
+        if attempts % 2:
+            raise socket.gaierror("Name or service not known")
+        await asyncio.sleep(3_600)
+        raise AssertionError
+
+    async with listening() as address, watching(peer_at(address.port)) as watched:
+        await until(lambda: address.connections == 1)
+        monkeypatch.setattr(peer_watch, "CONNECT_TIMEOUT_S", 0.01)
+        monkeypatch.setattr(asyncio, "open_connection", cut)
+        address.hang_up()
+        await until(lambda: attempts > ATTEMPTS)
+        assert watched.gone == []
+
+
+async def test_a_process_is_gone_once_in_a_while(refused: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash loop, or an address that refuses now and then, does not empty its share again and again."""
+    async with listening() as address, watching(peer_at(address.port)) as watched:
+        for _ in range(3):
+            await until(lambda: address.connections == 1)
+            refused.clear()
+            address.end()
+            await until(lambda: len(refused) > 1)
+            await address.listen()
+        assert watched.gone == ["m-1"]
+        monkeypatch.setattr(peer_watch, "GONE_AGAIN_AFTER_S", 0)
+        await until(lambda: address.connections == 1)
+        address.end()
+        await until(lambda: watched.gone == ["m-1", "m-1"])
+
+
+async def test_only_who_shares_is_watched(refused: list[str]) -> None:
+    """A process that is started again is another one: it is told by the id that it has now."""
+    async with listening() as address, watching(peer_at(address.port)) as watched:
+        await until(lambda: address.connections == 1)
+        watched.watch.watch([peer_at(address.port, member_id="m-2")])
+        await until(lambda: address.accepted == 2 and address.connections == 1)
+        address.end()
+        await until(lambda: watched.gone == ["m-2"])
+        watched.watch.watch([])
+        await until(lambda: not watched.watch._tasks.running)
