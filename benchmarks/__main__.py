@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks import crowds, fleet, hostile, replaying, sidecar, standalone
+from benchmarks import crowds, fleet, hostile, replaying, sidecar, standalone, takeover
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -19,6 +19,7 @@ class Part(StrEnum):
     HOSTILE = "hostile"
     REPLAY = "replay"
     FLEET = "fleet"
+    TAKEOVER = "takeover"
 
 
 def main(
@@ -36,6 +37,7 @@ def main(
     connections: Annotated[int, typer.Option(help="Idle connections whose memory is measured.")] = 2_000,
     sends: Annotated[int, typer.Option(help="How often each hostile request is sent; the longest wait counts.")] = 3,
     events: Annotated[int, typer.Option(help="Events that replay and the fleet read.")] = 1_000_000,
+    killed_groups: Annotated[int, typer.Option(help="Groups of 10 whose coordinator is killed.")] = 1_000,
     out: Annotated[Path, typer.Option(help="The directory for JSON and Markdown.")] = RESULTS,
 ) -> None:
     """Measure Muster beside a real Kafka, in one run."""
@@ -76,6 +78,10 @@ def main(
         results = fleet.measure(events, console)
         results.show(console)
         results.write(out, Part.FLEET)
+    if not parts or Part.TAKEOVER in parts:
+        results = takeover.measure(killed_groups, console)
+        results.show(console)
+        results.write(out, Part.TAKEOVER)
     console.print(f"[dim]written to {out}[/]")
 
 

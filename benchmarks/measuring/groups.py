@@ -40,18 +40,7 @@ class Member(msgspec.Struct, kw_only=True):
     async def join(self) -> Any:
         """Until the join phase is over; two steps for a new dynamic member (KIP-394)."""
         while True:
-            answer = await self.link.ask(
-                "JoinGroup",
-                9,
-                group_id=self.group_id,
-                session_timeout=SESSION_TIMEOUT,
-                rebalance_timeout=REBALANCE_TIMEOUT,
-                member_id=self.member_id,
-                group_instance_id=self.instance,
-                protocol_type="consumer",
-                protocols=[{"name": "range", "metadata": METADATA}],
-                reason=None,
-            )
+            answer = await self.ask_to_join()
             code = answer.error_code.value
             if code == MEMBER_ID_REQUIRED:
                 self.member_id = answer.member_id
@@ -62,6 +51,21 @@ class Member(msgspec.Struct, kw_only=True):
                 return answer
             else:
                 raise Failed(f"JoinGroup of {self.group_id}: {answer.error_code}")
+
+    async def ask_to_join(self) -> Any:
+        """One request, whatever its answer is."""
+        return await self.link.ask(
+            "JoinGroup",
+            9,
+            group_id=self.group_id,
+            session_timeout=SESSION_TIMEOUT,
+            rebalance_timeout=REBALANCE_TIMEOUT,
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+            protocol_type="consumer",
+            protocols=[{"name": "range", "metadata": METADATA}],
+            reason=None,
+        )
 
     async def sync(self, joined: Any) -> int:
         """The leader assigns everybody the same."""

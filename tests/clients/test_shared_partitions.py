@@ -3,17 +3,20 @@
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from uuid import uuid4
 
 import pytest
 
+from tests import sharing_processes
 from tests.brokers.broker import Broker
 from tests.clients.conftest import PARTITIONS, TOPIC
 from tests.clients.consumers import RunningConsumer
 from tests.clients.crew import Crew, crew
 from tests.clients.probe import coordinator_of, described
 from tests.muster_process import MusterProcess, running_muster
+from tests.sharing_processes import sharing_process
 from tests.waiting import until_so
 
 pytestmark = [
@@ -23,8 +26,6 @@ pytestmark = [
 ]
 
 LOG_PARTITIONS = 4
-SESSION_MS = 6_000
-RETAKEN_WITHIN_S = 60
 
 
 @pytest.fixture
@@ -32,30 +33,11 @@ def log(kafka_broker: Broker) -> str:
     return f"kafka://{kafka_broker.bootstrap}/shared-{uuid4().hex[:8]}"
 
 
-@contextmanager
-def node(log: str, node_id: int) -> Iterator[MusterProcess]:
-    options = ["--share-partitions", "--node-id", str(node_id), "--owner-session-timeout-ms", str(SESSION_MS)]
-    options += ["--log-partitions", str(LOG_PARTITIONS), "--log-replication", "1"]
-    with running_muster(log=log, topics=[f"{TOPIC}:{PARTITIONS}"], options=options) as running:
-        yield running
+def node(log: str, node_id: int) -> AbstractContextManager[MusterProcess]:
+    return sharing_process(log, node_id, partitions=LOG_PARTITIONS, topics=[f"{TOPIC}:{PARTITIONS}"])
 
 
-def share_of(process: MusterProcess) -> list[int] | None:
-    """The partitions that the process is to own, as it has logged the last time; None: some are on their way."""
-    told = process.events("partitions shared")
-    return None if not told or told[-1]["moving"] else told[-1]["ours"]
-
-
-def until_shared(*processes: MusterProcess) -> None:
-    """Wait until these processes have all partitions among them, and each as many as the others."""
-
-    def shared() -> bool:
-        shares = [share_of(each) for each in processes]
-        whole = [number for share in shares for number in share or ()]
-        even = {len(share or ()) for share in shares} == {LOG_PARTITIONS // len(processes)}
-        return None not in shares and even and sorted(whole) == list(range(LOG_PARTITIONS))
-
-    until_so(shared, lambda: [each.events("partitions shared")[-1:] for each in processes], within_s=RETAKEN_WITHIN_S)
+until_shared = partial(sharing_processes.until_shared, partitions=LOG_PARTITIONS)
 
 
 @contextmanager

@@ -1,0 +1,45 @@
+"""Several real `muster serve` that share the partitions of one event log in Kafka, as child processes.
+
+What belongs here: starting them, and waiting until each has its share. What it must not know: what is asked of them.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from tests.muster_process import MusterProcess, running_muster
+from tests.waiting import until_so
+
+SESSION_MS: Final = 6_000
+"""The shortest that brokers allow by default (group.min.session.timeout.ms)."""
+
+SHARED_WITHIN_S: Final = 60.0
+
+
+@contextmanager
+def sharing_process(
+    log: str, node_id: int, *, partitions: int, replication: int = 1, topics: Sequence[str] = ()
+) -> Iterator[MusterProcess]:
+    """One of them, while the block lasts."""
+    options = ["--share-partitions", "--node-id", str(node_id), "--owner-session-timeout-ms", str(SESSION_MS)]
+    options += ["--log-partitions", str(partitions), "--log-replication", str(replication)]
+    with running_muster(log=log, topics=topics, options=options) as running:
+        yield running
+
+
+def until_shared(*processes: MusterProcess, partitions: int) -> None:
+    """Wait until these processes have all partitions among them, and each as many as the others."""
+
+    def shared() -> bool:
+        shares = [_share_of(each) for each in processes]
+        whole = [number for share in shares for number in share or ()]
+        even = {len(share or ()) for share in shares} == {partitions // len(processes)}
+        return None not in shares and even and sorted(whole) == list(range(partitions))
+
+    until_so(shared, lambda: [each.events("partitions shared")[-1:] for each in processes], within_s=SHARED_WITHIN_S)
+
+
+def _share_of(process: MusterProcess) -> list[int] | None:
+    """The partitions that the process is to own, as it has logged the last time; None: some are on their way."""
+    told = process.events("partitions shared")
+    return None if not told or told[-1]["moving"] else told[-1]["ours"]
