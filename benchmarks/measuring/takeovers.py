@@ -15,7 +15,7 @@ ASK_EVERY_S = 0.1
 """As clients do by default (retry.backoff.ms)."""
 
 ASKED_GROUPS = 100
-"""Of so many the answers are waited for: more would measure the load."""
+"""The answers of so many are waited for: more would measure the load."""
 
 KEYS_AT_ONCE = 100
 ANSWERED_WITHIN_S = 120
@@ -74,7 +74,7 @@ async def _coordinator_of(asked: Link, group_id: str) -> str:
 
 
 async def heartbeat(link: Link, group: Sequence[Member]) -> int:
-    """Of the group's first member; REBALANCE_IN_PROGRESS would be an error here."""
+    """A heartbeat of the group's first member; REBALANCE_IN_PROGRESS would be an error here."""
     return await msgspec.structs.replace(group[0], link=link).heartbeat()
 
 

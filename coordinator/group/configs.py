@@ -1,7 +1,7 @@
 """The configs of one group (Kafka's GROUP resource): names, types, defaults, limits.
 
-What belongs here: the table, and parsing one value. The rules that read a config say what it does; `alter.py` changes a
-group's configs, all or none.
+What belongs here: the table, and parsing one value. The rules that read a config say what it does; `alter_configs.py`
+changes a group's configs, all or none.
 
 Names begin with `members.` so that they never meet one of Kafka's; `target.group.size` is the name that KIP-345's
 drafts gave it. The value of a list is what is still outstanding: an instance that has joined is no longer registered.

@@ -9,7 +9,7 @@ from typing import assert_never
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.group.alter import alter_group_config
+from muster.coordinator.group.alter_configs import alter_group_config
 from muster.coordinator.group.commands import (
     AlterGroupConfig,
     AnyCommand,

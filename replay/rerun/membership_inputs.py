@@ -9,7 +9,7 @@ standbys         the called one asks for its assignment
 from collections.abc import Iterator
 from typing import TypeGuard
 
-from muster.coordinator.group.alter import FORCE
+from muster.coordinator.group.alter_configs import FORCE
 from muster.coordinator.group.commands import (
     AlterGroupConfig,
     AnyCommand,

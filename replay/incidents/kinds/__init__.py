@@ -24,7 +24,7 @@ scale_up.py             Processes that came, and replaced nobody.
 scale_down.py           Processes that left, and nobody came for them.
 group_end.py            The end of a group.
 replaced.py             What the kinds that are about replaced processes share.
-page.py                 The tables of docs/incidents.md.
+docs_tables.py          The tables of docs/incidents.md.
 scaling.py              What the kinds about a group's size share.
 """
 

@@ -44,6 +44,26 @@ def topic(
 MISSING = topic(error=ErrorCode.unknown_topic_or_partition, topic_id=None)
 
 
+def answer_of_v4(*leaders: int) -> Any:
+    """Without leader epochs and topic ids."""
+    old: Any = v4.response
+    partitions = tuple(
+        old.MetadataResponsePartition(
+            error_code=ErrorCode.none, partition_index=number, leader_id=node, replica_nodes=(1, 2), isr_nodes=(1, 2)
+        )
+        for number, node in enumerate(leaders)
+    )
+    return old.MetadataResponse(
+        throttle_time=timedelta(0),
+        brokers=tuple(old.MetadataResponseBroker(node_id=n, host="h", port=9000 + n, rack=None) for n in (1, 2)),
+        cluster_id="c",
+        controller_id=1,
+        topics=(
+            old.MetadataResponseTopic(error_code=ErrorCode.none, name="t", is_internal=False, partitions=partitions),
+        ),
+    )
+
+
 def following(*answers: Any) -> FollowedTopics:
     view = FollowedTopics()
     view.follow(["t"])
@@ -76,6 +96,16 @@ def test_a_broker_that_lags_behind_is_not_believed() -> None:
     assert view.learn(answer(topic((1, 4))), 1.0) == []
     assert view.leader("t", 0) == 2
     assert view.learn(answer(topic((1, 5))), 2.0) != []
+
+
+def test_an_answer_without_leader_epochs_is_older_than_one_with() -> None:
+    """A broker from before Kafka 2.1 (Metadata v6) among newer ones, as in a rolling upgrade of brokers."""
+    view = following(answer(topic((2, 0))))
+    assert view.learn(answer_of_v4(1), 1.0) == []
+    assert view.leader("t", 0) == 2
+    older = following(answer_of_v4(1))
+    assert older.leader("t", 0) == 1
+    assert older.learn(answer(topic((2, 0))), 1.0) != []
 
 
 def test_a_partition_without_a_leader_has_none_and_nothing_moves_from_there() -> None:
