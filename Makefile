@@ -6,7 +6,7 @@ UV := $(BIN)/python -m uv
 # Hundreds of processes are started: without compiled files each would compile all that it imports, for a second or more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test quick lint unit coverage rules mutants judge fuzz frames model simulate conformance-long cluster bench clean
+.PHONY: help demo test quick lint unit coverage rules mutants judge fuzz frames damage model simulate conformance-long cluster bench clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -63,6 +63,9 @@ fuzz: $(VENV)/.all ## 500 random schedules on a real Kafka and on Muster: every 
 
 frames: $(VENV)/.all ## A million frames, valid and hostile: each is answered or refused, and leaves nothing
 	$(BIN)/python -m tests.frames --frames 1000000
+
+damage: $(VENV)/.all ## 2,000 damaged logs: replay says what is wrong, or answers as if nothing were
+	$(BIN)/python -m tests.damage --seeds 2000
 
 model: $(VENV)/.all ## Explore all interleavings of small worlds, two minutes each
 	$(BIN)/python -m tests.model --seconds 120 --jobs 2

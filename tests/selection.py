@@ -38,6 +38,7 @@ LEFT_OUT: Final = (
     "tests/coordinator/standalone/test_hostile_requests.py",
     "tests/coordinator/upstream/test_outages.py",
     "tests/coordinator/wire/test_bounds.py",
+    "tests/damage",
     "tests/demo",
     "tests/events/log/test_sqlite_crash.py",
     "tests/events/log/test_sqlite_trim.py",

@@ -40,7 +40,7 @@ def connected(
             prepared = prepare(connection)
             on_failure.pop_all()
     except sqlite3.Error as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
+        if code_of(error) == sqlite3.SQLITE_NOTADB:
             raise LogMismatch(f"{path} is not an event log: {error}") from error
         if is_damage(error) or is_locked(error) or is_full(error):
             raise failure_of(error, path, "opened") from error

@@ -5,6 +5,7 @@ What belongs here: SQL, and whether what it gives is what we wrote. What it must
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from operator import lt
 
 import msgspec
 
@@ -96,6 +97,8 @@ def end_offset(partition: int, connection: sqlite3.Connection) -> int:
 def lacking(partition: int, start: int, end: int, connection: sqlite3.Connection) -> int:
     """Count the records between two offsets that are not there; those that trimming may have deleted do not count."""
     lacking: int = connection.execute(_LACKING, (partition, start, end)).fetchone()[0]
+    if lacking < 0:
+        raise corrupt(f"partition {partition} has records twice between offsets {start} and {end}")
     return lacking
 
 
@@ -112,9 +115,13 @@ def read_chunk(
     size_bytes = 0
     # By batches, since counting the bytes row by row costs a fifth of the reading.
     while size_bytes < CHUNK_BYTES_MAX and (batch := rows.fetchmany(_BATCH_RECORDS)):
-        for types, column in zip(_COLUMN_TYPES, zip(*batch, strict=True), strict=True):
+        columns = list(zip(*batch, strict=True))
+        for types, column in zip(_COLUMN_TYPES, columns, strict=True):
             if not types.issuperset(map(type, column)):
                 raise corrupt(f"a record of partition {partition} behind offset {start} has no key, time or value")
+        offsets = (chunk[-1].offset if chunk else start - 1, *columns[0])
+        if not all(map(lt, offsets, columns[0])):  # pages in each other's place: SQLite reads them as they stand
+            raise corrupt(f"the records of partition {partition} behind offset {start} are not in order")
         chunk += [
             StoredRecord(partition, offset, timestamp_ms, key, value) for offset, timestamp_ms, key, value in batch
         ]

@@ -13,6 +13,9 @@ from muster.events.log.sqlite.salvage import read_around
 from muster.events.records import Record, StoredRecord
 
 RECORDS = 1_000
+PAGE = 4_096
+LEAVES = {0x0A, 0x0D}
+"""The first byte of a page with rows (sqlite.org/fileformat.html)."""
 
 
 @pytest.mark.parametrize(
@@ -91,4 +94,26 @@ async def test_all_records_from_some_offset_on_are_lacking_where_nothing_is_betw
     assert [chunk async for chunk in log.read(0, start=600, end=700)] == []
     (warning,) = log.warnings
     assert "lacks 100 of the records between offsets 600 and 700 of partition 0" in warning
+    await log.close()
+
+
+def swap_two_pages(path: Path) -> None:
+    content = path.read_bytes()
+    pages = [content[at : at + PAGE] for at in range(0, len(content), PAGE)]
+    one, other = [number for number, page in enumerate(pages) if page[0] in LEAVES and b"k1" in page][1:3]
+    pages[one], pages[other] = pages[other], pages[one]
+    path.write_bytes(b"".join(pages))
+
+
+async def test_pages_in_each_others_place_are_damage(path: Path) -> None:
+    """SQLite reads them as they stand: records would be told in a wrong order. An owner does not begin on them."""
+    await (await made(path)).close()
+    swap_two_pages(path)
+    offsets, (warning,) = await read(path, wanted=False)
+    assert offsets == sorted(set(offsets))
+    assert "are not in order" in warning
+    log = SqliteEventLog(path)
+    await log.open()
+    with pytest.raises(LogDamaged, match="are not in order"):
+        _ = [chunk async for chunk in log.read(0)]
     await log.close()

@@ -7,11 +7,12 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from muster.events.log.base import LogMismatch, LogUnavailable
+from muster.events.log.base import LogDamaged, LogMismatch, LogUnavailable
 from muster.events.log.sqlite import open as opening
 from muster.events.log.sqlite.log import SqliteEventLog
 from muster.events.log.sqlite.schema import TABLES_VERSION
@@ -382,3 +383,13 @@ asyncio.run(main())
 
         assert "was not closed in good order" in answer
         assert "muster.db-wal" in answer
+
+
+async def test_text_that_is_none_is_damage(path: Path) -> None:
+    """Python's module finds it, not SQLite, and its error has no code."""
+    await make(path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE meta SET value = CAST(x'ff' AS TEXT)")
+    log = SqliteEventLog(path, read_only=True)
+    with pytest.raises(LogDamaged, match="Could not decode to UTF-8"):
+        await log.open()
