@@ -94,9 +94,13 @@ class OwnershipGroup:
                     opened = True
                 await self._be_in_one_generation()
             except TryAgain as error:
-                self._failed(error)
+                self._failed(str(error))
                 await asyncio.sleep(RETRY_S)
             except (UpstreamRefused, NotUnderstood) as error:
+                if isinstance(error, UpstreamRefused) and error.error is ErrorCode.group_authorization_failed:
+                    self._failed(self._lacks_read)  # an ACL that somebody has removed; nobody is served by our end
+                    await asyncio.sleep(RETRY_S)
+                    continue
                 raise LogMismatch(f"consumer group {self._who.group_id}: {error}") from error
 
     async def leave(self) -> None:
@@ -177,7 +181,7 @@ class OwnershipGroup:
             try:
                 error, _ = await self._ask(heartbeat(self._who, self.member_id, generation_id), lane="heartbeat")
             except TryAgain as failed:
-                self._failed(failed)
+                self._failed(str(failed))
                 continue
             if not self._goes_on(error, "Heartbeat"):
                 return
@@ -224,13 +228,21 @@ class OwnershipGroup:
             raise TryAgain(f"{what}: {error.name.upper()}")
         raise UpstreamRefused(f"{what}: {error.name.upper()}", error)
 
-    def _failed(self, error: Exception) -> None:
-        self.trouble = str(error)
+    @property
+    def _lacks_read(self) -> str:
+        return (
+            f"the principal of --log lacks the ACL Allow READ on group {self._who.group_id}"
+            " (GROUP_AUTHORIZATION_FAILED): kafka-acls.sh --add --allow-principal User:NAME --operation READ --group"
+            f" {self._who.group_id}"
+        )
+
+    def _failed(self, trouble: str) -> None:
+        self.trouble = trouble
         if self._throttle.due(self._who.group_id) is not None:
             log.warning(
                 "this process cannot take part in sharing the partitions, and serves on what it has",
                 group_id=self._who.group_id,
-                error=str(error),
+                error=trouble,
             )
 
     def _is_in(self) -> None:

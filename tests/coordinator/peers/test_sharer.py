@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import pytest
+from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
@@ -13,6 +14,7 @@ from muster.coordinator.cluster import Cluster, new_cluster
 from muster.coordinator.peers.ownership_group import PROTOCOL_TYPE
 from muster.coordinator.peers.sharer import CLIENTS_TOLD_WITHIN_S, Sharer
 from muster.coordinator.peers.sharing import Peer, Seat
+from muster.coordinator.upstream.errors import UpstreamRefused
 from muster.coordinator.upstream.group_requests import AsMember
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.events.ids import GroupId
@@ -302,6 +304,31 @@ async def test_while_the_coordinator_is_away_nothing_changes(coordinator: Muster
     await shared(first, second)
     await first.die()
     await second.die()
+
+
+async def test_who_may_not_read_the_group_serves_on_and_says_what_is_missing(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An ACL that was removed, and is given back: nothing changes meanwhile."""
+    log = Log()
+    only = Process(log, bootstrap, 1)
+    await shared(only)
+    owned = dict(only.owned)
+
+    async def refused(*_: object, **__: object) -> None:
+        raise UpstreamRefused(
+            "who coordinates group owners: GROUP_AUTHORIZATION_FAILED", ErrorCode.group_authorization_failed
+        )
+
+    with monkeypatch.context() as patched, capture_logs() as logged:
+        patched.setattr(only.link, "ask_coordinator", refused)
+        await until(lambda: only.sharer.group.trouble is not None)
+        assert "lacks the ACL Allow READ on group owners" in str(only.sharer.group.trouble)
+        assert [each["error"] for each in logged if each["log_level"] == "warning"] == [only.sharer.group.trouble]
+    await until(lambda: only.sharer.group.trouble is None)
+    assert only.owned == owned
+    assert not only.member.done()
+    await only.die()
 
 
 async def test_a_second_process_of_one_node_id_ends_the_first(bootstrap: str) -> None:
