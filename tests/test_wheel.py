@@ -27,7 +27,7 @@ def test_it_owns_one_name(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as content:
         names = content.namelist()
     assert {name.split("/")[0] for name in names} == {"muster", f"{'-'.join(wheel.name.split('-')[:2])}.dist-info"}
-    for name in ("cli.py", "admin.py", "coordinator/py.typed", "schemas/RecordKey.avsc", "replay/report/report.js"):
+    for name in ("cli.py", "admin.py", "py.typed", "schemas/RecordKey.avsc", "replay/report/report.js"):
         assert f"muster/{name}" in names
 
 
@@ -41,6 +41,10 @@ def test_it_works_beside_others(wheel: Path, tmp_path: Path) -> None:
     asked = "import events, opensearchpy, muster.admin; print(events.Events, muster.admin.GroupAdmin)"
     assert "muster" not in _run(python, "-c", asked, at=tmp_path).split()[1]
     assert _run(environment / "bin" / "muster", "--version", at=tmp_path).startswith("muster ")
+    typed = tmp_path / "typed.py"
+    typed.write_text("from muster.admin import GroupAdmin\n\nreveal_type(GroupAdmin.list_members)\n")
+    seen = _run(sys.executable, "-m", "mypy", "--strict", "--python-executable", python, typed, at=tmp_path)
+    assert "ListedMember" in seen, seen
     log = f"sqlite:///{tmp_path}/none.db"
     refused = subprocess.run(
         [environment / "bin" / "muster", "replay", "groups", "--log", log],
