@@ -1,4 +1,4 @@
-"""Settings of a group: what is taken, what is refused and why, and what is shown."""
+"""Configs of a group: what is taken, what is refused and why, and what is shown."""
 
 import pytest
 from kio.schema.errors import ErrorCode
