@@ -24,9 +24,11 @@ from muster.coordinator.group.retention import MINUTE_MS
 from muster.coordinator.load.room import room_of
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.net.free_files import FreeFiles
+from muster.coordinator.observability.group_metrics import NAMED_GROUPS
 from muster.coordinator.observability.loop_watch import LoopWatch
 from muster.coordinator.observability.metrics import REGISTRY, ServerMetrics
 from muster.coordinator.observability.metrics_endpoint import MetricsEndpoint
+from muster.coordinator.observability.process_metrics import process_collectors
 from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.runtime.ownership.log_outage import LogOutage
 from muster.coordinator.runtime.partition.group_context import (
@@ -238,8 +240,10 @@ def open_metrics_endpoint(
     watch: LoopWatch,
 ) -> None:
     """Serve metrics, health and readiness, until the stack is left. Raises CannotServe."""
-    for collector in (*collectors, watch):
+    mode = "standalone" if settings.upstream is None else "sidecar"
+    for collector in (*process_collectors(mode, is_ready=lambda: readiness() is None), *collectors, watch):
         collect(collector, stack)
+    NAMED_GROUPS.match(settings.metrics_groups)
     assert settings.metrics is not None
     at = Address(settings.metrics)
     try:

@@ -32,8 +32,9 @@ from muster.coordinator.assembly import (
 )
 from muster.coordinator.clock import SystemClock
 from muster.coordinator.cluster import Cluster, new_cluster
+from muster.coordinator.observability.group_metrics import GroupMetrics
 from muster.coordinator.observability.logs import configure_logs
-from muster.coordinator.observability.metrics import GroupMetrics, ServerMetrics
+from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.offsets.open import offset_store_for
 from muster.coordinator.open_files import within_open_files
 from muster.coordinator.runtime.partition.waiting_limit import WaitingLimit

@@ -54,6 +54,6 @@ def restart(*, groups: int) -> tuple[float, float, int, float]:
         started = time.perf_counter()
         with running_muster(log=sqlite_log(path)) as muster:
             ready_s = time.perf_counter() - started
-            took_ms = max(event["took_ms"] for event in muster.events("partition ready"))  # read side by side
+            took_ms = max(event["took_ms"] for event in muster.events("partitions ready"))
             per_member = (resident_bytes(muster.pid) - base_bytes) / (groups * 10)
     return ready_s, took_ms / 1000, records, per_member

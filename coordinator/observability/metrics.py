@@ -1,4 +1,4 @@
-"""The metrics of the process, for Prometheus.
+"""The metrics of the process, for Prometheus; docs/metrics.md lists them all.
 
 With every request plain integers are counted, and the Prometheus form is made when somebody asks for it: the library's
 own counters take a lock and look up labels each time. What comes with appends and rebalances alone uses the library's.
@@ -8,17 +8,22 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum, unique
 
-import msgspec
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import CollectorRegistry, Histogram, disable_created_metrics
 from prometheus_client import Counter as PrometheusCounter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from muster.coordinator.wire import heartbeat
 from muster.coordinator.wire.api import Fault, Offered
+from muster.events.causes import TRIGGERS
 
 REGISTRY = CollectorRegistry()
 """The registry of the process, in which the assembly registers collectors."""
 
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series of each, with the time of its making, which nobody asks for
+
+_REBALANCE_BUCKETS = (0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5, 10, 30, 60, 300, 900)
+_TAKEOVER_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 
 APPEND_SECONDS = Histogram(
     "muster_append_seconds",
@@ -26,8 +31,75 @@ APPEND_SECONDS = Histogram(
     buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 5, 30),
     registry=REGISTRY,
 )
+APPEND_FAILURES = PrometheusCounter(
+    "muster_append_failures",
+    "Appends of events that failed, and transitions that were refused",
+    ["kind"],
+    registry=REGISTRY,
+)
 TRANSITIONS_APPENDED = PrometheusCounter("muster_transitions_appended", "Transitions made durable", registry=REGISTRY)
 REBALANCES = PrometheusCounter("muster_rebalances", "Rebalances started", ["cause"], registry=REGISTRY)
+REBALANCE_SECONDS = Histogram(
+    "muster_rebalance_seconds",
+    "From the beginning of a rebalance until the group is Stable or Empty, or another rebalance begins",
+    ["ended"],
+    buckets=_REBALANCE_BUCKETS,
+    registry=REGISTRY,
+)
+REBALANCE_PHASE_SECONDS = Histogram(
+    "muster_rebalance_phase_seconds",
+    "The phases of a rebalance: until all have joined, and until the leader's assignment is there",
+    ["phase"],
+    buckets=_REBALANCE_BUCKETS,
+    registry=REGISTRY,
+)
+GROUP_REBALANCES = PrometheusCounter(
+    "muster_group_rebalances",
+    "Rebalances started of one group, of those that --metrics-groups names",
+    ["group", "cause"],
+    registry=REGISTRY,
+)
+TAKEOVER_SECONDS = Histogram(
+    "muster_takeover_seconds",
+    "From the claim of a partition until its groups are served, at a start and when it is taken over later",
+    buckets=_TAKEOVER_BUCKETS,
+    registry=REGISTRY,
+)
+TAKEOVER_PHASE_SECONDS = Histogram(
+    "muster_takeover_phase_seconds",
+    "The phases of the same: claim (and fence), read, offsets, ready (the record that says so), resume (the groups)",
+    ["phase"],
+    buckets=_TAKEOVER_BUCKETS,
+    registry=REGISTRY,
+)
+PARTITIONS_LOST = PrometheusCounter(
+    "muster_partitions_lost",
+    "Partitions that were served and are not any more, other than in good order",
+    ["reason"],
+    registry=REGISTRY,
+)
+PAUSES = PrometheusCounter(
+    "muster_pauses",
+    "Timers of a partition that came over a second late, so that its sessions were made longer",
+    registry=REGISTRY,
+)
+UPSTREAM_ERRORS = PrometheusCounter(
+    "muster_upstream_errors",
+    "Requests of Muster's own to brokers that failed, and connections to them",
+    ["kind"],
+    registry=REGISTRY,
+)
+GROUPS_NOT_TAKEN = PrometheusCounter(
+    "muster_groups_not_taken",
+    "Joins that found their group upstream's: with members there, another Muster's shadow, or no right to look",
+    ["reason"],
+    registry=REGISTRY,
+)
+GROUPS_LOST_UPSTREAM = PrometheusCounter(
+    "muster_groups_lost_upstream",
+    "Groups that somebody got into past the sidecar, so that their members join upstream again",
+    registry=REGISTRY,
+)
 STATIC_RESTARTS = PrometheusCounter(
     "muster_static_restarts", "Static members that came back under a new member id", registry=REGISTRY
 )
@@ -68,6 +140,52 @@ LOOP_HOLDS = PrometheusCounter(
 )
 
 
+for _cause in sorted(TRIGGERS):
+    REBALANCES.labels(_cause.value)  # each is there from the start, so that the first one is an increase
+
+
+@unique
+class AppendFailure(StrEnum):
+    """The kind of a failed append. The values are labels of a metric."""
+
+    DEPOSED = "deposed"
+    UNAVAILABLE = "unavailable"
+    DENIED = "denied"
+    OTHER = "other"
+    """The log is damaged, gone, or another one."""
+    TOO_LARGE = "too-large"
+    """One transition alone is refused; its group goes on."""
+
+
+@unique
+class UpstreamErrorKind(StrEnum):
+    """The kind of an error of Muster's own requests to brokers. The values are labels of a metric."""
+
+    UNREACHABLE = "unreachable"
+    """Nothing was sent, or it had no effect: it is tried again."""
+    ANSWER_LOST = "answer-lost"
+    """It was sent, and whether it had an effect is not known."""
+    REFUSED = "refused"
+    """A retry cannot mend it: credentials, ACLs, versions."""
+
+
+@unique
+class TakeoverPhase(StrEnum):
+    """The phases of taking a partition over, in their order. The values are labels of a metric."""
+
+    CLAIM = "claim"
+    READ = "read"
+    OFFSETS = "offsets"
+    READY = "ready"
+    RESUME = "resume"
+
+
+for _append in AppendFailure:
+    APPEND_FAILURES.labels(_append.value)
+for _upstream in UpstreamErrorKind:
+    UPSTREAM_ERRORS.labels(_upstream.value)
+
+
 @unique
 class RefusedConnection(StrEnum):
     """The limit that a client's connection was over. The values are labels of a metric."""
@@ -75,37 +193,6 @@ class RefusedConnection(StrEnum):
     ALL = "all"
     ADDRESS = "address"
     PRINCIPAL = "principal"
-
-
-class GroupFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """The groups, members and partitions that the process coordinates at the moment."""
-
-    groups: Mapping[str, int]
-    """The number of groups by state."""
-    members: int
-    quarantined: int
-    partitions: int
-
-
-class GroupMetrics(Collector):
-    """Asks for the figures when it is asked itself, in another thread than that of the groups."""
-
-    def __init__(self, figures: Callable[[], GroupFigures]) -> None:
-        self._figures = figures
-
-    def collect(self) -> Iterable[Metric]:
-        """Yield the figures as metrics."""
-        figures = self._figures()
-        groups = GaugeMetricFamily("muster_groups", "Groups with a record in the event log", labels=("state",))
-        for state, count in figures.groups.items():
-            groups.add_metric((state,), count)
-        yield groups
-        for name, text, count in (
-            ("muster_members", "Members of all groups, absent static ones too", figures.members),
-            ("muster_quarantined_groups", "Groups not served, since a record cannot be read", figures.quarantined),
-            ("muster_partitions", "Partitions of the event log that are served", figures.partitions),
-        ):
-            yield GaugeMetricFamily(name, text, value=count)
 
 
 class ServerMetrics(Collector):
@@ -152,6 +239,9 @@ class ServerMetrics(Collector):
         if api is not None and api_version in api.versions:
             self.requests[api_key, api_version] += 1
 
+    def _decoded_heartbeats(self) -> int:
+        return sum(count for (key, _), count in list(self.requests.items()) if key == heartbeat.KEY)
+
     def collect(self) -> Iterable[Metric]:
         """Yield the counters as metrics."""
         requests = CounterMetricFamily("muster_requests", "Requests that were decoded", labels=("api", "version"))
@@ -178,6 +268,7 @@ class ServerMetrics(Collector):
         yield GaugeMetricFamily("muster_connections", "Client connections that are open", value=self.connections)
         for name, text, count in (
             ("muster_fast_heartbeats", "Heartbeats answered without being decoded", self.fast_heartbeats),
+            ("muster_decoded_heartbeats", "Heartbeats beside that fast path", self._decoded_heartbeats()),
             ("muster_received_bytes", "Bytes read from clients", self.bytes_received),
             ("muster_sent_bytes", "Bytes sent to clients", self.bytes_sent),
             ("muster_rejected_bytes", "Bytes thrown away with closed connections", self.bytes_rejected),

@@ -32,6 +32,7 @@ class PeerWatch:
         self._tasks = BackgroundTasks(failed)
         self._watches: dict[Peer, asyncio.Task[None]] = {}
         self._told_s: dict[int, float] = {}
+        self._connected: set[Peer] = set()
 
     def watch(self, peers: Iterable[Peer]) -> None:
         """Watch these processes from now on, and no others."""
@@ -40,6 +41,10 @@ class PeerWatch:
             self._watches.pop(peer).cancel()
         for peer in wanted - self._watches.keys():
             self._watches[peer] = self._tasks.start(self._watch(peer), f"watch-node-{peer.node.node_id}")
+
+    def states(self) -> list[tuple[Peer, bool]]:
+        """The other processes, and whether the connection to each stands. Thread-safe."""
+        return [(peer, peer in self._connected) for peer in list(self._watches)]
 
     async def close(self) -> None:
         """Watch nobody any more."""
@@ -63,7 +68,11 @@ class PeerWatch:
                 # Later attempts go to where this process was: another address of its name would prove nothing.
                 host, port = writer.get_extra_info("peername")[:2]
                 stood, since_s = True, now_s()
-                await _until_broken(reader, writer)
+                self._connected.add(peer)
+                try:
+                    await _until_broken(reader, writer)
+                finally:
+                    self._connected.discard(peer)
                 if now_s() - since_s > RETRY_S:
                     continue
             await asyncio.sleep(RETRY_S)

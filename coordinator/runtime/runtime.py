@@ -15,7 +15,14 @@ from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.not_served import loading_reply
-from muster.coordinator.observability.metrics import GroupFigures
+from muster.coordinator.observability.group_metrics import (
+    HERE,
+    NAMED_GROUPS,
+    UPSTREAM,
+    GroupFigures,
+    NamedGroup,
+    in_slices,
+)
 from muster.coordinator.runtime.ownership.lease_keeper import LeaseKeeper
 from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
 from muster.coordinator.runtime.ownership.owned_partitions import OwnedPartitions
@@ -92,7 +99,7 @@ class Runtime:
 
         Raises Deposed, LogMismatch, LogDenied and EventsError.
         """
-        self._is_assigned = True
+        self._is_assigned = True  # and the log is open
         await self._partitions.assign(numbers)
 
     async def release(self, numbers: Iterable[int]) -> None:
@@ -117,15 +124,28 @@ class Runtime:
 
     def figures(self) -> GroupFigures:
         """The figures for the metrics. Thread-safe: each collection is copied before it is iterated."""
-        states = Counter({state.value: 0 for state in GroupState})
-        members = quarantined = 0
-        owned = list(self._owned.values())
-        for ownership in owned:
-            groups = ownership.partition.groups()
-            states.update(group.image.state.value for group in groups)
-            members += sum(len(group.members) for group in groups)
-            quarantined += ownership.partition.quarantined
-        return GroupFigures(groups=states, members=members, quarantined=quarantined, partitions=len(owned))
+        groups = Counter({(state.value, HERE): 0 for state in GroupState})
+        members = Counter(dict.fromkeys(groups, 0))
+        owned = [ownership.partition for ownership in list(self._owned.values())]
+        named = []
+        for partition in owned:
+            for group in in_slices(partition.groups()):
+                key = group.image.state.value, HERE if group.config.coordinator is None else UPSTREAM
+                groups[key] += 1
+                members[key] += len(group.members)
+                if group.group_id in NAMED_GROUPS:
+                    named.append(_named(group))
+        joins, syncs, arrived_ms = _parked(partition.parked() for partition in owned)
+        return GroupFigures(
+            groups=groups,
+            members=members,
+            quarantined=sum(partition.quarantined for partition in owned),
+            partitions=len(owned),
+            log_partitions=self._log.partitions if self._is_assigned else 0,
+            parked={"JoinGroup": joins, "SyncGroup": syncs},
+            oldest_parked_ms=0 if arrived_ms is None else self._owner.clock.monotonic_ms() - arrived_ms,
+            named=tuple(named),
+        )
 
     @property
     def ready(self) -> bool:
@@ -223,6 +243,26 @@ class Runtime:
             if partition_for(group_id, self._log.partitions) not in assigned:
                 return ErrorCode.not_coordinator
         return ErrorCode.coordinator_load_in_progress
+
+
+def _named(group: Group) -> NamedGroup:
+    image = group.image
+    return NamedGroup(
+        group_id=group.group_id,
+        state=image.state.value,
+        members=len(group.members),
+        generation_id=image.generation_id,
+    )
+
+
+def _parked(each: Iterable[tuple[int, int, int | None]]) -> tuple[int, int, int | None]:
+    joins = syncs = 0
+    arrived: list[int] = []
+    for of_joins, of_syncs, arrived_ms in each:
+        joins, syncs = joins + of_joins, syncs + of_syncs
+        if arrived_ms is not None:
+            arrived.append(arrived_ms)
+    return joins, syncs, min(arrived, default=None)
 
 
 def _listed(group: Group) -> ListedGroup:

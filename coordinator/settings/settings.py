@@ -138,6 +138,12 @@ class Settings(SidecarSettings, KafkaSettings):
     metrics: HostPort | None = option(
         None, "The address of /metrics (Prometheus), /healthz and /readyz.", metavar="HOST:PORT", panel=WATCHING
     )
+    metrics_groups: Annotated[list[str], NoDecode, BeforeValidator(split_list)] = option(
+        list,
+        "Groups that have metrics with their own labels, a pattern of group ids with * and ?; 1,000 groups at most.",
+        metavar="PATTERN",
+        panel=WATCHING,
+    )
     log_level: Literal["debug", "info", "warning", "error"] = option(
         "info", "The lowest level that is logged.", panel=WATCHING
     )

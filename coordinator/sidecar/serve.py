@@ -37,7 +37,8 @@ from muster.coordinator.group.commands import Caller, ReleaseGroup
 from muster.coordinator.group.outcomes import Outcome, ReleaseGroupOutcome
 from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.net.listening import Listening
-from muster.coordinator.observability.metrics import GroupMetrics, ServerMetrics
+from muster.coordinator.observability.group_metrics import GroupMetrics
+from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.offsets.upstream import UpstreamOffsetStore
 from muster.coordinator.runtime.partition.waiting_limit import WaitingLimit, WaitingQuota
 from muster.coordinator.runtime.runtime import Runtime
@@ -62,6 +63,7 @@ from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.upstream.errors import UpstreamRefused
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.reachability import Reachability
+from muster.coordinator.upstream.shadow_census import ShadowMetrics
 from muster.coordinator.upstream.shadows import ShadowName, Shadows, ShadowUnavailable
 from muster.coordinator.wire.registry import load_messages_of_members
 from muster.events.ids import GroupId
@@ -124,8 +126,10 @@ class _Sidecar:
             waiting_quota=waiting_quota,
         )
         runtime = Runtime(owner, give_up=self.lost)
-        collect(GroupMetrics(runtime.figures), stack)
+        for collector in (GroupMetrics(runtime.figures), ShadowMetrics(shadows.census)):
+            collect(collector, stack)
         moves = self._moves(runtime, shadows)
+        self.relayed.upstream_members = moves.recent_members.counted
         in_flight = InFlightCommits()
         service = self._service(runtime, shadows, moves, in_flight, waiting_quota)
         router = GroupRouter(shadows, moves, may_own=settings.may_own, is_loaded=runtime.has_read)

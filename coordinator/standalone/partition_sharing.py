@@ -7,10 +7,11 @@ so that the next owner finds our last word, and then the group is left, so that 
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
-from muster.coordinator.assembly import Readiness, take_over
+from muster.coordinator.assembly import Readiness, collect, take_over
 from muster.coordinator.clock import SystemClock
 from muster.coordinator.cluster import Cluster
 from muster.coordinator.peers.ownership_group import PROTOCOL_TYPE
+from muster.coordinator.peers.peer_metrics import PeerMetrics
 from muster.coordinator.peers.sharer import Sharer
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import Service
@@ -66,6 +67,7 @@ class PartitionSharing:
             monotonic_ms=self._clock.monotonic_ms,
             failed=lost,
         )
+        collect(PeerMetrics(sharer.peers.states), stack)
         stack.push_async_callback(sharer.group.leave)
         stack.push_async_callback(sharer.peers.close)
         readiness.reason = lambda: sharer.not_ready or runtime.not_ready

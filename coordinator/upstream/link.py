@@ -22,6 +22,7 @@ from tenacity import AsyncRetrying, retry_if_exception, wait_random_exponential
 from muster.coordinator.clock import SystemClock
 from muster.coordinator.group.extensions import Unheard
 from muster.coordinator.log_throttle import LogThrottle
+from muster.coordinator.observability.metrics import UPSTREAM_ERRORS, UpstreamErrorKind
 from muster.coordinator.tasks import on_failure
 from muster.coordinator.upstream.cluster_outage import NOBODY_ANSWERS, UPSTREAM, ClusterOutage
 from muster.coordinator.upstream.coordinators import Coordinators
@@ -159,6 +160,7 @@ class UpstreamLink(ClusterLink):
         try:
             await self._ask_metadata()
         except LinkError as error:
+            _count(error)
             self.outage.failed(error)
             raise
 
@@ -210,7 +212,11 @@ class UpstreamLink(ClusterLink):
         if node_id not in self._view.brokers:
             await self.refresh()
         asked_ms, exchange = self._monotonic_ms(), Exchange(request, response)
-        answer: R = await self.ask_node(node_id, exchange, lane=lane, timeout_ms=timeout_ms, sent=sent)
+        try:
+            answer: R = await self.ask_node(node_id, exchange, lane=lane, timeout_ms=timeout_ms, sent=sent)
+        except LinkError as error:
+            _count(error)
+            raise
         self.heard[node_id].answered(asked_ms)
         return answer
 
@@ -313,6 +319,13 @@ class UpstreamLink(ClusterLink):
 
 def ignore_topic_ids(_ids: TopicIds) -> None:
     """The listener until `on_topic_ids` is called."""
+
+
+def _count(error: LinkError) -> None:
+    kind = UpstreamErrorKind.REFUSED
+    if isinstance(error, TryAgain):
+        kind = UpstreamErrorKind.ANSWER_LOST if isinstance(error, AnswerLost) else UpstreamErrorKind.UNREACHABLE
+    UPSTREAM_ERRORS.labels(kind.value).inc()
 
 
 def _had_no_effect(error: BaseException) -> bool:

@@ -30,6 +30,7 @@ from muster.coordinator.upstream.shadow import (
     want,
     withdraw,
 )
+from muster.coordinator.upstream.shadow_census import ShadowCensus, census_of, log_left
 from muster.coordinator.upstream.shadow_driver import ShadowDriver, ShadowHandle
 from muster.events.ids import GroupId
 from muster.events.kafka.errors import LinkError
@@ -87,6 +88,7 @@ class Shadows:
         """Stop all tasks. The shadows stay upstream, where a restart retakes them."""
         self._is_closed = True
         handles, self._handles = list(self._handles.values()), {}
+        log_left(handles, for_at_most_ms=self._driver.session_timeout_ms)
         tasks: list[asyncio.Task[None] | asyncio.Task[KeptUpstream | None]] = list(self._taking.values())
         for each in handles:
             _stop_timer(each)
@@ -97,6 +99,10 @@ class Shadows:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def census(self) -> ShadowCensus:
+        """Count the shadows that there are, and should be. Thread-safe."""
+        return census_of(list(self._handles.values()))
 
     # ---- which groups are ours ---------------------------------------------------------------------------
 

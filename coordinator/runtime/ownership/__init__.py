@@ -2,6 +2,7 @@
 
 owned_partitions.py    Partitions that are assigned: taken over, lost, given up, each by itself.
 takeover.py            Takes a partition over: claim it, write the fence record, read up to it, serve.
+ready_log.py           One line for all partitions taken over side by side, and how long each phase took.
 orphans.py             Committed offsets without a group, which a takeover finds.
 owned_partition.py     A partition that this process owns: its writer, the renewal of its claim, its end.
 fencing.py             The fence record, with which a claim counts.

@@ -20,10 +20,13 @@ import structlog
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.not_served import way_out
+from muster.coordinator.observability.metrics import PARTITIONS_LOST
 from muster.coordinator.runtime.ownership.lease_keeper import LeaseKeeper
 from muster.coordinator.runtime.ownership.log_outage import LogOutage
 from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
+from muster.coordinator.runtime.ownership.ready_log import ReadyLog
 from muster.coordinator.runtime.ownership.takeover import LastSignOf, take_over
+from muster.coordinator.runtime.partition.outbox import kind_of
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.tasks import on_failure
 from muster.events.log.base import Deposed, LogDenied, LogError, LogUnavailable
@@ -76,6 +79,7 @@ class OwnedPartitions:
         """Finds the process that has deposed this one, for the log line and for the error."""
         self._lost_now: dict[int, str] = {}
         """The partitions that were lost, and why, until the next log line."""
+        self._ready = ReadyLog()
 
     async def assign(self, numbers: Iterable[int]) -> None:
         """Take partitions over, side by side; those whose log is unavailable are retried in the background.
@@ -96,6 +100,8 @@ class OwnedPartitions:
         except BaseException:
             await _cancelled(taking)
             raise
+        finally:
+            self._ready.write()  # those that are tried again have a line later
 
     async def release(self, numbers: Iterable[int]) -> None:
         """Give partitions up in good order, as they are assigned to other processes; the others are served on.
@@ -128,6 +134,7 @@ class OwnedPartitions:
         ownership = self._given_up_now(number)
         if ownership is None:
             return  # it was closed already
+        PARTITIONS_LOST.labels(kind_of(error).value).inc()
         ownership.partition.close(ErrorCode.not_coordinator)
         if isinstance(error, LogUnavailable):
             self._lost_for_now(number, ownership, error)
@@ -146,6 +153,8 @@ class OwnedPartitions:
     def _took(self, number: int, taking: asyncio.Task[None]) -> None:
         if self._taking.get(number) is taking:
             del self._taking[number]
+            if not self._taking:
+                self._ready.write()
 
     async def _take_over_first(self, number: int) -> None:
         began_ms = self._owner.clock.monotonic_ms()
@@ -175,7 +184,11 @@ class OwnedPartitions:
             await asyncio.wait([closing])
         try:
             ownership = self.owned[number] = await take_over(
-                self._owner, number, last_sign_of=self._last_sign_of, lost=lambda error: self.lost(number, error)
+                self._owner,
+                number,
+                last_sign_of=self._last_sign_of,
+                lost=lambda error: self.lost(number, error),
+                ready_log=self._ready,
             )
         except BrokenRecord as broken:
             self._cannot_read(number, broken)

@@ -11,10 +11,12 @@ from collections.abc import Awaitable, Callable, Collection
 
 import structlog
 
+from muster.coordinator.observability.metrics import TakeoverPhase
 from muster.coordinator.offsets.deleted_topics import refuse_if_event_topic_deleted, refuse_if_offsets_topic_deleted
 from muster.coordinator.runtime.ownership.fencing import append_one, claim_and_fence
 from muster.coordinator.runtime.ownership.orphans import find_orphans, finish_deletions, recreate_groups
 from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
+from muster.coordinator.runtime.ownership.ready_log import PhaseTimer, ReadyLog
 from muster.coordinator.runtime.partition.answer_lease import AnswerLease
 from muster.coordinator.runtime.partition.outbox import OnLost, Outbox
 from muster.coordinator.runtime.partition.owner import Owner
@@ -36,15 +38,19 @@ LastSignOf = Callable[[str], Awaitable[int | None]]
 """Finds the wall time (ms) of an owner's last sign of life; None: none is known."""
 
 
-async def take_over(owner: Owner, number: int, *, last_sign_of: LastSignOf, lost: OnLost) -> OwnedPartition:
+async def take_over(
+    owner: Owner, number: int, *, last_sign_of: LastSignOf, lost: OnLost, ready_log: ReadyLog
+) -> OwnedPartition:
     """Take the partition over. Raises LogError, and EventsError for a history that cannot be served."""
     clock = owner.clock
-    started_ms = clock.monotonic_ms()
+    started_ms, phases = clock.monotonic_ms(), PhaseTimer(clock.monotonic_ms)
     await refuse_if_event_topic_deleted(owner.event_log, owner.offsets, number)
     lease = None if owner.answer_lease_ms is None else AnswerLease(owner.answer_lease_ms, owner.boot_ms)
     writer = await claim_and_fence(owner, number)
     fenced_ms = owner.boot_ms()
+    phases.end(TakeoverPhase.CLAIM)
     loading = await _load(owner, writer)
+    phases.end(TakeoverPhase.READ)
     projector = loading.projector
     owner.former_owners.warn_unless_stopped(projector.before_election, by=owner.name, location=owner.event_log.location)
     if projector.groups or projector.quarantined:
@@ -53,12 +59,15 @@ async def take_over(owner: Owner, number: int, *, last_sign_of: LastSignOf, lost
     seen_ms = None if projector.served_by is None else await last_sign_of(projector.served_by)
     if lease is not None:
         owner.old_leases.taken_over(number, projector.before_election, fenced_ms=fenced_ms, lease_ms=lease.lease_ms)
+    phases.end(TakeoverPhase.OFFSETS)
     ready = _ready(owner, writer, projector, started_ms=started_ms, owner_before_seen_ms=seen_ms)
     sent_ms = owner.boot_ms()
-    await _append_ready(owner, writer, ready)
+    await append_one(writer, records_of([ready], owner.event_log.format_level))
+    ready_log.note(ready)
     owner.old_leases.served(number, writer.epoch)
     if lease is not None:
         lease.proven(sent_ms)
+    phases.end(TakeoverPhase.READY)
     damages = await _damages(owner.event_log, writer, projector)
     _name_quarantined(owner, projector)
     outbox = Outbox(writer, owner.offsets, lost, lease)
@@ -80,6 +89,7 @@ async def take_over(owner: Owner, number: int, *, last_sign_of: LastSignOf, lost
         await outbox.close()
         raise
     partition.rewrite(loading.overwritten)
+    phases.end(TakeoverPhase.RESUME)
 
     async def rewrite(keys: Collection[bytes]) -> None:
         partition.rewrite(filter(None, map(_entity, keys)))
@@ -113,20 +123,6 @@ def _ready(
         uptime_ms=now_ms,
         owner_before=projector.served_by,
         owner_before_seen_ms=owner_before_seen_ms,
-    )
-
-
-async def _append_ready(owner: Owner, writer: LogWriter, ready: CoordinatorReady) -> None:
-    """Write, and log, that the partition is served from here on."""
-    await append_one(writer, records_of([ready], owner.event_log.format_level))
-    log.info(
-        "partition ready",
-        partition=ready.partition,
-        epoch=ready.owner_epoch,
-        took_ms=ready.took_ms,
-        events=ready.events_read,
-        groups=ready.groups,
-        members=ready.members,
     )
 
 

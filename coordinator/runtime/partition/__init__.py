@@ -13,6 +13,7 @@ answer_lease.py        Until when a partition's answers may leave, and those tha
 old_leases.py          Until when former owners may still answer from memory.
 pauses.py              Pauses of the process or its machine: what they mean for sessions, and their event.
 announce.py            Metrics and log lines for events that became durable, and for refused joins.
+rebalance_log.py       One line, and the durations, of each rebalance.
 owner.py               What all partitions of this process share: its name, its logs, its settings.
 former_owners.py       Warns, once for all partitions, of a former owner that did not stop in good order.
 retention_clock.py     The clock by which offsets and history expire: a jump ahead is believed late.

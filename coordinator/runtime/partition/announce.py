@@ -9,7 +9,9 @@ from muster.coordinator.group.commands import JoinGroup
 from muster.coordinator.group.outcomes import JoinGroupOutcome, Outcome, Reply
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.log_throttle import LogThrottle
+from muster.coordinator.observability.group_metrics import NAMED_GROUPS
 from muster.coordinator.observability.metrics import (
+    GROUP_REBALANCES,
     GROUPS_EXPIRED,
     INSTANCE_DUELS,
     INSTANCE_FENCES,
@@ -28,6 +30,8 @@ def announce(events: Iterable[AnyEvent]) -> None:
     for event in events:
         if isinstance(event, RebalanceStarted):
             REBALANCES.labels(event.why.cause.value).inc()
+            if event.group_id in NAMED_GROUPS:
+                GROUP_REBALANCES.labels(event.group_id, event.why.cause.value).inc()
         elif isinstance(event, StaticMemberReplaced):
             STATIC_RESTARTS.inc()
         elif isinstance(event, MemberFenced):

@@ -45,6 +45,7 @@ from muster.coordinator.observability.metrics import OFFSETS_EXPIRED
 from muster.coordinator.runtime.partition.announce import RefusedJoins, announce
 from muster.coordinator.runtime.partition.group_context import Batch, CheckDeadlines, GroupContext
 from muster.coordinator.runtime.partition.outbox import OnLost, Outbox, WriteUnit
+from muster.coordinator.runtime.partition.rebalance_log import follow
 from muster.coordinator.runtime.partition.retention_clock import RetentionClock
 from muster.coordinator.runtime.partition.waiting import WaitingRequests
 from muster.events.avro.codec import records_of
@@ -294,7 +295,9 @@ class CommandProcessor:
             context.version += 1
             self._changed(context)
         for command, decision in zip(commands, decisions, strict=True):
-            announce(decision.events)
+            if decision.events:
+                announce(decision.events)
+                context.rebalance = follow(context.rebalance, decision.events, now_ms)
             if isinstance(command, JoinGroup):
                 self._refused_joins.note_group_full(command, decision.replies)
             if decision.offsets_expired:

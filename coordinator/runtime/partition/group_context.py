@@ -15,6 +15,7 @@ from muster.coordinator.group.extensions import Unheard
 from muster.coordinator.group.outcomes import Reply
 from muster.coordinator.group.soft_state import Session, SoftState
 from muster.coordinator.runtime.partition.answer_lease import AnswerLease
+from muster.coordinator.runtime.partition.rebalance_log import UnderWay
 from muster.events.events import AnyEvent
 from muster.events.ids import GroupId
 from muster.events.records import Record
@@ -89,6 +90,8 @@ class GroupContext(msgspec.Struct, kw_only=True, eq=False):
     deadline_check_queued: bool = False
     expiry_due: bool = False
     last_notified: tuple[int, bool] | None = None
+    rebalance: UnderWay | None = None
+    """The rebalance that has not ended, for the log and the metrics."""
     put_off: list[AnyCommand] = []
     """Commands that would change something, and wait until no former owner may answer from memory."""
 

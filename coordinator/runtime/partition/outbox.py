@@ -19,12 +19,17 @@ import msgspec
 
 from muster.coordinator.group.offsets import OffsetsChange
 from muster.coordinator.load.slices import Yielder
-from muster.coordinator.observability.metrics import APPEND_SECONDS, TRANSITIONS_APPENDED
+from muster.coordinator.observability.metrics import (
+    APPEND_FAILURES,
+    APPEND_SECONDS,
+    TRANSITIONS_APPENDED,
+    AppendFailure,
+)
 from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.runtime.partition.answer_lease import AnswerLease
 from muster.coordinator.strangers_watch import gap_between
 from muster.coordinator.tasks import on_failure
-from muster.events.log.base import AppendRefused, LogError, LogUnavailable, LogWriter
+from muster.events.log.base import AppendRefused, Deposed, LogDenied, LogError, LogUnavailable, LogWriter
 from muster.events.records import Transition
 
 UNITS_PER_APPEND_MAX = 1_000
@@ -137,6 +142,7 @@ class Outbox:
             try:
                 await self._write_all()
             except LogError as error:
+                APPEND_FAILURES.labels(kind_of(error).value).inc()
                 self._lost(error)
                 return
             self._idle.set()
@@ -170,6 +176,8 @@ class Outbox:
             with APPEND_SECONDS.time():
                 answers = await self._writer.append([unit.transition for unit in with_events])
             TRANSITIONS_APPENDED.inc(answers.count(None))
+            if len(answers) > answers.count(None):
+                APPEND_FAILURES.labels(AppendFailure.TOO_LARGE.value).inc(len(answers) - answers.count(None))
             if self._lease is not None and None in answers:
                 self.appended_ms = sent_ms
                 self._lease.proven(sent_ms)
@@ -191,6 +199,18 @@ class Outbox:
         for unit in units:
             unit.settled(verdicts.get(id(unit)))
             await yielder.maybe_yield()
+
+
+def kind_of(error: Exception) -> AppendFailure:
+    """Return the kind of an error of the log."""
+    match error:
+        case Deposed():
+            return AppendFailure.DEPOSED
+        case LogDenied():
+            return AppendFailure.DENIED
+        case LogUnavailable():
+            return AppendFailure.UNAVAILABLE
+    return AppendFailure.OTHER
 
 
 def partition_record_refused(writer: LogWriter, refused: AppendRefused) -> LogUnavailable:

@@ -25,7 +25,7 @@ from muster.coordinator.group.heartbeat import heartbeat_error
 from muster.coordinator.group.soft_state import SoftState
 from muster.coordinator.group.takeover import fail_parked_requests, restore_soft_state
 from muster.coordinator.group.timeouts import is_member_overdue
-from muster.coordinator.observability.metrics import ENTITIES_REWRITTEN
+from muster.coordinator.observability.metrics import ENTITIES_REWRITTEN, PAUSES
 from muster.coordinator.runtime.partition.answer_lease import AnswerLease
 from muster.coordinator.runtime.partition.command_processor import CommandProcessor
 from muster.coordinator.runtime.partition.deadlines import Deadlines
@@ -39,6 +39,7 @@ from muster.coordinator.runtime.partition.outbox import OnLost, Outbox, WriteUni
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.runtime.partition.pauses import pause_record, rearm_all, versions
 from muster.coordinator.runtime.partition.quarantine import Quarantine
+from muster.coordinator.runtime.partition.rebalance_log import under_way_at_load
 from muster.coordinator.runtime.partition.sweep import Sweep
 from muster.coordinator.runtime.partition.waiting import WaitingRequests
 from muster.coordinator.service import ReplyTo
@@ -167,6 +168,7 @@ class Partition:
     def _resume(self, group: Group) -> GroupContext:
         soft = restore_soft_state(group, self._clock.monotonic_ms(), self._settings)
         context = self._contexts[group.group_id] = new_context(group.group_id, group, soft)
+        context.rebalance = under_way_at_load(group.image)
         self._schedule(context)
         return context
 
@@ -232,6 +234,10 @@ class Partition:
     def quarantined(self) -> int:
         """The number of quarantined groups."""
         return len(self._quarantine)
+
+    def parked(self) -> tuple[int, int, int | None]:
+        """As of WaitingRequests. Thread-safe."""
+        return self._waiting.parked()
 
     def ticket(self, command: Heartbeat) -> Ticket | None:
         """Return a ticket if this heartbeat would now be answered with NONE."""
@@ -322,6 +328,7 @@ class Partition:
         return len(self._owner.offsets.committed(group_id))
 
     def _machine_paused(self, late_ms: int) -> None:
+        PAUSES.inc()
         steps = rearm_all(list(self._contexts.values()), self._clock, late_ms)
         self._slices.run(steps, lambda counts: self._rearmed(late_ms, *counts), self._lost)
 

@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.commands import AnyCommand, AnyRequest, JoinGroup, SyncGroup
 from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.group.outcomes import Outcome, Reply
+from muster.coordinator.observability.group_metrics import in_slices
 from muster.coordinator.runtime.partition.answer_lease import AnswerLease
 from muster.coordinator.service import ReplyTo
 from muster.events.ids import GroupId, MemberId
@@ -46,6 +47,17 @@ class WaitingRequests:
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    def parked(self) -> tuple[int, int, int | None]:
+        """The joins and the syncs that wait in a rebalance, and when the oldest arrived (monotonic). Thread-safe."""
+        parked = list(self._parked.items())
+        arrived_ms = [
+            waiting.command.caller.arrived_ms
+            for _, request_id in in_slices(parked)
+            if (waiting := self._waiting.get(request_id)) is not None
+        ]
+        joins = sum(kind is JoinGroup for (kind, _, _), _ in parked)
+        return joins, len(parked) - joins, min(arrived_ms, default=None)
 
     def add(self, command: AnyRequest, reply_to: ReplyTo) -> None:
         """Keep the request until it is answered."""

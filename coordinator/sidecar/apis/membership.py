@@ -5,6 +5,7 @@ the client has READ on it (G1).
 """
 
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 import structlog
@@ -15,6 +16,7 @@ from muster.coordinator.group.commands import AnyRequest, JoinGroup
 from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.log_throttle import SILENT_FOR_MS, LogThrottle, NamesThrottle
 from muster.coordinator.not_served import loading_reply
+from muster.coordinator.observability.metrics import GROUPS_NOT_TAKEN
 from muster.coordinator.service import Cancel, Groups, ReplyTo, Service
 from muster.coordinator.sidecar.groups.moves import Moves
 from muster.coordinator.sidecar.groups.routing import GroupRoute, GroupRouter
@@ -30,6 +32,10 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 GROUPS_COUNTED_MAX = 10_000
 """Limit of groups counted in log lines: left to another Muster, or without READ for ours."""
+
+
+_REASONS: Final = {ForeignShadow: "another-muster", NotPermitted: "not-permitted"}
+"""The labels of a metric; any other reason is that upstream has members in the group."""
 
 
 class MembershipApi:
@@ -101,6 +107,7 @@ class MembershipApi:
         self._handle(api, request, refusal)
 
     def _log_not_taken(self, event: str, group_id: GroupId, theirs: KeptUpstream) -> None:
+        GROUPS_NOT_TAKEN.labels(_REASONS.get(type(theirs), "members")).inc()
         troubled = self._troubled.get(type(theirs))
         if troubled is not None:  # usually many groups have the same trouble
             troubled[group_id] = None

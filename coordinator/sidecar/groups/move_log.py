@@ -5,6 +5,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.move_text import DROPPED_MAY, LATE_MAY, dropped_of, names, overdue_of, progress
 from muster.coordinator.group.outcomes import GroupMove, MoveState, ReleaseGroupOutcome
+from muster.coordinator.observability.metrics import GROUPS_LOST_UPSTREAM
 from muster.coordinator.sidecar.groups.move import Move
 from muster.events.ids import GroupId
 
@@ -46,6 +47,7 @@ def log_end(group_id: GroupId, report: GroupMove) -> None:
 def log_lost(group_id: GroupId, reason: str, released: ReleaseGroupOutcome) -> None:
     """Write that the group was lost to upstream, why, and how many members were released."""
     if released.error in {ErrorCode.none, ErrorCode.group_id_not_found}:
+        GROUPS_LOST_UPSTREAM.inc()
         log.error("group lost to upstream", group_id=group_id, reason=reason, members=len(released.members))
     else:  # if this process was deposed, another line says by which
         log.warning("group not released, the event log has not stored it", group_id=group_id, reason=reason)

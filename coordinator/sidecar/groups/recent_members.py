@@ -12,6 +12,7 @@ from cachetools import FIFOCache
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 
+from muster.coordinator.observability.group_metrics import in_slices
 from muster.coordinator.sidecar.messages.own_requests import read_answer_in_steps
 from muster.coordinator.sidecar.relay.intercept import ClientRequest
 from muster.coordinator.wire import heartbeat, sync_group
@@ -55,6 +56,17 @@ class RecentMembers:
         """Record that the broker has answered this member as one."""
         if is_remembered(group_id, member_id):
             self._seen_ms[group_id, member_id] = now_ms
+
+    def counted(self) -> tuple[int, int]:
+        """How many groups and members were seen within RECENT_WINDOW_MS. Thread-safe."""
+        since_ms = self._monotonic_ms() - RECENT_WINDOW_MS
+        groups: set[GroupId] = set()
+        members = 0
+        for key in in_slices(list(self._seen_ms)):  # list() of a dictionary is not interrupted
+            if self._seen_ms.get(key, 0) >= since_ms:
+                members += 1
+                groups.add(key[0])
+        return len(groups), members
 
     def is_recent(self, group_id: GroupId, member_id: MemberId, now_ms: int) -> bool:
         """Whether the member was seen within RECENT_WINDOW_MS."""

@@ -43,6 +43,7 @@ class Expected(msgspec.Struct, frozen=True):
     delays_changed: bool = False
     needs_no_authentication: bool = False
     own: Callable[[bytes], None] | None = None
+    api_key: int = -1
 
 
 class Answers:
@@ -102,6 +103,12 @@ class Answers:
     def has_many_waiting(self) -> bool:
         """Whether so much waits behind a delayed answer that no more should be read from the broker."""
         return self._delayed is not None and self._incoming.waiting_bytes >= self._waiting_bytes_max
+
+    @property
+    def begins_next(self) -> Expected | None:
+        """The answer that the broker's next bytes begin; None if they go on with another one, or none is expected."""
+        is_within = self._passing or self._incoming.waiting_bytes or self.is_rewriting or self._delayed is not None
+        return self._expected[0] if self._expected and not is_within else None
 
     def expect(self, expected: Expected) -> None:
         """Expect another answer, behind those expected already."""

@@ -55,6 +55,7 @@ class ClientSide(ClientSocket):
         listening: Listening["ClientSide"],
         slices: Slices,
     ) -> None:
+        self._relayed = relayed
         heartbeats = HeartbeatCache(listening.cached_heartbeats)
         self._conversation = Conversation(
             plan_of=plan_of,
@@ -178,8 +179,11 @@ class ClientSide(ClientSocket):
 
     def on_answer_bytes(self, data: bytes) -> None:
         """Bytes from the broker."""
+        now_ms = self._monotonic_ms()
         if self._is_authenticated:
-            self.seen_ms = self._monotonic_ms()
+            self.seen_ms = now_ms
+        if data and (begins := self._conversation.answers.begins_next) is not None:
+            self._relayed.answered(begins.api_key, now_ms - begins.sent_ms)
         self._answering.go_on(partial(self._conversation.answers.receive, data))
 
     def _answers_went_on(self) -> None:

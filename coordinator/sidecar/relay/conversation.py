@@ -195,7 +195,9 @@ class Conversation(Connection):
         api_key = int.from_bytes(self._frame[:2], "big")
         needs_no_authentication = api_key in _NEED_NO_AUTHENTICATION
         self.answers.expect(
-            Expected(self._taken, self._now_ms, rewrite, needs_no_authentication=needs_no_authentication)
+            Expected(
+                self._taken, self._now_ms, rewrite, needs_no_authentication=needs_no_authentication, api_key=api_key
+            )
         )
         self._taken, self._taken_bytes, self._frame = None, 0, b""
 
@@ -222,7 +224,14 @@ class Conversation(Connection):
         if plan.is_answered:
             needs_no_authentication = api_key in _NEED_NO_AUTHENTICATION
             self.answers.expect(
-                Expected(correlation_id, self._now_ms, plan.rewrite, plan.delays_changed, needs_no_authentication)
+                Expected(
+                    correlation_id,
+                    self._now_ms,
+                    plan.rewrite,
+                    plan.delays_changed,
+                    needs_no_authentication,
+                    api_key=api_key,
+                )
             )
         self._passing_request = LENGTH.size + length
         self._check_stream = plan.check_stream

@@ -1,13 +1,31 @@
-"""The relay's Prometheus counters."""
+"""The relay's Prometheus metrics.
 
-from collections.abc import Iterable
+With every request and answer plain integers are counted, as in `observability/metrics.py`.
+"""
 
-from prometheus_client.core import CounterMetricFamily, Metric
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from itertools import accumulate
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+BUCKETS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000)
+_NAMED: Final = {0: "Produce", 1: "Fetch", 3: "Metadata", 8: "OffsetCommit", 9: "OffsetFetch"}
+_OTHERS: Final = "other"
+
+
+class _Latencies:
+    """The latencies of one API: how many in each bucket, and their sum."""
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BUCKETS_MS) + 1)
+        self.sum_ms = 0
 
 
 class RelayMetrics(Collector):
-    """The counters of all listeners together."""
+    """The metrics of all listeners together."""
 
     def __init__(self) -> None:
         self.bytes_to_brokers = 0
@@ -17,9 +35,19 @@ class RelayMetrics(Collector):
         self.authorizations_asked = 0
         self.consumer_group_heartbeats_deferred = 0
         self.authentications_refused = 0
+        self.upstream_members: Callable[[], tuple[int, int]] = lambda: (0, 0)
+        """Returns the groups that are upstream's, and their members, as far as they were heard lately. Thread-safe."""
+        self._latencies = {api: _Latencies() for api in (*_NAMED, None)}
+        self._of_others = self._latencies[None]
+
+    def answered(self, api_key: int, took_ms: int) -> None:
+        """Note that the broker has begun an answer, so long after its request was sent."""
+        latencies = self._latencies.get(api_key, self._of_others)
+        latencies.counts[bisect_left(BUCKETS_MS, took_ms)] += 1
+        latencies.sum_ms += took_ms
 
     def collect(self) -> Iterable[Metric]:
-        """All counters as Prometheus wants them."""
+        """All metrics as Prometheus wants them."""
         for name, text, count in (
             ("muster_relayed_bytes_to_brokers", "Bytes sent to brokers for clients", self.bytes_to_brokers),
             ("muster_relayed_bytes_from_brokers", "Bytes read from brokers for clients", self.bytes_from_brokers),
@@ -38,3 +66,22 @@ class RelayMetrics(Collector):
             ("muster_authorizations_asked", "Times a broker was asked what a client may do", self.authorizations_asked),
         ):
             yield CounterMetricFamily(name, text, value=count)
+        groups, members = self.upstream_members()
+        yield GaugeMetricFamily(
+            "muster_upstream_groups", "Groups of upstream's with a member heard here in the last minute", value=groups
+        )
+        yield GaugeMetricFamily("muster_upstream_members", "The members of these that were heard", value=members)
+        yield self._relay_seconds()
+
+    def _relay_seconds(self) -> Metric:
+        latency = HistogramMetricFamily(
+            "muster_relay_seconds",
+            "From the relay of a request until the broker begins to answer; one of each reading of the socket",
+            labels=("api",),
+        )
+        for api, latencies in self._latencies.items():
+            counts = list(latencies.counts)
+            limits = [*(str(limit / 1000) for limit in BUCKETS_MS), "+Inf"]
+            buckets = list(zip(limits, accumulate(counts), strict=True))
+            latency.add_metric((_OTHERS if api is None else _NAMED[api],), buckets, latencies.sum_ms / 1000)
+        return latency

@@ -106,6 +106,7 @@ async def test_a_process_that_hangs_up_is_not_gone() -> None:
             await until(partial(has_accepted, address, n))
             address.hang_up()
         await until(lambda: address.connections == 1)
+        await until(lambda: watched.watch.states() == [(peer_at(address.port), True)])
         assert watched.gone == []
     async with listening(full=True) as address, watching(peer_at(address.port)) as watched:
         await until(lambda: address.accepted > ATTEMPTS)

@@ -469,8 +469,10 @@ async def test_figures_are_of_all_groups_and_members() -> None:
     for group_id in ("simple-1", "simple-2", "simple-3"):
         assert (await process.commit(1, group_id=GroupId(group_id))).error is ErrorCode.none
     figures = process.runtime.figures()
-    assert {state: groups for state, groups in figures.groups.items() if groups} == {"Stable": 1, "Empty": 3}
-    assert (figures.members, figures.quarantined, figures.partitions) == (2, 0, 2)
+    found = {key: groups for key, groups in figures.groups.items() if groups}
+    assert found == {("Stable", "muster"): 1, ("Empty", "muster"): 3}
+    assert {key: members for key, members in figures.members.items() if members} == {("Stable", "muster"): 2}
+    assert (figures.quarantined, figures.partitions, figures.log_partitions) == (0, 2, 2)
     await process.runtime.stop()
 
 

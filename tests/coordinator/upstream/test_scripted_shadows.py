@@ -6,12 +6,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import structlog
 from kio.schema.describe_groups.v5.response import DescribeGroupsResponse
 from kio.schema.errors import ErrorCode
 from kio.schema.list_groups.v4.response import ListGroupsResponse
 
 from muster.coordinator.upstream.group_probe import KeptUpstream
 from muster.coordinator.upstream.shadow import PROTOCOL_TYPE
+from muster.coordinator.upstream.shadow_census import ShadowCensus
 from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable, _fraction
 from muster.coordinator.wire.authorized_operations import AUTHORIZED_OPERATIONS_OMITTED
 from muster.events.ids import GroupId
@@ -411,3 +413,32 @@ def test_heartbeats_of_many_groups_do_not_come_together() -> None:
     assert 0.5 <= fractions[0] < 0.51
     assert 0.99 < fractions[-1] <= 1
     assert len(set(fractions)) == len(fractions)
+
+
+@story
+async def test_shadows_that_are_there_and_those_that_are_missing_are_counted(subject: Subject) -> None:
+    """Missing is one that is wanted and is not in its group yet."""
+    subject.upstream.held = {"JoinGroup"}
+    subject.wants(1)
+    await settled()
+    census = subject.shadows.census()
+    assert (census.present, [each.group_id for each in census.missing]) == (0, [GROUP])
+    subject.upstream.held = set()
+    subject.upstream.goes_on.set()
+    await subject.shadows.wait_bumped(GROUP, 1)
+    assert subject.shadows.census() == ShadowCensus(present=1, missing=())
+    subject.wants(1, is_wanted=False)
+    await settled()
+    assert subject.shadows.census() == ShadowCensus(present=0, missing=())
+
+
+@story
+async def test_the_end_says_which_shadows_stay_and_for_how_long(subject: Subject) -> None:
+    """And nothing where none does."""
+    await subject.own()
+    with structlog.testing.capture_logs() as told:
+        await subject.shadows.close()
+        await subject.shadows.close()
+    (line,) = told
+    assert "shadows stay in the cluster" in line["event"]
+    assert (line["shadows"], line["groups"], line["for_at_most_s"]) == (1, [GROUP], 1800)

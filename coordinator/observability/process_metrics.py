@@ -1,0 +1,37 @@
+"""The metrics of the process itself: its version, whether it is ready, what it uses of the machine."""
+
+import sys
+from collections.abc import Callable, Iterable
+from importlib.metadata import version
+
+from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from muster import DISTRIBUTION
+
+
+class BuildInfo(Collector):
+    """The version that runs, and as what; and whether it is ready."""
+
+    def __init__(self, mode: str, is_ready: Callable[[], bool]) -> None:
+        self._mode = mode
+        self._is_ready = is_ready
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield a series of the value 1, and one that is 1 or 0."""
+        info = GaugeMetricFamily("muster_build_info", "What runs, as labels", labels=("version", "python", "mode"))
+        info.add_metric((version(DISTRIBUTION), sys.version.partition(" ")[0], self._mode), 1)
+        yield info
+        yield GaugeMetricFamily("muster_ready", "Whether /readyz says ready: 1, else 0", value=int(self._is_ready()))
+
+
+def process_collectors(mode: str, is_ready: Callable[[], bool]) -> tuple[Collector, ...]:
+    """The collectors of the process. `mode`: standalone or sidecar. `is_ready` is thread-safe."""
+    nowhere = CollectorRegistry()  # each registers itself when it is made; the caller registers them where it wants
+    return (
+        BuildInfo(mode, is_ready),
+        ProcessCollector(registry=nowhere),
+        PlatformCollector(registry=nowhere),
+        GCCollector(registry=nowhere),
+    )

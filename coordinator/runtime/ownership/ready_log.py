@@ -1,0 +1,54 @@
+"""One line of the log about all partitions that were taken over side by side, and how long each phase took.
+
+What belongs here: what is told of takeovers. What it must not know: how a partition is taken over.
+"""
+
+from collections.abc import Callable
+
+import structlog
+
+from muster.coordinator.observability.metrics import TAKEOVER_PHASE_SECONDS, TAKEOVER_SECONDS, TakeoverPhase
+from muster.events.events import CoordinatorReady
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class PhaseTimer:
+    """The phases of one takeover, each from the end of the one before."""
+
+    def __init__(self, monotonic_ms: Callable[[], int]) -> None:
+        self._monotonic_ms = monotonic_ms
+        self._began_ms = self._since_ms = monotonic_ms()
+
+    def end(self, phase: TakeoverPhase) -> None:
+        """Note that a phase is over; with the last one the takeover is."""
+        now_ms = self._monotonic_ms()
+        TAKEOVER_PHASE_SECONDS.labels(phase.value).observe((now_ms - self._since_ms) / 1000)
+        self._since_ms = now_ms
+        if phase is TakeoverPhase.RESUME:
+            TAKEOVER_SECONDS.observe((now_ms - self._began_ms) / 1000)
+
+
+class ReadyLog:
+    """The partitions that are served since the last line."""
+
+    def __init__(self) -> None:
+        self._ready: list[CoordinatorReady] = []
+
+    def note(self, ready: CoordinatorReady) -> None:
+        """A partition is served from now on."""
+        self._ready.append(ready)
+        log.debug("partition ready", partition=ready.partition, epoch=ready.owner_epoch, took_ms=ready.took_ms)
+
+    def write(self) -> None:
+        """Write the line, if there is something to say."""
+        ready, self._ready = self._ready, []
+        if ready:
+            log.info(
+                "partitions ready",
+                partitions=sorted(each.partition for each in ready),
+                took_ms=max(each.took_ms for each in ready),  # they were read side by side
+                events=sum(each.events_read for each in ready),
+                groups=sum(each.groups for each in ready),
+                members=sum(each.members for each in ready),
+            )

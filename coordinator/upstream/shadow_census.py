@@ -1,0 +1,74 @@
+"""Which shadows there are, for the status, the metrics, and the last line of the log.
+
+What belongs here: counting. What it must not know: what is done for a shadow that is missing.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
+
+import msgspec
+import structlog
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from muster.coordinator.observability.group_metrics import in_slices
+from muster.coordinator.upstream.shadow import ShadowState
+from muster.coordinator.upstream.shadow_driver import ShadowHandle
+from muster.events.ids import GroupId
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+GROUPS_NAMED_MAX: Final = 10
+"""The groups that the log line names, at most."""
+_THERE: Final = frozenset({ShadowState.JOINED, ShadowState.IN})
+
+
+class MissingShadow(msgspec.Struct, frozen=True):
+    """A group of ours that is without its shadow upstream for now, and the last error; "": there was none."""
+
+    group_id: GroupId
+    error: str
+
+
+class ShadowCensus(msgspec.Struct, frozen=True, kw_only=True):
+    """How many shadows are upstream, and the groups that should have one and do not, or not yet."""
+
+    present: int
+    missing: tuple[MissingShadow, ...]
+
+
+def census_of(handles: Iterable[ShadowHandle]) -> ShadowCensus:
+    """Count them. Thread-safe."""
+    wanted = [each for each in in_slices(handles) if each.shadow.should_be_in]
+    missing = [MissingShadow(each.group_id, each.last_error) for each in wanted if each.shadow.state not in _THERE]
+    return ShadowCensus(present=len(wanted) - len(missing), missing=tuple(missing))
+
+
+def log_left(handles: Collection[ShadowHandle], *, for_at_most_ms: int) -> None:
+    """Write which shadows stay upstream when the process ends, and for how long."""
+    groups = sorted(each.group_id for each in handles if each.shadow.state is not ShadowState.OUT)
+    if groups:
+        log.info(
+            "shadows stay in the cluster, whose brokers refuse direct members of these groups meanwhile",
+            shadows=len(groups),
+            groups=groups[:GROUPS_NAMED_MAX],
+            for_at_most_s=for_at_most_ms // 1000,
+            way_out="start a sidecar with the same --log; muster release --all before a stop leaves none",
+        )
+
+
+class ShadowMetrics(Collector):
+    """The census, when it is asked for."""
+
+    def __init__(self, census: Callable[[], ShadowCensus]) -> None:
+        self._census = census
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield it as a metric."""
+        census = self._census()
+        shadows = GaugeMetricFamily(
+            "muster_shadows", "Shadows that are upstream, and groups that miss theirs", labels=("state",)
+        )
+        shadows.add_metric(("present",), census.present)
+        shadows.add_metric(("missing",), len(census.missing))
+        yield shadows

@@ -1,0 +1,129 @@
+"""The one line, and the durations, of each rebalance."""
+
+import asyncio
+from typing import Any
+
+import structlog
+from kio.schema.errors import ErrorCode
+
+from muster.coordinator.observability.group_metrics import NAMED_GROUPS
+from muster.coordinator.observability.metrics import REGISTRY
+from muster.coordinator.runtime.partition.announce import announce
+from muster.coordinator.runtime.partition.rebalance_log import UnderWay, follow
+from muster.events.log.memory import MemoryStorage
+from tests.coordinator.group.harness import Harness
+from tests.simulation.process import SETTINGS, SimulatedProcess
+from tests.simulation.virtual_time import simulate
+
+
+def followed(h: Harness, under_way: UnderWay | None = None) -> list[dict[str, Any]]:
+    """The lines told of all events of a story, each a second after the one before."""
+    with structlog.testing.capture_logs() as told:
+        for number, event in enumerate(h.events):
+            under_way = follow(under_way, [event], number * 1_000)
+    assert under_way is None
+    return [{name: value for name, value in line.items() if name != "log_level"} for line in told]
+
+
+def observed(name: str, **labels: str) -> tuple[float, float]:
+    """How many durations a histogram has, and their sum."""
+    count, total = (REGISTRY.get_sample_value(f"{name}_{end}", labels) or 0.0 for end in ("count", "sum"))
+    return count, total
+
+
+def test_each_rebalance_is_one_line_with_its_cause_and_who_it_was() -> None:
+    """The first one, that of a member who left, and that of the last one."""
+    h = Harness()
+    a, b = h.stable_group(h.static("a"), h.static("b"))
+    b.leave()
+    h.rejoin_all(a)
+    lines = followed(h)
+    assert [line["event"] for line in lines] == ["rebalance"] * len(lines)
+    first, *_, last = lines
+    assert (first["group_id"], first["generation_id"], first["ended"]) == ("orders", 1, "stable")
+    assert (first["cause"], first["member"]) == ("new-static-member", "a")
+    assert (last["cause"], last["member"], last["generation_id"]) == ("member-left", "b", 2)
+    assert last["took_ms"] == last["join_ms"] + last["sync_ms"] > 0
+
+
+def test_a_group_that_loses_its_last_member_has_a_line_that_says_so() -> None:
+    h = Harness()
+    (a,) = h.stable_group(h.static("a"))
+    a.leave()
+    last = followed(h)[-1]
+    assert (last["ended"], last["cause"], "sync_ms" in last) == ("empty", "member-left", False)
+
+
+def test_a_rebalance_that_another_one_ends_is_told_too() -> None:
+    """Its sync phase never ended: the next member came before the leader's assignment."""
+    h = Harness()
+    a = h.static("a")
+    a.join()
+    h.sleep(SETTINGS.initial_rebalance_delay_ms + 3_000)
+    before = observed("muster_rebalance_seconds", ended="superseded")
+    h.static("b").join()
+    under_way = None
+    with structlog.testing.capture_logs() as told:
+        for event in h.events:
+            under_way = follow(under_way, [event], 0)
+    assert under_way is not None
+    assert [line["ended"] for line in told] == ["superseded"]
+    assert observed("muster_rebalance_seconds", ended="superseded")[0] == before[0] + 1
+
+
+def test_how_long_it_took_is_counted_by_phase() -> None:
+    """In the runtime, by its clock: the initial delay is the join phase, the leader's pause the sync phase."""
+
+    async def story() -> None:
+        before = {phase: observed("muster_rebalance_phase_seconds", phase=phase) for phase in ("join", "sync")}
+        process = await SimulatedProcess(MemoryStorage()).start()
+        with structlog.testing.capture_logs() as told:
+            joined = await process.join("a")
+            assert joined.error is ErrorCode.none
+            await asyncio.sleep(2)
+            assert (await process.sync(joined)).error is ErrorCode.none
+        (line,) = [line for line in told if line["event"] == "rebalance"]
+        assert 100 <= line["join_ms"] < 200
+        assert 2_000 <= line["sync_ms"] < 2_100
+        after = {phase: observed("muster_rebalance_phase_seconds", phase=phase) for phase in ("join", "sync")}
+        for phase, at_least in (("join", 0.1), ("sync", 2.0)):
+            assert after[phase][0] == before[phase][0] + 1
+            assert after[phase][1] - before[phase][1] >= at_least
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_one_that_began_under_a_former_owner_says_so_and_has_no_duration() -> None:
+    """Nobody here knows when it began."""
+
+    async def story() -> None:
+        storage = MemoryStorage()
+        first = await SimulatedProcess(storage).start()
+        joined = await first.join("a", session_timeout_ms=60_000)
+        second = await SimulatedProcess(storage).start()
+        counted = observed("muster_rebalance_seconds", ended="stable")
+        with structlog.testing.capture_logs() as told:
+            assert (await second.sync(joined)).error is ErrorCode.none
+        (line,) = [line for line in told if line["event"] == "rebalance"]
+        assert (line["cause"], "took_ms" in line) == ("began under a former owner", False)
+        assert observed("muster_rebalance_seconds", ended="stable") == counted
+        await second.runtime.stop()
+
+    simulate(story())
+
+
+def test_groups_with_labels_are_those_that_a_pattern_names() -> None:
+    """And only they."""
+    h = Harness()
+    h.stable_group(h.static("a"))
+    labels = {"group": "orders", "cause": "new-static-member"}
+    try:
+        NAMED_GROUPS.match(["payments-*"])
+        announce(h.events)
+        assert REGISTRY.get_sample_value("muster_group_rebalances_total", labels) is None
+        NAMED_GROUPS.match(["ord*"])
+        announce(h.events)
+        assert REGISTRY.get_sample_value("muster_group_rebalances_total", labels) == 1
+    finally:
+        NAMED_GROUPS.match([])
