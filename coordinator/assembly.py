@@ -29,6 +29,7 @@ from muster.coordinator.observability.loop_watch import LoopWatch
 from muster.coordinator.observability.metrics import REGISTRY, ServerMetrics
 from muster.coordinator.observability.metrics_endpoint import MetricsEndpoint
 from muster.coordinator.observability.process_metrics import process_collectors
+from muster.coordinator.observability.status import Identity, StatusParts, StatusReport
 from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.runtime.ownership.log_outage import LogOutage
 from muster.coordinator.runtime.partition.group_context import (
@@ -238,8 +239,9 @@ def open_metrics_endpoint(
     stack: AsyncExitStack,
     *,
     watch: LoopWatch,
+    parts: StatusParts,
 ) -> None:
-    """Serve metrics, health and readiness, until the stack is left. Raises CannotServe."""
+    """Serve metrics, the status, health and readiness, until the stack is left. Raises CannotServe."""
     mode = "standalone" if settings.upstream is None else "sidecar"
     for collector in (*process_collectors(mode, is_ready=lambda: readiness() is None), *collectors, watch):
         collect(collector, stack)
@@ -247,11 +249,30 @@ def open_metrics_endpoint(
     assert settings.metrics is not None
     at = Address(settings.metrics)
     try:
-        endpoint = MetricsEndpoint(at.host, at.port, REGISTRY, not_ready=readiness, not_well=lambda: watch.not_well)
+        endpoint = MetricsEndpoint(
+            at.host,
+            at.port,
+            REGISTRY,
+            not_ready=readiness,
+            not_well=lambda: watch.not_well,
+            status=_status_report(settings, parts, readiness, watch).json,
+        )
     except OSError as error:
         raise CannotServe(f"{settings.name_of('metrics')} {at}: {why_not_bound(error)}") from error
     stack.callback(endpoint.close)
     log.info("metrics", listen=f"{at.host}:{endpoint.port}")
+
+
+def _status_report(settings: Settings, parts: StatusParts, readiness: Readiness, watch: LoopWatch) -> StatusReport:
+    identity = Identity(
+        version=version(DISTRIBUTION),
+        mode="standalone" if settings.upstream is None else "sidecar",
+        node_id=settings.node_id if settings.upstream is None else None,
+        listen=str(settings.advertise or settings.listen),
+        log=settings.log,
+        upstream=settings.upstream,
+    )
+    return StatusReport(identity, parts, not_ready=readiness, not_well=lambda: watch.not_well)
 
 
 GARBAGE_THRESHOLDS = (5_000, 5, 1_000)

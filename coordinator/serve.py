@@ -35,6 +35,7 @@ from muster.coordinator.cluster import Cluster, new_cluster
 from muster.coordinator.observability.group_metrics import GroupMetrics
 from muster.coordinator.observability.logs import configure_logs
 from muster.coordinator.observability.metrics import ServerMetrics
+from muster.coordinator.observability.status import StatusParts
 from muster.coordinator.offsets.open import offset_store_for
 from muster.coordinator.open_files import within_open_files
 from muster.coordinator.runtime.partition.waiting_limit import WaitingLimit
@@ -132,9 +133,9 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
     watch = watch_loop(stack)  # all is imported: imports hold the loop
     clock = SystemClock()
     cluster = _cluster(settings)
-    readiness, metrics = Readiness(clock), ServerMetrics(APIS)
+    readiness, metrics, parts = Readiness(clock), ServerMetrics(APIS), StatusParts()
     if settings.metrics is not None:
-        open_metrics_endpoint(settings, (metrics,), readiness, stack, watch=watch)
+        open_metrics_endpoint(settings, (metrics,), readiness, stack, watch=watch, parts=parts)
     keep_certificates(stack, lost=lost)
     watch_files(readiness, stack, lost=lost)
     waiting_quota = new_waiting_quota(settings, metrics)
@@ -149,6 +150,7 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
     stack.push_async_callback(server.close)
     _advertise(service, server, settings)
     collect(GroupMetrics(runtime.figures), stack)
+    parts.ownership = runtime.status
     listen = f"{service.cluster.node.host}:{service.cluster.node.port}"
     log.info("listening", listen=listen, log=settings.log)
     await keep_open(event_log, settings, stack, readiness, lost=lost)
@@ -160,7 +162,8 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
         await take_over(runtime, stack)
         stack.callback(server.stop_listening)
     else:
-        await sharing.begin(runtime, service, stack, readiness, lost=lost, stop_listening=server.stop_listening)
+        stop_listening = server.stop_listening
+        await sharing.begin(runtime, service, stack, readiness, parts, lost=lost, stop_listening=stop_listening)
     keep_trimmed(owner, stack, lost=lost)
     log.info("serving", listen=listen, log=settings.log)
 

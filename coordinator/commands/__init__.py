@@ -1,6 +1,11 @@
 """Commands beside `muster serve`.
 
 members/         `muster members`, `muster groups`, `muster adopt`, `muster release`
+status_cli.py    `muster status`: its options.
+status_command.py        The command itself: ask each process, show what they say, choose the exit code.
+status_asking.py         Asking a process at its --metrics address, and what to do where none answers.
+status_findings.py       What is wrong, by what the processes say, and the way out.
+status_table.py          The tables of `muster status`, for 80 columns.
 log_cli.py       `muster log repair` and `muster log upgrade`: their options.
 log_access.py    What the two share: running to the end, opening, and who may be serving the log.
 log_repair_command.py    The command itself: show the records that stop a partition, ask, and write tombstones.

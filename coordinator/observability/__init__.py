@@ -6,7 +6,8 @@ logs.py                Structured logs to standard error: for people on a termin
 loop_watch.py          A watchdog of the event loop: how late it turns, whether it turns at all, and what it was at
                        when it did not.
 metrics.py             What the process counts, for Prometheus.
+status.py              What the process tells of itself at /status, for `muster status`.
 process_metrics.py     The version, whether it is ready, and what the process uses of the machine.
-metrics_endpoint.py    The HTTP endpoint: /metrics for Prometheus, /healthz (the event loop turns), /readyz (every
-                       partition is served).
+metrics_endpoint.py    The HTTP endpoint: /metrics for Prometheus, /status, /healthz (the event loop turns), /readyz
+                       (every partition is served).
 """

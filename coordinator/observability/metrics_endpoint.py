@@ -1,6 +1,7 @@
-"""The HTTP endpoint: /metrics for Prometheus, /healthz (the event loop turns), /readyz (every partition is served).
+"""The HTTP endpoint: /metrics for Prometheus, /status for `muster status`, /healthz (the event loop turns), /readyz
+(every partition is served).
 
-It has threads of its own, so that it answers while the loop is busy; it reads counters and two flags, nothing else.
+It has threads of its own, so that it answers while the loop is busy; it reads counters, flags and copies, nothing else.
 Each connection has a thread. Beyond `CONNECTIONS_MAX` a new connection closes the oldest one, so that clients that send
 nothing keep nobody else out.
 """
@@ -111,6 +112,7 @@ class MetricsEndpoint:
         *,
         not_ready: Callable[[], str | None],
         not_well: Callable[[], str | None],
+        status: Callable[[], bytes] = bytes,
         request_s: float = REQUEST_S,
     ) -> None:
         metrics = make_wsgi_app(registry)
@@ -120,12 +122,17 @@ class MetricsEndpoint:
                 case "/metrics":
                     answer: Iterable[bytes] = metrics(environ, start_response)
                     return answer
+                case "/status":
+                    start_response("200 OK", [("Content-Type", "application/json")])
+                    return [status()]
                 case "/healthz":
                     return _verdict(start_response, "ok", not_well())
                 case "/readyz":
                     return _verdict(start_response, "ready", not_ready())
                 case _:
-                    return _answer(start_response, "404 Not Found", "there is /metrics, /healthz and /readyz\n")
+                    return _answer(
+                        start_response, "404 Not Found", "there is /metrics, /status, /healthz and /readyz\n"
+                    )
 
         self._server = _Server((host, port), app, request_s=request_s)
         self.port: int = self._server.server_port

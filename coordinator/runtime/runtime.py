@@ -23,9 +23,11 @@ from muster.coordinator.observability.group_metrics import (
     NamedGroup,
     in_slices,
 )
+from muster.coordinator.observability.status import OwnershipStatus
 from muster.coordinator.runtime.ownership.lease_keeper import LeaseKeeper
 from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
 from muster.coordinator.runtime.ownership.owned_partitions import OwnedPartitions
+from muster.coordinator.runtime.ownership.owned_status import ownership_status
 from muster.coordinator.runtime.ownership.signs_of_life import SignsOfLife
 from muster.coordinator.runtime.ownership.slow_appends import SlowAppends
 from muster.coordinator.runtime.partition.group_context import Ticket
@@ -146,6 +148,12 @@ class Runtime:
             oldest_parked_ms=0 if arrived_ms is None else self._owner.clock.monotonic_ms() - arrived_ms,
             named=tuple(named),
         )
+
+    def status(self) -> OwnershipStatus:
+        """Return the partitions and groups that this process owns, for its status. Thread-safe."""
+        if not self._is_assigned:  # the log is not open
+            return OwnershipStatus(owner=self._owner.name)
+        return ownership_status(self._owner, self._partitions, self.figures())
 
     @property
     def ready(self) -> bool:

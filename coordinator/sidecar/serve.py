@@ -39,6 +39,7 @@ from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.net.listening import Listening
 from muster.coordinator.observability.group_metrics import GroupMetrics
 from muster.coordinator.observability.metrics import ServerMetrics
+from muster.coordinator.observability.status import StatusParts
 from muster.coordinator.offsets.upstream import UpstreamOffsetStore
 from muster.coordinator.runtime.partition.waiting_limit import WaitingLimit, WaitingQuota
 from muster.coordinator.runtime.runtime import Runtime
@@ -63,7 +64,7 @@ from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.upstream.errors import UpstreamRefused
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.reachability import Reachability
-from muster.coordinator.upstream.shadow_census import ShadowMetrics
+from muster.coordinator.upstream.shadow_census import ShadowMetrics, shadows_status
 from muster.coordinator.upstream.shadows import ShadowName, Shadows, ShadowUnavailable
 from muster.coordinator.wire.registry import load_messages_of_members
 from muster.events.ids import GroupId
@@ -94,6 +95,7 @@ class _Sidecar:
         self.metrics = ServerMetrics({})
         self.relayed = RelayMetrics()
         self.readiness = Readiness(self.clock)
+        self.parts = StatusParts()
         self.link = UpstreamLink(settings.upstream or "", settings.upstream_security(), give_up=lost)
 
     async def start(self) -> None:
@@ -102,7 +104,8 @@ class _Sidecar:
         watch = watch_loop(stack)
         stack.push_async_callback(self.link.close)
         if settings.metrics is not None:
-            open_metrics_endpoint(settings, (self.metrics, self.relayed), self.readiness, stack, watch=watch)
+            collectors = self.metrics, self.relayed
+            open_metrics_endpoint(settings, collectors, self.readiness, stack, watch=watch, parts=self.parts)
         keep_certificates(stack, lost=self.lost)
         watch_files(self.readiness, stack, lost=self.lost)
         await self._find_upstream()
@@ -128,6 +131,7 @@ class _Sidecar:
         runtime = Runtime(owner, give_up=self.lost)
         for collector in (GroupMetrics(runtime.figures), ShadowMetrics(shadows.census)):
             collect(collector, stack)
+        self.parts.ownership, self.parts.shadows = runtime.status, lambda: shadows_status(shadows.census())
         moves = self._moves(runtime, shadows)
         self.relayed.upstream_members = moves.recent_members.counted
         in_flight = InFlightCommits()

@@ -10,8 +10,10 @@ from contextlib import AsyncExitStack
 from muster.coordinator.assembly import Readiness, collect, take_over
 from muster.coordinator.clock import SystemClock
 from muster.coordinator.cluster import Cluster
+from muster.coordinator.observability.status import StatusParts
 from muster.coordinator.peers.ownership_group import PROTOCOL_TYPE
 from muster.coordinator.peers.peer_metrics import PeerMetrics
+from muster.coordinator.peers.peer_status import elsewhere_status, peers_status
 from muster.coordinator.peers.sharer import Sharer
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import Service
@@ -44,6 +46,7 @@ class PartitionSharing:
         service: Service,
         stack: AsyncExitStack,
         readiness: Readiness,
+        parts: StatusParts,
         *,
         lost: Callable[[Exception], None],
         stop_listening: Callable[[], None],
@@ -68,6 +71,8 @@ class PartitionSharing:
             failed=lost,
         )
         collect(PeerMetrics(sharer.peers.states), stack)
+        parts.peers = lambda: peers_status(sharer.peers.states())
+        parts.elsewhere = lambda: elsewhere_status(service.cluster)
         stack.push_async_callback(sharer.group.leave)
         stack.push_async_callback(sharer.peers.close)
         readiness.reason = lambda: sharer.not_ready or runtime.not_ready

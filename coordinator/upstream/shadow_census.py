@@ -12,6 +12,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from muster.coordinator.observability.group_metrics import in_slices
+from muster.coordinator.observability.status import NAMED_MAX, MissingShadowStatus, ShadowStatus
 from muster.coordinator.upstream.shadow import ShadowState
 from muster.coordinator.upstream.shadow_driver import ShadowHandle
 from muster.events.ids import GroupId
@@ -42,6 +43,12 @@ def census_of(handles: Iterable[ShadowHandle]) -> ShadowCensus:
     wanted = [each for each in in_slices(handles) if each.shadow.should_be_in]
     missing = [MissingShadow(each.group_id, each.last_error) for each in wanted if each.shadow.state not in _THERE]
     return ShadowCensus(present=len(wanted) - len(missing), missing=tuple(missing))
+
+
+def shadows_status(census: ShadowCensus) -> ShadowStatus:
+    """The census as the status has it."""
+    named = [MissingShadowStatus(group_id=each.group_id, error=each.error) for each in census.missing[:NAMED_MAX]]
+    return ShadowStatus(present=census.present, missing_count=len(census.missing), missing=named)
 
 
 def log_left(handles: Collection[ShadowHandle], *, for_at_most_ms: int) -> None:

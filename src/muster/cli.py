@@ -21,6 +21,10 @@ COMMANDS: Final = {
         "muster.coordinator.cli:app",
         "Coordinate consumer groups: standalone, or as a sidecar in front of an unmodified Kafka cluster.",
     ),
+    "status": (
+        "muster.coordinator.commands.status_cli:app",
+        "Ask running processes what they serve, what is wrong, and what helps.",
+    ),
     "adopt": (
         "muster.coordinator.commands.members.moving:adopting",
         "Adopt live groups from the cluster upstream, whose members are connected to the sidecar.",

@@ -5,6 +5,7 @@ takeover.py            Takes a partition over: claim it, write the fence record,
 ready_log.py           One line for all partitions taken over side by side, and how long each phase took.
 orphans.py             Committed offsets without a group, which a takeover finds.
 owned_partition.py     A partition that this process owns: its writer, the renewal of its claim, its end.
+owned_status.py        What this process owns, for its status.
 fencing.py             The fence record, with which a claim counts.
 lease_keeper.py        Proves each half lease, while nothing is appended, that partitions are still ours.
 successor.py           Finds the process that has taken a partition over from this one.

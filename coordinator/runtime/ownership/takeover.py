@@ -6,7 +6,6 @@ memory, the new one answers too, and puts off whatever would change something (`
 """
 
 import asyncio
-import shlex
 from collections.abc import Awaitable, Callable, Collection
 
 import structlog
@@ -21,6 +20,7 @@ from muster.coordinator.runtime.partition.answer_lease import AnswerLease
 from muster.coordinator.runtime.partition.outbox import OnLost, Outbox
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.runtime.partition.partition import Partition
+from muster.coordinator.runtime.partition.quarantine import way_out
 from muster.coordinator.strangers_watch import StrangersWatch, gap_between
 from muster.events.avro.codec import records_of
 from muster.events.damage import Damage, DamageSurvey
@@ -144,7 +144,7 @@ def _name_quarantined(owner: Owner, projector: Projector) -> None:
             partition=broken.partition,
             offset=broken.offset,
             reason=broken.reason,
-            way_out=f"muster groups repair {shlex.quote(broken.group_id)} --bootstrap {owner.bootstrap}",
+            way_out=way_out(broken.group_id, owner.bootstrap),
         )
 
 

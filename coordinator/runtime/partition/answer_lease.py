@@ -48,6 +48,11 @@ class AnswerLease:
         """Whether an answer may leave now."""
         return self.now_ms() < self._until_ms
 
+    @property
+    def left_ms(self) -> int:
+        """How long answers may leave without another proof. Thread-safe."""
+        return max(0, self._until_ms - self.now_ms())
+
     def covers_at(self, reading_ms: int) -> bool:
         """The same, computed once for all answers under one reading of the loop's clock, as of 64 heartbeats."""
         if reading_ms is not self.reading_ms:  # the number itself: another reading may give an equal one

@@ -235,6 +235,15 @@ class Partition:
         """The number of quarantined groups."""
         return len(self._quarantine)
 
+    def damages(self) -> list[Damage]:
+        """The quarantined groups. Thread-safe."""
+        return self._quarantine.damages()
+
+    @property
+    def puts_off(self) -> bool:
+        """Whether it changes nothing for now, as a former owner may still answer."""
+        return self._processor.puts_off
+
     def parked(self) -> tuple[int, int, int | None]:
         """As of WaitingRequests. Thread-safe."""
         return self._waiting.parked()

@@ -4,6 +4,7 @@ What belongs here: the requests of a quarantined group that are answered with so
 COORDINATOR_LOAD_IN_PROGRESS, and a repair's way to durability. `group/repair.py` decides what a repair keeps.
 """
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 
 import structlog
@@ -24,6 +25,11 @@ from muster.events.log.base import AppendRefused
 from muster.events.state import Group
 
 log = structlog.get_logger(__name__)
+
+
+def way_out(group_id: GroupId, bootstrap: str) -> str:
+    """The command that says what a repair would keep, and makes it."""
+    return f"muster groups repair {shlex.quote(group_id)} --bootstrap {bootstrap}"
 
 
 class Quarantine:
@@ -54,6 +60,10 @@ class Quarantine:
         self._puts_off = puts_off
         self._under_way: set[GroupId] = set()
         self._is_closed = False
+
+    def damages(self) -> list[Damage]:
+        """The groups that are quarantined. Thread-safe."""
+        return list(self._damages.values())
 
     def __contains__(self, group_id: GroupId) -> bool:
         return group_id in self._damages

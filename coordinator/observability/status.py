@@ -1,0 +1,202 @@
+"""The status that a process tells of itself at /status, as JSON, for `muster status` and for programs.
+
+What belongs here: the form, which the command reads too, and how often it is made anew. It is made in the endpoint's
+threads from copies of the loop's tables, a little at a time; a part that is not there yet has nothing to tell.
+
+The members are added to and never change their meaning; `level` grows if that cannot be helped.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+LEVEL: Final = 1
+NAMED_MAX: Final = 100
+"""Groups that are named in each list, at most; how many there are is told beside it."""
+MADE_ANEW_AFTER_S: Final = 0.25
+"""Whoever asks more often is given the same again."""
+
+
+class OwnedStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition that this process serves. `lease_left_ms`: how long its answers may leave; None: it needs no lease.
+
+    `puts_off`: it changes nothing yet, as a former owner may still answer. `append_waits_ms`: for how long the present
+    append has not been answered.
+    """
+
+    partition: int
+    epoch: int
+    lease_left_ms: int | None = None
+    puts_off: bool = False
+    groups: int = 0
+    members: int = 0
+    parked: int = 0
+    append_waits_ms: int = 0
+
+
+class StandbyStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition that this process tails, to take it over at once. The lag: of the records that it has not read."""
+
+    partition: int
+    lag_records: int | None = None
+    lag_ms: int | None = None
+
+
+class ElsewhereStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition whose owner is another process, as far as this one knows."""
+
+    partition: int
+    node_id: int
+    address: str
+
+
+class WaitingPartition(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition that this process is to serve and does not, and why."""
+
+    partition: int
+    reason: str
+
+
+class PeerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Another process of the event log. `connected`: whether the connection by which its end is noticed stands."""
+
+    node_id: int
+    address: str
+    connected: bool
+
+
+class QuarantinedStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A group that is not served, since a record of it cannot be read."""
+
+    group_id: str
+    partition: int
+    reason: str
+    way_out: str
+
+
+class MissingShadowStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A group whose shadow is not in the cluster upstream; `error`: the last one, if there was one."""
+
+    group_id: str
+    error: str
+
+
+class ShadowStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The shadows in the cluster upstream; `missing` names some of `missing_count`."""
+
+    present: int
+    missing_count: int
+    missing: Sequence[MissingShadowStatus] = ()
+
+
+class OwnershipStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The partitions and groups that this process owns, or is to own.
+
+    `quarantined` names some of `quarantined_count`.
+    """
+
+    owner: str = ""
+    log_identity: str = ""
+    log_partitions: int = 0
+    """0: the log is not open yet."""
+    owned: Sequence[OwnedStatus] = ()
+    waiting: Sequence[WaitingPartition] = ()
+    standbys: Sequence[StandbyStatus] = ()
+    quarantined: Sequence[QuarantinedStatus] = ()
+    quarantined_count: int = 0
+    groups: Mapping[str, Mapping[str, int]] = {}
+    """The number of groups by coordinator, then by state."""
+    members: Mapping[str, int] = {}
+    """The number of their members by coordinator."""
+    oldest_parked_ms: int = 0
+
+
+class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole. Times: durations in ms. `not_ready`, `not_well`: as of /readyz and /healthz; None: it is."""
+
+    level: int = LEVEL
+    version: str
+    mode: str
+    node_id: int | None
+    listen: str
+    log: str
+    upstream: str | None
+    uptime_ms: int
+    not_ready: str | None
+    not_well: str | None
+    ownership: OwnershipStatus = OwnershipStatus()
+    elsewhere: Sequence[ElsewhereStatus] = ()
+    peers: Sequence[PeerStatus] = ()
+    shadows: ShadowStatus | None = None
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts that do not change while the process runs."""
+
+    version: str
+    mode: str
+    node_id: int | None
+    listen: str
+    log: str
+    upstream: str | None
+
+
+class StatusParts:
+    """The parts of a process that have something to tell; each is set once it is there. All are thread-safe."""
+
+    def __init__(self) -> None:
+        self.ownership: Callable[[], OwnershipStatus] = OwnershipStatus
+        self.elsewhere: Callable[[], Sequence[ElsewhereStatus]] = tuple
+        self.peers: Callable[[], Sequence[PeerStatus]] = tuple
+        self.shadows: Callable[[], ShadowStatus | None] = lambda: None
+
+
+class StatusReport:
+    """The report, made anew when it is asked for and older than `MADE_ANEW_AFTER_S`. Thread-safe."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        parts: StatusParts,
+        *,
+        not_ready: Callable[[], str | None],
+        not_well: Callable[[], str | None],
+    ) -> None:
+        self._identity = identity
+        self._parts = parts
+        self._not_ready = not_ready
+        self._not_well = not_well
+        self._began_s = time.monotonic()
+        self._lock = threading.Lock()
+        self._made_s = float("-inf")
+        self._made = b""
+
+    def json(self) -> bytes:
+        """Return the report."""
+        with self._lock:  # who comes meanwhile is given what is being made
+            now_s = time.monotonic()
+            if now_s - self._made_s >= MADE_ANEW_AFTER_S:
+                self._made = msgspec.json.encode(self._report(now_s))
+                self._made_s = time.monotonic()
+            return self._made
+
+    def _report(self, now_s: float) -> ProcessStatus:
+        identity = self._identity
+        return ProcessStatus(
+            version=identity.version,
+            mode=identity.mode,
+            node_id=identity.node_id,
+            listen=identity.listen,
+            log=identity.log,
+            upstream=identity.upstream,
+            uptime_ms=int((now_s - self._began_s) * 1000),
+            not_ready=self._not_ready(),
+            not_well=self._not_well(),
+            ownership=self._parts.ownership(),
+            elsewhere=self._parts.elsewhere(),
+            peers=self._parts.peers(),
+            shadows=self._parts.shadows(),
+        )

@@ -1,0 +1,25 @@
+"""The other processes, and what they own, for the status of this one."""
+
+from collections.abc import Iterable
+
+from muster.coordinator.cluster import Cluster
+from muster.coordinator.observability.status import ElsewhereStatus, PeerStatus
+from muster.coordinator.peers.sharing import Peer
+
+
+def peers_status(states: Iterable[tuple[Peer, bool]]) -> list[PeerStatus]:
+    """The other processes by node id."""
+    found = [
+        PeerStatus(node_id=peer.node.node_id, address=f"{peer.node.host}:{peer.node.port}", connected=is_connected)
+        for peer, is_connected in states
+    ]
+    return sorted(found, key=lambda each: each.node_id)
+
+
+def elsewhere_status(cluster: Cluster) -> list[ElsewhereStatus]:
+    """The partitions that other processes own, as clients are told."""
+    return [
+        ElsewhereStatus(partition=number, node_id=owner.node_id, address=f"{owner.host}:{owner.port}")
+        for number, owner in enumerate(cluster.owners or ())
+        if owner is not None and owner.node_id != cluster.node.node_id
+    ]

@@ -1,0 +1,80 @@
+"""The partitions that this process owns, for its status: asked in another thread than the loop's, from copies.
+
+What belongs here: reading. What it must not know: how it is shown.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Final
+
+from muster.coordinator.observability.group_metrics import GroupFigures, in_slices
+from muster.coordinator.observability.status import (
+    NAMED_MAX,
+    OwnedStatus,
+    OwnershipStatus,
+    QuarantinedStatus,
+    WaitingPartition,
+)
+from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
+from muster.coordinator.runtime.ownership.owned_partitions import OwnedPartitions
+from muster.coordinator.runtime.partition.owner import Owner
+from muster.coordinator.runtime.partition.quarantine import way_out
+
+BEING_READ: Final = "it is being taken over"
+
+
+def ownership_status(owner: Owner, partitions: OwnedPartitions, figures: GroupFigures) -> OwnershipStatus:
+    """Return the partitions and groups that are owned. Thread-safe; the log is open."""
+    owned = dict(sorted(dict(partitions.owned).items()))
+    outage = partitions.outage.reason
+    waiting = [
+        WaitingPartition(partition=number, reason=partitions.unreadable.get(number) or outage or BEING_READ)
+        for number in sorted(partitions.assigned.copy() - owned.keys())
+    ]
+    groups: dict[str, dict[str, int]] = {}
+    members: dict[str, int] = {}
+    for (state, coordinator), count in sorted(figures.groups.items()):
+        groups.setdefault(coordinator, {})[state] = count
+    for (_, coordinator), count in figures.members.items():
+        members[coordinator] = members.get(coordinator, 0) + count
+    return OwnershipStatus(
+        owner=owner.name,
+        log_identity=owner.event_log.identity,
+        log_partitions=owner.event_log.partitions,
+        owned=[_owned(number, each) for number, each in owned.items()],
+        waiting=waiting,
+        quarantined=[*islice(_quarantined(owner, owned), NAMED_MAX)],
+        quarantined_count=figures.quarantined,
+        groups=groups,
+        members=members,
+        oldest_parked_ms=figures.oldest_parked_ms,
+    )
+
+
+def _owned(number: int, ownership: OwnedPartition) -> OwnedStatus:
+    partition = ownership.partition
+    groups = partition.groups()
+    joins, syncs, _ = partition.parked()
+    waits = ownership.waits
+    return OwnedStatus(
+        partition=number,
+        epoch=partition.epoch,
+        lease_left_ms=None if ownership.kept is None else ownership.kept.lease.left_ms,
+        puts_off=partition.puts_off,
+        groups=len(groups),
+        members=sum(len(group.members) for group in in_slices(groups)),
+        parked=joins + syncs,
+        append_waits_ms=0 if waits is None else int(waits[1] * 1000),
+    )
+
+
+def _quarantined(owner: Owner, owned: Mapping[int, OwnedPartition]) -> Iterator[QuarantinedStatus]:
+    for number, ownership in owned.items():
+        for damage in ownership.partition.damages():
+            broken = damage.broken[0] if damage.broken else None
+            yield QuarantinedStatus(
+                group_id=damage.group_id,
+                partition=number,
+                reason="" if broken is None else f"offset {broken.offset}: {broken.reason}",
+                way_out=way_out(damage.group_id, owner.bootstrap),
+            )
