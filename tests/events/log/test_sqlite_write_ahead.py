@@ -14,7 +14,7 @@ import pytest
 
 from muster.coordinator.offsets.sqlite import SqliteOffsetStore
 from muster.events.log.base import SignOfLife
-from muster.events.log.sqlite.ends import Ends, encoded, noted
+from muster.events.log.sqlite.ends import Ends, encoded, missing, noted
 from muster.events.log.sqlite.log import SqliteEventLog
 from muster.events.log.sqlite.open import NOTE_AT
 from muster.events.records import Record
@@ -84,7 +84,7 @@ async def test_a_missing_write_ahead_log_is_told(copied: Path, size: int | None)
     for _ in range(2):
         assert await _is_told(copied, "missing")
     assert await _is_told(copied, "missing", read_only=False)
-    assert await read(copied) == (0, [told_of_end(copied, RECORDS)])
+    assert await read(copied) == (0, [told_of_end(copied, f"{RECORDS} of partition 0")])
     log = SqliteEventLog(copied)
     await log.open()
     await (await log.claim(0)).append([(Record(b"k", b"v"),)])
@@ -108,7 +108,7 @@ async def test_a_write_ahead_log_that_is_cut_off_between_two_transactions_is_tol
             beside(copied).write_bytes(change)
             beside(copied, "-shm").unlink(missing_ok=True)
             records, warnings = await read(copied)
-            assert warnings == ([] if records == RECORDS else [told_of_end(copied, RECORDS - records)])
+            assert warnings == ([] if records == RECORDS else [told_of_end(copied, f"{RECORDS - records} of partition 0")])
             lacks.add(RECORDS - records)
     assert lacks == {*range(RECORDS + 1)}
 
@@ -117,7 +117,7 @@ async def test_what_was_appended_since_an_owner_took_a_log_as_it_was_counts(copi
     """It is said to the owner, too; from its first append on the older end is forgotten."""
     os.truncate(beside(copied), beside(copied).stat().st_size - 20 * (24 + 4096))
     left, warnings = await read(copied)
-    assert warnings == [told_of_end(copied, RECORDS - left)]
+    assert warnings == [told_of_end(copied, f"{RECORDS - left} of partition 0")]
     log = SqliteEventLog(copied)
     await log.open()
     assert log.warnings == warnings
@@ -132,7 +132,7 @@ async def test_a_file_that_was_closed_and_lacks_its_end_is_told(path: Path) -> N
         pass
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DELETE FROM records WHERE offset >= 97")
-    assert await read(path) == (97, [told_of_end(path, 3)])
+    assert await read(path) == (97, [told_of_end(path, "3 of partition 0")])
 
 
 @pytest.mark.parametrize("note", [b"", b"00000000{}", b'{"log_id":"', b"\xff" * 100])
@@ -148,6 +148,26 @@ def test_the_note_of_as_many_partitions_as_can_be_is_read_whole(path: Path) -> N
     note = Ends(log_id="a" * 32, offsets=dict.fromkeys(range(10_000), 2**63 - 1))
     beside(path, ".lock").write_bytes(bytes(NOTE_AT) + encoded(note))
     assert noted(path) == note
+
+
+@pytest.mark.parametrize(
+    ("offsets", "found", "lacks"),
+    [
+        pytest.param({0: 7, 1: 3}, {0: 7, 1: 3}, None, id="nothing is missing"),
+        pytest.param({0: 7, 1: 3}, {0: 8, 1: 3}, None, id="a note that is older than the file"),
+        pytest.param({0: 7}, {0: 7, 1: 0}, None, id="a partition that nobody had appended to"),
+        pytest.param({0: 7, 1: 3}, {0: 7}, None, id="a partition whose end cannot be read"),
+        pytest.param({0: 7, 1: 3}, {0: 6, 1: 3}, "1 of partition 0", id="one record"),
+        pytest.param({0: 2_000, 1: 3}, {0: 1, 1: 0}, "1,999 of partition 0, 3 of partition 1", id="of two partitions"),
+    ],
+)
+def test_the_records_that_a_file_lacks_are_counted_by_partition(
+    path: Path, offsets: dict[int, int], found: dict[int, int], lacks: str | None
+) -> None:
+    """By the note of this log; another one's says nothing of it."""
+    told = missing(path, Ends(log_id="a", offsets=offsets), Ends(log_id="a", offsets=found))
+    assert told == (None if lacks is None else told_of_end(path, lacks))
+    assert missing(path, Ends(log_id="b", offsets=offsets), Ends(log_id="a", offsets=found)) is None
 
 
 async def test_the_note_of_another_log_says_nothing(copied: Path) -> None:
@@ -199,9 +219,9 @@ async def test_backups_that_sqlite_makes_of_a_live_log_are_whole(path: Path) -> 
     assert await read(vacuumed) == (RECORDS, [])
 
 
-def told_of_end(path: Path, lack: int) -> str:
+def told_of_end(path: Path, lacks: str) -> str:
     return (
-        f"the event log {path} lacks the last records that its owner had written, {lack} of partition 0: "
+        f"the event log {path} lacks the last records that its owner had written, {lacks}: "
         f"{path.name}-wal is cut off, or one of the two is older than {path.name}.lock, which tells of them. "
         "Put the three files beside each other as they were"
     )
