@@ -36,6 +36,26 @@ async def test_all_records_but_those_that_are_damaged_are_read_in_order(damaged:
     assert read == [offset for offset in range(RECORDS) if offset not in damaged]
 
 
+async def test_a_long_damage_is_passed_in_ever_longer_steps() -> None:
+    """After as many single ones as a few pages have records; from each record that is read on, anew."""
+    tried: list[int] = []
+    damaged = {*range(1_000), *range(1_500, 2_500)}
+
+    async def read_range(start: int, end: int) -> Sequence[StoredRecord]:
+        if end == start + 1:
+            tried.append(start)
+        if damaged.intersection(range(start, end)):
+            raise LogDamaged("it was")
+        return [StoredRecord(0, offset, 0, b"k", None) for offset in range(start, end)]
+
+    read = [record.offset async for chunk in read_around(read_range, 0, 3_000) for record in chunk]
+    passed = [*range(258), 259, 263, 271, 287, 319, 383, 511, 767, 1_279]
+    assert [at for at in tried if at < 1_300] == passed
+    assert read[:221] == [*range(1_279, 1_500)]
+    assert [at for at in tried if 1_500 <= at < 2_800] == [1_500 + at for at in passed]
+    assert read[221:] == [*range(2_779, 3_000)]
+
+
 async def made(path: Path, *, audit_window_ms: int | None = None) -> SqliteEventLog:
     """A log with so many records, of two keys, open for writing."""
     log = SqliteEventLog(path, partitions=1, audit_window_ms=audit_window_ms)
