@@ -49,6 +49,8 @@ _TOPIC = 2
 _NOBODY = -1
 PRODUCER_ID_EXPIRATION_MS = 240_000
 """So that claims are renewed each minute."""
+TRANSACTION_TIMEOUT_MS_MAX = 900_000
+"""Kafka's default of transaction.max.timeout.ms."""
 
 
 class _Partition:
@@ -346,6 +348,8 @@ class FakeCluster:
     def _init_producer_id(self, node: int, request: Any) -> Any:
         if node != self.coordinator:
             return transaction.InitProducerIdResponse_v0(0, ErrorCode.not_coordinator.value, -1, -1)
+        if not 0 < request.transaction_timeout_ms <= TRANSACTION_TIMEOUT_MS_MAX:
+            return transaction.InitProducerIdResponse_v0(0, ErrorCode.invalid_transaction_timeout.value, -1, -1)
         name = request.transactional_id
         self._epochs[name] = self._epochs.get(name, -1) + 1
         producer_id = 1_000 + list(self._epochs).index(name)

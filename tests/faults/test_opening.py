@@ -1,4 +1,4 @@
-"""A log in a topic is opened for writing: the topics that are made for it, and the level at which it is gone on with."""
+"""A log in a topic is opened for writing: the topics that are made for it, and its level from then on."""
 
 import pytest
 

@@ -71,7 +71,10 @@ def _records(compressed: bytes, codec: int) -> memoryview:
     if codec == _SNAPPY:
         if len(compressed) * _SNAPPY_TIMES_MAX > UNCOMPRESSED_BYTES_MAX:
             raise CannotDecompress(f"{len(compressed)} bytes of snappy may be too many")
-        return memoryview(snappy_decode(compressed))
+        try:
+            return memoryview(snappy_decode(compressed))
+        except (cramjam.DecompressionError, struct.error) as error:
+            raise CannotDecompress(f"it is not snappy: {error}") from error
     if codec not in _INTO_BUFFER:
         raise CannotDecompress(f"there is no codec {codec}")
     return _into_buffer(compressed, _INTO_BUFFER[codec])

@@ -17,6 +17,9 @@ from tests.events.log import foreign_batches as foreign
 STAMP = Stamp(producer_id=7, producer_epoch=3, epoch_base=0, origin=b"3 here", marked_from=0, native_from=0)
 ONE = [Record(b"a", b"1")]
 MIB = 1024 * 1024
+CODECS = (foreign.GZIP, foreign.SNAPPY, foreign.LZ4, foreign.ZSTD)
+XERIAL = b"\x82SNAPPY\x00" + bytes((0, 0, 0, 1)) * 2
+"""What Java's snappy begins with: blocks follow, each behind its size."""
 
 
 def ours(records: list[Record], base_offset: int, stamp: Stamp = STAMP) -> bytes:
@@ -45,7 +48,7 @@ def test_each_record_of_an_owner_carries_the_format_level() -> None:
         assert told_apart(decoded(with_headers)) == ([0, 1], []), "a copy, or another version's"
 
 
-@pytest.mark.parametrize("codec", [0, foreign.GZIP, foreign.SNAPPY, foreign.LZ4, foreign.ZSTD])
+@pytest.mark.parametrize("codec", [0, *CODECS])
 @pytest.mark.parametrize("transactional", [False, True])
 def test_what_has_no_mark_is_a_strangers(*, codec: int, transactional: bool) -> None:
     """In whatever codec, in a transaction too; its key is told, its value is not kept."""
@@ -102,12 +105,13 @@ def test_a_mark_before_the_noted_one_counts() -> None:
 @pytest.mark.parametrize(
     "unreadable",
     [
-        foreign.with_records(foreign.batch(ONE, base_offset=1), b"no zstd at all", foreign.ZSTD),
+        *(foreign.with_records(foreign.batch(ONE, base_offset=1), b"not packed", codec) for codec in CODECS),
+        foreign.with_records(foreign.batch(ONE, base_offset=1), XERIAL + b"cut", foreign.SNAPPY),
         foreign.with_records(foreign.batch(ONE, base_offset=1), b"\xff" * 40, 0),
         foreign.with_attributes(foreign.batch(ONE, base_offset=1), 7),
         foreign.of_an_old_format(1),
     ],
-    ids=["not compressed", "garbage", "no such codec", "old format"],
+    ids=["not gzip", "not snappy", "not lz4", "not zstd", "snappy cut off", "garbage", "no such codec", "old format"],
 )
 def test_a_batch_that_cannot_be_read_is_skipped_where_a_stranger_wrote_it(unreadable: bytes) -> None:
     """Before owners marked theirs, it may be one of theirs: it is named."""
@@ -186,6 +190,28 @@ def test_a_number_that_does_not_end_is_not_read_on() -> None:
     endless = foreign.with_records(foreign.batch(ONE, base_offset=1), b"\x80" * 5 * MIB, 0)
     with pytest.raises(BrokenRecord, match="a number that does not end"):
         decoded(endless, since=None)
+
+
+@pytest.mark.parametrize("is_longer", [False, True])
+def test_a_number_of_ten_bytes_is_the_longest(*, is_longer: bool) -> None:
+    """As of a time long before 1970, in a batch that is large enough for its headers to be counted."""
+    time = b"\xff" * (9 + is_longer) + b"\x01"
+    record = b"\x00" + time + b"\x00" + b"\x02a" + varint(5 * MIB) + bytes(5 * MIB) + b"\x00"
+    large = foreign.with_records(foreign.batch(ONE, base_offset=1), varint(len(record)) + record, 0)
+    if not is_longer:
+        assert [(one.offset, one.key) for one in decoded(large, since=None)] == [(1, b"a")]
+    else:
+        with pytest.raises(BrokenRecord, match="a number that does not end"):
+            decoded(large, since=None)
+
+
+@pytest.mark.parametrize(("over", "reason"), [(0, "it is not snappy"), (1, "8388609 bytes of snappy may be too many")])
+def test_snappy_is_unpacked_up_to_a_size_that_cannot_be_over_the_limit(over: int, reason: str) -> None:
+    """It need not say what it unpacks to, and is 32 times as large at most."""
+    size = UNCOMPRESSED_BYTES_MAX // 32 + over
+    of_snappy = foreign.with_records(foreign.batch(ONE, base_offset=1), bytes(size), foreign.SNAPPY)
+    with pytest.raises(BrokenRecord, match=reason):
+        decoded(of_snappy, since=None)
 
 
 @pytest.mark.parametrize("codec", [0, foreign.ZSTD])

@@ -83,3 +83,31 @@ async def test_the_newest_records_are_looked_into_first() -> None:
     link = StoredPartition(batch(0), batch(999), end=1_000)
     assert [len(each) > 0 async for each in glimpses(link, "events", 0, timeout_ms=50)] == [True, True, True]
     assert link.fetched == [999, 500, 0]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "fetched"),
+    [(5, 5, []), (4, 5, [4]), (3, 5, [4, 3]), (700, 1_000, [999, 700]), (500, 1_000, [999, 500])],
+)
+async def test_a_partition_that_has_little_is_looked_into_no_more_than_once_at_each_place(
+    start: int, end: int, fetched: list[int]
+) -> None:
+    link = StoredPartition(*(batch(at) for at in {start, end - 1} if at < end), end=end, start=start)
+    assert len([each async for each in glimpses(link, "events", 0, timeout_ms=50)]) == len(fetched)
+    assert link.fetched == fetched
+
+
+async def test_the_last_owner_is_looked_for_in_steps_that_grow_up_to_a_limit() -> None:
+    """One fetch finds it nearly always; behind many offsets of strangers', or a gap, it takes few."""
+    link = StoredPartition(end=300_000)
+    assert await newest_stamp(link, "events", 0, home=None, timeout_ms=50) is None
+    near = [299_999, 299_991, 299_927, 299_415, 295_319]
+    assert link.fetched == [*near, 262_551, 212_551, 162_551, 112_551, 62_551, 12_551, 0]
+
+
+async def test_the_last_owner_is_looked_for_no_further_than_the_first_record() -> None:
+    """What is before it was deleted, and would be looked for in vain."""
+    link = StoredPartition(end=300_000, start=299_500)
+    link.fetch_errors = [ErrorCode.none] * 3 + [ErrorCode.offset_out_of_range]
+    assert await newest_stamp(link, "events", 0, home=None, timeout_ms=50) is None
+    assert link.fetched == [299_999, 299_991, 299_927, 299_415, 299_500]

@@ -108,7 +108,9 @@ async def test_a_write_ahead_log_that_is_cut_off_between_two_transactions_is_tol
             beside(copied).write_bytes(change)
             beside(copied, "-shm").unlink(missing_ok=True)
             records, warnings = await read(copied)
-            assert warnings == ([] if records == RECORDS else [told_of_end(copied, f"{RECORDS - records} of partition 0")])
+            assert warnings == (
+                [] if records == RECORDS else [told_of_end(copied, f"{RECORDS - records} of partition 0")]
+            )
             lacks.add(RECORDS - records)
     assert lacks == {*range(RECORDS + 1)}
 
