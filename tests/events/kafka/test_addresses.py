@@ -31,6 +31,22 @@ def test_what_is_no_address_is_named(text: str) -> None:
         read_servers(text)
 
 
+@pytest.mark.parametrize("text", ["kafka", ":9092", "kafka:", "kafka:x", "k:²", "kafka:-1", "kafka: 1"])
+def test_an_address_to_listen_at_is_asked_for_without_the_text_that_was_given(text: str) -> None:
+    """Whoever has read it says where it stands."""
+    with pytest.raises(ValueError, match=r"^should be HOST:PORT, for example 127\.0\.0\.1:9092$"):
+        read_address(text)
+
+
+@pytest.mark.parametrize(("port", "is_one"), [(1, True), (65_535, True), (65_536, False)])
+def test_ports_are_read_up_to_the_last(port: int, is_one: bool) -> None:
+    if is_one:
+        assert read_servers(f"kafka:{port}") == (read_address(f"kafka:{port}"),) == (BrokerAddress("kafka", port),)
+    else:
+        with pytest.raises(ValueError, match="a port of 65535 at most"):
+            read_address(f"kafka:{port}")
+
+
 @pytest.mark.parametrize("read", [read_address, read_servers])
 def test_a_port_that_is_too_high_is_told_so(read: Callable[[str], object]) -> None:
     """HOST:PORT it is."""

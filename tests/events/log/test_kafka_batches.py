@@ -136,7 +136,7 @@ def test_large_batches_are_compressed() -> None:
 
 
 def test_a_batch_is_compressed_from_its_size_on() -> None:
-    """By the estimate, to the byte."""
+    """The estimate counts, to the byte."""
     beside = uncompressed_bytes((Record(b"a", b""),))
     sizes = {size: len(encoded((Record(b"a", b"0" * (size - beside)),))) for size in (4_095, 4_096)}
     assert sizes[4_095] > 3_900

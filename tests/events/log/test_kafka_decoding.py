@@ -19,7 +19,7 @@ ONE = [Record(b"a", b"1")]
 MIB = 1024 * 1024
 CODECS = (foreign.GZIP, foreign.SNAPPY, foreign.LZ4, foreign.ZSTD)
 XERIAL = b"\x82SNAPPY\x00" + bytes((0, 0, 0, 1)) * 2
-"""What Java's snappy begins with: blocks follow, each behind its size."""
+"""The beginning of snappy as Java writes it: blocks follow, each behind its size."""
 
 
 def ours(records: list[Record], base_offset: int, stamp: Stamp = STAMP) -> bytes:

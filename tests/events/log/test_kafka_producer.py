@@ -5,7 +5,9 @@ from kio.schema.errors import ErrorCode
 
 from muster.events.log.base import Deposed
 from muster.events.log.kafka.batches import Stamp, encode_batch
+from muster.events.log.kafka.decoding import writers_of
 from muster.events.log.kafka.log import KafkaEventLog
+from muster.events.log.kafka.marks import KEY_PREFIXES
 from muster.events.log.kafka.producer import WriterConfig, claim
 from muster.events.records import Record
 from tests.events.log.foreign_batches import at_offset, batch
@@ -38,6 +40,30 @@ async def test_where_owners_began_to_mark_is_noted_on(producer_id: int, epoch: i
     writer = await claim(StoredPartition(owners(4, former), end=5), CONFIG)
     assert writer._stamp.marked_from == 3
     assert writer.epoch == epoch
+
+
+@story
+async def test_an_owner_of_a_log_without_marks_notes_where_its_own_begin() -> None:
+    """Its first batch cannot tell where it will stand; each later one does, whatever is between."""
+    cluster = FakeCluster()
+    cluster.create("events", 1)
+    partition = cluster.partition("events", 0)
+    partition.append(batch([Record(KEY_PREFIXES[0], b"an owner's that did not mark")] * 5))
+    log = KafkaEventLog(cluster.bootstrap, "events", audit_window_ms=0)
+    await log.open()
+    writer = await log.claim(0)
+    positions = [writer.next_offset]
+    for _ in range(2):
+        await writer.append([(ONE, ONE)])
+        positions.append(writer.next_offset)
+    partition.batches.append((9, 10, batch([ONE], base_offset=9)))  # a stranger's
+    await writer.append([(ONE,)])
+    positions.append(writer.next_offset)
+    written = [found for _, _, each in partition.batches for found, _ in writers_of(each, end=99)]
+    noted = [(each.base_offset, each.stamp.marked_from, each.stamp.native_from) for each in written if each is not None]
+    assert noted == [(0, None, None), (5, None, None), (7, 5, 5), (9, None, None), (10, 5, 5)]
+    assert positions == [None, 7, 9, 11]
+    await log.close()
 
 
 @story

@@ -106,7 +106,7 @@ async def test_the_last_owner_is_looked_for_in_steps_that_grow_up_to_a_limit() -
 
 
 async def test_the_last_owner_is_looked_for_no_further_than_the_first_record() -> None:
-    """What is before it was deleted, and would be looked for in vain."""
+    """Nothing is left before it, and would be looked for in vain."""
     link = StoredPartition(end=300_000, start=299_500)
     link.fetch_errors = [ErrorCode.none] * 3 + [ErrorCode.offset_out_of_range]
     assert await newest_stamp(link, "events", 0, home=None, timeout_ms=50) is None

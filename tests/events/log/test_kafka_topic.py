@@ -112,6 +112,25 @@ async def test_a_topic_that_is_missing_is_made() -> None:
     assert await created_topic_facts(link, "t", timeout_ms=5_000) == FACTS
 
 
+@pytest.mark.parametrize(("brokers", "replicas", "in_sync"), [(1, 1, "1"), (2, 2, "1"), (3, 3, "2"), (5, 3, "2")])
+async def test_a_topic_has_a_replica_on_each_of_three_brokers(brokers: int, replicas: int, in_sync: str) -> None:
+    """One may be away; 8 partitions where nobody says how many."""
+    link = Cluster()
+    link._apply_metadata(answer(nodes=tuple(range(brokers))))
+    assert await create_topic(link, "t", {"a": "b"}, partitions=None, replication=None, timeout_ms=5_000)
+    configs = [("min.insync.replicas", in_sync), ("a", "b")]
+    assert link.created == [("t", 8, replicas, [], configs)]
+
+
+@pytest.mark.parametrize(("replicas", "in_sync"), [(1, "1"), (2, "1"), (5, "4")])
+async def test_a_topic_has_as_many_replicas_as_are_wanted(replicas: int, in_sync: str) -> None:
+    """One of them may be away; configs that are given count."""
+    for configs, told in (({}, in_sync), ({"min.insync.replicas": "7"}, "7")):
+        link = Cluster()
+        assert await create_topic(link, "t", configs, partitions=3, replication=replicas, timeout_ms=5_000)
+        assert link.created == [("t", 3, replicas, [], [("min.insync.replicas", told)])]
+
+
 async def test_a_topic_that_another_process_has_just_made_is_not_ours_to_tell_of() -> None:
     """It is used all the same."""
     link = Cluster(ErrorCode.topic_already_exists)

@@ -166,7 +166,7 @@ def test_the_note_of_as_many_partitions_as_can_be_is_read_whole(path: Path) -> N
 def test_the_records_that_a_file_lacks_are_counted_by_partition(
     path: Path, offsets: dict[int, int], found: dict[int, int], lacks: str | None
 ) -> None:
-    """By the note of this log; another one's says nothing of it."""
+    """The note of this log tells; another one's says nothing of it."""
     told = missing(path, Ends(log_id="a", offsets=offsets), Ends(log_id="a", offsets=found))
     assert told == (None if lacks is None else told_of_end(path, lacks))
     assert missing(path, Ends(log_id="b", offsets=offsets), Ends(log_id="a", offsets=found)) is None
