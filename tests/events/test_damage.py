@@ -48,3 +48,16 @@ def test_without_its_own_record_a_group_is_not_known() -> None:
     assert damage.group is None
     assert not damage.is_image_known
     assert [(each.kind, each.entity_id) for each in damage.broken] == [(EntityKind.GROUP, "")]
+
+
+def test_a_strangers_record_and_one_without_a_readable_key_are_no_damage() -> None:
+    """They belong to no group."""
+    h = history("3")
+    last = stored(BROKEN, b"broken", offset=41)
+    foreign = StoredRecord(3, 42, 0, encode_key(BROKEN), b"a stranger's", stranger=True)
+    unreadable = stored(b"no key of ours", None, offset=43)
+    survey = DamageSurvey(projected(*h.records, last))
+    survey.read([*h.records, last, foreign, unreadable])
+    (damage,) = survey.damages().values()
+    assert [(each.entity_id, each.offset) for each in damage.broken] == [("x", 41)]
+    assert b"no key of ours" not in damage.keys

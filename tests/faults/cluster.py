@@ -46,6 +46,7 @@ _ZERO = timedelta(0)
 _HEADER = struct.Struct(">hhi")
 _EARLIEST = -2
 _TOPIC = 2
+_GROUP = 32
 _NOBODY = -1
 PRODUCER_ID_EXPIRATION_MS = 240_000
 """So that claims are renewed each minute."""
@@ -55,6 +56,9 @@ TRANSACTION_TIMEOUT_MS_MAX = 900_000
 
 class _Partition:
     """One partition's batches as (base offset, offset after it, bytes), and what it knows of its producers."""
+
+    fences = True
+    """Whether batches of an older epoch are refused, as brokers do."""
 
     def __init__(self, leader: int) -> None:
         self.leader, self.leader_epoch = leader, 0
@@ -81,12 +85,12 @@ class _Partition:
         if producer_id == _NOBODY:
             self._store(batch, last_delta)
             return ErrorCode.none, base
-        if known and epoch < known[0]:
+        if known and epoch < known[0] and self.fences:
             return ErrorCode.invalid_producer_epoch, -1
         if known and known[:2] == (epoch, sequence):
             return ErrorCode.none, known[3]
         # A producer that is not known may begin anywhere: it may have been forgotten.
-        if known and sequence != (known[2] if known[0] == epoch else 0):
+        if known and sequence != (known[2] if known[0] == epoch else 0) and self.fences:
             return ErrorCode.out_of_order_sequence_number, -1
         self.producers[producer_id] = (epoch, sequence, (sequence + last_delta + 1) % 2**31, base)
         self._store(batch, last_delta)
@@ -151,6 +155,7 @@ class FakeCluster:
         """Topics, whether they exist or not."""
         self.cluster_id = "fake"
         self.coordinator = 1
+        self.group_configs: dict[str, str] = {}
         self.produce_error: ErrorCode | None = None
         """The error that answers each Produce, which stores nothing then; None: as a broker does."""
         self.asked: Counter[int] = Counter()
@@ -358,7 +363,8 @@ class FakeCluster:
     def _configs(self, _node: int, request: Any) -> Any:
         ((kind, name, _),) = request.resources
         of_brokers = {"producer.id.expiration.ms": str(PRODUCER_ID_EXPIRATION_MS)}
-        configs = self.topics[name].configs if kind == _TOPIC else of_brokers
+        of_groups = self.group_configs if kind == _GROUP else of_brokers
+        configs = self.topics[name].configs if kind == _TOPIC else of_groups
         entries = [(key, value, False, False, False) for key, value in configs.items()]
         return admin.DescribeConfigsResponse_v0(0, [(0, None, kind, name, entries)])
 

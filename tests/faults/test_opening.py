@@ -2,6 +2,8 @@
 
 import pytest
 
+from muster.events.kafka.muster_check import CONFIG_OF_A_MUSTER
+from muster.events.log.base import LogMismatch
 from muster.events.log.kafka.log import KafkaEventLog
 from muster.events.log.kafka.names import PROBE_SUFFIX
 from muster.events.records import FORMAT_LEVEL, Record
@@ -32,3 +34,83 @@ async def test_a_log_has_the_level_that_it_was_begun_with(level: int, another: i
     third = await opened(another)
     assert (third.created, third.format_level) == ([], level)
     await third.close()
+
+
+@pytest.mark.parametrize("level", [THIRD, NEWEST])
+@story
+async def test_a_level_that_is_raised_is_noted_with_the_next_record(level: int) -> None:
+    """Until then, another process would go on at the old one."""
+    cluster = FakeCluster()
+    log = KafkaEventLog(cluster.bootstrap, TOPIC, partitions=1, new_format_level=level)
+    await log.open()
+    await (await log.claim(0)).append([(Record(b"k", b"v"),)])
+    await log.raise_format_level()
+    assert log.format_level == NEWEST
+    await (await log.claim(0)).append([(Record(b"k", b"v"),)])
+    await log.close()
+    again = KafkaEventLog(cluster.bootstrap, TOPIC, new_format_level=THIRD)
+    await again.open()
+    assert again.format_level == NEWEST
+    await again.close()
+
+
+@story
+async def test_an_owner_that_was_upgraded_meanwhile_is_to_be_started_again() -> None:
+    """It would write records of an old level behind those of the new one."""
+    cluster = FakeCluster()
+    older = KafkaEventLog(cluster.bootstrap, TOPIC, partitions=1, new_format_level=THIRD)
+    await older.open()
+    await (await older.claim(0)).append([(Record(b"k", b"v"),)])
+    newer = KafkaEventLog(cluster.bootstrap, TOPIC)
+    await newer.open()
+    await newer.raise_format_level()
+    await (await newer.claim(0)).append([(Record(b"k", b"v"),)])
+    with pytest.raises(
+        LogMismatch, match=f"upgraded to format level {NEWEST} while this .* at level 3: start it again"
+    ):
+        await older.claim(0)
+    for log in (older, newer):
+        await log.close()
+
+
+@story
+async def test_a_muster_is_no_cluster_to_keep_a_log_in() -> None:
+    cluster = FakeCluster()
+    cluster.group_configs = {CONFIG_OF_A_MUSTER: "muster"}
+    with pytest.raises(
+        LogMismatch, match=r"^broker:1 is a Muster, not a broker; name the brokers of the Kafka cluster"
+    ):
+        await KafkaEventLog(cluster.bootstrap, TOPIC).open()
+    assert not cluster.topics
+
+
+@story
+async def test_a_cluster_that_does_not_fence_keeps_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deposed owner could go on writing there; that is tried before anything is trusted."""
+    cluster = FakeCluster()
+    monkeypatch.setattr(type(_partition_of(cluster)), "fences", False)
+    with pytest.raises(
+        LogMismatch, match=f"accepts the append of a deposed writer .tried on topic {TOPIC}{PROBE_SUFFIX}"
+    ):
+        await KafkaEventLog(cluster.bootstrap, TOPIC).open()
+
+
+def _partition_of(cluster: FakeCluster) -> object:
+    cluster.create("another", 1)
+    return cluster.partition("another", 0)
+
+
+@story
+async def test_a_log_that_is_only_read_claims_nothing() -> None:
+    cluster = FakeCluster()
+    owner = KafkaEventLog(cluster.bootstrap, TOPIC, partitions=1)
+    await owner.open()
+    reader = KafkaEventLog(cluster.bootstrap, TOPIC, read_only=True)
+    await reader.open()
+    with pytest.raises(LogMismatch, match=f"^topic {TOPIC} is not open for writing: nothing can be claimed$"):
+        await reader.claim(0)
+    assert not await owner.has_owners_record(0)
+    await (await owner.claim(0)).append([(Record(b"k", b"v"),)])
+    assert await owner.has_owners_record(0)
+    for log in (owner, reader):
+        await log.close()

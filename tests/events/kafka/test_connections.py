@@ -16,7 +16,7 @@ from muster.events.kafka.security import NOT_SECURED
 from tests.coordinator.upstream.fake_broker import fake_broker
 from tests.coordinator.upstream.simulated import SimulatedBroker
 from tests.coordinator.upstream.test_link import heartbeat
-from tests.faults.process import story
+from tests.faults.process import seconds, story
 from tests.waiting import until
 
 METADATA, HEARTBEAT = 3, 12
@@ -229,6 +229,44 @@ async def test_who_hangs_up_when_asked_for_its_cluster_may_want_something_unless
 
 
 @story
+async def test_no_more_than_sixteen_connections_to_a_broker_are_being_opened() -> None:
+    """Thousands of lanes may ask at once; those that wait are served when the broker answers."""
+    broker = SimulatedBroker(1)
+    broker.is_hung = True
+    (place,) = read_servers(broker.address)
+    connections = Connections(NOT_SECURED, connect_timeout_ms=60_000, explain=unexplained)
+    asked = [
+        asyncio.create_task(connections.ask(place, question("g"), lane=lane, timeout_ms=60_000)) for lane in range(40)
+    ]
+    await asyncio.sleep(1)
+    assert broker.connections == 16
+    broker.leave()
+    broker.is_hung = False
+    broker.come_back()
+    await asyncio.gather(*asked, return_exceptions=True)
+    await asyncio.sleep(1)
+    for lane in range(40):
+        await connections.ask(place, question("g"), lane=lane, timeout_ms=60_000)
+    await connections.close()
+
+
+@story
+async def test_an_address_that_failed_is_tried_again_after_a_tenth_of_a_second() -> None:
+    """Until then who asks is told the same."""
+    (place,) = read_servers("broker:1")
+    connections = Connections(NOT_SECURED, connect_timeout_ms=1_000, explain=unexplained)
+    with pytest.raises(TryAgain):
+        await connections.ask(place, question("g"), lane=0, timeout_ms=1_000)
+    SimulatedBroker(1)
+    await asyncio.sleep(0.09)
+    with pytest.raises(TryAgain):
+        await connections.ask(place, question("g"), lane=0, timeout_ms=1_000)
+    await asyncio.sleep(0.02)
+    await connections.ask(place, question("g"), lane=0, timeout_ms=1_000)
+    await connections.close()
+
+
+@story
 async def test_a_connection_that_cannot_be_flushed_holds_up_no_end() -> None:
     """An append of megabytes to a broker that does not read: its connection closes when the last byte is sent."""
     broker = SimulatedBroker(1)
@@ -238,7 +276,9 @@ async def test_a_connection_that_cannot_be_flushed_holds_up_no_end() -> None:
     (connection,) = connections._known[place].lanes.values()
     flushed, close = asyncio.get_running_loop().create_future(), connection.close
     connection.close = lambda: close() and flushed
-    await asyncio.wait_for(connections.close(), 10)
+    began = seconds()
+    await connections.close()
+    assert seconds() - began == pytest.approx(1)
 
 
 @story

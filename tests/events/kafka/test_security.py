@@ -73,6 +73,13 @@ def test_who_authenticates_has_mechanism_name_and_password() -> None:
     )
 
 
+def test_people_are_told_as_whom_the_brokers_see_us() -> None:
+    """The name of a certificate is known to brokers alone."""
+    assert NOT_SECURED.who == "User:ANONYMOUS"
+    assert KafkaSecurity(presents_certificate=True).who == "the principal of ssl.certificate.location"
+    assert KafkaSecurity(presents_certificate=True, sasl_plain_username="bob").who == "user bob (sasl.username)"
+
+
 def test_no_form_of_it_shows_the_password() -> None:
     """Neither Python's, nor that of rich, which asks msgspec for the fields."""
     security = kafka_security(SCRAM, "here")

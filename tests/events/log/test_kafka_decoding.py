@@ -260,6 +260,22 @@ def test_a_long_key_of_a_stranger_is_not_kept() -> None:
     assert (found.key, found.value, found.stranger) == (b"", None, True)
 
 
+@pytest.mark.parametrize(("size", "is_kept"), [(128 * 1024, True), (128 * 1024 + 1, False)])
+def test_a_key_of_a_stranger_is_kept_up_to_the_size_that_ours_may_have(size: int, is_kept: bool) -> None:
+    (found,) = decoded(foreign.batch([Record(b"k" * size, b"v")]))
+    assert len(found.key) == (size if is_kept else 0)
+
+
+def test_an_owner_with_the_first_producer_id_of_a_cluster_is_one() -> None:
+    """Its number is 0."""
+    stamp = Stamp(producer_id=0, producer_epoch=0, epoch_base=0, origin=b"3 here", marked_from=0, native_from=0)
+    marks = Marks(since=0, native_from=0, home="here")
+    assert strangers_among(ours(ONE, 0, stamp), played_again(1, mark=b"3 here 0"), marks=marks) == [False, True]
+    one_by_one = ours([Record(b"a", b"1"), Record(b"b", b"2")], 0, stamp)
+    assert strangers_among(one_by_one, marks=marks) == [False, False]
+    assert newest(ours(ONE, 0, stamp)) == stamp
+
+
 def test_a_wrong_checksum_is_named_whoever_wrote_it() -> None:
     """A broker has seen a right one: what is on its disk is damaged, and it may be ours."""
     damaged = bytearray(ours(ONE, 5))
@@ -357,6 +373,14 @@ def test_a_number_that_nobody_can_have_noted_is_none(name: str) -> None:
     found = newest(foreign.batch(ONE, base_offset=1, headers=[("muster.origin", b"2 here"), (name, b"9" * 5_000)]))
     assert found is not None
     assert (found.epoch_base, found.marked_from) == (0, None)
+
+
+@pytest.mark.parametrize(("digits", "noted"), [(19, 10**19 - 1), (20, None)])
+def test_a_number_has_as_many_digits_as_an_offset_may_have(digits: int, noted: int | None) -> None:
+    headers = [("muster.origin", b"2 here"), ("muster.marked-from", b"9" * digits)]
+    found = newest(foreign.batch(ONE, base_offset=1, headers=[(MARK, b"2 here 77"), *headers]))
+    assert found is not None
+    assert found.marked_from == (1 if noted is None else noted)
 
 
 # ---- owners' records that were played again ----------------------------------------------------------

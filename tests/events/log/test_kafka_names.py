@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.events.log.kafka.names import owner_id, owner_id_prefix, owner_ids_of
+from muster.events.log.kafka.names import owner_id, owner_id_prefix, owner_ids_of, ownership_group, topics_of
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,9 @@ def test_all_ids_of_a_log_have_one_prefix() -> None:
     for topic in ("events", "events_offsets"):
         assert owner_id(topic, 3).startswith(owner_id_prefix("events"))
     assert owner_id_prefix("events_offsets") == owner_id_prefix("events") == "muster-events"
+
+
+def test_what_a_log_takes_in_its_cluster_begins_with_its_name() -> None:
+    assert topics_of("ev") == ("ev", "ev_offsets", "ev_fencing_probe")
+    assert (owner_id("ev", 3), ownership_group("ev")) == ("muster-ev-3", "muster-ev-owners")
+    assert [owner_id_prefix(topic) for topic in topics_of("ev")] == ["muster-ev"] * 3

@@ -1,21 +1,28 @@
 """Claiming a partition: the next epoch, and from where on owners mark their records; an append that is sent again."""
 
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
 import pytest
 from kio.schema.errors import ErrorCode
 
-from muster.events.log.base import Deposed
+from muster.events.log.base import AppendRefused, Deposed, LogDenied, LogError, LogMismatch, LogUnavailable
 from muster.events.log.kafka.batches import Stamp, encode_batch
 from muster.events.log.kafka.decoding import writers_of
 from muster.events.log.kafka.log import KafkaEventLog
 from muster.events.log.kafka.marks import KEY_PREFIXES
-from muster.events.log.kafka.producer import WriterConfig, claim
+from muster.events.log.kafka.producer import KafkaWriter, WriterConfig, claim
 from muster.events.records import Record
 from tests.events.log.foreign_batches import at_offset, batch
 from tests.events.log.repeating import repeated
 from tests.events.log.stored_partition import StoredPartition
 from tests.events.log.transitions import incompressible, read_all
-from tests.faults.cluster import FakeCluster
+from tests.faults.cluster import PRODUCE, FakeCluster
 from tests.faults.process import story
+from tests.waiting import until
 
 ONE = Record(b"key", b"value")
 CONFIG = WriterConfig(topic="events", partition=0, limit_bytes=1_000, delivery_timeout_ms=50)
@@ -79,6 +86,147 @@ async def test_a_batch_that_the_broker_finds_too_large_is_over_its_limit() -> No
     assert refused.limit_bytes == refused.size_bytes - 1
     cluster.produce_error = None
     assert list(await writer.append([(ONE,)])) == [None]
+    await log.close()
+
+
+@story
+async def test_a_batch_that_is_too_large_only_when_it_is_sent_again_is_not_taken_for_missing() -> None:
+    """The first one may be there: what became of it is not known."""
+    cluster = FakeCluster()
+    log = KafkaEventLog(cluster.bootstrap, "events", partitions=1)
+    await log.open()
+    writer = await log.claim(0)
+    cluster.lose_answers(PRODUCE, 1)
+    appending = asyncio.create_task(writer.append([(ONE,)]))
+    await until(lambda: cluster.partition("events", 0).end == 1)
+    cluster.produce_error = ErrorCode.message_too_large
+    with pytest.raises(LogUnavailable, match="partition 0 of events: the broker refuses the batch: MESSAGE_TOO_LARGE"):
+        await appending
+    await log.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "told"),
+    [
+        (ErrorCode.invalid_producer_epoch, Deposed, "partition 0"),
+        (ErrorCode.producer_fenced, Deposed, "partition 0"),
+        (ErrorCode.invalid_topic_exception, LogMismatch, "broker:1 is a sidecar of Muster, not a broker"),
+        (
+            ErrorCode.invalid_timestamp,
+            LogUnavailable,
+            r"by the clock of this machine it is 1970-01-01T00:00:17\+00:00, and topic events allows no such",
+        ),
+        (ErrorCode.topic_authorization_failed, LogDenied, "lacks the ACL Allow WRITE on TOPIC events"),
+        (ErrorCode.out_of_order_sequence_number, LogUnavailable, "the batch: OUT_OF_ORDER_SEQUENCE_NUMBER"),
+    ],
+)
+@story
+async def test_a_refusal_of_an_append_says_what_is_wrong(error: ErrorCode, kind: type[LogError], told: str) -> None:
+    """The writer is dead from then on, and says the same."""
+    cluster = FakeCluster()
+    log = KafkaEventLog(cluster.bootstrap, "events", partitions=1, wall_ms=lambda: 17_000)
+    await log.open()
+    writer = await log.claim(0)
+    cluster.produce_error = error
+    for _ in range(2):
+        with pytest.raises(kind, match=told):
+            await writer.append([(ONE,)])
+        cluster.produce_error = None
+    await log.close()
+
+
+@story
+async def test_a_batch_that_was_appended_already_is_durable() -> None:
+    """The broker that remembers it says so, and not where it stands."""
+    cluster = FakeCluster()
+    log = KafkaEventLog(cluster.bootstrap, "events", partitions=1)
+    await log.open()
+    writer = await log.claim(0)
+    assert isinstance(writer, KafkaWriter)
+    await writer.append([(ONE,)])
+    cluster.produce_error = ErrorCode.duplicate_sequence_number
+    assert list(await writer.append([(ONE, ONE)])) == [None]
+    assert (writer.next_offset, writer._sequence) == (None, 3)
+    cluster.produce_error = None
+    await log.close()
+
+
+@pytest.mark.parametrize("limit_over", [0, -1])
+async def test_a_batch_is_taken_up_to_the_limit_of_its_size(limit_over: int) -> None:
+    """One byte over it, and it is refused without being sent."""
+    stamp = Stamp(producer_id=7, producer_epoch=3, epoch_base=0, marked_from=0, native_from=0)
+    transition = (Record(b"key", incompressible(2_000, "x")),)
+    size = len(encode_batch([transition], stamp, base_sequence=0, timestamp_ms=1))
+    config = msgspec.structs.replace(CONFIG, limit_bytes=size + limit_over)
+    sent: list[bytes] = []
+
+    class Link(StoredPartition):
+        async def ask_leader(self, *_: Any, **__: Any) -> Any:
+            sent.append(b"")
+            return SimpleNamespace(topics=[("events", [(0, 0, 4, -1)])])
+
+    verdicts = await KafkaWriter(Link(end=4), config, stamp).append([transition])
+    refused = [] if limit_over == 0 else [AppendRefused(size_bytes=size, limit_bytes=size - 1)]
+    assert [each for each in verdicts if each] == refused
+    assert len(sent) == (limit_over == 0)
+
+
+@story
+async def test_sequence_numbers_begin_again_at_nought_behind_the_last() -> None:
+    """They have 31 bits; the broker counts on like this, and refuses all others."""
+    cluster = FakeCluster()
+    log = KafkaEventLog(cluster.bootstrap, "events", partitions=1)
+    await log.open()
+    writer = await log.claim(0)
+    assert isinstance(writer, KafkaWriter)
+    writer._sequence = 2**31 - 3
+    for number in range(1, 4):
+        assert list(await writer.append([(ONE,) * number])) == [None]
+    assert (cluster.partition("events", 0).end, writer._sequence) == (6, 3)
+    await log.close()
+
+
+@story
+async def test_a_large_batch_is_encoded_in_a_thread() -> None:
+    """Else it would keep everybody waiting; for a small one a thread takes longer than it saves."""
+    in_threads: list[int] = []
+
+    async def to_thread(encode: Callable[[], bytes]) -> bytes:
+        in_threads.append(len(encode()))
+        return encode()
+
+    log = KafkaEventLog(FakeCluster().bootstrap, "events", partitions=1)
+    await log.open()
+    writer = await log.claim(0)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(asyncio, "to_thread", to_thread)
+        for kib, threads in ((200, 0), (300, 1)):
+            await writer.append([(Record(b"k", incompressible(kib * 1024, "x")),)])
+            assert len(in_threads) == threads
+    await log.close()
+
+
+@pytest.mark.parametrize(("stops", "unknown"), [(False, set()), (True, {0, 2, 4})])
+@story
+async def test_appends_are_sent_again_in_one_request_to_each_leader(stops: bool, unknown: set[int]) -> None:
+    """The partitions of a broker that is away are not proven; those of the others are."""
+    cluster = FakeCluster(2)
+    log = KafkaEventLog(cluster.bootstrap, "events", partitions=6)
+    await log.open()
+    writers = [await log.claim(partition) for partition in range(5)]
+    for writer in writers:
+        await writer.append([(ONE,)])
+    fresh = await log.claim(5)
+    if stops:
+        cluster.stop(1)
+    asked = cluster.asked[PRODUCE]
+    answers = [dict(some) async for some in log.repeat([*writers, fresh], timeout_ms=1_000)]
+    assert answers[0] == {5: False}
+    assert {partition for some in answers[1:] for partition, is_one in some.items() if is_one is True} == (
+        {0, 1, 2, 3, 4} - unknown
+    )
+    assert {partition for some in answers[1:] for partition, is_one in some.items() if is_one is False} == unknown
+    assert cluster.asked[PRODUCE] - asked == (1 if stops else 2)
     await log.close()
 
 

@@ -1,11 +1,14 @@
 """Reading a partition whose leader answers as a test says: gaps, refusals, and in which order it is looked into."""
 
+from typing import Any
+
 import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.events.log.base import LogDenied, LogUnavailable
 from muster.events.log.kafka.batches import Stamp, encode_batch
-from muster.events.log.kafka.reader import glimpses, newest_stamp, read
+from muster.events.log.kafka.client.link import PartitionLane
+from muster.events.log.kafka.reader import end_offset, glimpses, newest_stamp, read
 from muster.events.records import BrokenBatch, Record
 from tests.events.log.foreign_batches import at_offset
 from tests.events.log.stored_partition import StoredPartition
@@ -111,3 +114,44 @@ async def test_the_last_owner_is_looked_for_no_further_than_the_first_record() -
     link.fetch_errors = [ErrorCode.none] * 3 + [ErrorCode.offset_out_of_range]
     assert await newest_stamp(link, "events", 0, home=None, timeout_ms=50) is None
     assert link.fetched == [299_999, 299_991, 299_927, 299_415, 299_500]
+
+
+async def test_a_fetch_and_a_look_at_the_end_are_asked_as_a_consumer_asks() -> None:
+    """Strangers' transactions are read too, and told as theirs; a fetch waits for nothing that may not be there."""
+    requests: list[Any] = []
+
+    class Noting(StoredPartition):
+        async def ask_leader(
+            self, topic: str, partition: int, request: Any, *, lane: object, timeout_ms: int | None = None
+        ) -> Any:
+            requests.append((vars(request), lane, timeout_ms))
+            return await super().ask_leader(topic, partition, request, lane=lane, timeout_ms=timeout_ms)
+
+    link = Noting(batch(4), end=5)
+    assert await end_offset(link, "events", 0, timeout_ms=50) == 5
+    assert await offsets_of(link, start=4) == [4]
+    lane = PartitionLane("read", "events", 0)
+    of_end = {"_replica_id": -1, "_isolation_level": 0, "_topics": [("events", [(0, -1)])]}
+    of_fetch = {
+        "_max_wait_ms": 200,
+        "_min_bytes": 1,
+        "_max_bytes": 2**20,
+        "_isolation_level": 0,
+        "_topics": [("events", [(0, 4, 2**20)])],
+        "_rack_id": "",
+    }
+    assert requests == [(of_end, lane, None), (of_fetch, lane, 20_000)]
+
+
+async def test_a_chunk_is_given_when_it_has_2000_records_or_more() -> None:
+    """A batch is given whole, if it is no larger than that."""
+    records = [(Record(b"key", b""),) * 1_500 for _ in range(3)]
+    batches = [
+        (
+            1_500 * number + 1_499,
+            at_offset(encode_batch([each], STAMP, base_sequence=0, timestamp_ms=1), 1_500 * number),
+        )
+        for number, each in enumerate(records)
+    ]
+    chunks = read(StoredPartition(*batches, end=4_500), "events", 0, start=0, end=4_500, timeout_ms=50)
+    assert [len(chunk) async for chunk in chunks] == [3_000, 1_500]

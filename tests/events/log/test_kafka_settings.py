@@ -109,6 +109,48 @@ def test_a_topic_that_nothing_can_be_appended_to_is_refused() -> None:
     assert promised({"min.insync.replicas": "2"}, replication=2).warnings == ()
 
 
+@pytest.mark.parametrize(("replicas", "advised"), [(1, "1"), (2, "1"), (3, "2"), (5, "4")])
+def test_one_replica_fewer_than_there_are_is_advised(replicas: int, advised: str) -> None:
+    """One may be away; of a single one none may."""
+    with pytest.raises(LogMismatch, match=f"--add-config min.insync.replicas={advised}`$"):
+        promised({"min.insync.replicas": str(replicas + 1)}, replication=replicas)
+
+
+def test_a_single_in_sync_replica_of_two_is_warned_of() -> None:
+    (warning,) = promised({"min.insync.replicas": "1"}, replication=2).warnings
+    assert warning.startswith("topic events has 2 replicas but min.insync.replicas=1")
+
+
+def test_configs_that_may_not_be_read_are_named_with_the_right() -> None:
+    """Those of the topic, and of one of the brokers; what is known of the others counts."""
+    facts = TopicFacts(partitions=8, replication=3)
+    found = guarantees(PLAN, facts, {}, [BROKER, {}], bootstrap="kafka:9092", is_ours=True, who="us")
+    assert found == Guarantees(
+        batch_bytes_max=PLAN.batch_bytes_max,
+        claim_renewal_ms=21_600_000,
+        warnings=(
+            "us lacks the ACL Allow DESCRIBE_CONFIGS on TOPIC events, so the configs there were not checked",
+            "us lacks the ACL Allow DESCRIBE_CONFIGS on CLUSTER, so the configs there were not checked",
+        ),
+    )
+
+
+def test_all_that_is_refused_is_told_at_once() -> None:
+    """With a way out for each."""
+    plan = msgspec.structs.replace(PLAN, partitions=3, keeps_times=True)
+    expiring = {**BROKER, "producer.id.expiration.ms": "1"}
+    with pytest.raises(LogMismatch) as mismatch:
+        promised({"message.timestamp.type": "LogAppendTime"}, expiring, plan=plan)
+    told = str(mismatch.value)
+    assert told.startswith("topic events has 8 partitions, and 3 are wanted")
+    assert "; topic events has message.timestamp.type=LogAppendTime, the settings say CreateTime: run `" in told
+    assert "`, or start with another topic; a broker has producer.id.expiration.ms=1, the event log needs" in told
+
+
+def test_the_room_for_a_request_around_its_batch_is_4_kib() -> None:
+    assert promised(None, {**BROKER, "socket.request.max.bytes": "1000000"}).batch_bytes_max == 1_000_000 - 4_096
+
+
 def test_the_audit_window_is_a_week() -> None:
     """Unless the settings say otherwise: so long a topic keeps what was written again since."""
     week_ms = 7 * 24 * 3_600_000

@@ -3,14 +3,19 @@
 from typing import Any
 
 import msgspec
+import pytest
 
 from muster.events.kafka.security import NOT_SECURED
 from muster.events.log.base import SignOfLife
 from muster.events.log.kafka import signs
+from muster.events.log.kafka.batches import Stamp, encode_batch
 from muster.events.log.kafka.client.link import KafkaLink, Timeouts
 from muster.events.log.kafka.decoding import decode_batches, writers_of
 from muster.events.log.kafka.log import KafkaEventLog
 from muster.events.log.kafka.marks import Marks
+from muster.events.records import Record
+from tests.events.log.foreign_batches import at_offset
+from tests.events.log.stored_partition import StoredPartition
 from tests.faults.cluster import FakeCluster
 from tests.faults.process import story
 
@@ -63,3 +68,34 @@ async def test_the_last_sign_of_each_owner_is_what_another_process_reads() -> No
     assert cluster.partition("events", 0).end == 0
     for log in logs:
         await log.close()
+
+
+STAMP = Stamp(producer_id=-1, producer_epoch=-1, epoch_base=0, origin=b"3 here", marked_from=0, native_from=0)
+
+
+@pytest.mark.parametrize(("behind", "is_seen"), [(0, True), (499, True), (500, False)])
+async def test_a_sign_is_looked_for_among_the_last_500_records(behind: int, is_seen: bool) -> None:
+    """Whatever stands behind it, such as records under its key that are no signs."""
+    no_signs = (Record(b"probe", None), Record(signs.KEY, None), Record(signs.KEY, b"{}"), Record(signs.KEY, b"\xff"))
+    sign = Record(signs.KEY, msgspec.json.encode(SignOfLife(owner="one:1", wall_ms=17)))
+    at = 1_000
+    batches = [(at, at_offset(encode_batch([(sign,)], STAMP, base_sequence=-1, timestamp_ms=1), at))]
+    if behind:
+        others = encode_batch([(no_signs * 125)[:behind]], STAMP, base_sequence=-1, timestamp_ms=1)
+        batches.append((at + behind, at_offset(others, at + 1)))
+    link = StoredPartition(*batches, end=at + 1 + behind)
+    found = await signs.read_last(link, "probe", timeout_ms=1_000)
+    assert found == ({"one:1": 17} if is_seen else {})
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_warned"), [(None, False), ("compact", False), ("compact,delete", False), ("delete", True)]
+)
+def test_a_topic_that_forgets_signs_is_warned_of(policy: str | None, is_warned: bool) -> None:
+    """The command can be pasted."""
+    warning = signs.warning_of("probe", policy, "kafka:9092")
+    assert (warning is not None) == is_warned
+    if warning is not None:
+        assert warning.startswith("topic probe keeps the signs of life of Muster for an hour (cleanup.policy=delete)")
+        assert "--bootstrap-server kafka:9092 --alter" in warning
+        assert "--add-config cleanup.policy=compact`" in warning

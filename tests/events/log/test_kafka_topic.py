@@ -1,6 +1,7 @@
 """Finding and making the event topic, and the configs that are asked for: a cluster of which a test knows all."""
 
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ from muster.events.kafka.security import NOT_SECURED
 from muster.events.log.base import LogMismatch, LogUnavailable
 from muster.events.log.kafka.client.link import KafkaLink, Timeouts
 from muster.events.log.kafka.client.settings import BROKER_CONFIGS, TopicFacts, TopicPlan
-from muster.events.log.kafka.topic import check_topic, create_topic, created_topic_facts, topic_facts
+from muster.events.log.kafka.topic import check_topic, cleanup_policy, create_topic, created_topic_facts, topic_facts
 from tests.events.log.test_kafka_metadata import MISSING, answer, topic
 
 FACTS = TopicFacts(partitions=2, replication=2, cluster_id="c", topic_id="AAAAAAAAAAAAAAAAAAAAAQ")
@@ -62,6 +63,13 @@ class Cluster(KafkaLink):
         ((kind, name, names),) = request._resources
         self.asked.append((node_id, (kind, name, names)))
         return Told(PLAN.configs() if name == "t" else {"transactional.id.expiration.ms": "604800000"})
+
+
+class Refusing(Cluster):
+    """All of them refuse to describe configs."""
+
+    async def ask(self, node_id: int, request: Any, *, lane: object = 0, timeout_ms: int | None = None) -> Any:
+        return SimpleNamespace(resources=[(self._error.value, "why not", 0, "", [("cleanup.policy", "delete")])])
 
 
 async def create(link: Cluster) -> bool:
@@ -142,6 +150,26 @@ async def test_a_topic_that_may_not_be_made_is_said() -> None:
     """The right that is needed, and what the broker says."""
     with pytest.raises(LogMismatch, match=r"topic t cannot be created: .*Allow CREATE on TOPIC t.*: why not"):
         await create(Cluster(ErrorCode.topic_authorization_failed))
+
+
+@pytest.mark.parametrize("error", [ErrorCode.topic_authorization_failed, ErrorCode.cluster_authorization_failed])
+async def test_configs_that_may_not_be_read_are_none(error: ErrorCode) -> None:
+    """They are warned of, and no reason not to begin."""
+    guarantees = await check_topic(Refusing(error), PLAN, FACTS, is_ours=True, timeout_ms=5_000)
+    assert [warning.split(" on ")[1] for warning in guarantees.warnings] == [
+        "TOPIC t, so the configs there were not checked",
+        "CLUSTER, so the configs there were not checked",
+    ]
+    assert await cleanup_policy(Refusing(error), "t", timeout_ms=5_000) is None
+
+
+async def test_configs_that_cannot_be_read_for_another_reason_are_told() -> None:
+    with pytest.raises(LogUnavailable, match="the configs of t cannot be read: INVALID_REQUEST: why not"):
+        await cleanup_policy(Refusing(ErrorCode.invalid_request), "t", timeout_ms=5_000)
+
+
+async def test_the_cleanup_policy_of_a_topic_is_read() -> None:
+    assert await cleanup_policy(Cluster(is_there=True), "t", timeout_ms=5_000) == "compact"
 
 
 async def test_all_configs_of_the_topic_are_read_and_those_of_each_broker_that_matter() -> None:

@@ -2,13 +2,16 @@
 
 import pytest
 
-from muster.events.kafka import link
+from muster.events.kafka import connections, link
 from muster.events.log import limits
 from muster.events.log.base import AppendRefused
 from muster.events.log.kafka import decompress
 from muster.events.log.kafka.client import settings
+from muster.events.log.kafka.client.link import Timeouts
 from muster.events.log.limits import verdict_on
+from muster.events.log.sqlite import file
 from muster.events.log.sqlite import log as sqlite_log
+from muster.events.log.sqlite import open as open_
 from muster.events.records import Record
 
 
@@ -42,3 +45,30 @@ def test_one_search_keeps_the_file_for_some_milliseconds() -> None:
 def test_brokers_that_could_not_be_asked_for_are_asked_for_again_soon() -> None:
     """The log goes on within two seconds of its return."""
     assert link.METADATA_RETRY_MS <= 2_000
+
+
+def test_the_limits_of_requests_to_brokers_lie_inside_each_other() -> None:
+    """The inner one can be tried again; and all of them end while somebody still waits."""
+    limits_ms = Timeouts()
+    inside_each_other = [
+        limits_ms.connect_timeout_ms,
+        limits_ms.request_timeout_ms,
+        limits_ms.produce_timeout_ms,
+        limits_ms.fetch_timeout_ms,
+        limits_ms.delivery_timeout_ms,
+        60_000,
+    ]
+    assert sorted(set(inside_each_other)) == inside_each_other
+    assert limits_ms.metadata_max_age_ms <= limits_ms.request_timeout_ms
+
+
+def test_a_disk_that_does_not_answer_is_reported_before_anybody_is_told_so() -> None:
+    """Other programs' locks are no reason; an append to a file is given up as one to a topic is."""
+    assert open_.BUSY_TIMEOUT_S < file.SLOW_DISK_S < file.CALL_TIMEOUT_S
+    assert Timeouts().delivery_timeout_ms == file.CALL_TIMEOUT_S * 1000
+    assert file.FILE_CLOSE_TIMEOUT_S <= 10
+
+
+def test_an_idle_connection_is_closed_before_a_broker_does_so() -> None:
+    """Brokers do after ten minutes."""
+    assert 60_000 <= connections.CONNECTIONS_MAX_IDLE_MS < 600_000

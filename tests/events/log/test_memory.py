@@ -6,7 +6,9 @@ import pytest
 
 from muster.events.log.base import AppendRefused, Deposed, EventLog, LogUnavailable, SignOfLife
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
+from muster.events.records import Record
 from tests.events.log.contract import EventLogContract
+from tests.events.log.repeating import repeated
 from tests.events.log.storage import BATCH_BYTES_MAX
 from tests.events.log.transitions import flat, read_all, records_of, transition
 from tests.faults.process import seconds, story
@@ -171,3 +173,20 @@ async def test_a_log_that_is_not_open_is_unavailable() -> None:
         await log.last_signs_of_life(timeout_ms=1_000)
     with pytest.raises(LogUnavailable):
         await log.leave_sign_of_life(SignOfLife(owner="a", wall_ms=1), timeout_ms=1_000)
+
+
+async def test_an_append_that_is_sent_again_is_known_until_a_newer_writer_appends() -> None:
+    """A claim alone deposes nobody."""
+    storage = MemoryStorage(partitions=1)
+    log = MemoryEventLog(storage)
+    await log.open()
+    writer = await log.claim(0)
+    assert await repeated(log, writer) == {0: False}
+    await writer.append([(Record(b"a", b"1"),)])
+    newer = await log.claim(0)
+    assert await repeated(log, writer) == {0: True}
+    await newer.append([(Record(b"a", b"2"),)])
+    answers = [(await repeated(log, each))[0] for each in (writer, newer)]
+    assert isinstance(answers[0], Deposed)
+    assert (answers[0].partition, answers[0].epoch, answers[1]) == (0, 1, True)
+    assert (log.location, log.identity, log.warnings, log.stored_by(0)) == ("memory", storage.identity, (), "memory")

@@ -1,8 +1,10 @@
 """The event log in a SQLite file: the contract, and how waiting writes become one transaction."""
 
 import asyncio
+import re
 import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -10,13 +12,15 @@ import pytest
 
 from muster.events.keys import EntityKind, RecordKey, encode_key, prefix_of
 from muster.events.log import limits
-from muster.events.log.base import EventLog, LogError, LogUnavailable
+from muster.events.log.base import EventLog, LogDamaged, LogError, LogUnavailable, SignOfLife
 from muster.events.log.sqlite import schema
 from muster.events.log.sqlite.file import SqliteFile
 from muster.events.log.sqlite.log import SqliteEventLog
-from muster.events.records import Record
+from muster.events.records import FORMAT_LEVEL, Record, StoredRecord
 from tests.events.log.contract import EventLogContract
+from tests.events.log.repeating import repeated
 from tests.events.log.storage import BATCH_BYTES_MAX
+from tests.events.log.transitions import read_all
 
 MIB = 1024 * 1024
 
@@ -206,3 +210,114 @@ async def test_a_large_transition_leaves_no_large_file_behind(tmp_path: Path, mo
         await writer.append([(Record(b"key", b"small"),)])
     assert wal.stat().st_size <= MIB
     await log.close()
+
+
+class TestWhatAFileTellsOfItself:
+    async def test_an_owner_of_a_file_has_nobody_to_prove_anything_to(self, path: Path) -> None:
+        """It is locked while it is open, and epochs are kept in it."""
+        log = SqliteEventLog(path, partitions=2)
+        await log.open()
+        writer = await log.claim(1)
+        await writer.append([(Record(b"a", b"1"),)])
+        assert await repeated(log, writer) == {1: False}
+        assert (writer.partition, writer.epoch, (await log.claim(1)).epoch) == (1, 1, 2)
+        assert (log.can_be_taken_over, log.claim_renewal_ms, log.trouble) == (False, None, None)
+        assert (log.identity, log.stored_by(0)) == (log.meta.log_id, f"the disk of {path}")
+        assert [await log.has_owners_record(partition) for partition in (0, 1)] == [False, True]
+        await log.close()
+
+    async def test_a_level_that_is_raised_stays(self, path: Path) -> None:
+        """That of an older file is the third at least, which all that read the first two can read."""
+        await _made(path)
+        _change(path, "UPDATE meta SET value = 1 WHERE name = 'format_level'")
+        for expected in (3, FORMAT_LEVEL):
+            log = SqliteEventLog(path)
+            await log.open()
+            assert log.format_level == expected
+            await log.raise_format_level()
+            assert log.format_level == FORMAT_LEVEL
+            await log.close()
+
+    async def test_records_are_restored_where_they_stood(self, path: Path) -> None:
+        """With their times; what is appended then stands behind them."""
+        log = SqliteEventLog(path, partitions=2, wall_ms=lambda: 99)
+        await log.open()
+        records = [
+            StoredRecord(0, 7, 17, b"a", b"1"),
+            StoredRecord(0, 9, 18, b"b", None),
+            StoredRecord(1, 3, 19, b"c", b""),
+        ]
+        await log.restore(records)
+        assert [*await read_all(log, 0), *await read_all(log, 1)] == records
+        writer = await log.claim(0)
+        await writer.append([(Record(b"d", b"2"),)])
+        assert (await read_all(log, 0))[-1] == StoredRecord(0, 10, 99, b"d", b"2")
+        assert writer.next_offset == 11
+        await log.close()
+
+    async def test_a_sign_of_life_that_somebody_has_changed_is_none(self, path: Path) -> None:
+        log = SqliteEventLog(path)
+        await log.open()
+        await log.leave_sign_of_life(SignOfLife(owner="one:1", wall_ms=17), timeout_ms=10_000)
+        assert await log.last_signs_of_life(timeout_ms=10_000) == {"one:1": 17}
+        await log.file.write(
+            lambda connection: connection.execute("UPDATE meta SET value = 'x' WHERE name = 'sign_of_life'")
+        )
+        assert await log.last_signs_of_life(timeout_ms=10_000) == {}
+        await log.close()
+
+    @pytest.mark.parametrize(
+        ("change", "told"),
+        [
+            ("UPDATE records SET key = 'text' WHERE offset = 1", "a record of partition 0 behind offset 0 has no key"),
+            (
+                "UPDATE records SET value = 7 WHERE offset = 1",
+                "a record of partition 0 behind offset 0 has no key, time",
+            ),
+            (
+                "UPDATE records SET timestamp_ms = 'x' WHERE offset = 1",
+                "a record of partition 0 behind offset 0 has no",
+            ),
+            ("UPDATE records SET offset = 'x' WHERE offset = 1", "the last record of partition 0 has no offset"),
+        ],
+    )
+    async def test_what_is_no_record_of_ours_is_damage(self, path: Path, change: str, told: str) -> None:
+        """SQLite takes any value in any column, as where a page was overwritten in part."""
+        await _made(path)
+        _change(path, change)
+        log = SqliteEventLog(path)
+        with pytest.raises(LogDamaged, match=told):  # noqa: PT012 -- one of them tells
+            await log.open()
+            assert await log.end_offset(0) == 2
+            await read_all(log, 0)
+        await log.close()
+
+    @pytest.mark.parametrize(
+        ("change", "told"),
+        [
+            ("DROP TABLE meta", "it has no table `meta`"),
+            (
+                "DELETE FROM meta WHERE name = 'partitions'",
+                "its table `meta`: Object missing required field `partitions`",
+            ),
+            ("UPDATE meta SET value = 'x' WHERE name = 'partitions'", "its table `meta`: Expected `int`, got `str`"),
+        ],
+    )
+    async def test_a_file_without_its_settings_is_damaged(self, path: Path, change: str, told: str) -> None:
+        await _made(path)
+        _change(path, change)
+        with pytest.raises(LogDamaged, match=re.escape(told)):
+            await SqliteEventLog(path).open()
+
+
+async def _made(path: Path) -> None:
+    """A log with two records in its only partition."""
+    log = SqliteEventLog(path, partitions=1)
+    await log.open()
+    await (await log.claim(0)).append([(Record(b"a", b"1"), Record(b"b", None))])
+    await log.close()
+
+
+def _change(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement)

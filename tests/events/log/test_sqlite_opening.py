@@ -176,6 +176,16 @@ class TestOpening:
 
         assert windows == [7 * 24 * 3600 * 1000, 60_000, 60_000]
 
+    async def test_the_header_of_a_file_says_that_it_is_an_event_log(self, path: Path) -> None:
+        """It has the application's id, and the version of the tables, as each version has written them."""
+        log = SqliteEventLog(path)
+        await log.open()
+        assert log.partitions == 8
+        await log.close()
+        with closing(sqlite3.connect(path)) as connection:
+            header = [connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")]
+        assert header == [(int.from_bytes(b"MUST", "big"),), (1,)]
+
     async def test_whoever_is_refused_changes_no_setting(self, path: Path) -> None:
         """With another number of partitions, an audit window is not set either."""
         await make(path, partitions=3)

@@ -18,7 +18,7 @@ import pytest
 
 from muster.coordinator.serve import _with_replay
 from muster.events.keys import prefix_of
-from muster.events.log.base import UNKNOWN_END, LogDamaged, LogMismatch, LogUnavailable
+from muster.events.log.base import UNKNOWN_END, LogDamaged, LogMismatch, LogUnavailable, SignOfLife
 from muster.events.log.sqlite.file import SqliteFile
 from muster.events.log.sqlite.log import SqliteEventLog
 from muster.events.records import Record
@@ -35,6 +35,9 @@ class HangingDisk:
     def __init__(self) -> None:
         self._mended = threading.Event()
         self.mend: Callable[[], None] = self._mended.set
+
+    def wait(self) -> None:
+        self._mended.wait()
 
     def hang(self, connection: sqlite3.Connection) -> None:
         connection.execute("INSERT INTO numbers VALUES (0)")
@@ -184,6 +187,24 @@ class TestADiskThatDoesNotAnswer:
             await file.read(lambda _connection: mended.wait())
         mended.set()
         assert await file.read(numbers) == []
+
+    async def test_a_sign_of_life_is_not_waited_for_longer_than_is_asked(self, path: Path, disk: HangingDisk) -> None:
+        """Nor is the last one, when the reader hangs."""
+        log = SqliteEventLog(path)
+        await log.open()
+        await log.file.write(lambda connection: connection.execute("CREATE TABLE numbers (number)"))
+        writing = asyncio.create_task(log.file.write(disk.hang))
+        reading = asyncio.create_task(log.file.read(lambda _: disk.wait()))
+        await asyncio.sleep(0)
+        for asked in (
+            log.leave_sign_of_life(SignOfLife(owner="o", wall_ms=1), timeout_ms=50),
+            log.last_signs_of_life(timeout_ms=50),
+        ):
+            with pytest.raises(LogUnavailable, match=f"^the disk of {path} has not answered for 50 ms$"):
+                await asked
+        disk.mend()
+        await asyncio.gather(writing, reading)
+        await log.close()
 
     async def test_it_is_told_for_how_long(self, file: SqliteFile, disk: HangingDisk) -> None:
         """In words for the operator; and that it is over."""
