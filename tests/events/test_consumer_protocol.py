@@ -183,3 +183,10 @@ def test_equal_short_messages_are_decoded_once_and_long_ones_are_not_kept() -> N
     short, long = encode_assignment({"a": [1]}), encode_assignment({"a": range(1_000)})
     assert assigned_partitions(short) is assigned_partitions(bytes(bytearray(short)))
     assert assigned_partitions(long) is not assigned_partitions(bytes(bytearray(long)))
+
+
+@pytest.mark.parametrize(("topics", "is_known"), [(50_000, True), (50_001, False)])
+def test_topics_are_looked_at_up_to_a_number_of_them(topics: int, is_known: bool) -> None:
+    """More would keep everybody else waiting; none of them is known then."""
+    found = subscribed_by_any([encode_subscription(f"t{number}" for number in range(topics))])
+    assert (found is not None and len(found) == topics) == is_known

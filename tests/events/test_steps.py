@@ -82,3 +82,9 @@ def test_a_long_name_is_more_work() -> None:
     """As much as one entry for each so many characters of it."""
     lengths = (0, ID_LENGTH_PER_ENTRY - 1, ID_LENGTH_PER_ENTRY, 3 * ID_LENGTH_PER_ENTRY)
     assert [entries_of("g" * length) for length in lengths] == [1, 1, 2, 4]
+
+
+@pytest.mark.parametrize(("length", "entries"), [(0, 1), (511, 1), (512, 2), (1_023, 2), (1_024, 3), (32_767, 64)])
+def test_a_long_id_is_as_much_work_as_several(length: int, entries: int) -> None:
+    """A hash over the longest is a millisecond."""
+    assert entries_of("x" * length) == entries

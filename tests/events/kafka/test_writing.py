@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 from kio.static.primitive import i32Timedelta
 
-from muster.events.kafka.codec.writing import CHUNK_BYTES, Output, Unwritable, writer_in_steps
+from muster.events.kafka.codec.writing import CHUNK_BYTES, AnswerTooLarge, Output, Unwritable, writer_in_steps
 from muster.events.steps import ENTRIES_PER_STEP, WAIT
 from tests.coordinator.wire.smallest import item_of
 
@@ -236,3 +236,28 @@ def test_what_a_version_cannot_hold_is_not_written() -> None:
         else:
             with pytest.raises(Unwritable, match="a string of 32768 bytes, 32767 can be written"):
                 list(steps)
+
+
+@pytest.mark.parametrize("version", [5, 9])
+def test_the_longest_string_of_an_old_version_is_written(version: int) -> None:
+    """It has one byte less than 32 KiB."""
+    long = "s" * (2**15 - 1)
+    values = as_values(joined(version, 0)) | {"leader": long}
+    output = Output(answer_bytes_max=2**30)
+    assert sum(writer_in_steps(load_response_schema(JOIN_GROUP, version))(output, values)) >= 0
+    assert long.encode() in b"".join(output.chunks())
+
+
+@pytest.mark.parametrize(("less", "is_too_large"), [(0, False), (1, True)])
+def test_an_answer_may_be_as_long_as_its_limit(less: int, is_too_large: bool) -> None:
+    """It is looked at when a chunk is full."""
+    output = Output(answer_bytes_max=CHUNK_BYTES - less)
+    output.chunk += bytes(CHUNK_BYTES - 1)
+    assert list(output.cut()) == []
+    output.chunk += b"x"
+    if is_too_large:
+        with pytest.raises(AnswerTooLarge, match=f"it has more than {CHUNK_BYTES - 1} bytes"):
+            list(output.cut())
+    else:
+        assert list(output.cut()) == []
+        assert list(output.chunks()) == [bytes(CHUNK_BYTES - 1) + b"x"]

@@ -22,7 +22,6 @@ from tests.events.log.stored_partition import StoredPartition
 from tests.events.log.transitions import incompressible, read_all
 from tests.faults.cluster import PRODUCE, FakeCluster
 from tests.faults.process import story
-from tests.waiting import until
 
 ONE = Record(b"key", b"value")
 CONFIG = WriterConfig(topic="events", partition=0, limit_bytes=1_000, delivery_timeout_ms=50)
@@ -96,12 +95,17 @@ async def test_a_batch_that_is_too_large_only_when_it_is_sent_again_is_not_taken
     log = KafkaEventLog(cluster.bootstrap, "events", partitions=1)
     await log.open()
     writer = await log.claim(0)
-    cluster.lose_answers(PRODUCE, 1)
-    appending = asyncio.create_task(writer.append([(ONE,)]))
-    await until(lambda: cluster.partition("events", 0).end == 1)
-    cluster.produce_error = ErrorCode.message_too_large
+
+    def loses(api_key: int) -> bool:
+        is_first = api_key == PRODUCE and cluster.produce_error is None
+        if is_first:
+            cluster.produce_error = ErrorCode.message_too_large
+        return is_first
+
+    cluster.loses = loses  # type: ignore[method-assign]
     with pytest.raises(LogUnavailable, match="partition 0 of events: the broker refuses the batch: MESSAGE_TOO_LARGE"):
-        await appending
+        await writer.append([(ONE,)])
+    assert cluster.partition("events", 0).end == 1
     await log.close()
 
 
