@@ -4,6 +4,7 @@ cli.py, serve.py    the command line; a process from start to end
 commands/           `muster members`, `muster groups`, `muster log`
 sidecar/            the sidecar: clients reach their cluster through Muster
 standalone/         the standalone server: clients are connected to Muster alone
+partition_sharing.py    several processes of one log: the assembly
 assembly.py         making the parts that both modes have
 open_files.py       the limit of open files, and so of connections
 runtime/            the runtime around the rules: partitions, decisions, appends, timers

@@ -38,7 +38,7 @@ from muster.coordinator.runtime.partition.group_context import (
     ignore_generations,
     members_reachable,
 )
-from muster.coordinator.runtime.partition.owner import Owner
+from muster.coordinator.runtime.partition.owner import Owner, ignore_partition
 from muster.coordinator.runtime.partition.retention_clock import RetentionClock
 from muster.coordinator.runtime.partition.waiting_limit import WaitingQuota
 from muster.coordinator.runtime.runtime import Runtime
@@ -138,6 +138,7 @@ def new_owner(
     clock: SystemClock,
     *,
     on_generation: GenerationListener = ignore_generations,
+    on_given_up: Callable[[int], None] = ignore_partition,
     ask_about_silence: AskAboutSilence = members_reachable,
     waiting_quota: WaitingQuota,
 ) -> Owner:
@@ -155,6 +156,7 @@ def new_owner(
         log_url=settings.log,
         bootstrap=settings.advertise or (settings.listen if Address(settings.listen).port else "ADDRESS"),
         on_generation=on_generation,
+        on_given_up=on_given_up,
         ask_about_silence=ask_about_silence,
         superseded=waiting_quota.release,
         slices=Slices(room_of(settings.queued_max_request_bytes)),

@@ -38,13 +38,13 @@ from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.observability.status import StatusParts
 from muster.coordinator.offsets.open import offset_store_for
 from muster.coordinator.open_files import within_open_files
+from muster.coordinator.partition_sharing import PartitionSharing
 from muster.coordinator.runtime.partition.waiting_limit import WaitingLimit
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import Service
 from muster.coordinator.settings.addresses import Address, why_not_bound
 from muster.coordinator.settings.setting_sources import PROPERTY_FIELDS
 from muster.coordinator.settings.settings import Settings
-from muster.coordinator.standalone.partition_sharing import PartitionSharing
 from muster.coordinator.standalone.server import Server, ServerSettings
 from muster.coordinator.topics import BadTopic
 from muster.coordinator.wire.registry import APIS, load_messages_of_members

@@ -9,5 +9,6 @@ ownership_group.py    this process as a member of that group
 peer_metrics.py       the metrics of the other processes
 peer_status.py        the other processes, and what they own, for the status of this one
 peer_watch.py         notices at once that another process is gone, by a connection to it
+link/                 connections between the processes, on which a sidecar forwards requests to a group's owner
 sharer.py             serves the partitions that this process is to own, and tells clients where the others are
 """

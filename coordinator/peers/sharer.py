@@ -21,7 +21,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 HANDED_OVER_WITHIN_S: Final = 5.0
-CLIENTS_TOLD_WITHIN_S: Final = 3.5
+CLIENTS_TOLD_S: Final = 3.5
 """How long clients are told by who stops where its groups are now: a heartbeat comes every 3 s by default."""
 
 
@@ -56,7 +56,9 @@ class Sharer:
         session_timeout_ms: int,
         monotonic_ms: Callable[[], int],
         failed: Callable[[Exception], None],
+        clients_told_s: float = CLIENTS_TOLD_S,
     ) -> None:
+        self._clients_told_s = clients_told_s
         self._ownership = ownership
         self._cluster = cluster
         self._publish = publish
@@ -110,7 +112,7 @@ class Sharer:
             async with asyncio.timeout(HANDED_OVER_WITHIN_S):
                 await self._are_elsewhere.wait()
         if self._newest is not None and self._newest.nodes:
-            await asyncio.sleep(CLIENTS_TOLD_WITHIN_S)
+            await asyncio.sleep(self._clients_told_s)
 
     def deposed(self, _number: int) -> None:
         """Have the partitions shared again: a partition that is ours was claimed by another process."""

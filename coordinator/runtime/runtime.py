@@ -172,6 +172,10 @@ class Runtime:
         partitions = self._partitions
         return "; ".join(partitions.unreadable.values()) or partitions.outage.reason or "partitions are being read"
 
+    def is_assigned(self, group_id: GroupId) -> bool:
+        """Whether the group's partition is this process's, served yet or not."""
+        return partition_for(group_id, self._log.partitions) in self._partitions.assigned
+
     def has_read(self, group_id: GroupId) -> bool:
         """Whether this process has read the group's partition, and the listener was called for its groups."""
         read = self._partitions.read

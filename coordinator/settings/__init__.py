@@ -10,6 +10,8 @@ kafka_settings.py     The settings that are Kafka's, by Kafka's names and with i
 loading.py            Settings from flags, `MUSTER_*` variables and a TOML file: gathered, and checked against each
                       other.
 options.py            The declaration of a setting, with its type, default, limits and help.
+peers.py              The settings of several sidecars of one log: where they reach each other, and how they prove who
+                      they are.
 setting_sources.py    Where a setting came from: the name of its flag, variable or key in the file.
 settings.py           The settings of `muster serve`: each declared once, here or in sidecar.py, with its type,
                       default and help.

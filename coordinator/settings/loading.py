@@ -124,7 +124,7 @@ def _sharing_refusals(settings: Settings) -> Iterator[str]:
         return
     if not settings.log.startswith("kafka:"):
         yield f"{share} needs an event log in Kafka, and {settings.name_of('log')} is {settings.log}"
-    if settings.upstream is None and "node_id" not in given:
+    if "node_id" not in given:
         yield f"{share} needs {settings.name_of('node_id')}, another one for each process of the log"
 
 

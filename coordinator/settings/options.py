@@ -16,9 +16,10 @@ GENERAL: Final = "Options"
 STANDALONE: Final = "Standalone"
 SIDECAR: Final = "Sidecar"
 TLS: Final = "TLS towards clients (sidecar)"
+PEERS: Final = "Several sidecars"
 EVENT_LOG: Final = "Event log"
 WATCHING: Final = "Metrics and logs"
-PANELS: Final = (GENERAL, STANDALONE, SIDECAR, TLS, EVENT_LOG, WATCHING)
+PANELS: Final = (GENERAL, STANDALONE, SIDECAR, TLS, PEERS, EVENT_LOG, WATCHING)
 
 
 class Shown(msgspec.Struct, frozen=True):

@@ -86,7 +86,13 @@ class Settings(SidecarSettings, KafkaSettings):
         metavar="NAME:PARTITIONS",
         panel=STANDALONE,
     )
-    node_id: int = option(1, "The node id that clients see.", panel=STANDALONE, ge=0, le=INT32_MAX)
+    node_id: int = option(
+        1,
+        "The node id that clients see. Of a sidecar, which shows the brokers', the id among those that share its log.",
+        panel=STANDALONE,
+        ge=0,
+        le=INT32_MAX,
+    )
     cluster_id: str = option(
         "muster", "The cluster id that clients see.", panel=STANDALONE, min_length=1, max_length=256
     )
@@ -119,8 +125,8 @@ class Settings(SidecarSettings, KafkaSettings):
     share_partitions: bool = option(
         default=False,
         help_="Share the partitions of a Kafka event log with the other processes of that log, through a "
-        "consumer group in its cluster: each owns some, clients are sent to the owner, and others take over from one "
-        "that ends. Each needs a --node-id of its own.",
+        "consumer group in its cluster: each owns some, and others take over from one that ends. Clients are sent to "
+        "the owner of their group; sidecars forward to it. Each needs a --node-id of its own.",
         panel=EVENT_LOG,
     )
     owner_session_timeout_ms: int = option(

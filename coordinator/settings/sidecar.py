@@ -14,9 +14,10 @@ from pydantic import BeforeValidator, PrivateAttr
 from pydantic_settings import BaseSettings, NoDecode
 
 from muster.coordinator.group.settings import INT32_MAX
-from muster.coordinator.settings.addresses import Address, Servers
+from muster.coordinator.settings.addresses import Address, HostPort, Servers
 from muster.coordinator.settings.broker_ports import BrokerPorts
-from muster.coordinator.settings.options import SIDECAR, TLS, option
+from muster.coordinator.settings.options import PEERS, SIDECAR, TLS, option
+from muster.coordinator.settings.peers import PeerTls, peer_secret, refuse_peers
 from muster.coordinator.settings.setting_sources import Sources
 from muster.coordinator.upstream.security import ClientsCertificate, UpstreamSecurity
 from muster.events.kafka.addresses import PORT_MAX
@@ -121,6 +122,31 @@ class SidecarSettings(BaseSettings):
         None, "That certificate's key, PEM, not encrypted.", metavar="FILE", panel=TLS
     )
 
+    peer_listen: HostPort | None = option(
+        None,
+        "With --share-partitions: where the other sidecars of the log reach this one, HOST:PORT. They forward requests "
+        "for its groups there.",
+        metavar="HOST:PORT",
+        panel=PEERS,
+    )
+    peer_advertise: HostPort | None = option(
+        None, "The address told to the other sidecars, if it is another one.", metavar="HOST:PORT", panel=PEERS
+    )
+    peer_secret_file: Path | None = option(
+        None,
+        "A file with a secret of 16 bytes or more, the same for all sidecars of the log: whoever has it is believed. "
+        "It is read anew for each connection.",
+        metavar="FILE",
+        panel=PEERS,
+    )
+    peer_tls_certificate: Path | None = option(
+        None, "The certificate shown to the other sidecars, both ways, PEM.", metavar="FILE", panel=PEERS
+    )
+    peer_tls_key: Path | None = option(None, "Its key, PEM, not encrypted.", metavar="FILE", panel=PEERS)
+    peer_tls_ca: Path | None = option(
+        None, "The authorities that sign the sidecars' certificates, PEM.", metavar="FILE", panel=PEERS
+    )
+
     _sources: Sources = PrivateAttr(default=Sources())
 
     def came_from(self, sources: Sources) -> None:
@@ -150,6 +176,19 @@ class SidecarSettings(BaseSettings):
             return None
         return client_context(certificate, key, self._file("tls_client_ca"))
 
+    def peer_tls(self) -> PeerTls | None:
+        """The TLS of connections between sidecars; None: plaintext, on this host alone. Raises BadTls."""
+        files = [self._file(name) for name in ("peer_tls_certificate", "peer_tls_key", "peer_tls_ca")]
+        certificate, key, authorities = files
+        if certificate is None or key is None or authorities is None:
+            return None
+        return PeerTls.of(certificate, key, authorities)
+
+    def peer_secret(self) -> bytes:
+        """Read the secret of the sidecars. Raises OSError, and BadPeerSecret for a short one."""
+        assert self.peer_secret_file is not None
+        return peer_secret(self.name_of("peer_secret_file"), self.peer_secret_file)
+
     def _file(self, field: str) -> tuple[str, Path] | None:
         path = getattr(self, field)
         return None if path is None else (self.name_of(field), path)
@@ -176,9 +215,6 @@ class SidecarSettings(BaseSettings):
 NOT_WITH_UPSTREAM: Mapping[str, str] = {
     "topic": "topics are the cluster's",
     "cluster_id": "clients see the cluster's",
-    "node_id": "clients see the brokers' node ids",
-    "share_partitions": "a sidecar owns all partitions of its log, for now",
-    "owner_session_timeout_ms": "a sidecar owns all partitions of its log, for now",
 }
 """The settings of standalone mode, and why a sidecar has no use for them."""
 
@@ -194,6 +230,7 @@ def refusals(settings: SidecarSettings, given: Set[str], listen: Address, metric
     for name, reason in NOT_WITH_UPSTREAM.items():
         if name in given:
             yield f"{name_of(name)} and {name_of('upstream')} contradict each other: {reason}; leave one of them out"
+    yield from refuse_peers(settings, given)
     yield from _tls_refusals(settings)
     yield from _port_refusals(settings, listen, metrics)
 

@@ -1,6 +1,7 @@
 """The sidecar: between clients and an unmodified cluster. Group membership is answered here, the rest is relayed.
 
     serve.py     how a sidecar is put together, started and stopped
+    forwarding/  several sidecars of one log: requests go to the one that owns the group
     apis/        one file for each family of APIs that is answered or merged here
     groups/      which groups Muster coordinates, and how one is moved to or from the cluster upstream
     relay/       a client's socket and its broker's: frames, order, back-pressure, who the client is and what it may do

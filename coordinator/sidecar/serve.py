@@ -11,6 +11,7 @@ shadows stay: the next owner of the groups finds them.
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential_jitter
@@ -41,6 +42,8 @@ from muster.coordinator.observability.group_metrics import GroupMetrics
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.observability.status import StatusParts
 from muster.coordinator.offsets.upstream import UpstreamOffsetStore
+from muster.coordinator.partition_sharing import PartitionSharing
+from muster.coordinator.runtime.partition.owner import ignore_partition
 from muster.coordinator.runtime.partition.waiting_limit import WaitingLimit, WaitingQuota
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import Service
@@ -48,10 +51,13 @@ from muster.coordinator.settings.addresses import Address, why_not_bound
 from muster.coordinator.settings.broker_ports import NoPort
 from muster.coordinator.settings.settings import Settings
 from muster.coordinator.sidecar.apis.registry import handled_apis
+from muster.coordinator.sidecar.forwarding.peers import Peers
+from muster.coordinator.sidecar.forwarding.shared_ownership import SharedOwnership, let_go_of
 from muster.coordinator.sidecar.groups.in_flight_commits import InFlightCommits
 from muster.coordinator.sidecar.groups.movable_groups import MovableGroups
 from muster.coordinator.sidecar.groups.move_log import log_lost
 from muster.coordinator.sidecar.groups.moves import Moves
+from muster.coordinator.sidecar.groups.owned_groups import ListOwned, own_groups
 from muster.coordinator.sidecar.groups.routing import GroupRouter
 from muster.coordinator.sidecar.groups.shadow_fence import ShadowFence
 from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
@@ -97,6 +103,7 @@ class _Sidecar:
         self.readiness = Readiness(self.clock)
         self.parts = StatusParts()
         self.link = UpstreamLink(settings.upstream or "", settings.upstream_security(), give_up=lost)
+        self._let_go: Callable[[int], None] = ignore_partition
 
     async def start(self) -> None:
         settings, stack = self.settings, self.stack
@@ -109,7 +116,11 @@ class _Sidecar:
         keep_certificates(stack, lost=self.lost)
         watch_files(self.readiness, stack, lost=self.lost)
         await self._find_upstream()
-        event_log = new_log(settings)
+        await self._assemble(new_log(settings))
+
+    async def _assemble(self, event_log: EventLog) -> None:
+        """Make all that knows of groups, and serve them. Raises CannotServe, LogError, EventsError."""
+        settings, stack = self.settings, self.stack
         reserved = await self._reserved(event_log)
         shadows = Shadows(
             self.link,
@@ -118,51 +129,89 @@ class _Sidecar:
         )
         stack.push_async_callback(shadows.close)
         waiting_quota = new_waiting_quota(settings, self.metrics)
-        offsets = UpstreamOffsetStore()
+        sharing = PartitionSharing(settings, event_log, self.clock) if settings.share_partitions else None
         owner = new_owner(
             settings,
             event_log,
-            offsets,
+            UpstreamOffsetStore(),
             self.clock,
             on_generation=shadows.update_generation,
+            on_given_up=self._given_up,
             ask_about_silence=self._reachability().ask_about_silence,
             waiting_quota=waiting_quota,
         )
-        runtime = Runtime(owner, give_up=self.lost)
+        runtime = Runtime(owner, give_up=self.lost, deposed=None if sharing is None else sharing.deposed)
         for collector in (GroupMetrics(runtime.figures), ShadowMetrics(shadows.census)):
             collect(collector, stack)
         self.parts.ownership, self.parts.shadows = runtime.status, lambda: shadows_status(shadows.census())
         moves = self._moves(runtime, shadows)
         self.relayed.upstream_members = moves.recent_members.counted
+        self._let_go = let_go_of(shadows, moves, event_log)
         in_flight = InFlightCommits()
         service = self._service(runtime, shadows, moves, in_flight, waiting_quota)
-        router = GroupRouter(shadows, moves, may_own=settings.may_own, is_loaded=runtime.has_read)
         listening = self._listening(service)
+        list_own = own_groups(service, shadows)
+
+        def handled_by(list_owned: ListOwned) -> Mapping[int, SidecarApi]:
+            router = GroupRouter(shadows, moves, may_own=settings.may_own, is_loaded=runtime.has_read)
+            return handled_apis(
+                service,
+                router,
+                moves,
+                shadows,
+                self.relayed,
+                reserved=reserved,
+                in_flight=in_flight,
+                list_owned=list_owned,
+                would_refuse=runtime.would_refuse,
+            )
+
+        peers = None if sharing is None else self._peers(sharing, runtime, service, list_own)
+        handled = handled_by(list_own) if peers is None else await peers.start(handled_by, stack, self.link.cluster_id)
         stack.push_async_callback(_stop_listening, listening)
-        handled = handled_apis(
-            service,
-            router,
-            moves,
-            shadows,
-            self.relayed,
-            reserved=reserved,
-            in_flight=in_flight,
-            would_refuse=runtime.would_refuse,
-        )
         listen = f"{self._listen_at.host}:{await self._listen(listening, service, handled)}"
         log.info("listening", listen=listen, upstream=settings.upstream, log=settings.log)
         await keep_open(event_log, settings, stack, self.readiness, lost=self.lost)
         shadows.set_name(ShadowName.of(event_log.identity))
         await self._settle(reserved, event_log)
-        self.readiness.reason = lambda: "; ".join(filter(None, (self.link.outage.reason, runtime.not_ready))) or None
-        await take_over(runtime, stack)
-        moves.begin()
-        await _remove_stray_shadows(
-            shadows, lambda group_id: runtime.has_group(group_id) and not moves.is_released(group_id)
-        )
-        stack.callback(_drain, listening)
+
+        async def remove_strays() -> None:
+            await _remove_stray_shadows(
+                shadows, lambda group_id: runtime.has_group(group_id) and not moves.is_released(group_id)
+            )
+
+        if peers is None:
+            self.readiness.reason = lambda: self._not_ready(runtime.not_ready)
+            await take_over(runtime, stack)
+            moves.begin()
+            await remove_strays()
+            stack.callback(_drain, listening)
+        else:
+            ownership = SharedOwnership(runtime, moves, remove_strays)
+            await peers.share(ownership, self.readiness, self.parts, stack, stop_listening=partial(_drain, listening))
+            shared = self.readiness.reason
+            self.readiness.reason = lambda: self._not_ready(shared())
+            moves.begin()
         keep_trimmed(owner, stack, lost=self.lost)
         log.info("serving", listen=listen, upstream=settings.upstream, log=settings.log)
+
+    def _peers(self, sharing: PartitionSharing, runtime: Runtime, service: Service, list_own: ListOwned) -> Peers:
+        return Peers(
+            self.settings,
+            service,
+            sharing,
+            runtime,
+            list_own=list_own,
+            metrics=self.metrics,
+            relayed=self.relayed,
+            lost=self.lost,
+        )
+
+    def _given_up(self, number: int) -> None:
+        self._let_go(number)
+
+    def _not_ready(self, reason: str | None) -> str | None:
+        return "; ".join(filter(None, (self.link.outage.reason, reason))) or None
 
     async def _find_upstream(self) -> None:
         """Wait for the cluster. Raises CannotServe if waiting cannot help."""

@@ -115,6 +115,22 @@ class Shadows:
         """Whether upstream may have our shadow in the group: in, on its way in, or on its way out."""
         return group_id in self._handles
 
+    def group_ids(self) -> list[GroupId]:
+        """The groups that may have our shadow upstream."""
+        return list(self._handles)
+
+    def let_go(self, is_theirs: Callable[[GroupId], bool]) -> None:
+        """Do nothing more for the shadows of groups that another process owns now. They stay upstream, for it."""
+        for group_id, taking in list(self._taking.items()):
+            if is_theirs(group_id):
+                taking.cancel()
+        for handle in [each for each in self._handles.values() if is_theirs(each.group_id)]:
+            _stop_timer(handle)
+            if handle.task is not None:
+                handle.task.cancel()
+            self._end(handle, "another process of this Muster owns the group now")
+        self._refused -= {each for each in self._refused if is_theirs(each)}
+
     def is_in(self, group_id: GroupId) -> bool:
         """Whether upstream lists the group because of our shadow; it may be about to leave."""
         handle = self._handles.get(group_id)

@@ -77,7 +77,8 @@ def work_at_once(steps: Steps[Cancel | None]) -> Cancel | None:
 class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
     """The facts about a request that are not in its body. `client_id` is "" when the client sent null, as in Kafka.
 
-    `client_host` is as Java prints it, with a leading slash (M3). `arrived_ms` is monotonic.
+    `client_host` is as Java prints it, with a leading slash (M3). `arrived_ms` is monotonic. `member_uuid`: of the
+    member id that a JoinGroup proposes, if it is known: of one that is sent again to another process.
     """
 
     api_key: int
@@ -90,6 +91,7 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
     arrived_wall_ms: int
     keep_ticket: KeepTicket = keep_no_ticket
     work: Work = work_at_once
+    member_uuid: str = ""
 
     def caller(self, service: Service) -> Caller:
         """Make the caller of one command; a request that becomes many commands needs one for each."""

@@ -70,9 +70,10 @@ def work_on(
     answer: Callable[[Answered], None],
     keep_ticket: KeepTicket,
     handle: Callable[[Body, RequestContext, InFlightRequest], Cancel | None],
+    member_uuid: str = "",
 ) -> Cancel:
     """Read a frame of a known API, and call `handle` with its content and the request under way. The returned function
-    cancels the rest. Raises ProtocolError as `dispatch` does.
+    cancels the rest. Raises ProtocolError as `dispatch` does. `member_uuid`: as in RequestContext.
     """
     api_key, api_version, correlation_id = _HEADER_START.unpack_from(frame)
     form = message(api_key, api_version)
@@ -92,6 +93,7 @@ def work_on(
             arrived_wall_ms=arrived_wall_ms,
             keep_ticket=keep_ticket,
             work=in_flight.work,
+            member_uuid=member_uuid,
         )
         in_flight.drops(handle(body, context, in_flight))
 

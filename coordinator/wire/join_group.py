@@ -30,7 +30,7 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
         answer(encode(outcome, context.api_version))
 
     def submit() -> Steps[Cancel]:
-        command = decode(body, context, context.caller(service), service.new_uuid())
+        command = decode(body, context, context.caller(service), context.member_uuid or service.new_uuid())
         yield len(command.protocols)
         service.groups.submit(command, reply)
         return partial(service.gone, command.caller.request_id)

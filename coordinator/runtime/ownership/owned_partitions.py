@@ -115,6 +115,8 @@ class OwnedPartitions:
             self.outage.available_again(number)
             self.unreadable.pop(number, None)
         await self._stop(released, ())
+        for number in released:
+            self._is_not_ours(number)
 
     async def release_all(self) -> None:
         """Give all partitions up in good order, as the process stops; those that were lost for good end here."""
@@ -214,8 +216,13 @@ class OwnedPartitions:
         """Serve the partition no more, as another process has claimed it."""
         assert self._deposed is not None
         self.assigned.discard(number)
+        self._is_not_ours(number)
         self.outage.available_again(number)
         self._deposed(number)
+
+    def _is_not_ours(self, number: int) -> None:
+        self.read.discard(number)
+        self._owner.on_given_up(number)
 
     # ---- losing, and giving up -----------------------------------------------------------------------
 

@@ -27,6 +27,10 @@ from muster.coordinator.strangers_watch import StrangersSeen
 from muster.events.log.base import EventLog
 
 
+def ignore_partition(_number: int) -> None:
+    """Do nothing: the default, where nothing outside is kept for a partition."""
+
+
 class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """This process as the owner of partitions: its name, its logs, its settings; the same for all partitions."""
 
@@ -48,6 +52,8 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     boot_ms: Callable[[], int] = boot_clock_ms
     """The clock of leases."""
     on_generation: GenerationListener = ignore_generations
+    on_given_up: Callable[[int], None] = ignore_partition
+    """Called with each partition that is another process's from now on."""
     ask_about_silence: AskAboutSilence = members_reachable
     superseded: Callable[[int], None] = ignore_request_id
     """Called with the id of a parked request that will not be answered, since the same member has sent it again."""

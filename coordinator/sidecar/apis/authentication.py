@@ -36,9 +36,15 @@ def apis(metrics: RelayMetrics) -> tuple[SidecarApi, ...]:
 
 
 def _begin(metrics: RelayMetrics, request: ClientRequest) -> None:
-    client, mechanism = request.client, request.body.mechanism
+    client, mechanism = _own(request), request.body.mechanism
     client.sasl.begin(mechanism)
     client.relay(rewrite=partial(_begun, metrics, client, request.context.client_id, mechanism[:MECHANISM_CHARS_MAX]))
+
+
+def _own(request: ClientRequest) -> ClientSide:
+    """The client, which is connected to this process: what authenticates it is not forwarded."""
+    assert isinstance(request.client, ClientSide)
+    return request.client
 
 
 def _begun(metrics: RelayMetrics, client: ClientSide, client_id: str, mechanism: str, payload: bytes) -> Steps[bytes]:
@@ -54,7 +60,7 @@ def _begun(metrics: RelayMetrics, client: ClientSide, client_id: str, mechanism:
 
 
 def _authenticate(metrics: RelayMetrics, request: ClientRequest) -> None:
-    client = request.client
+    client = _own(request)
     client.sasl.received(request.body.auth_bytes)
     client.relay(rewrite=partial(_look, metrics, client, request.context))
 

@@ -12,6 +12,7 @@ When the last classic member has left, the shadow leaves too, and the next heart
 Nothing else of the protocol is changed.
 """
 
+import asyncio
 from collections.abc import Callable
 from functools import cache, partial
 from struct import Struct
@@ -20,11 +21,14 @@ from typing import Final
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 
+from muster.coordinator.service import Cancel
 from muster.coordinator.sidecar.messages.request_plan import RELAY, Inspect, RequestPlan, Rewrite
 from muster.coordinator.sidecar.messages.request_start import body_at, read_string
 from muster.coordinator.sidecar.messages.rewriting import rewrite_of
-from muster.coordinator.sidecar.relay.intercept import SidecarApi
+from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
+from muster.coordinator.sidecar.relay.limits import DELAY_MS
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
+from muster.coordinator.wire.messages import HEADER_START_BYTES
 from muster.events.ids import GroupId
 from muster.events.kafka.codec.splicing import Pieces, change_fields, text_piece
 from muster.events.steps import Steps
@@ -50,7 +54,26 @@ def api(is_shadowed: Callable[[GroupId], bool], metrics: RelayMetrics) -> Sideca
     def look(api_version: int, _rewrite: object) -> Inspect:
         return lambda frame: _plan(frame, api_version, change_if_shadowed)
 
-    return SidecarApi(key=CONSUMER_GROUP_HEARTBEAT, name="ConsumerGroupHeartbeat", versions=range(2), inspect=look)
+    def handle(request: ClientRequest) -> Cancel | None:
+        """Handle one of another process's clients, who is connected there."""
+        plan = _plan(request.frame, request.context.api_version, change_if_shadowed)
+        if plan.rewrite is None:
+            request.relay()
+            return None
+        return request.work(_ask_and_change(request, plan.rewrite, delays_changed=plan.delays_changed))
+
+    return SidecarApi(
+        key=CONSUMER_GROUP_HEARTBEAT, name="ConsumerGroupHeartbeat", versions=range(2), inspect=look, handle=handle
+    )
+
+
+async def _ask_and_change(request: ClientRequest, rewrite: Rewrite, *, delays_changed: bool) -> None:
+    client, context = request.client, request.context
+    payload = await client.ask(context.api_key, context.api_version, request.frame[HEADER_START_BYTES:])
+    changed = await client.slices.result(rewrite(payload))
+    if delays_changed and changed != payload:
+        await asyncio.sleep(DELAY_MS / 1000)
+    client.answered([changed])
 
 
 def _plan(

@@ -14,12 +14,13 @@ from dataclasses import replace
 
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.service import Cancel, ListedGroup, Service
+from muster.coordinator.peers.link.messages import OwnedGroup
+from muster.coordinator.service import Cancel
 from muster.coordinator.sidecar.apis.merging import as_fields, ask_broker, describe_upstream, refusal
+from muster.coordinator.sidecar.groups.owned_groups import ListOwned
 from muster.coordinator.sidecar.groups.routing import GroupRouter
 from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
 from muster.coordinator.upstream.shadow import PROTOCOL_TYPE
-from muster.coordinator.upstream.shadows import Shadows
 from muster.coordinator.wire import list_groups
 from muster.coordinator.wire.api import Body, Fields
 from muster.coordinator.wire.authorized_operations import DESCRIBE
@@ -30,12 +31,11 @@ CLASSIC = "classic"
 
 
 class ListGroupsApi:
-    """`service` is what the rules are asked through."""
+    """`list_owned` lists the groups of all processes of the event log."""
 
-    def __init__(self, service: Service, router: GroupRouter, shadows: Shadows) -> None:
-        self._service = service
+    def __init__(self, router: GroupRouter, list_owned: ListOwned) -> None:
         self._router = router
-        self._shadows = shadows
+        self._list_owned = list_owned
 
     def api(self) -> SidecarApi:
         """The registration."""
@@ -55,15 +55,15 @@ class ListGroupsApi:
         types = _types(body)
         unfiltered = {name: () for name, wanted in (("states_filter", states), ("types_filter", types)) if wanted}
         answer = await ask_broker(request, replace(body, **unfiltered) if unfiltered else None)
-        known = self._service.groups.list_groups()
+        known = await self._list_owned()
         if isinstance(known, ErrorCode):
             request.answer({"error_code": known, "groups": []})
             return
         pace = request.pace()
         ours = {}
         for group in known:
-            if self._router.may_be_ours(group.group_id):
-                ours[group.group_id] = group
+            if group.is_owned or self._router.may_be_ours(GroupId(group.group_id)):
+                ours[GroupId(group.group_id)] = group
             await pace.worked()
         groups, listed = [], set()
         for group in answer.groups:
@@ -77,24 +77,28 @@ class ListGroupsApi:
             groups = [each for each in groups if each["group_type"].lower() in types]
         request.answer({**as_fields(replace(answer, groups=())), "groups": groups})
 
-    def _line(self, listed: Body, ours: Mapping[GroupId, ListedGroup]) -> Fields:
+    def _line(self, listed: Body, ours: Mapping[GroupId, OwnedGroup]) -> Fields:
         is_empty = (
             getattr(listed, "group_state", GroupState.EMPTY.value) == GroupState.EMPTY.value
         )  # a field from v4 on
-        is_ours = is_empty or self._shadows.may_have_shadow(listed.group_id)  # else it is another service's
-        is_shadow = listed.protocol_type == PROTOCOL_TYPE and is_ours
         known = ours.get(listed.group_id)
-        if known is not None and (is_shadow or self._shadows.owns(known.group_id)):
+        is_ours = is_empty or (known is not None and known.has_shadow)  # else it is another service's
+        is_shadow = listed.protocol_type == PROTOCOL_TYPE and is_ours
+        if known is not None and known.state is not None and (is_shadow or known.is_owned):
             return _line_of(known)
         if is_shadow:
             return {**as_fields(listed), "protocol_type": "", "group_state": GroupState.EMPTY.value}
         return as_fields(listed)
 
     async def _added(
-        self, request: ClientRequest, ours: Mapping[GroupId, ListedGroup], listed: set[GroupId]
-    ) -> list[ListedGroup]:
+        self, request: ClientRequest, ours: Mapping[GroupId, OwnedGroup], listed: set[GroupId]
+    ) -> list[OwnedGroup]:
         """Find the groups of ours that no broker lists, if this broker coordinates them."""
-        missing = [each for each in ours if each not in listed and not self._shadows.is_in(each)]
+        missing = [
+            group_id
+            for group_id, known in ours.items()
+            if group_id not in listed and known.state is not None and not known.is_in
+        ]
         described = await describe_upstream(request.client, missing)
         return [
             ours[group_id]
@@ -108,10 +112,10 @@ def _types(body: Body) -> set[str]:
     return {each.lower() for each in getattr(body, "types_filter", ())}
 
 
-def _line_of(group: ListedGroup) -> Fields:
+def _line_of(group: OwnedGroup) -> Fields:
     return {
         "group_id": group.group_id,
         "protocol_type": group.protocol_type,
-        "group_state": group.state.value,
+        "group_state": group.state,
         "group_type": CLASSIC,
     }

@@ -42,12 +42,18 @@ class MembershipApi:
     """`service` is what the handlers use if the client is authorized; `would_refuse` asks the rules about a join."""
 
     def __init__(
-        self, service: Service, router: GroupRouter, moves: Moves, would_refuse: Callable[[JoinGroup], bool]
+        self,
+        service: Service,
+        router: GroupRouter,
+        moves: Moves,
+        would_refuse: Callable[[JoinGroup], bool],
+        is_reserved: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._service = service
         self._router = router
         self._moves = moves
         self._would_refuse = would_refuse
+        self._is_reserved = is_reserved
         self._throttle = LogThrottle(service.monotonic_ms)
         self._trouble = NamesThrottle(service.monotonic_ms)
         self._troubled: dict[type[KeptUpstream], TTLCache[GroupId, None]] = {
@@ -65,6 +71,8 @@ class MembershipApi:
     def _handler(self, api: Api) -> Callable[[ClientRequest], Cancel | None]:
         def handle(request: ClientRequest) -> Cancel | None:
             group_id = request.body.group_id
+            if self._is_reserved(group_id):
+                return self._handle(api, request, ErrorCode.group_authorization_failed)
             route = self._router.route_of(group_id, joins=api is join_group.API)
             if route is GroupRoute.UPSTREAM:
                 self._moves.recent_members.relay(request)

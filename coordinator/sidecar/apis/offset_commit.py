@@ -77,7 +77,7 @@ class OffsetCommitApi:
 
     def handle(self, request: ClientRequest) -> Cancel | None:
         if self._reserved.is_transactional_id(getattr(request.body, "transactional_id", "").encode()):
-            request.answer(_refused(request.body, ErrorCode.transactional_id_authorization_failed))
+            request.answer(refused(request.body, ErrorCode.transactional_id_authorization_failed))
             return None
         group_id = request.body.group_id
         command = _command(request, self._service)
@@ -114,18 +114,18 @@ class OffsetCommitApi:
             async with self._shadows.withdrawn(request.body.group_id):
                 request.relay()
         except ShadowUnavailable:
-            request.answer(_refused(request.body, ErrorCode.coordinator_not_available))
+            request.answer(refused(request.body, ErrorCode.coordinator_not_available))
 
     def _judge(self, request: ClientRequest, command: AuthorizeCommit, refusal: ErrorCode) -> None:
         if refusal is not ErrorCode.none:
-            request.answer(_refused(request.body, refusal))
+            request.answer(refused(request.body, refusal))
             return
         if self._router.route_of(command.group_id) is GroupRoute.MOVING:
             moved = self._moves.answer_commit(request)
             if moved is None:
                 request.relay()
             else:
-                request.answer(_refused(request.body, moved))
+                request.answer(refused(request.body, moved))
             return
 
         def reply(outcome: Outcome) -> None:
@@ -166,12 +166,12 @@ class OffsetCommitApi:
                 await self._shadows.wait_bumped(command.group_id, generation_id)
                 is_bumped = True
         except (ShadowUnavailable, TimeoutError):
-            request.answer(_refused(request.body, ErrorCode.coordinator_not_available))
+            request.answer(refused(request.body, ErrorCode.coordinator_not_available))
             return
         if not self._relay(request, command, generation_id):  # another generation has begun meanwhile
             is_members = command.generation_id >= 0
             error = ErrorCode.illegal_generation if is_members else ErrorCode.unknown_member_id
-            request.answer(_refused(request.body, error))
+            request.answer(refused(request.body, error))
 
 
 def _command(request: ClientRequest, service: Service) -> AuthorizeCommit:
@@ -229,7 +229,7 @@ def _asked(key: Any) -> MetadataRequestTopic:  # noqa: ANN401 -- as above
     return MetadataRequestTopic(topic_id=None if by_name else key, name=key if by_name else None)
 
 
-def _refused(body: Body, error: ErrorCode) -> Fields:
+def refused(body: Body, error: ErrorCode) -> Fields:
     """Answer each partition with the error."""
     return _answers(body, lambda _topic, _partition: error)
 

@@ -14,6 +14,7 @@ from muster.coordinator.sidecar.apis.offset_commit import OffsetCommitApi
 from muster.coordinator.sidecar.apis.offset_delete import OffsetDeleteApi
 from muster.coordinator.sidecar.groups.in_flight_commits import InFlightCommits
 from muster.coordinator.sidecar.groups.moves import Moves
+from muster.coordinator.sidecar.groups.owned_groups import ListOwned
 from muster.coordinator.sidecar.groups.routing import GroupRouter
 from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
 from muster.coordinator.sidecar.relay.intercept import SidecarApi
@@ -30,6 +31,7 @@ def handled_apis(
     *,
     reserved: ReservedNames,
     in_flight: InFlightCommits,
+    list_owned: ListOwned,
     would_refuse: Callable[[JoinGroup], bool],
 ) -> Mapping[int, SidecarApi]:
     """The registrations."""
@@ -37,12 +39,12 @@ def handled_apis(
         *authentication.apis(metrics),
         *produce_and_txn.apis(reserved),
         consumer_group_heartbeat.api(shadows.may_have_shadow, metrics),
-        *MembershipApi(service, router, moves, would_refuse).apis(),
+        *MembershipApi(service, router, moves, would_refuse, reserved.is_group).apis(),
         *OffsetCommitApi(
             service, router, moves, shadows, in_flight=in_flight, reserved=reserved, metrics=metrics
         ).apis(),
         DescribeGroupsApi(service, router, shadows).api(),
-        ListGroupsApi(service, router, shadows).api(),
+        ListGroupsApi(router, list_owned).api(),
         DeleteGroupsApi(service, router, shadows).api(),
         OffsetDeleteApi(service, router, shadows, in_flight).api(),
         *GroupConfigsApi(service, router).apis(),

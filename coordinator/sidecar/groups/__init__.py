@@ -1,6 +1,7 @@
 """Which groups Muster coordinates, and how a live group is moved to or from the cluster upstream.
 
 routing.py             decides whether a group's request is handled here, relayed, or has to wait for an answer
+owned_groups.py        the groups of this process, for ListGroups
 recent_members.py      members of upstream's groups whose requests were relayed here within the last minute
 groups_layer.py        base of the two layers in front of the runtime's groups
 shadow_fence.py        answers no SyncGroup before the group's shadow has its generation bumped upstream

@@ -86,12 +86,24 @@ class Moves:
         self._moves: dict[GroupId, Move] = {}
         self._reports: FIFOCache[GroupId, GroupMove] = FIFOCache(REPORTS_KEPT)
         self._tasks = BackgroundTasks(give_up)
-        self._may_be_shadowed = True
-        """A former process may have left shadows in released groups: upstream has not been asked yet."""
+        self._unasked = 1
+        """Above 0 a former process may have left shadows in released groups: upstream has not been asked yet."""
+
+    def expect_shadows(self) -> None:
+        """Answer for released groups as if they had a shadow of a former process, until `begin` has looked."""
+        self._unasked += 1
 
     def begin(self) -> None:
         """Remove shadows that a former process has left in released groups; call it when the groups are loaded."""
         self._tasks.start(self._remove_stray_shadows(), "stray-shadows")
+
+    def let_go(self, is_theirs: Callable[[GroupId], bool]) -> None:
+        """Do nothing more for groups that another process owns now.
+
+        A release is in the log, and goes on there; an adoption is given up: its members join upstream again.
+        """
+        for group_id in [each for each in self._moves if is_theirs(each)]:
+            del self._moves[group_id]
 
     async def close(self) -> None:
         """Stop all tasks. A move that was under way is over."""
@@ -99,7 +111,7 @@ class Moves:
 
     def is_moving(self, group_id: GroupId) -> bool:
         """Whether requests of the group's members are to be answered by `answer`."""
-        return group_id in self._moves or (self._may_be_shadowed and self.is_released(group_id))
+        return group_id in self._moves or (self._unasked > 0 and self.is_released(group_id))
 
     def report(self, group_id: GroupId) -> GroupMove | None:
         """Return the progress of the group's move, or the result of its last one."""
@@ -188,12 +200,13 @@ class Moves:
         self._tasks.start(self._release(group_id, move), f"release-{group_id}")
 
     async def _release(self, group_id: GroupId, move: Move) -> None:
-        while move.waits_for(now_ms := self._monotonic_ms()):
+        while self._is_under_way(group_id, move) and move.waits_for(now_ms := self._monotonic_ms()):
             move.note_connections(now_ms)
             log_waiting(group_id, move, now_ms)
             await asyncio.sleep(CHECK_INTERVAL_S)
-        await self._until_gone(group_id)
-        self._end(group_id, move, MoveState.DONE)
+        if self._is_under_way(group_id, move):
+            await self._until_gone(group_id)
+            self._end(group_id, move, MoveState.DONE)
 
     async def _until_gone(self, group_id: GroupId) -> None:
         async def leave() -> None:
@@ -207,7 +220,7 @@ class Moves:
         strays: list[GroupId] = await attempts(self._shadows.remove_stray_shadows, self.is_released)
         for group_id in strays:
             await self._until_gone(group_id)
-        self._may_be_shadowed = False
+        self._unasked -= 1
 
     # ---- adoption ------------------------------------------------------------------------------------
 
@@ -244,6 +257,8 @@ class Moves:
         listed_ms = 0
         assert move.deadline_ms is not None
         while (now_ms := self._monotonic_ms()) < move.deadline_ms:
+            if not self._is_under_way(group_id, move):
+                return
             move.note_connections(now_ms)
             if not move.waits_for(now_ms) or now_ms - listed_ms >= LIST_INTERVAL_MS:
                 listed_ms = now_ms
@@ -276,6 +291,10 @@ class Moves:
 
         error: ErrorCode = await attempts(attempt)
         return ErrorCode.none if error in _TAKEN else error
+
+    def _is_under_way(self, group_id: GroupId, move: Move) -> bool:
+        """Whether the move is still this process's."""
+        return self._moves.get(group_id) is move
 
     # ---- both ----------------------------------------------------------------------------------------
 

@@ -1,9 +1,9 @@
-"""The names reserved for Muster in the upstream cluster: its event log's topics, and its owners' transactional ids.
+"""The names reserved for Muster in the upstream cluster: its log's topics, its owners' transactional ids and group.
 
-A client that could use them could forge a group's history, or depose an owner with one request. Brokers without ACLs do
-not know which principal is Muster, so the sidecar refuses these names to all its clients. Nothing is reserved if the
-log is in another cluster, or in a file. Which cluster that is becomes known when the log is open; until then the names
-are refused.
+A client that could use them could forge a group's history, or depose an owner, or throw it out, with one request.
+Brokers without ACLs do not know which principal is Muster, so the sidecar refuses these names to all its clients.
+Nothing is reserved if the log is in another cluster, or in a file. Which cluster that is becomes known when the log is
+open; until then the names are refused.
 """
 
 from uuid import UUID
@@ -12,7 +12,7 @@ import structlog
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.upstream.link import TopicIds
-from muster.events.log.kafka.names import owner_ids_of, topics_of
+from muster.events.log.kafka.names import owner_ids_of, ownership_group, topics_of
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -22,6 +22,7 @@ class ReservedNames:
 
     def __init__(self, event_topic: str | None) -> None:
         self.topics: tuple[str, ...] = () if event_topic is None else topics_of(event_topic)
+        self._group = None if event_topic is None else ownership_group(event_topic)
         self._keys: dict[bytes, str] = {name.encode(): name for name in self.topics}
         self._is_owner_id = owner_ids_of(self.topics)
         self._is_here = False
@@ -32,7 +33,7 @@ class ReservedNames:
         """Settle, once the log is open, whether it is in this cluster."""
         self._is_here = is_here
         if not is_here:
-            self.topics, self._keys, self._is_owner_id = (), {}, owner_ids_of(())
+            self.topics, self._keys, self._is_owner_id, self._group = (), {}, owner_ids_of(()), None
 
     def update_ids(self, ids: TopicIds) -> None:
         """Update the topics' ids from Metadata: a topic may have been made anew."""
@@ -76,3 +77,7 @@ class ReservedNames:
     def is_transactional_id(self, encoded: bytes) -> bool:
         """Whether an owner uses this transactional id."""
         return self._is_owner_id(encoded)
+
+    def is_group(self, group_id: str) -> bool:
+        """Whether it is the consumer group of the log's owners."""
+        return group_id == self._group

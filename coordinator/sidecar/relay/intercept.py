@@ -8,23 +8,25 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from functools import lru_cache, partial
 from struct import Struct
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from muster.coordinator.load.current_work import RequestWork, steps_working_on, working_on
 from muster.coordinator.load.slices import Pace
+from muster.coordinator.net.heartbeats import HeartbeatCache
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.service import Cancel, HeartbeatTicket, Service
 from muster.coordinator.sidecar.messages.entry_limits import entry_check
+from muster.coordinator.sidecar.messages.own_requests import BrokerLink
 from muster.coordinator.sidecar.messages.request_plan import RELAY, Inspect, PlanOf, RequestPlan, Rewrite
 from muster.coordinator.sidecar.messages.rewriting import AnswerRewriter
-from muster.coordinator.sidecar.relay.client_side import ClientSide
+from muster.coordinator.sidecar.relay.authorization import AuthorizationCache
 from muster.coordinator.sidecar.relay.limits import handled_bytes_max
 from muster.coordinator.wire import api_versions, heartbeat
 from muster.coordinator.wire.api import Body, Fault, Fields, Offered, ProtocolError, RequestContext, keep_no_ticket
-from muster.coordinator.wire.dispatch import work_on
-from muster.coordinator.wire.in_flight import InFlightRequest
+from muster.coordinator.wire.dispatch import Peer, work_on
+from muster.coordinator.wire.in_flight import Answered, InFlightRequest
 from muster.coordinator.wire.messages import message
 from muster.events.ids import GroupId, MemberId
 
@@ -32,10 +34,35 @@ _KEY_VERSION = Struct(">hh")
 _PLANS_KEPT = 1_000
 
 
+class HandledClient(BrokerLink, Protocol):
+    """The client of a request: connected to this process (ClientSide), or to another one (ForwardedClient)."""
+
+    @property
+    def peer(self) -> Peer: ...
+
+    @property
+    def authorizations(self) -> AuthorizationCache: ...
+
+    @property
+    def heartbeats(self) -> HeartbeatCache: ...
+
+    @property
+    def broker_lost(self) -> "asyncio.Future[None]":
+        """Done when the broker's connection is closed, by whichever side."""
+
+    def is_open(self) -> bool: ...
+
+    def answered(self, answered: Answered) -> None: ...
+
+    def relay(self, frame: bytes | None = None, rewrite: Rewrite | None = None) -> None: ...
+
+    def work_on(self, api_key: int, api_version: int, frame: bytes) -> RequestWork: ...
+
+
 class ClientRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request that is handled here. It is answered, or relayed, once."""
 
-    client: ClientSide
+    client: HandledClient
     frame: bytes
     body: Body
     context: RequestContext
@@ -84,44 +111,16 @@ class SidecarApi(Offered, frozen=True, kw_only=True):
     inspect: Callable[[int, Rewrite | None], Inspect] | None = None
 
 
-class Interceptor:
-    """See the module. `handled` by API key."""
+class RequestHandler:
+    """Handles requests of clients, whichever process they are connected to. `handled` by API key."""
 
-    def __init__(
-        self,
-        *,
-        handled: Mapping[int, SidecarApi],
-        rewriting: AnswerRewriter,
-        metrics: ServerMetrics,
-        service: Service,
-    ) -> None:
+    def __init__(self, *, handled: Mapping[int, SidecarApi], metrics: ServerMetrics, service: Service) -> None:
         self._handled = handled
-        self._rewriting = rewriting
         self._metrics = metrics
         self._service = service
-        self.plan_of: PlanOf = lru_cache(maxsize=_PLANS_KEPT)(self._make_plan)
-        """Bounded: a client may send any API key and version."""
 
-    def _make_plan(self, api_key: int, api_version: int) -> RequestPlan:
-        """Plan a request (see conversation.py). Raises ProtocolError."""
-        api = self._handled.get(api_key)
-        if api is not None:
-            _check(api.name, api.versions, api_version)
-            if api.inspect is None:
-                return _take(api_key)
-            return RequestPlan(inspect=api.inspect(api_version, self._rewriting.of(api_key, api_version)))
-        if api_key == api_versions.KEY and api_version not in api_versions.VERSIONS:
-            return _take(api_key)  # answered in v0, so that the client asks again with a known version (KIP-511)
-        versions = self._rewriting.versions(api_key)
-        if versions is not None:
-            _check(f"API key {api_key}", versions, api_version)
-        rewrite = self._rewriting.of(api_key, api_version)
-        plan = RELAY if rewrite is None else RequestPlan(rewrite=rewrite)
-        look = entry_check(api_key, api_version, plan)
-        return plan if look is None else RequestPlan(inspect=look)
-
-    def handle(self, client: ClientSide, frame: bytes) -> Cancel | None:
-        """Handle a request. Raises ProtocolError."""
+    def handle(self, client: HandledClient, frame: bytes, *, member_uuid: str = "") -> Cancel | None:
+        """Handle a request. Raises ProtocolError. `member_uuid`: as in RequestContext."""
         api_key, api_version = _KEY_VERSION.unpack_from(frame)
         if api_key == api_versions.KEY:
             client.answered([message(api_key, 0).write(api_versions.unsupported_version())])
@@ -145,7 +144,43 @@ class Interceptor:
                 answer=client.answered,
                 keep_ticket=keep_ticket,
                 handle=handle,
+                member_uuid=member_uuid,
             )
+
+
+class Interceptor(RequestHandler):
+    """See the module. `handled` by API key."""
+
+    def __init__(
+        self,
+        *,
+        handled: Mapping[int, SidecarApi],
+        rewriting: AnswerRewriter,
+        metrics: ServerMetrics,
+        service: Service,
+    ) -> None:
+        super().__init__(handled=handled, metrics=metrics, service=service)
+        self._rewriting = rewriting
+        self.plan_of: PlanOf = lru_cache(maxsize=_PLANS_KEPT)(self._make_plan)
+        """Bounded: a client may send any API key and version."""
+
+    def _make_plan(self, api_key: int, api_version: int) -> RequestPlan:
+        """Plan a request (see conversation.py). Raises ProtocolError."""
+        api = self._handled.get(api_key)
+        if api is not None:
+            _check(api.name, api.versions, api_version)
+            if api.inspect is None:
+                return _take(api_key)
+            return RequestPlan(inspect=api.inspect(api_version, self._rewriting.of(api_key, api_version)))
+        if api_key == api_versions.KEY and api_version not in api_versions.VERSIONS:
+            return _take(api_key)  # answered in v0, so that the client asks again with a known version (KIP-511)
+        versions = self._rewriting.versions(api_key)
+        if versions is not None:
+            _check(f"API key {api_key}", versions, api_version)
+        rewrite = self._rewriting.of(api_key, api_version)
+        plan = RELAY if rewrite is None else RequestPlan(rewrite=rewrite)
+        look = entry_check(api_key, api_version, plan)
+        return plan if look is None else RequestPlan(inspect=look)
 
 
 class _ConsentedTicket(msgspec.Struct, frozen=True):
@@ -158,7 +193,7 @@ class _ConsentedTicket(msgspec.Struct, frozen=True):
         return now_ms < self.until_ms and self.ticket.accept(now_ms)
 
 
-def _keep(client: ClientSide, frame: bytes, group_id: GroupId, member_id: MemberId, ticket: HeartbeatTicket) -> None:
+def _keep(client: HandledClient, frame: bytes, group_id: GroupId, member_id: MemberId, ticket: HeartbeatTicket) -> None:
     authorization = client.authorizations.last(group_id)
     if authorization is not None:
         client.heartbeats.keep(frame, group_id, member_id, _ConsentedTicket(ticket, authorization.until_ms))

@@ -12,18 +12,20 @@ from muster.coordinator.wire.bounds import bound_of
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 
+DELAY_MS = 1_000
+"""How long an answer is delayed that the client would retry at once."""
+
 
 class RelayLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of one client connection; sizes as in ServerSettings.
 
-    `authorization_cache_ms`: how long an authorization is cached. `delay_ms`: how long an answer is delayed that the
-    client would retry at once.
+    `authorization_cache_ms`: how long an authorization is cached. `delay_ms`: as DELAY_MS.
     """
 
     frame_bytes_max: int
     waiting_bytes_max: int
     authorization_cache_ms: int
-    delay_ms: int = 1_000
+    delay_ms: int = DELAY_MS
     authenticates: bool
     """Whether the broker requires SASL authentication."""
 

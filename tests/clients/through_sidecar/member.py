@@ -43,6 +43,11 @@ class Member:
         self._me: dict[str, Any] = {"group_id": group_id, "member_id": "", "group_instance_id": instance}
 
     @property
+    def member_id(self) -> str:
+        member_id: str = self._me["member_id"]
+        return member_id
+
+    @property
     def leads(self) -> bool:
         return bool(self.leader_id == self._me["member_id"])
 

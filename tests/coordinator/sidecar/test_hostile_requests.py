@@ -20,6 +20,7 @@ from muster.coordinator.group.outcomes import Outcome
 from muster.coordinator.service import ListedGroup
 from muster.coordinator.sidecar.apis.registry import handled_apis
 from muster.coordinator.sidecar.groups.in_flight_commits import InFlightCommits
+from muster.coordinator.sidecar.groups.owned_groups import own_groups
 from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
 from muster.coordinator.sidecar.relay.intercept import SidecarApi
 from muster.coordinator.wire.api import Offered
@@ -82,6 +83,9 @@ def refuses(command: AnyRequest) -> Outcome:
 class Shadows(SteadyShadows):
     """No group of the broker's has one."""
 
+    def group_ids(self) -> list[GroupId]:
+        return []
+
     def is_in(self, _group_id: GroupId) -> bool:
         return False
 
@@ -104,6 +108,7 @@ def apis(relay: Relay) -> Iterable[SidecarApi]:
         relay.relayed,
         reserved=ReservedNames(None),
         in_flight=InFlightCommits(resume_timeout_s=0),
+        list_owned=own_groups(relay.service, shadows),
         would_refuse=lambda _: False,
     ).values()
 

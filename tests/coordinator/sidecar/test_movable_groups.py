@@ -139,7 +139,7 @@ async def staged() -> AsyncIterator[Scene]:
     """A scene in which nothing fails, and nothing is left at the end."""
     scene = Scene()
     scene.moves.begin()
-    await until(lambda: not scene.moves._may_be_shadowed)
+    await until(lambda: scene.moves._unasked == 0)
     try:
         yield scene
     finally:

@@ -203,3 +203,16 @@ async def test_a_request_that_nobody_has_any_business_to_send_is_not_taken_at_an
         client.send((REFUSED_TXN_BYTES_MAX + 1).to_bytes(4, "big") + frame + bytes(FIRST_BYTES_MAX))
         assert await client.rest() == b""
         assert relay.metrics.protocol_errors[Fault.OVERSIZED_FRAME] == 1
+
+
+# ---- the group of the owners -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("event_topic", "is_refused"), [(EVENTS, True), ("another", False), (None, False)])
+async def test_the_owners_group_is_their_own(event_topic: str | None, is_refused: bool) -> None:
+    """Nobody else joins it, or throws somebody out of it; another group's name may look alike."""
+    names = ReservedNames(event_topic)
+    assert names.is_group(f"muster-{EVENTS}-owners") is is_refused
+    assert not names.is_group("orders")
+    names.settle(is_here=False)
+    assert not names.is_group(f"muster-{EVENTS}-owners")

@@ -152,7 +152,7 @@ def test_variables_for_other_commands_are_no_contradiction(monkeypatch: pytest.M
     [
         ({"topic": ["orders:1"]}, "--topic and --upstream contradict each other: topics are the cluster's"),
         ({"cluster_id": "muster"}, "--cluster-id and --upstream contradict each other: clients see the cluster's"),
-        ({"node_id": 1}, "--node-id and --upstream contradict each other: clients see the brokers' node ids"),
+        ({"node_id": 1}, "--node-id without --share-partitions: clients of a sidecar see the brokers' node ids"),
         ({"upstream": "kafka"}, "--upstream=kafka: 'kafka' should be HOST:PORT"),
         ({"upstream": "kafka:9092,"}, "--upstream=kafka:9092,: '' should be HOST:PORT"),
         ({"upstream": "kafka:0"}, "--upstream=kafka:0: 'kafka:0' should be HOST:PORT"),

@@ -1,4 +1,4 @@
-"""A standalone process among others that share the partitions of one event log: the assembly of what that takes.
+"""A process among others that share the partitions of one event log: the assembly of what that takes, in both modes.
 
 What belongs here: making the parts, and their order at the start and the end. At the end partitions are given up first,
 so that the next owner finds our last word, and then the group is left, so that there is a next owner.
@@ -14,7 +14,7 @@ from muster.coordinator.observability.status import StatusParts
 from muster.coordinator.peers.ownership_group import PROTOCOL_TYPE
 from muster.coordinator.peers.peer_metrics import PeerMetrics
 from muster.coordinator.peers.peer_status import elsewhere_status, peers_status
-from muster.coordinator.peers.sharer import Sharer
+from muster.coordinator.peers.sharer import CLIENTS_TOLD_S, Ownership, Sharer
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import Service
 from muster.coordinator.settings.settings import Settings
@@ -35,6 +35,11 @@ class PartitionSharing:
         self._clock = clock
         self._sharer: Sharer | None = None
 
+    @property
+    def log_identity(self) -> str:
+        """The identity of the log, once it is open."""
+        return self._log.identity
+
     def deposed(self, number: int) -> None:
         """Hear that another process has claimed a partition."""
         if self._sharer is not None:
@@ -50,17 +55,25 @@ class PartitionSharing:
         *,
         lost: Callable[[Exception], None],
         stop_listening: Callable[[], None],
+        published: Callable[[], None] = lambda: None,
+        ownership: Ownership | None = None,
+        clients_told_s: float = CLIENTS_TOLD_S,
     ) -> None:
-        """Share the partitions from now on, until the stack is left. The log is open."""
+        """Share the partitions from now on, until the stack is left. The log is open.
+
+        `published` is called when `service.cluster` tells of new owners. `ownership`: the runtime, or what stands
+        before it.
+        """
 
         def publish(cluster: Cluster) -> None:
             service.cluster = cluster
+            published()
 
         publish(service.cluster.shared((), ()))  # clients are told to ask again, until it is known who owns what
         link = self._new_link(lost)
         stack.push_async_callback(link.close)
         sharer = self._sharer = Sharer(
-            runtime,
+            ownership or runtime,
             lambda: service.cluster,
             publish,
             link=link,
@@ -69,6 +82,7 @@ class PartitionSharing:
             session_timeout_ms=self._settings.owner_session_timeout_ms,
             monotonic_ms=self._clock.monotonic_ms,
             failed=lost,
+            clients_told_s=clients_told_s,
         )
         collect(PeerMetrics(sharer.peers.states), stack)
         parts.peers = lambda: peers_status(sharer.peers.states())

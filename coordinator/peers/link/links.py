@@ -1,0 +1,193 @@
+"""Keeps a connection to each other process of the log, on which requests for its groups are sent.
+
+What belongs here: which processes there are, and whether they are reached. What it must not know: requests.
+"""
+
+import asyncio
+import secrets
+import ssl
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import structlog
+
+from muster.coordinator.cluster import Node
+from muster.coordinator.log_throttle import LogThrottle
+from muster.coordinator.peers.link.connection import Handshake, PeerConnection
+from muster.coordinator.peers.link.messages import AnyMessage, Challenge, Denied, Welcome
+from muster.coordinator.peers.link.proof import NONCE_BYTES, Claim, is_proven, proof_of
+from muster.coordinator.tasks import BackgroundTasks
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+CONNECT_TIMEOUT_S: Final = 5.0
+RETRY_S: Final = 0.1
+RETRY_MAX_S: Final = 2.0
+
+Received = Callable[[Node, AnyMessage], None]
+
+
+class PeerLinks:
+    """See the module. `received` is called with each message, `changed` when a process was reached, or lost.
+
+    `log_identity` is known from when the log is open, before `follow` is called.
+    """
+
+    def __init__(
+        self,
+        *,
+        secret: Callable[[], bytes],
+        node_id: int,
+        message_bytes_max: int,
+        context: ssl.SSLContext | None,
+        monotonic_ms: Callable[[], int],
+        received: Received,
+        changed: Callable[[Node], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self.log_identity = ""
+        self._secret = secret
+        self._node_id = node_id
+        self._message_bytes_max = message_bytes_max
+        self._context = context
+        self._throttle = LogThrottle(monotonic_ms)
+        self._received = received
+        self._changed = changed
+        self._tasks = BackgroundTasks(failed)
+        self._keeping: dict[Node, asyncio.Task[None]] = {}
+        self._ready: dict[Node, PeerConnection] = {}
+
+    def follow(self, nodes: Iterable[Node]) -> None:
+        """Keep connections to these processes from now on, and to no others."""
+        wanted = {node for node in nodes if node.node_id != self._node_id}
+        for node in self._keeping.keys() - wanted:
+            self._keeping.pop(node).cancel()
+        for node in wanted - self._keeping.keys():
+            self._keeping[node] = self._tasks.start(self._keep(node), f"link-node-{node.node_id}")
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._tasks.close()
+
+    def is_reached(self, node: Node) -> bool:
+        """Whether messages can be sent to the process."""
+        connection = self._ready.get(node)
+        return connection is not None and not connection.is_full
+
+    def reached(self) -> list[Node]:
+        """The processes that messages can be sent to."""
+        return list(self._ready)
+
+    def send(self, node: Node, message: AnyMessage) -> None:
+        """Send a message to a process that is reached; nothing to one that is not."""
+        connection = self._ready.get(node)
+        if connection is not None:
+            connection.send(message)
+
+    async def _keep(self, node: Node) -> None:
+        retry_s = RETRY_S
+        while True:
+            opened = _Opening(self, node)
+            try:
+                reason = await self._open(node, opened)
+                if reason is None:
+                    retry_s = RETRY_S
+                    self._reached(node, opened.connection)
+                    reason = await opened.lost
+            finally:
+                if self._ready.pop(node, None) is not None:
+                    self._changed(node)
+                opened.connection.close("it is not needed any more")
+            self._log_lost(node, reason)
+            await asyncio.sleep(retry_s)
+            retry_s = min(2 * retry_s, RETRY_MAX_S)
+
+    async def _open(self, node: Node, opened: "_Opening") -> str | None:
+        """Connect, and have both ends proven; returns why it failed, for people."""
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                loop = asyncio.get_running_loop()
+                await loop.create_connection(opened.protocol, node.host, node.port, ssl=self._context)
+                return await opened.proven
+        except (OSError, TimeoutError) as error:
+            return str(error) or f"it has not answered within {CONNECT_TIMEOUT_S:.0f} s"
+
+    def _reached(self, node: Node, connection: PeerConnection) -> None:
+        self._ready[node] = connection
+        connection.handle = lambda message: self._received(node, message)
+        if self._throttle.end(node) is not None:
+            log.info("another process is reached again", node_id=node.node_id, address=f"{node.host}:{node.port}")
+        self._changed(node)
+
+    def _log_lost(self, node: Node, reason: str) -> None:
+        suppressed = self._throttle.due(node)
+        if suppressed is not None:
+            log.warning(
+                "another process is not reached, trying again: requests for its groups wait",
+                node_id=node.node_id,
+                address=f"{node.host}:{node.port}",
+                error=reason,
+                others_since=suppressed,
+            )
+
+    # ---- one connection ------------------------------------------------------------------------------------
+
+    def claim(self, node: Node) -> Claim:
+        """Return what this process says of itself to another."""
+        return Claim(log=self.log_identity, node_id=self._node_id, wanted_node_id=node.node_id)
+
+    def read_secret(self) -> bytes:
+        """Read the secret. Raises OSError."""
+        return self._secret()
+
+    @property
+    def message_bytes_max(self) -> int:
+        return self._message_bytes_max
+
+
+class _Opening:
+    """One attempt. `proven`: the reason why not, or None; `lost`: the reason."""
+
+    def __init__(self, links: PeerLinks, node: Node) -> None:
+        loop = asyncio.get_running_loop()
+        self.proven: asyncio.Future[str | None] = loop.create_future()
+        self.lost: asyncio.Future[str] = loop.create_future()
+        self._links = links
+        self._claim = links.claim(node)
+        self._challenge: Challenge | None = None
+        self._nonce = secrets.token_bytes(NONCE_BYTES)
+        self.connection = PeerConnection(
+            message_bytes_max=links.message_bytes_max, begin=lambda _: None, proving=self._prove, lost=self._ended
+        )
+
+    def protocol(self) -> PeerConnection:
+        return self.connection
+
+    def _prove(self, connection: PeerConnection, message: Handshake) -> None:
+        match message:
+            case Challenge() if self._challenge is None:
+                self._challenge = message
+                try:
+                    connection.send(proof_of(self._links.read_secret(), self._claim, message, self._nonce))
+                except OSError as error:
+                    connection.close(f"the peer secret cannot be read: {error.strerror}")
+            case Welcome() if self._challenge is not None and not self.proven.done():
+                if is_proven(self._links.read_secret(), self._claim, self._challenge, self._nonce, message):
+                    connection.handle = _too_early
+                    self.proven.set_result(None)
+                else:
+                    connection.close("it has another peer secret")
+            case Denied(reason=reason):
+                connection.close(f"it refuses this process: {reason}")
+            case _:
+                connection.close("it has sent a message that was not its turn")
+
+    def _ended(self, _connection: PeerConnection, reason: str) -> None:
+        if not self.proven.done():
+            self.proven.set_result(reason)
+        if not self.lost.done():
+            self.lost.set_result(reason)
+
+
+def _too_early(_message: AnyMessage) -> None:
+    """Nothing was asked yet: whatever comes answers nothing."""

@@ -1,0 +1,122 @@
+"""Accepts connections of the other processes of the log, and has each prove that it has the secret.
+
+What belongs here: who may connect. What it must not know: what is said then.
+
+Connections that have not proven themselves are few: the oldest makes room for a new one. A process that only watches
+whether this one lives (peer_watch.py) opens such a connection, and says nothing on it.
+"""
+
+import asyncio
+import secrets
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from muster.coordinator.log_throttle import LogThrottle
+from muster.coordinator.peers.link.connection import Handshake, PeerConnection
+from muster.coordinator.peers.link.messages import LEVEL, Challenge, Denied, Proof
+from muster.coordinator.peers.link.proof import NONCE_BYTES, refusal_of, welcome
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+UNPROVEN_MAX: Final = 100
+LINKS_MAX: Final = 1_000
+
+
+class PeerListener:
+    """See the module. `secret` reads the secret, anew for each proof. `accepted` gets the connections of processes.
+
+    `log_identity` is known from when the log is open; until then nobody is welcome.
+    """
+
+    def __init__(
+        self,
+        *,
+        secret: Callable[[], bytes],
+        node_id: int,
+        message_bytes_max: int,
+        monotonic_ms: Callable[[], int],
+        accepted: Callable[[PeerConnection], None],
+        lost: Callable[[PeerConnection], None],
+    ) -> None:
+        self.log_identity: str | None = None
+        self._secret = secret
+        self._node_id = node_id
+        self._message_bytes_max = message_bytes_max
+        self._throttle = LogThrottle(monotonic_ms)
+        self._accepted = accepted
+        self._lost_one = lost
+        self._challenges: dict[PeerConnection, Challenge] = {}
+        self._links: set[PeerConnection] = set()
+        self._server: asyncio.Server | None = None
+
+    async def start(self, host: str, port: int, context: ssl.SSLContext | None) -> int:
+        """Bind; returns the port. Raises OSError."""
+
+        def new_connection() -> PeerConnection:
+            return PeerConnection(
+                message_bytes_max=self._message_bytes_max, begin=self._begin, proving=self._proving, lost=self._lost
+            )
+
+        self._server = await asyncio.get_running_loop().create_server(new_connection, host, port, ssl=context)
+        bound: int = self._server.sockets[0].getsockname()[1]
+        return bound
+
+    async def close(self) -> None:
+        """Accept nobody, and close all connections."""
+        if self._server is not None:
+            self._server.close()
+        for connection in (*self._challenges, *self._links):
+            connection.close("this process stops")
+
+    def _begin(self, connection: PeerConnection) -> None:
+        if len(self._challenges) >= UNPROVEN_MAX:
+            next(iter(self._challenges)).close("too many connections without a proof")
+        challenge = self._challenges[connection] = Challenge(LEVEL, secrets.token_bytes(NONCE_BYTES))
+        connection.send(challenge)
+
+    def _proving(self, connection: PeerConnection, message: Handshake) -> None:
+        challenge = self._challenges[connection]
+        if not isinstance(message, Proof):
+            connection.close("it has sent no proof")
+            return
+        refusal = self._refusal(message, challenge)
+        if refusal is not None:
+            self._log_refused(connection, message, refusal)
+            connection.send(Denied(refusal))
+            connection.close(refusal)
+            return
+        del self._challenges[connection]
+        self._links.add(connection)
+        connection.send(welcome(self._secret(), message, challenge))
+        self._accepted(connection)
+
+    def _refusal(self, proof: Proof, challenge: Challenge) -> str | None:
+        if self.log_identity is None:
+            return "the event log is being opened"
+        if len(self._links) >= LINKS_MAX:
+            return f"{LINKS_MAX} processes are connected already"
+        try:
+            secret = self._secret()
+        except OSError as error:
+            return f"the peer secret cannot be read there: {error.strerror}"
+        return refusal_of(secret, proof, challenge, log=self.log_identity, node_id=self._node_id)
+
+    def _log_refused(self, connection: PeerConnection, proof: Proof, refusal: str) -> None:
+        suppressed = self._throttle.due(refusal)
+        if suppressed is not None:
+            log.warning(
+                "a process is refused as a peer",
+                address=connection.peer,
+                node_id=proof.node_id,
+                reason=refusal,
+                others_since=suppressed,
+            )
+
+    def _lost(self, connection: PeerConnection, _reason: str) -> None:
+        self._challenges.pop(connection, None)
+        if connection in self._links:
+            self._links.discard(connection)
+            self._lost_one(connection)

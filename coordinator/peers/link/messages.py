@@ -1,0 +1,204 @@
+"""The messages between two processes of one event log, and their bytes: msgpack, behind a length of four bytes.
+
+Pure. What belongs here: the messages. What it must not know: what is done about them.
+
+A link is opened by the process that clients are connected to, the *edge*, to the one that owns their groups. On it a
+client's connection has a number, and at most one request under way, as Kafka handles one request of a connection at a
+time. So no message needs another number, but for questions to the broker, of which a request may have several.
+
+Kafka's Envelope carries a request and its answer, and has no place for the rest: that a request is the broker's, a
+question to it on the client's connection, a client that has gone. One form for all is simpler than two.
+"""
+
+from struct import Struct
+from typing import Final
+
+import msgspec
+
+LEVEL: Final = 1
+"""The level of these messages: a process of another level is refused."""
+
+LENGTH: Final = Struct(">I")
+MAC_BYTES: Final = 32
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True):
+    """Base of all messages."""
+
+
+# ---- the proof: who accepts begins -----------------------------------------------------------------------------------
+
+
+class Challenge(Message, frozen=True, tag=0):
+    """`nonce`: random bytes of who accepts."""
+
+    level: int
+    nonce: bytes
+
+
+class Proof(Message, frozen=True, tag=1):
+    """`log`: the identity of the event log. `node_id`: who asks. `wanted_node_id`: who is asked for."""
+
+    level: int
+    log: str
+    node_id: int
+    wanted_node_id: int
+    nonce: bytes
+    mac: bytes
+
+
+class Welcome(Message, frozen=True, tag=2):
+    """The proof of who accepts."""
+
+    mac: bytes
+
+
+class Denied(Message, frozen=True, tag=3):
+    """The reason for people; the connection is closed."""
+
+    reason: str
+
+
+# ---- edge to owner ---------------------------------------------------------------------------------------------------
+
+
+class Connected(Message, frozen=True, tag=10):
+    """A client's connection has a number from now on."""
+
+    connection: int
+    client_host: str
+    principal: str
+
+
+class Disconnected(Message, frozen=True, tag=11):
+    """The client, or its broker, has gone: what it waited for is dropped."""
+
+    connection: int
+
+
+class Forwarded(Message, frozen=True, tag=12):
+    """A client's request, without its length. `member_uuid`: of the member id that a JoinGroup proposes; else empty.
+
+    A JoinGroup that is sent again, to the next owner, has the same: so it makes no second member.
+    """
+
+    connection: int
+    member_uuid: str
+    frame: bytes
+
+
+class BrokerAnswered(Message, frozen=True, tag=13):
+    """The broker's answer to a question, from behind the correlation id; None: the client or the broker has gone."""
+
+    question: int
+    payload: bytes | None
+
+
+class ListOwned(Message, frozen=True, tag=14):
+    """Ask which groups the owner has; `question` is in the answers."""
+
+    question: int
+
+
+# ---- owner to edge ---------------------------------------------------------------------------------------------------
+
+
+class Answered(Message, frozen=True, tag=20):
+    """The answer to the connection's request, from behind the correlation id."""
+
+    connection: int
+    payload: bytes
+
+
+class Relay(Message, frozen=True, tag=21):
+    """The request is the broker's: relay it as it came."""
+
+    connection: int
+
+
+class NotOwned(Message, frozen=True, tag=22):
+    """The group is not this process's, any more or yet."""
+
+    connection: int
+
+
+class Closed(Message, frozen=True, tag=23):
+    """The client has broken the protocol: its connection is to be closed."""
+
+    connection: int
+    fault: str
+    reason: str
+
+
+class AskBroker(Message, frozen=True, tag=24):
+    """Ask the broker this on the client's connection; `rest` begins behind the correlation id."""
+
+    connection: int
+    question: int
+    api_key: int
+    api_version: int
+    rest: bytes
+
+
+class OwnedGroup(msgspec.Struct, frozen=True, array_like=True):
+    """A group of the owner's. `protocol_type`, `state`: None of one that the log does not have.
+
+    `is_owned`: its shadow is in it upstream, or on its way in; `has_shadow`: or on its way out; `is_in`: upstream lists
+    the group because of it.
+    """
+
+    group_id: str
+    protocol_type: str | None
+    state: str | None
+    is_owned: bool
+    has_shadow: bool
+    is_in: bool
+
+
+class Owned(Message, frozen=True, tag=25):
+    """Some of the owner's groups; more follow, unless it is the last. `error`: Kafka's code for all of them."""
+
+    question: int
+    groups: list[OwnedGroup]
+    error: int
+    is_last: bool
+
+
+AnyMessage = (
+    Challenge
+    | Proof
+    | Welcome
+    | Denied
+    | Connected
+    | Disconnected
+    | Forwarded
+    | BrokerAnswered
+    | ListOwned
+    | Answered
+    | Relay
+    | NotOwned
+    | Closed
+    | AskBroker
+    | Owned
+)
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(AnyMessage)
+
+
+class BadMessage(Exception):
+    """Bytes that are no message of another process's."""
+
+
+def encode(message: AnyMessage) -> bytes:
+    """Return the bytes behind the length."""
+    return _ENCODER.encode(message)
+
+
+def decode(encoded: bytes) -> AnyMessage:
+    """Raises BadMessage."""
+    try:
+        message: AnyMessage = _DECODER.decode(encoded)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise BadMessage(str(error)) from error
+    return message

@@ -1,0 +1,73 @@
+"""Each end of a link proves that it has the secret, without sending it: an HMAC over the nonces of both.
+
+Pure: nonces come from outside. Who accepts sends a nonce first; who connects answers with its own and a proof over
+both; then who accepts proves itself over both, too. A proof names the role, so that it cannot be sent back as the
+other's, and all that was claimed, so that nothing of it can be changed on the way.
+"""
+
+import hmac
+from typing import Final
+
+import msgspec
+
+from muster.coordinator.peers.link.messages import LEVEL, Challenge, Proof, Welcome
+
+NONCE_BYTES: Final = 32
+SECRET_BYTES_MIN: Final = 16
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """One end's words about itself and the other: the log's identity, and both node ids."""
+
+    log: str
+    node_id: int
+    wanted_node_id: int
+
+
+def proof_of(secret: bytes, claim: Claim, challenge: Challenge, nonce: bytes) -> Proof:
+    """Answer a challenge, with a nonce of one's own."""
+    return Proof(
+        level=LEVEL,
+        log=claim.log,
+        node_id=claim.node_id,
+        wanted_node_id=claim.wanted_node_id,
+        nonce=nonce,
+        mac=_mac(secret, "connects", claim, challenge.nonce, nonce),
+    )
+
+
+def refusal_of(secret: bytes, proof: Proof, challenge: Challenge, *, log: str, node_id: int) -> str | None:
+    """Return why who connects is refused, for people, or None. The secret comes first: a stranger learns no more.
+
+    `log`, `node_id`: of who accepts.
+    """
+    claim = Claim(log=proof.log, node_id=proof.node_id, wanted_node_id=proof.wanted_node_id)
+    if not hmac.compare_digest(proof.mac, _mac(secret, "connects", claim, challenge.nonce, proof.nonce)):
+        return "another peer secret: --peer-secret-file must have the same contents for all processes of a log"
+    if proof.level != LEVEL:
+        return f"messages of level {proof.level}, and this version of Muster knows level {LEVEL}"
+    if proof.log != log:
+        return f"another event log: {proof.log}, and this process has {log}"
+    if proof.wanted_node_id != node_id:
+        return f"node {proof.wanted_node_id} was looked for, and here is node {node_id}"
+    if proof.node_id == node_id:
+        return f"both processes have the node id {node_id}: give each a --node-id of its own"
+    return None
+
+
+def welcome(secret: bytes, proof: Proof, challenge: Challenge) -> Welcome:
+    """Prove in turn that who accepts has the secret."""
+    claim = Claim(log=proof.log, node_id=proof.node_id, wanted_node_id=proof.wanted_node_id)
+    return Welcome(_mac(secret, "accepts", claim, challenge.nonce, proof.nonce))
+
+
+def is_proven(secret: bytes, claim: Claim, challenge: Challenge, nonce: bytes, welcome: Welcome) -> bool:
+    """Whether who accepts has the secret."""
+    return hmac.compare_digest(welcome.mac, _mac(secret, "accepts", claim, challenge.nonce, nonce))
+
+
+def _mac(secret: bytes, role: str, claim: Claim, accepts_nonce: bytes, connects_nonce: bytes) -> bytes:
+    said = msgspec.msgpack.encode(
+        ["muster-peer", LEVEL, role, claim.log, claim.node_id, claim.wanted_node_id, accepts_nonce, connects_nonce]
+    )
+    return hmac.digest(secret, said, "sha256")

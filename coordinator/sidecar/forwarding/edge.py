@@ -1,0 +1,448 @@
+"""The process that clients are connected to: a request for another process's group goes there, and its answer back.
+
+What belongs here: finding the owner, and what is done when it is not reached or is another one meanwhile. What it must
+not know: what a request means.
+
+    owner reached     the request is forwarded; it is answered, or is to be relayed, or the broker is to be asked first
+    no owner,         JoinGroup and SyncGroup wait for the next owner, and are sent again, as nobody has answered them;
+    or not reached    the others wait for a second; then COORDINATOR_NOT_AVAILABLE, after which clients try again
+
+Joins and syncs for groups of our own take the same way, but for the connection: their owner may be another process
+before they are answered.
+"""
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from kio.index import load_response_schema
+from kio.schema.errors import ErrorCode
+
+from muster.coordinator.cluster import Node
+from muster.coordinator.peers.link.links import PeerLinks
+from muster.coordinator.peers.link.messages import (
+    Answered,
+    AnyMessage,
+    AskBroker,
+    BrokerAnswered,
+    Closed,
+    Connected,
+    Disconnected,
+    Forwarded,
+    ListOwned,
+    NotOwned,
+    Owned,
+    OwnedGroup,
+    Relay,
+)
+from muster.coordinator.service import Cancel, Service
+from muster.coordinator.sidecar.apis import offset_commit
+from muster.coordinator.sidecar.apis.membership import RefusingGroups
+from muster.coordinator.sidecar.apis.merging import as_fields, ask_broker
+from muster.coordinator.sidecar.forwarding.group_apis import (
+    CONSUMER_GROUP_HEARTBEAT,
+    MOVED,
+    NOT_YET,
+    OF_MANY_GROUPS,
+    OF_ONE_GROUP,
+    PARKED,
+    OfManyGroups,
+)
+from muster.coordinator.sidecar.forwarding.owner import ForwardedRequests
+from muster.coordinator.sidecar.messages.own_requests import read_answer_in_steps, request_bytes_in_steps
+from muster.coordinator.sidecar.messages.request_plan import Inspect, RequestPlan, Rewrite
+from muster.coordinator.sidecar.messages.request_start import body_at, read_string
+from muster.coordinator.sidecar.messages.shadow_commits import OFFSET_COMMIT, TXN_OFFSET_COMMIT
+from muster.coordinator.sidecar.relay.client_side import ClientSide
+from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
+from muster.coordinator.wire import heartbeat, join_group
+from muster.coordinator.wire.api import Fault, Fields, ProtocolError, work_at_once
+from muster.coordinator.wire.messages import HEADER_START_BYTES
+from muster.coordinator.wire.registry import APIS
+from muster.events.ids import GroupId
+from muster.events.steps import collected
+
+PARKED_TIMEOUT_S: Final = 15.0
+"""How long a join or a sync waits for the next owner: longer than an ownership session (10 s) and the old lease."""
+OTHER_TIMEOUT_S: Final = 1.0
+LIST_TIMEOUT_S: Final = 5.0
+LOOK_AGAIN_S: Final = 0.1
+SHORT_ANSWER_BYTES: Final = 4_096
+"""An answer with an error is short."""
+
+Outcome = Answered | Relay | NotOwned | Closed | None
+"""The owner's answer; None: it was lost before."""
+
+
+class Edge:
+    """See the module. `owner`: this process as an owner, for its own clients."""
+
+    def __init__(self, service: Service, owner: ForwardedRequests) -> None:
+        self._service = service
+        self._owner = owner
+        self._links: PeerLinks | None = None
+        self._numbers = itertools.count(1)
+        self._clients: dict[int, dict[ClientSide, Connected]] = {}
+        """The clients that each process has heard of, by node id."""
+        self._by_number: dict[int, ClientSide] = {}
+        self._waiting: dict[int, Callable[[Outcome], None]] = {}
+        """Callbacks for the outcome of a forwarded request, by the number of its client."""
+        self._node_of: dict[int, int] = {}
+        self._listing: dict[int, _Listing] = {}
+        self._changed = asyncio.Event()
+        self._is_stopping = False
+        self._own = _OwnEdge(self)
+
+    def forward_on(self, links: PeerLinks) -> None:
+        """Forward requests on these links from now on."""
+        self._links = links
+
+    def stop_waiting(self) -> None:
+        """Wait for no next owner any more: the process stops, and clients ask elsewhere."""
+        self._is_stopping = True
+        for done in list(self._waiting.values()):
+            done(None)
+        self._waiting.clear()
+        self.ownership_changed()
+
+    def ownership_changed(self) -> None:
+        """Have waiting requests look again who owns their groups."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def link_changed(self, node: Node) -> None:
+        """A process is reached, or was lost: then its outcomes will not come."""
+        if self._links is not None and not self._links.is_reached(node):
+            self._clients.pop(node.node_id, None)
+            for number in [each for each, node_id in self._node_of.items() if node_id == node.node_id]:
+                self._forget(number)
+            for listing in list(self._listing.values()):
+                listing.lost(node.node_id)
+        self.ownership_changed()
+
+    # ---- which requests are forwarded ----------------------------------------------------------------
+
+    def wrapped(self, api: SidecarApi) -> SidecarApi:
+        """The API for this process's clients: handled by the owner of the group."""
+        if api.key in OF_ONE_GROUP:
+            inspect = None if api.inspect is None else partial(self._inspect, api.inspect)
+            return msgspec.structs.replace(api, handle=partial(self._handle, api), inspect=inspect)
+        many = OF_MANY_GROUPS.get(api.key)
+        return api if many is None else msgspec.structs.replace(api, handle=partial(self._handle_many, api, many))
+
+    def _inspect(
+        self, inspect: Callable[[int, Rewrite | None], Inspect], api_version: int, rewrite: Rewrite | None
+    ) -> Inspect:
+        """Plan ConsumerGroupHeartbeat, which is relayed unless another process may have a shadow in its group."""
+        look = inspect(api_version, rewrite)
+
+        def plan(frame: bytes) -> RequestPlan:
+            group_id, _ = read_string(frame, body_at(frame, flexible=True), flexible=True)
+            is_ours = self._is_own(self._node(GroupId(group_id.decode(errors="replace"))))
+            return look(frame) if is_ours else RequestPlan(is_handled=True)
+
+        return plan
+
+    def _handle(self, api: SidecarApi, request: ClientRequest) -> Cancel | None:
+        assert api.handle is not None
+        node = self._node(request.body.group_id)
+        if api.key not in PARKED and self._is_own(node):
+            return api.handle(request)
+        if api.key == heartbeat.KEY and node is not None and self._is_reached(node):
+            return self._forward(node, request, partial(self._heartbeat_done, request))
+        return request.work(self._forward_until_answered(request))
+
+    def _handle_many(self, api: SidecarApi, many: OfManyGroups, request: ClientRequest) -> Cancel | None:
+        assert api.handle is not None
+        parts: dict[int | None, list[Any]] = {}
+        own = self._service.cluster.node.node_id
+        for each in getattr(request.body, many.asked):
+            group_id = many.group_of(each)
+            node = self._service.cluster.node if group_id is None else self._node(group_id)
+            parts.setdefault(None if node is None else node.node_id, []).append(each)
+        if parts.keys() <= {own}:
+            return api.handle(request)
+        return request.work(self._split(request, many, list(parts.values())))
+
+    def _node(self, group_id: GroupId) -> Node | None:
+        return self._service.cluster.coordinator_of(group_id)
+
+    def _is_own(self, node: Node | None) -> bool:
+        return node is not None and node.node_id == self._service.cluster.node.node_id
+
+    def _is_reached(self, node: Node) -> bool:
+        return self._links is not None and self._links.is_reached(node)
+
+    # ---- one request ---------------------------------------------------------------------------------
+
+    def _heartbeat_done(self, request: ClientRequest, outcome: Outcome) -> None:
+        if isinstance(outcome, Answered):
+            request.client.answered([outcome.payload])
+        else:
+            request.in_flight.drops(request.work(self._finish(request, outcome)))
+
+    async def _finish(self, request: ClientRequest, outcome: Outcome) -> None:
+        if not self._is_finished(request, outcome):
+            await self._forward_until_answered(request)
+
+    def _is_finished(self, request: ClientRequest, outcome: Outcome) -> bool:
+        """Do as the owner says; False if it has said nothing. Raises ProtocolError."""
+        match outcome:
+            case Answered(payload=payload):
+                request.client.answered([payload])
+            case Relay():
+                request.relay()
+            case Closed(fault=fault, reason=reason):
+                raise ProtocolError(Fault(fault), reason)
+            case _:
+                return False
+        return True
+
+    async def _forward_until_answered(self, request: ClientRequest) -> None:
+        """Forward a request of one group until somebody answers it, or its time is over. Raises ProtocolError."""
+        key, group_id = request.context.api_key, request.body.group_id
+        member_uuid = self._service.new_uuid() if key == join_group.API.key else ""
+        timeout_s = PARKED_TIMEOUT_S if key in PARKED else OTHER_TIMEOUT_S
+        until_s: float | None = None  # counted from when it is first known that nobody may answer
+        while True:
+            changed = self._changed
+            outcome = await self._outcome(self._node(group_id), request, request.frame, member_uuid)
+            retried = NOT_YET if until_s is not None else MOVED
+            if not await self._is_to_be_retried(request, outcome, retried) and self._is_finished(request, outcome):
+                return
+            now_s = time.monotonic()
+            until_s = now_s + timeout_s if until_s is None else until_s
+            if now_s >= until_s or self._is_stopping:
+                request.answer(_refused(request, request.body, self._service))
+                return
+            await _wait(changed, min(LOOK_AGAIN_S, until_s - now_s))
+
+    async def _is_to_be_retried(self, request: ClientRequest, outcome: Outcome, retried: frozenset[ErrorCode]) -> bool:
+        """Whether a join or a sync was answered that another process coordinates its group, or will soon."""
+        key, version = request.context.api_key, request.context.api_version
+        if key not in PARKED or not isinstance(outcome, Answered) or len(outcome.payload) > SHORT_ANSWER_BYTES:
+            return False
+        schema: type[Any] = load_response_schema(key, version)
+        answer = await request.client.slices.result(read_answer_in_steps(schema, outcome.payload))
+        return answer.error_code in retried
+
+    # ---- requests of many groups ---------------------------------------------------------------------
+
+    async def _split(self, request: ClientRequest, many: OfManyGroups, parts: list[list[Any]]) -> None:
+        """Have each owner answer its part, and answer with all of it. Raises ProtocolError."""
+        slices, context = request.client.slices, request.context
+        bodies = [replace(request.body, **{many.asked: tuple(part)}) for part in parts]
+        answers = []
+        for part, body in zip(parts, bodies, strict=True):  # one after another: a client has one request at an owner
+            rest = await slices.result(request_bytes_in_steps(body, as_fields(body), context.client_id))
+            frame = request.frame[:HEADER_START_BYTES] + rest
+            answers.append(await self._part(request, many.group_of(part[0]), body, frame))
+        results = [list(answer[many.answered]) for answer in answers]
+        request.answer({**answers[0], many.answered: await slices.result(collected(itertools.chain(*results)))})
+
+    async def _part(self, request: ClientRequest, group_id: GroupId | None, body: Any, frame: bytes) -> Fields:  # noqa: ANN401 -- a request of any version
+        until_s = time.monotonic() + OTHER_TIMEOUT_S
+        while True:
+            changed = self._changed
+            node = self._service.cluster.node if group_id is None else self._node(group_id)
+            match await self._outcome(node, request, frame, ""):
+                case Answered(payload=payload):
+                    schema = load_response_schema(request.context.api_key, request.context.api_version)
+                    return as_fields(await request.client.slices.result(read_answer_in_steps(schema, payload)))
+                case Relay():
+                    return as_fields(await ask_broker(request, body))
+                case Closed(fault=fault, reason=reason):
+                    raise ProtocolError(Fault(fault), reason)
+            now_s = time.monotonic()
+            if now_s >= until_s:
+                return _refused(request, body, self._service)
+            await _wait(changed, min(LOOK_AGAIN_S, until_s - now_s))
+
+    # ---- the groups of all ---------------------------------------------------------------------------
+
+    async def list_all(self) -> list[OwnedGroup] | ErrorCode:
+        """List the groups of all processes; an error if one of them does not answer."""
+        cluster = self._service.cluster
+        asked = [(node, next(self._numbers)) for node in cluster.nodes]
+        listings = []
+        for node, question in asked:
+            if not (self._is_own(node) or self._is_reached(node)):
+                return ErrorCode.coordinator_not_available
+            listings.append(_Listing(node.node_id))
+            self._listing[question] = listings[-1]
+            self._send(node, ListOwned(question))
+        try:
+            async with asyncio.timeout(LIST_TIMEOUT_S):
+                errors = [await each.done for each in listings]
+        except TimeoutError:
+            return ErrorCode.coordinator_not_available
+        finally:
+            for _, question in asked:
+                self._listing.pop(question, None)
+        error = next((each for each in errors if each is not ErrorCode.none), None)
+        return [group for each in listings for group in each.groups] if error is None else error
+
+    # ---- messages ------------------------------------------------------------------------------------
+
+    async def _outcome(self, node: Node | None, request: ClientRequest, frame: bytes, member_uuid: str) -> Outcome:
+        if node is None or not (self._is_own(node) or self._is_reached(node)):
+            return None
+        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        def done(result: Outcome) -> None:
+            if not outcome.done():
+                outcome.set_result(result)
+
+        cancel = self._forward(node, request, done, frame, member_uuid)
+        try:
+            return await outcome
+        finally:
+            cancel()
+
+    def _forward(
+        self,
+        node: Node,
+        request: ClientRequest,
+        done: Callable[[Outcome], None],
+        frame: bytes | None = None,
+        member_uuid: str = "",
+    ) -> Cancel:
+        """Send a request to a process that is reached. The function returned cancels it, if it is not done."""
+        client = request.client
+        assert isinstance(client, ClientSide)
+        number = self._number_at(node, client)
+        self._waiting[number] = done
+        self._send(node, Forwarded(number, member_uuid, request.frame if frame is None else frame))
+
+        def cancel() -> None:
+            if self._waiting.get(number) is done:  # the client has gone, or does not wait any longer
+                self._disconnect(node, client)
+
+        return cancel
+
+    def _number_at(self, node: Node, client: ClientSide) -> int:
+        """The number under which the process knows this client."""
+        known = self._clients.setdefault(node.node_id, {})
+        connected = known.get(client)
+        peer = client.peer
+        if connected is not None and (connected.client_host, connected.principal) == (peer.client_host, peer.principal):
+            return connected.connection
+        if connected is None:
+            client.broker_lost.add_done_callback(lambda _: self._disconnect(node, client))
+        else:  # it has authenticated meanwhile, as another principal
+            self._disconnect(node, client)
+        number = next(self._numbers)
+        self._clients[node.node_id][client] = connected = Connected(number, peer.client_host, peer.principal)
+        self._by_number[number], self._node_of[number] = client, node.node_id
+        self._send(node, connected)
+        return number
+
+    def _disconnect(self, node: Node, client: ClientSide) -> None:
+        connected = self._clients.get(node.node_id, {}).pop(client, None)
+        if connected is not None:
+            self._forget(connected.connection)
+            self._send(node, Disconnected(connected.connection))
+
+    def _forget(self, number: int) -> None:
+        self._by_number.pop(number, None)
+        self._node_of.pop(number, None)
+        done = self._waiting.pop(number, None)
+        if done is not None:
+            done(None)
+
+    def _send(self, node: Node, message: AnyMessage) -> None:
+        if self._is_own(node):
+            self._owner.received(self._own, message)
+        elif self._links is not None:
+            self._links.send(node, message)
+
+    def received(self, node: Node, message: AnyMessage) -> None:
+        """Handle a message of an owner."""
+        match message:
+            case Answered() | Relay() | NotOwned() | Closed():
+                done = self._waiting.pop(message.connection, None)
+                if done is not None:
+                    done(message)
+            case AskBroker():
+                self._ask_broker(node, message)
+            case Owned():
+                listing = self._listing.get(message.question)
+                if listing is not None and listing.node_id == node.node_id:
+                    listing.add(message)
+
+    def received_of_own(self, message: AnyMessage) -> None:
+        """Handle a message of this process as an owner."""
+        self.received(self._service.cluster.node, message)
+
+    def _ask_broker(self, node: Node, asked: AskBroker) -> None:
+        client = self._by_number.get(asked.connection)
+        if client is None or asked.connection not in self._waiting:
+            self._send(node, BrokerAnswered(asked.question, None))
+            return
+
+        def answered(answer: asyncio.Future[bytes]) -> None:
+            self._send(node, BrokerAnswered(asked.question, None if answer.cancelled() else answer.result()))
+
+        client.ask(asked.api_key, asked.api_version, asked.rest).add_done_callback(answered)
+
+
+class _OwnEdge:
+    """This process as the edge of its own groups."""
+
+    def __init__(self, edge: Edge) -> None:
+        self._edge = edge
+
+    def send(self, message: AnyMessage) -> None:
+        self._edge.received_of_own(message)
+
+
+class _Listing:
+    """The groups of one process, as they come."""
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.groups: list[OwnedGroup] = []
+        self.done: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+    def add(self, owned: Owned) -> None:
+        self.groups += owned.groups
+        if owned.is_last and not self.done.done():
+            self.done.set_result(ErrorCode(owned.error))
+
+    def lost(self, node_id: int) -> None:
+        if node_id == self.node_id and not self.done.done():
+            self.done.set_result(ErrorCode.coordinator_not_available)
+
+
+async def _wait(event: asyncio.Event, timeout_s: float) -> None:
+    try:
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
+    except TimeoutError:
+        return
+
+
+def _refused(request: ClientRequest, body: Any, service: Service) -> Fields:  # noqa: ANN401 -- a request of any version
+    """Answer with COORDINATOR_NOT_AVAILABLE, in the form of the API."""
+    error = ErrorCode.coordinator_not_available
+    if request.context.api_key == CONSUMER_GROUP_HEARTBEAT:
+        return {
+            "error_code": error,
+            "error_message": "the process that coordinates the group is not reached",
+            "member_id": None,
+            "member_epoch": 0,
+            "heartbeat_interval": 1_000,
+            "assignment": None,
+        }
+    if request.context.api_key in {OFFSET_COMMIT, TXN_OFFSET_COMMIT}:
+        return offset_commit.refused(body, error)
+    answers: list[Mapping[str, Any]] = []
+    refusing = msgspec.structs.replace(service, groups=RefusingGroups(error))
+    context = msgspec.structs.replace(request.context, work=work_at_once)
+    APIS[request.context.api_key].handle(body, context, refusing, answers.append)
+    return answers[0]

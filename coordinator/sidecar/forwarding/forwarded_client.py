@@ -1,0 +1,154 @@
+"""A client that is connected to another process, as the handlers of this one see it.
+
+What belongs here: the other half of `ClientSide`: what a handler does with its client, as messages to the edge. What it
+must not know: what a request means.
+
+The broker knows the client by its own connection, which is the edge's. So the broker is asked there, and the
+authorizations are asked for as by the edge itself; they, and known heartbeats, are kept here for each connection alone.
+"""
+
+import asyncio
+from collections.abc import Callable
+from struct import Struct
+
+from muster.coordinator.load.current_work import RequestWork
+from muster.coordinator.load.slices import Slices
+from muster.coordinator.net.heartbeats import HeartbeatCache, SharedBytes
+from muster.coordinator.observability.metrics import ServerMetrics
+from muster.coordinator.peers.link.messages import Answered, AnyMessage, Closed, NotOwned, Relay
+from muster.coordinator.service import Cancel
+from muster.coordinator.sidecar.messages.request_plan import Rewrite
+from muster.coordinator.sidecar.relay.authorization import AuthorizationCache
+from muster.coordinator.sidecar.relay.intercept import RequestHandler
+from muster.coordinator.sidecar.relay.metrics import RelayMetrics
+from muster.coordinator.wire import heartbeat
+from muster.coordinator.wire.api import ProtocolError
+from muster.coordinator.wire.dispatch import Peer
+from muster.coordinator.wire.in_flight import Answered as AnsweredWith
+from muster.coordinator.wire.messages import HEADER_START_BYTES
+
+_KEY_VERSION = Struct(">hh")
+
+AskEdge = Callable[["ForwardedClient", int, int, bytes], asyncio.Future[bytes]]
+
+
+class ForwardedClient:
+    """See the module. `send` sends the edge a message; `ask_edge` has the broker asked there."""
+
+    def __init__(
+        self,
+        number: int,
+        peer: Peer,
+        *,
+        send: Callable[[AnyMessage], None],
+        ask_edge: AskEdge,
+        handler: RequestHandler,
+        slices: Slices,
+        metrics: ServerMetrics,
+        relayed: RelayMetrics,
+        cached_heartbeats: SharedBytes,
+        monotonic_ms: Callable[[], int],
+        authorization_cache_ms: int,
+    ) -> None:
+        self.number = number
+        self.peer = peer
+        self.slices = slices
+        self.heartbeats = HeartbeatCache(cached_heartbeats)
+        self.authorizations = AuthorizationCache(
+            self, metrics=relayed, monotonic_ms=monotonic_ms, keep_ms=authorization_cache_ms
+        )
+        self.broker_lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the client, or its broker, has gone."""
+        self._send = send
+        self._ask_edge = ask_edge
+        self._handler = handler
+        self._metrics = metrics
+        self._monotonic_ms = monotonic_ms
+        self._cancel: Cancel | None = None
+        self._rewriting: asyncio.Task[None] | None = None
+        self._frame = b""
+        self._is_answered = True
+
+    def is_open(self) -> bool:
+        """Whether the client is still there."""
+        return not self.broker_lost.done()
+
+    def take(self, frame: bytes, member_uuid: str) -> None:
+        """Handle its next request; the one before is answered."""
+        api_key, api_version = _KEY_VERSION.unpack_from(frame)
+        if api_key == heartbeat.KEY:
+            known = self.heartbeats.answer(api_version, frame[HEADER_START_BYTES:], self._monotonic_ms())
+            if known is not None:
+                self._metrics.fast_heartbeats += 1
+                self._send(Answered(self.number, known))
+                return
+        self._frame, self._is_answered = frame, False
+        try:
+            cancel = self._handler.handle(self, frame, member_uuid=member_uuid)
+        except ProtocolError as error:
+            self.answered(error)
+        else:
+            self._cancel = None if self._is_answered else cancel
+
+    def gone(self) -> None:
+        """Drop what it waits for."""
+        if not self.broker_lost.done():
+            self.broker_lost.set_result(None)
+        self._end()
+        self.heartbeats.end()
+
+    def _end(self) -> None:
+        cancel, self._cancel = self._cancel, None
+        rewriting, self._rewriting = self._rewriting, None
+        if cancel is not None:
+            cancel()
+        if rewriting is not None:
+            rewriting.cancel()
+
+    # ---- what a request does -------------------------------------------------------------------------
+
+    def answered(self, answered: AnsweredWith) -> None:
+        """Answer the request that is being handled."""
+        if isinstance(answered, ProtocolError):
+            self._done(Closed(self.number, answered.fault.value, str(answered)))
+        else:
+            self._done(Answered(self.number, b"".join(answered)))
+
+    def relay(self, frame: bytes | None = None, rewrite: Rewrite | None = None) -> None:
+        """Have the edge relay the request as it came, or another frame, or have its answer rewritten here."""
+        if frame is None and rewrite is None:
+            self._done(Relay(self.number))
+        elif not self._is_answered:
+            steps = self._ask_and_rewrite(self._frame if frame is None else frame, rewrite)
+            self._rewriting = asyncio.get_running_loop().create_task(steps, name="forwarded-answer")
+
+    def not_owned(self) -> None:
+        """Tell the edge that the request's group is not this process's."""
+        self._done(NotOwned(self.number))
+
+    def ask(self, api_key: int, api_version: int, rest: bytes) -> asyncio.Future[bytes]:
+        """As `ClientSide.ask`."""
+        return self._ask_edge(self, api_key, api_version, rest)
+
+    def work_on(self, api_key: int, api_version: int, frame: bytes) -> RequestWork:
+        """Describe the request for the watchdog of the loop."""
+        return RequestWork(
+            api=self._metrics.api_name(api_key),
+            api_version=api_version,
+            size_bytes=len(frame),
+            connection=self.peer.client_host,
+            principal=self.peer.principal,
+        )
+
+    async def _ask_and_rewrite(self, frame: bytes, rewrite: Rewrite | None) -> None:
+        api_key, api_version = _KEY_VERSION.unpack_from(frame)
+        payload = await self.ask(api_key, api_version, frame[HEADER_START_BYTES:])
+        try:
+            self.answered([payload if rewrite is None else await self.slices.result(rewrite(payload))])
+        except ProtocolError as error:
+            self.answered(error)
+
+    def _done(self, message: AnyMessage) -> None:
+        if not self._is_answered and self.is_open():
+            self._is_answered, self._cancel, self._frame = True, None, b""
+            self._send(message)

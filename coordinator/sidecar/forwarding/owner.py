@@ -1,0 +1,190 @@
+"""The owner of groups, for clients that are connected to other processes: it handles what these forward.
+
+What belongs here: messages of the edges, and the clients behind them. What it must not know: where the edges find the
+owner. A forwarded request is handled as one of our own clients; that its group is not ours is told at once, so that
+nothing is decided, or asked upstream, for a group of another process.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+from kio.schema.errors import ErrorCode
+
+from muster.coordinator.net.heartbeats import SharedBytes
+from muster.coordinator.observability.metrics import ServerMetrics
+from muster.coordinator.peers.link.connection import PeerConnection
+from muster.coordinator.peers.link.messages import (
+    AnyMessage,
+    AskBroker,
+    BrokerAnswered,
+    Connected,
+    Disconnected,
+    Forwarded,
+    ListOwned,
+    Owned,
+)
+from muster.coordinator.service import Cancel, Service
+from muster.coordinator.sidecar.forwarding.forwarded_client import ForwardedClient
+from muster.coordinator.sidecar.forwarding.group_apis import OF_MANY_GROUPS, OF_ONE_GROUP
+from muster.coordinator.sidecar.groups.owned_groups import ListOwned as ListOwnGroups
+from muster.coordinator.sidecar.relay.intercept import ClientRequest, RequestHandler, SidecarApi
+from muster.coordinator.sidecar.relay.metrics import RelayMetrics
+from muster.coordinator.tasks import BackgroundTasks
+from muster.coordinator.wire.dispatch import Peer
+from muster.events.ids import GroupId
+
+LISTED_AT_ONCE = 1_000
+"""Groups of one message."""
+
+
+class Edge(Protocol):
+    """A process that forwards requests."""
+
+    def send(self, message: AnyMessage) -> None: ...
+
+
+class _Clients(msgspec.Struct, eq=False):
+    """The clients of one edge, by number, and the questions that it has not answered."""
+
+    by_number: dict[int, ForwardedClient] = msgspec.field(default_factory=dict)
+    questions: dict[int, tuple[ForwardedClient, asyncio.Future[bytes]]] = msgspec.field(default_factory=dict)
+
+
+class ForwardedRequests:
+    """See the module. `is_assigned`: whether a group is ours. Call `handle_by` first."""
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        is_assigned: Callable[[GroupId], bool],
+        list_own: ListOwnGroups,
+        metrics: ServerMetrics,
+        relayed: RelayMetrics,
+        authorization_cache_ms: int,
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._service = service
+        self._list_own = list_own
+        self._is_assigned = is_assigned
+        self._metrics = metrics
+        self._relayed = relayed
+        self._authorization_cache_ms = authorization_cache_ms
+        self._cached_heartbeats = SharedBytes()
+        self._handler = RequestHandler(handled={}, metrics=metrics, service=service)
+        self._edges: dict[Edge, _Clients] = {}
+        self._questions = itertools.count(1)
+        self._tasks = BackgroundTasks(failed)
+
+    def handle_by(self, apis: Mapping[int, SidecarApi]) -> None:
+        """Handle forwarded requests by these APIs, those of this process's own groups."""
+        named = OF_ONE_GROUP | OF_MANY_GROUPS.keys()
+        handled = {key: self._checked(api) for key, api in apis.items() if key in named}
+        self._handler = RequestHandler(handled=handled, metrics=self._metrics, service=self._service)
+
+    def accepted(self, connection: PeerConnection) -> None:
+        """Take the requests of another process."""
+        connection.handle = partial(self.received, connection)
+
+    def lost(self, edge: Edge) -> None:
+        """The edge has gone, and with it all its clients."""
+        clients = self._edges.pop(edge, None)
+        if clients is not None:
+            for client in list(clients.by_number.values()):
+                self._gone(clients, client)
+
+    async def close(self) -> None:
+        """Drop all clients."""
+        for edge in list(self._edges):
+            self.lost(edge)
+        await self._tasks.close()
+
+    def received(self, edge: Edge, message: AnyMessage) -> None:
+        """Handle a message of an edge; what it has no right to say is ignored."""
+        clients = self._edges.get(edge)
+        if clients is None:
+            clients = self._edges[edge] = _Clients()
+        match message:
+            case Connected(connection=number):
+                clients.by_number[number] = self._client(edge, clients, message)
+            case Disconnected(connection=number):
+                client = clients.by_number.pop(number, None)
+                if client is not None:
+                    self._gone(clients, client)
+            case Forwarded(connection=number, frame=frame, member_uuid=member_uuid):
+                client = clients.by_number.get(number)
+                if client is not None:
+                    client.take(frame, member_uuid)
+            case BrokerAnswered(question=question, payload=payload):
+                _, answer = clients.questions.pop(question, (None, None))
+                if answer is not None and not answer.done():
+                    answer.cancel() if payload is None else answer.set_result(payload)
+            case ListOwned(question=question):
+                self._tasks.start(self._list(edge, question), "list-owned")
+
+    def _client(self, edge: Edge, clients: _Clients, connected: Connected) -> ForwardedClient:
+        def ask_edge(client: ForwardedClient, api_key: int, api_version: int, rest: bytes) -> asyncio.Future[bytes]:
+            answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+            if client.is_open():
+                question = next(self._questions)
+                clients.questions[question] = client, answer
+                edge.send(AskBroker(client.number, question, api_key, api_version, rest))
+            else:
+                answer.cancel()
+            return answer
+
+        peer = Peer(client_host=connected.client_host, principal=connected.principal)
+        return ForwardedClient(
+            connected.connection,
+            peer,
+            send=edge.send,
+            ask_edge=ask_edge,
+            handler=self._handler,
+            slices=self._service.slices,
+            metrics=self._metrics,
+            relayed=self._relayed,
+            cached_heartbeats=self._cached_heartbeats,
+            monotonic_ms=self._service.monotonic_ms,
+            authorization_cache_ms=self._authorization_cache_ms,
+        )
+
+    def _gone(self, clients: _Clients, client: ForwardedClient) -> None:
+        client.gone()
+        for question, (asker, answer) in list(clients.questions.items()):
+            if asker is client:
+                del clients.questions[question]
+                answer.cancel()
+
+    async def _list(self, edge: Edge, question: int) -> None:
+        groups = await self._list_own()
+        if isinstance(groups, ErrorCode):
+            edge.send(Owned(question, [], groups.value, is_last=True))
+            return
+        for first in range(0, len(groups) or 1, LISTED_AT_ONCE):
+            after = first + LISTED_AT_ONCE
+            edge.send(Owned(question, groups[first:after], ErrorCode.none.value, is_last=after >= len(groups)))
+            await asyncio.sleep(0)
+
+    def _checked(self, api: SidecarApi) -> SidecarApi:
+        """The API for forwarded requests: of groups that are assigned to this process alone."""
+
+        def handle(request: ClientRequest) -> Cancel | None:
+            assert isinstance(request.client, ForwardedClient)
+            assert api.handle is not None
+            if all(map(self._is_assigned, _groups_of(api.key, request.body))):
+                return api.handle(request)
+            request.client.not_owned()
+            return None
+
+        return msgspec.structs.replace(api, handle=handle, inspect=None)
+
+
+def _groups_of(api_key: int, body: Any) -> list[GroupId]:  # noqa: ANN401 -- a request of any version
+    many = OF_MANY_GROUPS.get(api_key)
+    if many is None:
+        return [body.group_id]
+    return [group_id for each in getattr(body, many.asked) if (group_id := many.group_of(each)) is not None]

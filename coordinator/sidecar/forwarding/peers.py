@@ -1,0 +1,153 @@
+"""One of several sidecars of a log: the assembly of what forwards requests to the others, and takes theirs.
+
+What belongs here: making the parts, and their order at the start and the end.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+
+import structlog
+
+from muster.coordinator.assembly import CannotServe, Readiness
+from muster.coordinator.cluster import new_cluster
+from muster.coordinator.observability.metrics import ServerMetrics
+from muster.coordinator.observability.status import StatusParts
+from muster.coordinator.partition_sharing import PartitionSharing
+from muster.coordinator.peers.link.links import PeerLinks
+from muster.coordinator.peers.link.listener import PeerListener
+from muster.coordinator.peers.sharer import Ownership
+from muster.coordinator.runtime.runtime import Runtime
+from muster.coordinator.service import Service
+from muster.coordinator.settings.addresses import Address, why_not_bound
+from muster.coordinator.settings.settings import Settings
+from muster.coordinator.sidecar.forwarding.edge import Edge
+from muster.coordinator.sidecar.forwarding.owner import ForwardedRequests
+from muster.coordinator.sidecar.groups.owned_groups import ListOwned
+from muster.coordinator.sidecar.relay.intercept import SidecarApi
+from muster.coordinator.sidecar.relay.metrics import RelayMetrics
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+MESSAGE_OVERHEAD_BYTES = 65_536
+"""The room of a message beside a request or an answer."""
+
+
+class Peers:
+    """See the module."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        service: Service,
+        sharing: PartitionSharing,
+        runtime: Runtime,
+        *,
+        list_own: ListOwned,
+        metrics: ServerMetrics,
+        relayed: RelayMetrics,
+        lost: Callable[[Exception], None],
+    ) -> None:
+        self._settings = settings
+        self._service = service
+        self._sharing = sharing
+        self._runtime = runtime
+        self._lost = lost
+        self._owner = ForwardedRequests(
+            service,
+            is_assigned=runtime.is_assigned,
+            list_own=list_own,
+            metrics=metrics,
+            relayed=relayed,
+            authorization_cache_ms=settings.authorization_cache_ms,
+            failed=lost,
+        )
+        self._edge = Edge(service, self._owner)
+        tls = settings.peer_tls()
+        message_bytes_max = settings.frame_bytes_max + MESSAGE_OVERHEAD_BYTES
+        self._listener = PeerListener(
+            secret=settings.peer_secret,
+            node_id=settings.node_id,
+            message_bytes_max=message_bytes_max,
+            monotonic_ms=service.monotonic_ms,
+            accepted=self._owner.accepted,
+            lost=self._owner.lost,
+        )
+        self._links = PeerLinks(
+            secret=settings.peer_secret,
+            node_id=settings.node_id,
+            message_bytes_max=message_bytes_max,
+            context=None if tls is None else tls.connecting,
+            monotonic_ms=service.monotonic_ms,
+            received=self._edge.received,
+            changed=self._edge.link_changed,
+            failed=lost,
+        )
+        self._accepting = None if tls is None else tls.accepting
+        self._edge.forward_on(self._links)
+
+    async def start(
+        self,
+        handled_by: Callable[[ListOwned], Mapping[int, SidecarApi]],
+        stack: AsyncExitStack,
+        cluster_id: str,
+    ) -> Mapping[int, SidecarApi]:
+        """Listen for the others, until the stack is left; returns what this process's clients are handled by.
+
+        `handled_by` makes what handles requests for this process's groups. Raises CannotServe.
+        """
+        handled = handled_by(self._edge.list_all)
+        self._owner.handle_by(handled)
+        settings = self._settings
+        assert settings.peer_listen is not None
+        at = Address(settings.peer_listen)
+        try:
+            port = await self._listener.start(at.host, at.port, self._accepting)
+        except OSError as error:
+            raise CannotServe(f"{settings.name_of('peer_listen')} {at}: {why_not_bound(error)}") from error
+        stack.push_async_callback(self._listener.close)
+        stack.push_async_callback(self._links.close)
+        stack.push_async_callback(self._owner.close)
+        advertised = Address(settings.peer_advertise or f"{at.host}:{port}")
+        cluster = new_cluster(
+            cluster_id=cluster_id,
+            node_id=settings.node_id,
+            host=advertised.host,
+            port=advertised.port,
+            topics=(),
+        )
+        self._service.cluster = cluster.shared((), ())  # nobody is known to own anything yet
+        log.info("listening for the other processes", listen=f"{at.host}:{port}", node_id=settings.node_id)
+        return {key: self._edge.wrapped(api) for key, api in handled.items()}
+
+    async def share(
+        self,
+        ownership: Ownership,
+        readiness: Readiness,
+        parts: StatusParts,
+        stack: AsyncExitStack,
+        *,
+        stop_listening: Callable[[], None],
+    ) -> None:
+        """Own some of the partitions, and forward requests for the groups of the others. The log is open."""
+        self._listener.log_identity = self._links.log_identity = self._sharing.log_identity
+
+        def stop() -> None:
+            stop_listening()
+            self._edge.stop_waiting()
+
+        await self._sharing.begin(
+            self._runtime,
+            self._service,
+            stack,
+            readiness,
+            parts,
+            lost=self._lost,
+            stop_listening=stop,
+            published=self._ownership_changed,
+            ownership=ownership,
+            clients_told_s=0.0,
+        )
+
+    def _ownership_changed(self) -> None:
+        self._links.follow(self._service.cluster.nodes)
+        self._edge.ownership_changed()

@@ -1,0 +1,51 @@
+"""The runtime as one of several sidecars: what is done besides when partitions come and go.
+
+What belongs here: shadows and moves of groups whose partition was taken over, or is another process's now. What it must
+not know: how the partitions are shared.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from muster.coordinator.runtime.runtime import Runtime
+from muster.coordinator.sidecar.groups.moves import Moves
+from muster.coordinator.upstream.shadows import Shadows
+from muster.events.ids import GroupId
+from muster.events.log.base import EventLog
+from muster.events.partitioner import partition_for
+
+
+class SharedOwnership:
+    """See the module. `remove_strays` removes shadows of former processes from groups of ours that need none."""
+
+    def __init__(self, runtime: Runtime, moves: Moves, remove_strays: Callable[[], Awaitable[None]]) -> None:
+        self._runtime = runtime
+        self._moves = moves
+        self._remove_strays = remove_strays
+
+    def claims(self) -> Mapping[int, int]:
+        return self._runtime.claims()
+
+    async def assign(self, numbers: frozenset[int]) -> None:
+        """Take partitions over, then look for shadows that their former owners have left."""
+        if numbers <= self._runtime.claims().keys():
+            return
+        self._moves.expect_shadows()
+        await self._runtime.assign(numbers)
+        self._moves.begin()
+        await self._remove_strays()
+
+    async def release(self, numbers: frozenset[int]) -> None:
+        await self._runtime.release(numbers)
+
+
+def let_go_of(shadows: Shadows, moves: Moves, event_log: EventLog) -> Callable[[int], None]:
+    """Make what is done when a partition is another process's: its groups' shadows are left to that one."""
+
+    def given_up(number: int) -> None:
+        def is_theirs(group_id: GroupId) -> bool:
+            return partition_for(group_id, event_log.partitions) == number
+
+        moves.let_go(is_theirs)
+        shadows.let_go(is_theirs)
+
+    return given_up

@@ -1,0 +1,47 @@
+"""The groups of this process, as ListGroups needs them: what the log has of each, and whether it has a shadow upstream.
+
+What belongs here: one process's groups. What it must not know: other processes.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from kio.schema.errors import ErrorCode
+
+from muster.coordinator.peers.link.messages import OwnedGroup
+from muster.coordinator.service import ListedGroup, Service
+from muster.coordinator.upstream.shadows import Shadows
+from muster.events.ids import GroupId
+
+ListOwned = Callable[[], Awaitable[list[OwnedGroup] | ErrorCode]]
+"""Lists the groups of all processes of the event log, or returns Kafka's error for all of them."""
+
+
+def own_groups(service: Service, shadows: Shadows) -> ListOwned:
+    """Make what lists the groups of this process."""
+
+    def owned(group_id: GroupId, listed: ListedGroup | None) -> OwnedGroup:
+        return OwnedGroup(
+            group_id=group_id,
+            protocol_type=None if listed is None else listed.protocol_type,
+            state=None if listed is None else listed.state.value,
+            is_owned=shadows.owns(group_id),
+            has_shadow=shadows.may_have_shadow(group_id),
+            is_in=shadows.is_in(group_id),
+        )
+
+    async def list_own() -> list[OwnedGroup] | ErrorCode:
+        known = service.groups.list_groups()
+        if isinstance(known, ErrorCode):
+            return known
+        pace, groups, in_log = service.slices.pace(), [], set()
+        for listed in known:
+            in_log.add(listed.group_id)
+            groups.append(owned(listed.group_id, listed))
+            await pace.worked()
+        for group_id in shadows.group_ids():
+            if group_id not in in_log:
+                groups.append(owned(group_id, None))
+                await pace.worked()
+        return groups
+
+    return list_own

@@ -1,0 +1,208 @@
+"""Two sidecars share the log of one cluster: members of one group at both, whichever of them owns it."""
+
+import asyncio
+import secrets
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import msgspec
+import pytest
+
+from muster.events.ids import GroupId
+from muster.events.partitioner import partition_for
+from tests.brokers.broker import HOST, Broker, lasting_ports
+from tests.clients.consumers import Confluent, RunningConsumer
+from tests.clients.crew import ALL, Crew, crew
+from tests.clients.probe import until_stable
+from tests.clients.through_sidecar.member import Member
+from tests.clients.through_sidecar.sidecar import assert_is_owned, new_topic, offsets_at, produce
+from tests.clients.through_sidecar.test_consumers import goes_on_where_it_was, until_consumed
+from tests.conformance.wire import Connection, Fields
+from tests.muster_process import MusterProcess, running_muster
+from tests.sharing_processes import SESSION_MS, until_shared
+from tests.waiting import until_so
+
+pytestmark = [pytest.mark.clients, pytest.mark.broker]
+
+LOG_PARTITIONS = 4
+NODE_IDS = (1, 2)
+
+
+class Sidecars(msgspec.Struct, frozen=True):
+    """Two sidecars, by node id, and the broker behind both."""
+
+    broker: Broker
+    by_node: dict[int, MusterProcess]
+    peer_ports: dict[int, int]
+
+    def owner_of(self, group_id: str) -> int:
+        """The node id of the group's owner, as the sidecars have logged the last time."""
+        number = partition_for(GroupId(group_id), LOG_PARTITIONS)
+        return next(
+            node_id
+            for node_id, process in self.by_node.items()
+            if number in process.events("partitions shared")[-1]["ours"]
+        )
+
+    def group_of(self, node_id: int) -> str:
+        """A new group id whose owner is this node."""
+        while self.owner_of(group_id := f"shared-{uuid4().hex[:8]}") != node_id:
+            pass
+        return group_id
+
+    def other(self, node_id: int) -> int:
+        return next(each for each in NODE_IDS if each != node_id)
+
+
+@contextmanager
+def sharing_sidecars(broker: Broker, directory: Path) -> Iterator[Sidecars]:
+    """Start both, and wait until each has its share."""
+    secret = directory / "secret"
+    secret.write_text(secrets.token_hex(32))
+    log = f"kafka://{broker.bootstrap}/shared-{uuid4().hex[:8]}"
+    peer_ports = dict(zip(NODE_IDS, lasting_ports(len(NODE_IDS)), strict=True))
+    with ExitStack() as stack:
+        by_node = {}
+        for node_id in NODE_IDS:
+            options = ["--upstream", broker.bootstrap, "--broker-base-port", str(lasting_ports(1)[0])]
+            options += ["--share-partitions", "--node-id", str(node_id), "--log-partitions", str(LOG_PARTITIONS)]
+            options += ["--owner-session-timeout-ms", str(SESSION_MS), "--peer-secret-file", str(secret)]
+            options += ["--peer-listen", f"{HOST}:{peer_ports[node_id]}", "--log-replication", "1"]
+            by_node[node_id] = stack.enter_context(running_muster(log=log, options=options))
+        until_shared(*by_node.values(), partitions=LOG_PARTITIONS)
+        yield Sidecars(broker, by_node, peer_ports)
+
+
+@pytest.fixture(scope="module")
+def sidecars(kafka_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sidecars]:
+    with sharing_sidecars(kafka_broker, tmp_path_factory.mktemp("peers")) as both:
+        yield both
+
+
+@contextmanager
+def crew_at(
+    sidecars: Sidecars, node_id: int, *, owner: int, library: type[RunningConsumer] = Confluent
+) -> Iterator[Crew]:
+    """A group of the owner's, whose first consumers are at this node."""
+    topic = new_topic(sidecars.broker.bootstrap)
+    with crew(sidecars.by_node[node_id], library, topic) as group:
+        group.group_id = sidecars.group_of(owner)
+        yield group
+
+
+def test_consumers_at_both_are_one_group(sidecars: Sidecars) -> None:
+    """Each has its share, commits what it consumed, and goes on where it was after a static restart."""
+    with crew_at(sidecars, 1, owner=2) as group:
+        first = group.add("one")
+        group.bootstrap = sidecars.by_node[2].bootstrap
+        second = group.add("two")
+        group.until_shared()
+        assert_is_owned(sidecars.broker.bootstrap, group.group_id)
+        produce(sidecars.broker.bootstrap, group.topic, "before")
+        until_consumed(group.consumers, "before")
+        for consumer in (first, second):
+            for partition in consumer.assigned:
+                consumer.commit(partition, 1)
+        assert offsets_at(sidecars.broker.bootstrap, group.group_id, group.topic) == dict.fromkeys(ALL, 1)
+        generation = group.generation
+        group.close(first)
+        group.bootstrap = sidecars.by_node[1].bootstrap
+        group.add("one")
+        group.until_shared()
+        assert group.generation == generation
+
+
+def test_consumers_whose_owner_is_the_other_process_restart(
+    sidecars: Sidecars, library: type[RunningConsumer], request: pytest.FixtureRequest
+) -> None:
+    """The libraries for Python, all of whose requests are forwarded: a static restart causes no rebalance."""
+    with crew_at(sidecars, 1, owner=2, library=library) as group:
+        produce_to = _AsCluster(sidecars.broker.bootstrap)
+        goes_on_where_it_was(group, produce_to, is_static=True)  # type: ignore[arg-type]
+
+
+class _AsCluster(msgspec.Struct, frozen=True):
+    bootstrap: str
+
+
+async def _asked(address: str, api: str, version: int, **fields: object) -> Fields:
+    connection = await Connection.open(address)
+    try:
+        return await connection.ask(api, version, **fields)
+    finally:
+        connection.close()
+
+
+def test_groups_of_both_are_described_listed_and_deleted_through_one(sidecars: Sidecars) -> None:
+    """One request for groups of two owners is answered whole, wherever it is asked."""
+    group_ids = [sidecars.group_of(node_id) for node_id in NODE_IDS]
+    address = sidecars.by_node[1].bootstrap
+
+    async def scene() -> None:
+        members = []
+        for group_id in group_ids:
+            member = Member(await Connection.open(address), group_id, "orders")
+            await member.take_part()
+            assert member.is_in
+            members.append(member)
+        for node_id in NODE_IDS:
+            at = sidecars.by_node[node_id].bootstrap
+            answer = await _asked(at, "DescribeGroups", 5, groups=group_ids, include_authorized_operations=False)
+            told = {each["group_id"]: (each["error_code"], each["group_state"]) for each in answer["groups"]}
+            assert told == dict.fromkeys(group_ids, (0, "Stable"))
+            listed = await _asked(at, "ListGroups", 4, states_filter=[])
+            states = {each["group_id"]: each["group_state"] for each in listed["groups"] if each["group_id"] in told}
+            assert states == dict.fromkeys(group_ids, "Stable")
+        refused = await _asked(address, "DeleteGroups", 2, groups_names=group_ids)
+        assert {each["group_id"]: each["error_code"] for each in refused["results"]} == dict.fromkeys(group_ids, 68)
+        for member in members:
+            left = {"member_id": member.member_id, "group_instance_id": None, "reason": None}
+            answer = await member.connection.ask("LeaveGroup", 5, group_id=member.group_id, members=[left])
+            assert answer["members"][0]["error_code"] == 0
+            member.connection.close()
+        deleted = await _asked(address, "DeleteGroups", 2, groups_names=group_ids)
+        assert {each["group_id"]: each["error_code"] for each in deleted["results"]} == dict.fromkeys(group_ids, 0)
+
+    asyncio.run(scene())
+
+
+def test_members_keep_their_place_when_the_owner_is_killed(kafka_broker: Broker, tmp_path: Path) -> None:
+    """They are connected to the other process, which takes their group over: same generation, nobody is revoked."""
+    with sharing_sidecars(kafka_broker, tmp_path) as sidecars, crew_at(sidecars, 1, owner=2) as group:
+        first, second = group.add("one"), group.add()
+        group.until_shared()
+        generation, assignments = group.generation, (first.assignments, second.assignments)
+        sidecars.by_node[2].kill()
+        survivor = sidecars.by_node[1]
+        until_so(
+            lambda: len(survivor.events("partitions shared")[-1]["ours"]) == LOG_PARTITIONS,
+            lambda: survivor.events("partitions shared")[-1:],
+        )
+        until_stable(survivor.bootstrap, group.group_id, members=2)
+        produce(kafka_broker.bootstrap, group.topic, "after")
+        until_consumed(group.consumers, "after")
+        for consumer in (first, second):
+            for partition in consumer.assigned:
+                consumer.commit(partition, 1)
+        assert offsets_at(kafka_broker.bootstrap, group.group_id, group.topic) == dict.fromkeys(ALL, 1)
+        assert (group.generation, (first.assignments, second.assignments)) == (generation, assignments)
+
+
+def test_members_keep_their_place_when_the_owner_stops_and_comes_back(kafka_broker: Broker, tmp_path: Path) -> None:
+    """It hands its groups over, and gets its share again, in good order both times."""
+    with sharing_sidecars(kafka_broker, tmp_path) as sidecars, crew_at(sidecars, 1, owner=2) as group:
+        first, second = group.add("one"), group.add()
+        group.until_shared()
+        generation, assignments = group.generation, (first.assignments, second.assignments)
+        assert sidecars.by_node[2].stop() == 0
+        survivor = sidecars.by_node[1]
+        assert len(survivor.events("partitions shared")[-1]["ours"]) == LOG_PARTITIONS
+        until_stable(survivor.bootstrap, group.group_id, members=2)
+        sidecars.by_node[2].start()
+        until_shared(*sidecars.by_node.values(), partitions=LOG_PARTITIONS)
+        until_stable(sidecars.by_node[2].bootstrap, group.group_id, members=2)
+        produce(kafka_broker.bootstrap, group.topic, "after")
+        until_consumed(group.consumers, "after")
+        assert (group.generation, (first.assignments, second.assignments)) == (generation, assignments)

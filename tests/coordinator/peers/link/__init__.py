@@ -1,0 +1,1 @@
+"""The link between two processes of one event log."""

@@ -1,0 +1,101 @@
+"""The bytes of messages between processes."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.coordinator.peers.link.messages import (
+    Answered,
+    AnyMessage,
+    AskBroker,
+    BadMessage,
+    BrokerAnswered,
+    Challenge,
+    Closed,
+    Connected,
+    Denied,
+    Disconnected,
+    Forwarded,
+    ListOwned,
+    NotOwned,
+    Owned,
+    OwnedGroup,
+    Proof,
+    Relay,
+    Welcome,
+    decode,
+    encode,
+)
+
+KINDS = (
+    Challenge,
+    Proof,
+    Welcome,
+    Denied,
+    Connected,
+    Disconnected,
+    Forwarded,
+    BrokerAnswered,
+    ListOwned,
+    Answered,
+    Relay,
+    NotOwned,
+    Closed,
+    AskBroker,
+    Owned,
+    OwnedGroup,
+)
+
+
+def any_message() -> st.SearchStrategy[AnyMessage]:
+    """Any of them, with any values."""
+    numbers = st.integers(-(2**31), 2**31 - 1)
+    fields = {
+        int: numbers,
+        str: st.text(max_size=20),
+        bytes: st.binary(max_size=50),
+        bool: st.booleans(),
+        str | None: st.none() | st.text(max_size=20),
+        bytes | None: st.none() | st.binary(max_size=50),
+    }
+    groups = st.lists(st.builds(OwnedGroup), max_size=3)
+
+    def of(kind: type) -> st.SearchStrategy[AnyMessage]:
+        types = {each.name: each.type for each in msgspec.structs.fields(kind)}
+        return st.builds(kind, **{name: fields.get(type_, groups) for name, type_ in types.items()})
+
+    return st.one_of([of(kind) for kind in KINDS if kind is not OwnedGroup])
+
+
+@given(any_message())
+def test_a_message_is_read_as_it_was_written(message: AnyMessage) -> None:
+    assert decode(encode(message)) == message
+
+
+def test_each_message_has_a_number_of_its_own() -> None:
+    """As they are told apart by it, also by later versions."""
+    tags = {kind.__name__: kind.__struct_config__.tag for kind in KINDS if kind is not OwnedGroup}
+    assert tags == {
+        "Challenge": 0,
+        "Proof": 1,
+        "Welcome": 2,
+        "Denied": 3,
+        "Connected": 10,
+        "Disconnected": 11,
+        "Forwarded": 12,
+        "BrokerAnswered": 13,
+        "ListOwned": 14,
+        "Answered": 20,
+        "Relay": 21,
+        "NotOwned": 22,
+        "Closed": 23,
+        "AskBroker": 24,
+        "Owned": 25,
+    }
+
+
+@pytest.mark.parametrize("encoded", [b"", b"\xc1", b"\x93\x0a", b"\x92\x63\x01", encode(Relay(1))[:-1], b"\x90"])
+def test_what_is_no_message_is_refused(encoded: bytes) -> None:
+    with pytest.raises(BadMessage):
+        decode(encoded)

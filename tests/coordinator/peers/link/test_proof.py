@@ -1,0 +1,74 @@
+"""Both ends of a link prove that they have the secret, and say why they refuse."""
+
+import msgspec
+import pytest
+
+from muster.coordinator.peers.link.messages import LEVEL, Challenge, Proof
+from muster.coordinator.peers.link.proof import Claim, is_proven, proof_of, refusal_of, welcome
+
+SECRET, OTHER_SECRET = b"s" * 32, b"t" * 32
+CHALLENGE = Challenge(LEVEL, b"a" * 32)
+NONCE = b"c" * 32
+CLAIM = Claim(log="log-1", node_id=1, wanted_node_id=2)
+
+
+def refused(proof: Proof, *, secret: bytes = SECRET, log: str = "log-1", node_id: int = 2) -> str | None:
+    return refusal_of(secret, proof, CHALLENGE, log=log, node_id=node_id)
+
+
+def test_who_has_the_secret_is_welcome() -> None:
+    assert refused(proof_of(SECRET, CLAIM, CHALLENGE, NONCE)) is None
+
+
+def test_who_has_another_secret_learns_nothing_else() -> None:
+    """Neither of the log nor of node ids."""
+    claim = msgspec.structs.replace(CLAIM, log="another", wanted_node_id=9)
+    refusal = refused(proof_of(OTHER_SECRET, claim, CHALLENGE, NONCE))
+    assert refusal is not None
+    assert refusal.startswith("another peer secret: --peer-secret-file")
+
+
+@pytest.mark.parametrize(
+    ("claim", "refusal"),
+    [
+        ({"log": "log-2"}, "another event log: log-2, and this process has log-1"),
+        ({"wanted_node_id": 3}, "node 3 was looked for, and here is node 2"),
+        ({"node_id": 2}, "both processes have the node id 2: give each a --node-id of its own"),
+    ],
+)
+def test_who_means_another_process_is_told(claim: dict[str, object], refusal: str) -> None:
+    proof = proof_of(SECRET, msgspec.structs.replace(CLAIM, **claim), CHALLENGE, NONCE)
+    assert refused(proof) == refusal
+
+
+@pytest.mark.parametrize("changed", [{"log": "log-2"}, {"node_id": 5}, {"wanted_node_id": 5}, {"nonce": b"d" * 32}])
+def test_nothing_of_a_proof_can_be_changed_on_the_way(changed: dict[str, object]) -> None:
+    proof = msgspec.structs.replace(proof_of(SECRET, CLAIM, CHALLENGE, NONCE), **changed)
+    refusal = refused(proof)
+    assert refusal is not None
+    assert refusal.startswith("another peer secret")
+
+
+def test_a_proof_is_good_for_one_challenge() -> None:
+    """A listener cannot use it again."""
+    proof = proof_of(SECRET, CLAIM, Challenge(LEVEL, b"b" * 32), NONCE)
+    assert refused(proof) is not None
+
+
+def test_another_level_is_told() -> None:
+    """It is told to who has the secret alone, and its level is not part of what was proven."""
+    proof = msgspec.structs.replace(proof_of(SECRET, CLAIM, CHALLENGE, NONCE), level=LEVEL + 1)
+    assert refused(proof) == f"messages of level {LEVEL + 1}, and this version of Muster knows level {LEVEL}"
+
+
+def test_who_accepts_proves_itself_too() -> None:
+    proof = proof_of(SECRET, CLAIM, CHALLENGE, NONCE)
+    assert is_proven(SECRET, CLAIM, CHALLENGE, NONCE, welcome(SECRET, proof, CHALLENGE))
+    assert not is_proven(SECRET, CLAIM, CHALLENGE, NONCE, welcome(OTHER_SECRET, proof, CHALLENGE))
+    assert not is_proven(SECRET, CLAIM, CHALLENGE, b"x" * 32, welcome(SECRET, proof, CHALLENGE))
+
+
+def test_a_proof_is_no_welcome() -> None:
+    """A listener without the secret cannot send back what it was sent."""
+    proof = proof_of(SECRET, CLAIM, CHALLENGE, NONCE)
+    assert proof.mac != welcome(SECRET, proof, CHALLENGE).mac

@@ -1,0 +1,1 @@
+"""Several sidecars of one event log: forwarded requests."""

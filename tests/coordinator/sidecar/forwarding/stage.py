@@ -1,0 +1,165 @@
+"""Two sidecars of one log in process: one that clients are connected to, and one that owns their groups.
+
+What belongs here: the real edge and owner on a real connection, in front of a scripted broker, with scripted groups.
+What it must not know: what a test expects.
+
+    async with forwarding() as stage:
+        client = await stage.edge.connect(1)
+        client.send(...)
+        stage.groups.release(...)        # the owner's
+"""
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from muster.coordinator.cluster import Node, new_cluster
+from muster.coordinator.observability.metrics import ServerMetrics
+from muster.coordinator.peers.link.links import PeerLinks
+from muster.coordinator.peers.link.listener import PeerListener
+from muster.coordinator.service import Service
+from muster.coordinator.sidecar.apis import consumer_group_heartbeat
+from muster.coordinator.sidecar.apis.membership import MembershipApi
+from muster.coordinator.sidecar.forwarding.edge import Edge
+from muster.coordinator.sidecar.forwarding.owner import ForwardedRequests
+from muster.coordinator.sidecar.relay.intercept import SidecarApi
+from muster.coordinator.sidecar.relay.metrics import RelayMetrics
+from muster.events.ids import GroupId
+from tests.coordinator.scripted import ScriptedGroups, new_service
+from tests.coordinator.sidecar.relaying import Relay, parks_joins, relaying
+from tests.coordinator.sidecar.scripted_broker import ScriptedBroker, scripted_broker
+from tests.waiting import until
+
+SECRET = b"s" * 32
+MESSAGE_BYTES_MAX = 1_000_000
+EDGE, OWNER = 1, 2
+
+
+def fails(error: Exception) -> None:
+    raise error
+
+
+class OwnerProcess:
+    """The process that owns groups: `assigned` says which; by default all."""
+
+    def __init__(self, edge: Relay) -> None:
+        self.groups = ScriptedGroups(parks_joins)
+        self.service = new_service(self.groups)
+        self.metrics = ServerMetrics({})
+        self.assigned = True
+        self.shadowed: set[GroupId] = set()
+        self.requests = owner_of(self.service, self.metrics, edge, lambda _: self.assigned, self.shadowed)
+        self.listener = PeerListener(
+            secret=lambda: SECRET,
+            node_id=OWNER,
+            message_bytes_max=MESSAGE_BYTES_MAX,
+            monotonic_ms=lambda: 0,
+            accepted=self.requests.accepted,
+            lost=self.requests.lost,
+        )
+        self.listener.log_identity = "log"
+        self.node = Node(node_id=OWNER, host="127.0.0.1", port=0)
+
+    async def start(self) -> None:
+        port = await self.listener.start("127.0.0.1", self.node.port, None)
+        self.node = msgspec.structs.replace(self.node, port=port)
+
+    async def end(self) -> None:
+        """As a process that ends: its connections break."""
+        await self.listener.close()
+        await self.requests.close()
+
+
+def owner_of(
+    service: Service, metrics: ServerMetrics, relay: Relay, is_assigned: Any, shadowed: set[GroupId]
+) -> ForwardedRequests:
+    """One that handles memberships, and heartbeats of the newer protocol."""
+
+    async def list_own() -> Any:
+        return []
+
+    requests = ForwardedRequests(
+        service,
+        is_assigned=is_assigned,
+        list_own=list_own,
+        metrics=metrics,
+        relayed=RelayMetrics(),
+        authorization_cache_ms=5_000,
+        failed=fails,
+    )
+    apis = (
+        *MembershipApi(service, relay.router, relay.moves, lambda _: False).apis(),
+        consumer_group_heartbeat.api(shadowed.__contains__, relay.relayed),
+    )
+    handled = {api.key: api for api in apis}
+    metrics.offer(handled)
+    requests.handle_by(handled)
+    return requests
+
+
+class Stage(msgspec.Struct, eq=False):
+    """See the module. `edge.groups` are the groups of the edge itself."""
+
+    broker: ScriptedBroker
+    edge: Relay
+    owner: OwnerProcess
+    forwarder: Edge
+    links: PeerLinks
+
+    @property
+    def groups(self) -> ScriptedGroups:
+        return self.owner.groups
+
+    def give_to(self, node: Node | None) -> None:
+        """Have the partition of all groups owned by this process; None: by nobody."""
+        cluster = self.edge.service.cluster
+        known = [each for each in (cluster.node, self.owner.node) if node is not None or each is cluster.node]
+        self.edge.service.cluster = cluster.shared(known, [node])
+        self.links.follow([self.owner.node])
+        self.forwarder.ownership_changed()
+
+    async def until_reached(self) -> None:
+        await until(lambda: self.links.is_reached(self.owner.node))
+
+
+@asynccontextmanager
+async def forwarding() -> AsyncIterator[Stage]:
+    """Everything belongs to the owner at first."""
+    made: list[Edge] = []
+
+    def wrapped(relay: Relay) -> Iterable[SidecarApi]:
+        relay.service.cluster = new_cluster(cluster_id="c", node_id=EDGE, host="127.0.0.1", port=1, topics=()).shared(
+            (), ()
+        )
+        owner = owner_of(relay.service, relay.metrics, relay, lambda _: True, set())
+        edge = Edge(relay.service, owner)
+        made.append(edge)
+        membership = MembershipApi(relay.service, relay.router, relay.moves, lambda _: False).apis()
+        newer = consumer_group_heartbeat.api(lambda _: False, relay.relayed)
+        return [edge.wrapped(api) for api in (*membership, newer)]
+
+    async with AsyncExitStack() as stack:
+        broker = await stack.enter_async_context(scripted_broker())
+        relay = await stack.enter_async_context(relaying({1: broker}, more=wrapped))
+        owner = OwnerProcess(relay)
+        await owner.start()
+        stack.push_async_callback(owner.end)
+        links = PeerLinks(
+            secret=lambda: SECRET,
+            node_id=EDGE,
+            message_bytes_max=MESSAGE_BYTES_MAX,
+            context=None,
+            monotonic_ms=lambda: 0,
+            received=made[0].received,
+            changed=made[0].link_changed,
+            failed=fails,
+        )
+        links.log_identity = "log"
+        stack.push_async_callback(links.close)
+        made[0].forward_on(links)
+        stage = Stage(broker, relay, owner, made[0], links)
+        stage.give_to(owner.node)
+        await stage.until_reached()
+        yield stage

@@ -1,0 +1,194 @@
+"""Requests for groups of another process: forwarded, answered as if they had been sent there."""
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from muster.coordinator.group.commands import Heartbeat, JoinGroup, LeaveGroup
+from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, LeaveGroupOutcome
+from muster.coordinator.sidecar.forwarding import edge as edge_module
+from muster.events.ids import MemberId
+from tests.coordinator.kio_client import frame, parse, with_length
+from tests.coordinator.sidecar.forwarding.stage import forwarding
+from tests.coordinator.sidecar.scripted_broker import DESCRIBE_GROUPS, allowing
+from tests.coordinator.sidecar.test_relay import heartbeat, join, leave
+from tests.waiting import until
+
+JOINED = JoinGroupOutcome(member_id=MemberId("m"), generation_id=7)
+
+
+def error_of(api: str, version: int, payload: bytes) -> int:
+    return int(parse(api, version, payload).error_code)
+
+
+async def test_a_heartbeat_is_answered_by_the_owner() -> None:
+    """It is told who sent it, from where the client is connected."""
+    async with forwarding() as stage:
+        client = await stage.edge.connect(1)
+        assert error_of("Heartbeat", 3, await client.ask(heartbeat())) == 0
+        (command,) = stage.groups.commands
+        assert isinstance(command, Heartbeat)
+        assert command.caller.client_host == "/127.0.0.1"
+        assert stage.edge.groups.commands == []
+
+
+async def test_known_heartbeats_are_answered_without_decoding() -> None:
+    """The owner does so for each connection alone, until the member's ticket is over."""
+    async with forwarding() as stage:
+        stage.groups.gives_tickets = True
+        client, other = await stage.edge.connect(1), await stage.edge.connect(1)
+        for _ in range(3):
+            assert error_of("Heartbeat", 3, await client.ask(heartbeat())) == 0
+        assert len(stage.groups.commands) == 1
+        assert error_of("Heartbeat", 3, await other.ask(heartbeat())) == 0
+        assert len(stage.groups.commands) == 2
+        for ticket in stage.groups.tickets:
+            ticket.valid = False
+        stage.groups.outcome = lambda _: HeartbeatOutcome(error=ErrorCode.rebalance_in_progress)
+        assert error_of("Heartbeat", 3, await client.ask(heartbeat())) == 27
+
+
+async def test_the_broker_is_asked_on_the_clients_own_connection() -> None:
+    """Whether it may READ the group: what the broker denies to the client is denied."""
+    async with forwarding() as stage:
+
+        def denies(asked: object) -> None:
+            if asked.api_key == DESCRIBE_GROUPS:  # type: ignore[attr-defined]
+                asked.tell(allowing(asked, 0))  # type: ignore[attr-defined, arg-type]
+            else:
+                stage.broker.usual(asked)  # type: ignore[arg-type]
+
+        stage.broker.script = denies
+        client = await stage.edge.connect(1)
+        assert error_of("Heartbeat", 3, await client.ask(heartbeat())) == ErrorCode.group_authorization_failed
+        assert stage.groups.commands == []
+
+
+async def test_a_parked_join_holds_up_nobody_else() -> None:
+    """Other clients of the same link are answered meanwhile."""
+    async with forwarding() as stage:
+        waiting, other = await stage.edge.connect(1), await stage.edge.connect(1)
+        waiting.send(join(5))
+        await until(lambda: stage.groups.parked)
+        assert error_of("Heartbeat", 3, await other.ask(heartbeat())) == 0
+        stage.groups.release(JOINED)
+        correlation_id, payload = await waiting.answer()
+        assert correlation_id == 5
+        assert parse("JoinGroup", 3, payload).generation_id == 7
+
+
+async def test_a_client_that_has_gone_waits_no_more() -> None:
+    """The owner is told, so its parked join counts for nobody."""
+    gone: list[int] = []
+    async with forwarding() as stage:
+        stage.owner.service.gone = gone.append
+        client = await stage.edge.connect(1)
+        client.send(join())
+        await until(lambda: stage.groups.parked)
+        client.vanish()
+        await until(lambda: gone)
+        (command, _) = stage.groups.parked[0]
+        assert isinstance(command, JoinGroup)
+        assert gone == [command.caller.request_id]
+
+
+async def test_a_join_whose_owner_ends_is_sent_to_the_next_one_with_the_same_id() -> None:
+    """So it makes no second member, and its client notices nothing."""
+    async with forwarding() as stage:
+        client = await stage.edge.connect(1)
+        client.send(join(9))
+        await until(lambda: stage.groups.parked)
+        await stage.owner.end()
+        await until(lambda: not stage.links.is_reached(stage.owner.node))
+        stage.give_to(stage.edge.service.cluster.node)  # the edge owns it now
+        await until(lambda: stage.edge.groups.parked)
+        first, again = stage.groups.commands[0], stage.edge.groups.commands[0]
+        assert isinstance(first, JoinGroup)
+        assert isinstance(again, JoinGroup)
+        assert first.proposed_member_id == again.proposed_member_id
+        stage.edge.groups.release(JOINED)
+        assert (await client.answer())[0] == 9
+
+
+async def test_a_join_that_the_owner_hands_over_goes_to_the_next_one() -> None:
+    """An owner that gives the group up answers NOT_COORDINATOR, which the client does not see."""
+    async with forwarding() as stage:
+        client = await stage.edge.connect(1)
+        client.send(join(9))
+        await until(lambda: stage.groups.parked)
+        stage.owner.assigned = False
+        stage.groups.release(JoinGroupOutcome(error=ErrorCode.not_coordinator, member_id=MemberId("")))
+        stage.give_to(stage.edge.service.cluster.node)
+        await until(lambda: stage.edge.groups.parked)
+        stage.edge.groups.release(JOINED)
+        assert parse("JoinGroup", 3, (await client.answer())[1]).error_code == 0
+
+
+async def test_an_owner_decides_nothing_for_groups_of_others() -> None:
+    """It says so, and the request waits for whoever owns the group."""
+    async with forwarding() as stage:
+        stage.owner.assigned = False
+        client = await stage.edge.connect(1)
+        client.send(heartbeat(3))
+        await until(lambda: stage.owner.metrics.requests)
+        stage.give_to(stage.edge.service.cluster.node)
+        assert error_of("Heartbeat", 3, (await client.answer())[1]) == 0
+        assert stage.groups.commands == []
+
+
+@pytest.mark.parametrize("is_owned", [True, False], ids=["not-reached", "nobodys"])
+async def test_without_an_owner_clients_try_again(is_owned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """COORDINATOR_NOT_AVAILABLE, after a while: joins and syncs wait longer."""
+    monkeypatch.setattr(edge_module, "OTHER_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(edge_module, "PARKED_TIMEOUT_S", 0.02)
+    async with forwarding() as stage:
+        await stage.owner.end()
+        await until(lambda: not stage.links.is_reached(stage.owner.node))
+        if not is_owned:
+            stage.give_to(None)
+        client = await stage.edge.connect(1)
+        assert error_of("Heartbeat", 3, await client.ask(heartbeat())) == ErrorCode.coordinator_not_available
+        assert error_of("LeaveGroup", 2, await client.ask(leave())) == ErrorCode.coordinator_not_available
+        assert error_of("JoinGroup", 3, await client.ask(join())) == ErrorCode.coordinator_not_available
+        assert stage.edge.groups.commands == []
+
+
+async def test_who_stops_waits_for_no_next_owner() -> None:
+    """Clients are answered at once, and ask elsewhere."""
+    async with forwarding() as stage:
+        client = await stage.edge.connect(1)
+        client.send(join())
+        await until(lambda: stage.groups.parked)
+        stage.forwarder.stop_waiting()
+        assert error_of("JoinGroup", 3, (await client.answer())[1]) == ErrorCode.coordinator_not_available
+
+
+async def test_a_request_of_a_group_that_is_upstreams_is_relayed_by_the_edge() -> None:
+    """The owner knows that it is, and the broker answers the client itself."""
+    async with forwarding() as stage:
+        client = await stage.edge.connect(1)
+        left = with_length(frame("LeaveGroup", 2, correlation_id=1, group_id="theirs-1", member_id="m"))
+        assert await client.ask(left) == b""
+        assert stage.broker.keys_asked()[-1] == 13
+        assert stage.groups.commands == []
+
+
+async def test_own_groups_are_not_forwarded() -> None:
+    async with forwarding() as stage:
+        stage.give_to(stage.edge.service.cluster.node)
+        stage.edge.groups.outcome = lambda command: (
+            LeaveGroupOutcome() if isinstance(command, LeaveGroup) else HeartbeatOutcome(error=ErrorCode.none)
+        )
+        client = await stage.edge.connect(1)
+        await client.ask(heartbeat())
+        await client.ask(leave())
+        assert len(stage.edge.groups.commands) == 2
+        assert stage.groups.commands == []
+
+
+async def test_a_malformed_request_closes_its_own_connection_alone() -> None:
+    """The request is read where the client is, and where the group is: what only the owner refuses is refused, too."""
+    async with forwarding() as stage:
+        client, other = await stage.edge.connect(1), await stage.edge.connect(1)
+        client.send(with_length(heartbeat()[4:-3]))
+        assert await client.rest() == b""
+        assert error_of("Heartbeat", 3, await other.ask(heartbeat())) == 0
