@@ -98,6 +98,10 @@ class Table(MutableMapping[K, V]):
 
     def __setitem__(self, key: K, value: V) -> None:
         if self._owns != _OWNS_ALL:
+            if not self._changes and len(self._all) <= SMALL:  # most are
+                self._all, self._grown, self._owns = self._all.copy(), 0, _OWNS_ALL
+                self._all[key] = value
+                return
             if not self._makes_room() and self._changes.get(key) is not _GONE:
                 if key not in self._changes and key not in self._all:
                     self._grown += 1

@@ -5,10 +5,10 @@ has the same form, with the zone's offset in place of the Z: '2026-11-21T03:14:0
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
-from typing import Final, NewType
+from typing import Final, NewType, TypeVar
 
 Instant = NewType("Instant", str)
 """ISO 8601, UTC, always with three digits of milliseconds: '2026-11-21T02:14:07.250Z'. So it sorts as text."""
@@ -28,7 +28,11 @@ _PART_OF_AGE = re.compile(r"(\d+)(ms|s|m|h|d|w)")
 DAY_MS: Final = 86_400_000
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": DAY_MS, "w": 7 * DAY_MS}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+K = TypeVar("K")
+V = TypeVar("V")
 _SECONDS_KEPT: Final = 1_024
+_INSTANTS_KEPT: Final = 4_096
+"""What a rebalance tells has few moments, and tells each again and again."""
 _LAST_MS = 253_402_300_799_999
 """The end of the year 9999: the last instant that can be written."""
 
@@ -37,6 +41,12 @@ class NoSuchTime(ValueError):
     """A local time that is there twice in its zone, or not at all; the message has both readings."""
 
 
+def _kept(make: Callable[[K], V]) -> Callable[[K], V]:
+    """The same function, which keeps its last answers."""
+    return lru_cache(maxsize=_INSTANTS_KEPT)(make)
+
+
+@_kept
 def instant(wall_ms: int) -> Instant:
     """The instant of a wall clock in ms. What is beyond the years that can be written is the nearest that can be."""
     seconds, ms = divmod(min(max(wall_ms, -62_135_596_800_000), _LAST_MS), 1_000)
@@ -53,6 +63,7 @@ def _wall_ms(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
+@_kept
 def wall_ms_of(at: Instant) -> int:
     """The wall clock in ms of an instant."""
     return _begin_ms(at[:19] + at[23:]) + int(at[20:23])

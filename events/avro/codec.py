@@ -12,7 +12,6 @@ known here), whatever its bytes.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
 
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
@@ -38,7 +37,6 @@ from muster.events.state import NOT_CONFIGURED
 MARKER = b"\xc3\x01"
 HEADER_BYTES = 10
 
-T = TypeVar("T")
 Decoder = Callable[[bytes], AnyRecordedEvent]
 Encoder = Callable[[AnyRecordedEvent], bytes]
 
@@ -101,7 +99,11 @@ class Registry:
 
     def decode(self, value: bytes) -> AnyRecordedEvent:
         """The event in the value. Raises BrokenRecord, and its UnknownEventType."""
-        return _strictly(self._decoders.get(value[:HEADER_BYTES]) or self._new_decoder(value), value)
+        decoder = self._decoders.get(value[:HEADER_BYTES]) or self._new_decoder(value)
+        try:
+            return decoder(value)
+        except (IndexError, UnicodeDecodeError) as error:
+            raise _as_broken(error, value) from error
 
     def glance(self, value: bytes) -> Glance | GroupGlance:
         """The fields of `Glance` of a group's event, or of `GroupGlance` of one on the group's own key.
@@ -109,7 +111,11 @@ class Registry:
         What is read past is not looked into. Raises BrokenRecord, and its UnknownEventType, also for an event of a
         partition.
         """
-        return _strictly(self._glancers.get(value[:HEADER_BYTES]) or self._new_glancer(value), value)
+        glancer = self._glancers.get(value[:HEADER_BYTES]) or self._new_glancer(value)
+        try:
+            return glancer(value)
+        except (IndexError, UnicodeDecodeError) as error:
+            raise _as_broken(error, value) from error
 
     def encode(self, event: AnyRecordedEvent, format_level: int) -> bytes:
         """The event's value, written with the newest schema of its type up to the level.
@@ -157,13 +163,10 @@ class Registry:
         return encoder
 
 
-def _strictly(decoder: Callable[[bytes], T], value: bytes) -> T:
-    try:
-        return decoder(value)
-    except IndexError as error:
-        raise BrokenRecord(f"the value ends too early, after {len(value)} bytes") from error
-    except UnicodeDecodeError as error:
-        raise BrokenRecord(f"a string in the value is not UTF-8: {error}") from error
+def _as_broken(error: IndexError | UnicodeDecodeError, value: bytes) -> BrokenRecord:
+    if isinstance(error, IndexError):
+        return BrokenRecord(f"the value ends too early, after {len(value)} bytes")
+    return BrokenRecord(f"a string in the value is not UTF-8: {error}")
 
 
 REGISTRY = Registry({level: schemas.event_schemas(level) for level in schemas.levels()})

@@ -22,7 +22,13 @@ What the schema `{group_id: string, seq: long, why: {cause: string, member_id: n
         n = data[pos]
         pos += 1
         if n > 127:
-            seq, pos = read_long(data, pos, n)
+            last_four = LAST_FOUR.get(data[pos + 1:pos + 5])
+            if last_four is None or data[pos] < 128:
+                seq, pos = read_long(data, pos, n)
+            else:
+                n += (data[pos] << 7) + last_four
+                seq = (n >> 1) ^ -(n & 1)
+                pos += 5
         else:
             seq = (n >> 1) ^ -(n & 1)
         known = known_0.get(None, NOTHING)
@@ -69,10 +75,10 @@ from msgspec import inspect
 from muster.events.avro.repeats import NOTHING, Known, Run, remember, runs
 from muster.events.avro.schema import Schema, expanded, records_in
 from muster.events.records import BrokenRecord
-from muster.events.varints import read_block_count, read_int, read_length, read_long
+from muster.events.varints import LAST_FOUR, read_block_count, read_int, read_length, read_long
 
 HEADER_BYTES = 10
-_OWN_VARIABLES = frozenset({"data", "pos", "n", "end", "known"})
+_OWN_VARIABLES = frozenset({"data", "pos", "n", "end", "known", "last_four"})
 
 
 def compile_decoder(
@@ -108,6 +114,7 @@ class _Lines:
     def __init__(self, newest: Schema, known: Known) -> None:
         self.names: dict[str, Any] = {
             "BrokenRecord": BrokenRecord,
+            "LAST_FOUR": LAST_FOUR,
             "NOTHING": NOTHING,
             "remember": remember,
             "read_block_count": read_block_count,
@@ -197,14 +204,20 @@ class _Lines:
         if info is None:
             self._add("while data[pos] > 127:", "    pos += 1", "pos += 1", f"{name} = None")
             return
-        self._add(
-            "n = data[pos]",
-            "pos += 1",
-            "if n > 127:",
-            f"    {name}, pos = read_{schema['type']}(data, pos, n)",
-            "else:",
-            f"    {name} = (n >> 1) ^ -(n & 1)",
-        )
+        self._add("n = data[pos]", "pos += 1", "if n > 127:")
+        if schema["type"] == "long":  # it may well be a time
+            self._add(
+                "    last_four = LAST_FOUR.get(data[pos + 1:pos + 5])",
+                "    if last_four is None or data[pos] < 128:",
+                f"        {name}, pos = read_long(data, pos, n)",
+                "    else:",
+                "        n += (data[pos] << 7) + last_four",
+                f"        {name} = (n >> 1) ^ -(n & 1)",
+                "        pos += 5",
+            )
+        else:
+            self._add(f"    {name}, pos = read_int(data, pos, n)")
+        self._add("else:", f"    {name} = (n >> 1) ^ -(n & 1)")
 
     def _boolean(self, _schema: Schema, _info: inspect.BoolType | None, name: str) -> None:
         self._add(

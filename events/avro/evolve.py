@@ -5,6 +5,7 @@ missing before it (compacted away) is never an error, since every event carries 
 """
 
 from collections.abc import Iterable
+from copy import copy
 
 from muster.events.events import (
     AnyEvent,
@@ -21,11 +22,34 @@ from muster.events.state import NOT_CONFIGURED, Group, GroupState, Member, new_g
 
 
 def evolve(group: Group, events: Iterable[AnyEvent]) -> Group:
-    """The group after the events; the given group stays as it is."""
-    evolved = group.copy()
+    """The group after the events; the given group stays as it is. What they leave alone is the same in both."""
+    evolved = copy(group)
     for event in events:
+        _own_tables(evolved, group, event)
         apply(evolved, event)
     return evolved
+
+
+def _own_tables(evolved: Group, group: Group, event: AnyEvent) -> None:
+    """Have tables of its own where the event will change them: most events change one, or none."""
+    if event.incarnation == evolved.incarnation:
+        if isinstance(event, MemberEvent):
+            if evolved.members is group.members:
+                evolved.members = group.members.copy()
+            member = event.member
+            instance = member.group_instance_id
+            if instance is None or evolved.instances is not group.instances:
+                return
+            if evolved.instances.get(instance) != member.member_id or isinstance(event, MemberRemoved):
+                evolved.instances = group.instances.copy()
+            return
+        if isinstance(event, GroupConfigured) or (
+            isinstance(event, GroupEvent) and not isinstance(event, GroupDeleted)
+        ):
+            return
+    for name in ("members", "instances", "registrations"):
+        if getattr(evolved, name) is getattr(group, name):
+            setattr(evolved, name, getattr(group, name).copy())
 
 
 def first(event: AnyEvent) -> Group:

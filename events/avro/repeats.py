@@ -28,8 +28,9 @@ KNOWN_BYTES_MAX = 1_024
 
 _GROUP = ("group_id", "incarnation")
 _MEMBER = "member_id"
+_SINCE = "joined_ms"
 _CHANGING = ("bytes", "long")
-"""The types of assignments and of times, which end what is known of a member."""
+"""The types of assignments and of times, which end what is known of a member, until the time since when it is one."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,9 +68,12 @@ def runs(schema: Schema, wanted: Mapping[str, inspect.Type], *, is_event: bool) 
         begin = names.index(_MEMBER) + 1
         changing = (n for n in range(begin, len(fields)) if fields[n]["type"]["type"] in _CHANGING)
         end = next(changing, len(fields))
+        again = names.index(_SINCE) if _SINCE in names[end:] else len(fields)
         yield run(0, begin)
         yield run(begin, end, repeats=True, key=_MEMBER)
-        yield run(end, len(fields))
+        yield run(end, again)
+        if again < len(fields):
+            yield run(again, len(fields), repeats=True, key=_MEMBER)
     else:
         yield run(0, len(fields))
 

@@ -17,6 +17,7 @@ from muster.events.events import (
     JoinPhaseCompleted,
     MemberEvent,
     StaticMemberReplaced,
+    Why,
 )
 
 JUMP_MS: Final = 1_000
@@ -29,6 +30,7 @@ class SteadyClock:
 
     def __init__(self) -> None:
         self._epoch: int | None = None
+        self._why: Why | None = None
         self._uptime_ms = 0
         self._ahead_ms = 0
         self._jumped_ms = 0  # in this owner's life, all jumps together
@@ -36,7 +38,11 @@ class SteadyClock:
 
     def steadied(self, event: AnyEvent) -> tuple[AnyEvent, int]:
         """The event with the times as they would be without jumps; and by how much the clock jumped before it, or 0."""
-        jump_ms = self._jump(event)
+        why = event.why
+        jump_ms = 0
+        if why is not self._why or event.owner_epoch != self._epoch:  # else it is of the same decision
+            jump_ms = self._jump(event)
+            self._why = why
         if isinstance(event, GroupEmptied):
             self._jumped_when_empty_ms = self._jumped_ms
         elif isinstance(event, GroupDeleted) and event.empty_since_ms is not None:

@@ -150,6 +150,13 @@ class SeqGaps:
         self._seq = seq
         self._unreadable = 0
 
+    def follows(self, event: AnyEvent) -> bool:
+        """Take in an event that has the number after the last one's; False: it has another, and is not taken in."""
+        if event.seq != self._seq + 1 or event.incarnation != self._incarnation or self._unreadable:
+            return False
+        self._seq = event.seq
+        return True
+
     def before(self, read: Told) -> Gap | None:
         """The gap that ends with this read, if there is one."""
         if isinstance(read, Broken):

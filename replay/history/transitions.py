@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from muster.events.avro.evolve import evolve
-from muster.events.events import AnyGroupEvent, GroupEvent
+from muster.events.events import AnyEvent, AnyGroupEvent, GroupEvent
 from muster.events.ids import GroupId
 from muster.events.state import Group, new_group
 from muster.replay.history.clock import SteadyClock
@@ -62,7 +62,11 @@ class Transitions:
         """Take in the next item; returns the step that ends with it."""
         if not isinstance(item, Happened):
             return item
-        event, jump_ms = self._clock.steadied(item.event)
+        return self.take(item.event)
+
+    def take(self, event: AnyEvent) -> Transition | None:
+        """Take in the next event; returns the transition that ends with it."""
+        event, jump_ms = self._clock.steadied(event)
         self._jump_ms += jump_ms
         if not isinstance(event, GroupEvent):
             self._parts.append(event)
@@ -74,7 +78,7 @@ class Transitions:
         begins_life = group is None or event.incarnation > group.incarnation
         before = new_group(self._group_id, incarnation=event.incarnation, wall_ms=0) if begins_life else group
         assert before is not None
-        self.group = evolve(before, [*parts, event])
+        self.group = evolve(before, (*parts, event))
         jump_ms, self._jump_ms = self._jump_ms, 0
         return Transition(
             parts=parts, event=event, before=before, after=self.group, begins_life=begins_life, jump_ms=jump_ms

@@ -31,7 +31,7 @@ def cost_of(rebalances: Sequence[Rebalance], acts: Iterable[AnyAct] = ()) -> Cos
         rebalancing_ms=_sum(durations),
         partition_ms=_sum(stopped_ms),
         partitions_moved=moved,
-        partitions_moved_back=None if moved is None else _moved_back(rebalances),
+        partitions_moved_back=_moved_back(rebalances) if moved else moved,
         restarts_absorbed=sum(isinstance(act, CameBack) and act.absorbed for act in acts),
     )
 

@@ -51,7 +51,9 @@ class Teller:
 
     def is_over_before(self, step: Step) -> bool:
         """Whether no incident can be in both this step and those before it. Until then it is known what followed."""
-        at_ms = self._at_ms(step)
+        return self._is_over(self._at_ms(step))
+
+    def _is_over(self, at_ms: int) -> bool:
         is_over = self._episode.is_over(at_ms) and not self._timeline.is_running
         if is_over and self._episode.known_until_ms is None:
             self._episode.known_until_ms = at_ms
@@ -64,7 +66,7 @@ class Teller:
             self._note_earlier(step)
             return ()
         ended: list[Incident] = []
-        if self.is_over_before(step) or len(self._episode.acts) >= ACTS_RUNNING_MAX:
+        if self._is_over(at_ms) or len(self._episode.acts) >= ACTS_RUNNING_MAX:
             over, self._episode = self._episode, Episode(self._episode.after)
             self._episode.is_split = not over.is_quiet_before(at_ms)
             over.is_split = over.is_split or self._episode.is_split

@@ -37,11 +37,11 @@ from muster.replay.rebalances.standbys import Call, called
 
 _Key = tuple[object, ...]
 _TOLD_WITH_THE_REBALANCE = frozenset({Cause.NOT_REJOINED, Cause.GROUP_RELEASED})
-_MOVED_NOTHING = frozenset({Cause.LEARNER_ADMITTED, Cause.STANDBY_ADMITTED, Cause.INACTIVE_MEMBER_REJOINED})
+MOVED_NOTHING = frozenset({Cause.LEARNER_ADMITTED, Cause.STANDBY_ADMITTED, Cause.INACTIVE_MEMBER_REJOINED})
 _CHANGED_NOTHING = frozenset({Cause.MEMBERS_RETIRED, Cause.RECORD_OVERWRITTEN})
 _STARTED_BY_NONE: Final[Mapping[type, Set[Cause]]] = {
-    MemberJoined: _MOVED_NOTHING,
-    MemberRejoined: _MOVED_NOTHING,
+    MemberJoined: MOVED_NOTHING,
+    MemberRejoined: MOVED_NOTHING,
     MemberRoleChanged: _CHANGED_NOTHING,
 }
 

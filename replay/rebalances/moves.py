@@ -34,12 +34,11 @@ def ownership(group: Group) -> Ownership | None:
     owners: dict[TopicPartition, MemberRef] = {}
     undecodable = []
     for member in group.members.values():
-        decoded = decode_assignment(group.assignment_of(member))
+        decoded = assigned_partitions(group.assignment_of(member))
         if decoded is None:
             undecodable.append(ref(member))
             continue
-        owner = ref(member)
-        owners.update(dict.fromkeys(decoded, owner))
+        owners.update(dict.fromkeys(decoded, ref(member)))
     return Ownership(owners=owners, undecodable=tuple(undecodable))
 
 
@@ -77,6 +76,9 @@ def movement(before: Ownership, after: Ownership) -> Movement:
     stayed = 0
     for partition in before.owners.keys() | after.owners.keys():
         previous, owner = before.owners.get(partition), after.owners.get(partition)
+        if previous == owner:  # as most do; else it may be the same under another member id
+            stayed += 1
+            continue
         origin, destination = _identity(previous), _identity(owner)
         if origin == destination:
             stayed += 1

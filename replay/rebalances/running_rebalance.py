@@ -27,7 +27,7 @@ from muster.events.events import (
 from muster.events.ids import MemberId
 from muster.events.state import Group, GroupImage, GroupState
 from muster.replay.history.items import Part
-from muster.replay.rebalances.happening_collector import HappeningCollector, starts_nothing
+from muster.replay.rebalances.happening_collector import MOVED_NOTHING, HappeningCollector, starts_nothing
 from muster.replay.rebalances.happenings import gathered
 from muster.replay.rebalances.planned import planned, planned_text
 from muster.replay.rebalances.rebalance import (
@@ -153,11 +153,12 @@ class RunningRebalance:
         """Fold one transition within the rebalance."""
         if self._is_fresh:
             self._gather(parts)
-        self._is_fresh = False
-        self.happenings_within.note_within(parts, before)
-        own = [part for part in parts if part not in self.gathered] if self.gathered else parts
-        for seen in occurrences(own, _FOLDED_OR_DROPPED):
-            self._note(seen)
+            self._is_fresh = False
+        if any(map(_tells_of_itself, parts)):  # few do
+            self.happenings_within.note_within(parts, before)
+            own = [part for part in parts if part not in self.gathered] if self.gathered else parts
+            for seen in occurrences(own, _FOLDED_OR_DROPPED):
+                self._note(seen)
         self._note_arrivals(parts)
 
     def _note(self, seen: Occurrence) -> None:
@@ -316,10 +317,19 @@ _DROPS = frozenset({Cause.NOT_REJOINED, Cause.FIRST_JOIN_TIMED_OUT, Cause.GROUP_
 _FOLDED_OR_DROPPED = FOLDED | _DROPS
 
 
+_TELLING_REJOINS = _FOLDED_OR_DROPPED | MOVED_NOTHING
+
+
+def _tells_of_itself(part: Part) -> bool:
+    """Whether a part of a transition within a rebalance may be more than an arrival, or an assignment."""
+    kind = type(part)
+    return kind is not MemberAssigned and (kind is not MemberRejoined or part.why.cause in _TELLING_REJOINS)
+
+
 def members(group: Group, *, without: Iterable[MemberId] = (), held: bool = False) -> tuple[MemberRef, ...]:
     """The group's members by name; or those alone that have no partitions."""
     left_out = set(without)
-    chosen = (member for member in group.members.values() if member.is_inactive or not held)
+    chosen = (member for member in group.members.values() if not held or member.is_inactive)
     refs = (ref(member) for member in chosen if member.member_id not in left_out)
     return tuple(sorted(refs, key=lambda member: member.identity))
 

@@ -81,18 +81,21 @@ class Timeline:
 
     def feed(self, step: Step) -> Rebalance | None:
         """Take in the next step; returns the rebalance that ended with it."""
+        if isinstance(step, Transition):
+            return self._transition(step)
         if isinstance(step, Coordinated):
             self._note_coordinator(step)
-            return None
-        if isinstance(step, Gap | Broken):
+        else:
             self._miss(step)
-            return None
-        return self._transition(step)
+        return None
 
     # ---- transitions --------------------------------------------------------------------------------------------
 
     def _transition(self, step: Transition) -> Rebalance | None:
         event = step.event
+        if isinstance(event, GroupAdvanced) and not step.begins_life and not step.jump_ms:  # most are
+            self._group, self._last_seq = step.after, event.seq
+            return self._go_on(event, step.parts, step.before, step.after)
         finished = self._end_earlier_life() if step.begins_life else None
         if isinstance(event, RebalanceStarted):
             finished = self._interrupt(event) or finished

@@ -13,11 +13,12 @@ engine has brought the records in another order than the log's (or twice), and e
 
 from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
-from heapq import merge
 from typing import Final, TypeAlias
 
+from muster.events.avro.codec import decode
+from muster.events.events import AnyEvent, Event
 from muster.events.ids import GroupId
-from muster.events.records import StoredRecord
+from muster.events.records import BrokenRecord
 from muster.replay.fleet.tables.coordinator_downtime import downtime_row
 from muster.replay.fleet.tables.incidents import incident_row
 from muster.replay.fleet.tables.memberships import Stays
@@ -33,7 +34,11 @@ from muster.replay.logs.sources import read_value
 RowOf: TypeAlias = tuple[str, Row]
 """A row, and the name of its table."""
 
+OwnRecord: TypeAlias = tuple[int, int, bytes]
+"""A record of the group: its offset, its timestamp in ms, its value. Tombstones are not among them."""
+
 NOWHERE: Final = -1
+END: Final = 2**63
 
 
 class OutOfOrder(Exception):
@@ -52,7 +57,8 @@ class GroupFold:
         self._teller = Teller(group_id, chained=False)
         self._stays = Stays(group_id, log_partition)
         self._offset = NOWHERE
-        self._life = (NOWHERE, 0)
+        self._incarnation = NOWHERE
+        self._seq = 0
 
     @property
     def has_begun(self) -> bool:
@@ -66,6 +72,23 @@ class GroupFold:
         if gap is not None:
             return [*self._take(gap), *self._take(read)]
         return self._take(read)
+
+    def take(self, offset: int, timestamp_ms: int, value: bytes) -> Iterable[RowOf]:
+        """Take in the group's next record; gives what is closed by it."""
+        try:
+            event = decode(value)
+        except BrokenRecord:
+            event = None
+        if isinstance(event, Event) and self._is_next(offset, event):  # as most are
+            self._offset, self._seq = offset, event.seq
+            step = self._transitions.take(event)
+            return () if step is None else self._step(step)
+        position = LogPosition(partition=self.log_partition, offset=offset, timestamp_ms=timestamp_ms)
+        return self.feed(read_value(value, position, of_partition=False))
+
+    def _is_next(self, offset: int, event: AnyEvent) -> bool:
+        """Whether nothing is missing before it; then it is taken in by what looks for gaps."""
+        return offset > self._offset and event.incarnation == self._incarnation and self._gaps.follows(event)
 
     def begin(self, prelude: Iterable[Told]) -> Iterator[RowOf]:
         """Take in how the partition stood before the group's first record."""
@@ -86,14 +109,15 @@ class GroupFold:
         return rows
 
     def _step(self, step: Step) -> Sequence[RowOf]:
-        rows: list[RowOf] = []
-        if isinstance(step, Transition):
-            rows += [("memberships", row) for row in self._stays.feed(step)]
+        ended = self._stays.feed(step) if isinstance(step, Transition) else ()
         incidents = self._teller.feed(step)
-        if incidents:
-            rows += self._told(incidents)
-        away, self._teller.away = self._teller.away, None
+        away = self._teller.away
+        if not ended and not incidents and away is None:  # most close nothing
+            return ()
+        rows = [("memberships", row) for row in ended]
+        rows += self._told(incidents)
         if away is not None:
+            self._teller.away = None
             rows.append(("coordinator_downtime", downtime_row(self.group_id, away, self.log_partition)))
         return rows
 
@@ -111,10 +135,10 @@ class GroupFold:
         self._offset = offset
         if isinstance(read, Happened):
             incarnation, seq = read.event.incarnation, read.event.seq
-            if incarnation == self._life[0] and seq <= self._life[1]:
-                raise OutOfOrder(self._misplaced(read, f"seq {self._life[1]}, its own seq is {seq}"))
-            if incarnation >= self._life[0]:  # else a leftover of an earlier life, which compaction has left
-                self._life = (incarnation, seq)
+            if incarnation == self._incarnation and seq <= self._seq:
+                raise OutOfOrder(self._misplaced(read, f"seq {self._seq}, its own seq is {seq}"))
+            if incarnation >= self._incarnation:  # else a leftover of an earlier life, which compaction has left
+                self._incarnation, self._seq = incarnation, seq
 
     def _misplaced(self, read: Told, before: str) -> str:
         at = read.position
@@ -124,37 +148,39 @@ class GroupFold:
         )
 
 
-def reads_of(fold: GroupFold, records: Iterable[StoredRecord], shared: Sequence[Read]) -> Iterator[Told]:
-    """The reads of a group's next records, in the order of its partition, with what concerns all of the partition.
-
-    Of a group that has not begun, the first read is that of its own first record: `begin` has what was before it.
-    """
-    own = _own(records)
-    if fold.has_begun:
-        later = [read for read in shared if not isinstance(read, PassedOver)]
-    else:
-        first = next(own, None)
-        if first is None:
-            return
-        yield first
-        begin = first.position.offset
-        later = [read for read in shared if not isinstance(read, PassedOver) and read.position.offset > begin]
-    yield from merge(own, later, key=_offset) if later else own
-
-
 def fold_group(
-    fold: GroupFold, records: Iterable[StoredRecord], shared: Sequence[Read], prelude: Prelude | None = None
+    fold: GroupFold, records: Iterable[OwnRecord], shared: Sequence[Read], prelude: Prelude | None = None
 ) -> Iterator[RowOf]:
-    """The rows that are closed by a group's next records. `prelude`: how the partition stood before `shared`."""
-    reads = reads_of(fold, records, shared)
+    """The rows that are closed by a group's next records, in the order of its partition.
+
+    `shared`: what concerns all of the partition; `prelude`: how it stood before that. Of a group that has not begun,
+    the first read is that of its own first record, with what was before it.
+    """
+    records = iter(records)
+    later = [read for read in shared if not isinstance(read, PassedOver)]
     if not fold.has_begun:
-        first = next(reads, None)
+        first = next(records, None)
         if first is None:
             return
-        yield from fold.begin(prelude_before(shared, first.position.offset, prelude).reads)
-        yield from fold.feed(first)
-    for read in reads:
-        yield from fold.feed(read)
+        yield from fold.begin(prelude_before(shared, first[0], prelude).reads)
+        yield from fold.take(*first)
+        later = [read for read in later if read.position.offset > first[0]]
+    later.reverse()
+    next_offset = _next(later)
+    for offset, timestamp_ms, value in records:
+        while offset > next_offset:
+            yield from fold.feed(later.pop())
+            next_offset = _next(later)
+        rows = fold.take(offset, timestamp_ms, value)
+        if rows:  # most close nothing
+            yield from rows
+    while later:
+        yield from fold.feed(later.pop())
+
+
+def _next(later: Sequence[Told]) -> int:
+    """The offset of the last of these."""
+    return later[-1].position.offset if later else END
 
 
 def prelude_before(shared: Iterable[Read], offset: int, prelude: Prelude | None = None) -> Prelude:
@@ -164,14 +190,3 @@ def prelude_before(shared: Iterable[Read], offset: int, prelude: Prelude | None 
         if read.position.offset < offset:
             before.note(read)
     return before
-
-
-def _own(records: Iterable[StoredRecord]) -> Iterator[Told]:
-    for record in records:
-        if record.value is not None:  # a tombstone says nothing that the event before it does not
-            position = LogPosition(partition=record.partition, offset=record.offset, timestamp_ms=record.timestamp_ms)
-            yield read_value(record.value, position, of_partition=False)
-
-
-def _offset(read: Told) -> int:
-    return read.position.offset

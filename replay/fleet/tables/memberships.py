@@ -5,6 +5,7 @@ the member is removed or another process takes its instance id. What is not know
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
@@ -12,6 +13,7 @@ from muster.events.causes import Cause
 from muster.events.events import (
     AnyMemberEvent,
     GroupDeleted,
+    MemberAssigned,
     MemberEvent,
     MemberJoined,
     MemberRejoined,
@@ -26,6 +28,8 @@ from muster.replay.incidents.episode.acts import departure, protocols_of
 
 REPLACED = "replaced"
 UNKNOWN = "unknown"
+_ENDS: Final = (MemberRemoved, StaticMemberReplaced)
+_BEGINS: Final = (MemberJoined, StaticMemberReplaced)
 
 
 class _Stay(msgspec.Struct):
@@ -49,7 +53,10 @@ class Stays:
         """Take in the next transition; returns the stays that ended with it."""
         ended = self._end_of_life() if step.begins_life else []
         for part in step.parts:
-            if isinstance(part, MemberRemoved | StaticMemberReplaced):
+            if isinstance(part, MemberAssigned) and part.member.member_id in self._there:  # most are
+                self._there[part.member.member_id].member = part.member
+                continue
+            if isinstance(part, _ENDS):
                 ended += self._end(part)
             if isinstance(part, MemberEvent) and not isinstance(part, MemberRemoved):
                 self._note(part)
@@ -79,7 +86,7 @@ class Stays:
 
     def _began(self, event: AnyMemberEvent) -> _Stay:
         stay = _Stay(member=event.member, incarnation=event.incarnation, joined_ms=event.member.joined_ms)
-        if isinstance(event, MemberJoined | StaticMemberReplaced):
+        if isinstance(event, _BEGINS):
             stay.joined_ms, stay.join_cause = event.why.decided_ms, event.why.cause
         if isinstance(event, StaticMemberReplaced):
             stay.replaced_member_id = event.replaced_member_id

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-RULES_VERSION: Final = 4
+RULES_VERSION: Final = 5
 """Raised whenever a rule or a column changes, so that rows of different rules never stand in one table."""
 
 TEXT: Final = pa.string()

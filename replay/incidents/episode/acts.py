@@ -200,20 +200,23 @@ _PLANNED_JOINS = frozenset({Cause.LEARNER_ADMITTED, Cause.STANDBY_ADMITTED, Caus
 _PHASES = frozenset({GroupCreated, RebalanceStarted, JoinPhaseCompleted, GroupStabilized, GroupEmptied, GroupDeleted})
 
 
-def acts_of(step: Transition) -> Iterator[AnyAct]:
+def acts_of(step: Transition) -> list[AnyAct]:
     """The acts of one transition, in order; that of its phase comes last."""
+    acts: list[AnyAct] = []
     for part in step.parts:
+        if isinstance(part, MemberAssigned) and part.why.cause is not Cause.STANDBY_CALLED:  # most are
+            continue
         read = _ACT_OF.get(type(part))
         act = None if read is None else read(part, step)
         if act is not None:
-            yield act
-    yield from _of_group(step)
+            acts.append(act)
+    if not isinstance(step.event, GroupAdvanced):  # most are
+        acts += _of_group(step)
+    return acts
 
 
 def _of_group(step: Transition) -> Iterator[AnyAct]:
     event = step.event
-    if isinstance(event, GroupAdvanced):  # most are
-        return
     seq, at_ms, why = event.seq, event.why.decided_ms, event.why
     if isinstance(event, RebalanceStarted) and why.cause in PLANNED_TRIGGERS:
         yield AskedFor(seq=seq, at_ms=at_ms, why=why, cause=why.cause)

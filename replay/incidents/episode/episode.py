@@ -5,9 +5,9 @@ by `ACTS_MAX`, after which it is ended whether it is quiet or not; its incidents
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -24,6 +24,10 @@ from muster.replay.incidents.windows import ACTS_MAX, QUIET_MS, TAKEOVER_MS
 from muster.replay.rebalances.rebalance import Rebalance
 
 A = TypeVar("A")
+
+_COMERS: Final = (Came, CameBack)
+JOINERS: Final = (Rejoined, *_COMERS)
+_OF_MEMBERS: Final = (*JOINERS, Went)
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,11 +64,11 @@ class Episode:
 
     # ---- filling -----------------------------------------------------------------------------------------------------
 
-    def add(self, acts: Iterable[AnyAct], after: Group) -> None:
+    def add(self, acts: Sequence[AnyAct], after: Group) -> None:
         """The acts of the next transition."""
-        for act in acts:
-            self.acts.append(act)
-            self._last_ms = act.at_ms
+        if acts:
+            self.acts += acts
+            self._last_ms = acts[-1].at_ms
         self.after = after
 
     def add_away(self, away: Away) -> None:
@@ -82,9 +86,8 @@ class Episode:
 
     def is_over(self, at_ms: int) -> bool:
         """Whether what happens at this moment belongs to the next episode."""
-        if self._last_ms is None:
-            return False
-        return self.is_quiet_before(at_ms) or len(self.acts) >= ACTS_MAX
+        last_ms = self._last_ms
+        return last_ms is not None and (at_ms - last_ms > QUIET_MS or len(self.acts) >= ACTS_MAX)
 
     def is_quiet_before(self, at_ms: int) -> bool:
         """Whether nothing happened for so long that the next thing belongs to another episode."""
@@ -110,7 +113,7 @@ class Episode:
         went = {act.member.member_id: act for act in self.of(Went)}
         members: dict[MemberId, Member] = dict(self.before.members.items()) if self.before is not None else {}
         for act in self.acts:
-            if isinstance(act, Came | CameBack):
+            if isinstance(act, _COMERS):
                 members[act.member.member_id] = msgspec.structs.replace(act.member, joined_ms=act.at_ms)
         return Identities(_life(member, went.get(member_id)) for member_id, member in members.items())
 
@@ -125,6 +128,8 @@ class Episode:
         Where it is unknown which one came back as which, who came first after one went is taken for it, among those
         with its client id and, if there is one, its host: the numbers are right, and the grade says so.
         """
+        if not any(self.of(Came)) and not any(self.of(CameBack)):  # then nobody came back
+            return ()
         return replacements(self.acts, self.identities)
 
     @cached_property
@@ -137,7 +142,7 @@ class Episode:
         """Every member that it knows, as it was last seen."""
         members: dict[MemberId, Member] = dict(self.before.members.items()) if self.before is not None else {}
         for act in self.acts:
-            if isinstance(act, Came | CameBack | Rejoined | Went):
+            if isinstance(act, _OF_MEMBERS):
                 members[act.member.member_id] = act.member
         return members
 
@@ -147,7 +152,7 @@ class Episode:
 
     @cached_property
     def _last_joins_ms(self) -> dict[MemberId, int]:
-        joins = (act for act in self.acts if isinstance(act, Came | CameBack | Rejoined))
+        joins = (act for act in self.acts if isinstance(act, JOINERS))
         return {act.member.member_id: act.at_ms for act in joins}
 
     @cached_property

@@ -19,8 +19,8 @@ KIND = Kind(
 
 
 def find(view: View) -> Iterator[Claim]:
-    back = view.returns()
     removed = [act for act in view.free(Went) if act.how is Departure.REMOVED]
+    back = view.returns() if removed else {}
     for _, together in groupby(removed, key=lambda act: (act.at_ms, act.why.client_id, act.why.client_host)):
         went = list(together)
         members = [act.member for act in went]

@@ -30,10 +30,10 @@ def find(view: View) -> Iterator[Claim]:
     for rebalance in view.rebalances():
         phase, went = rebalance.sync_phase, _leader_lost(view, rebalance)
         slow_ms = 0 if phase is None or phase.duration_ms is None else phase.duration_ms
-        leader = went.member if went is not None else _leader(view, phase)
-        if leader is None or (went is None and slow_ms < HELD_MS):
+        if went is None and slow_ms < HELD_MS:  # as in most
             continue
-        if not _ended_in_deployment(view, rebalance, leader, went):
+        leader = went.member if went is not None else _leader(view, phase)
+        if leader is not None and not _ended_in_deployment(view, rebalance, leader, went):
             yield _claim(view, rebalance, leader, went, slow_ms)
 
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from muster.replay.incidents.episode.acts import AnyAct, Came, CameBack, Departure, Rejoined, Went
+from muster.replay.incidents.episode.acts import AnyAct, Departure, Rejoined, Went
+from muster.replay.incidents.episode.episode import JOINERS
 from muster.replay.incidents.evidence.naming import process_name, processes
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
@@ -84,10 +85,8 @@ def _slow(view: View, rebalance: Rebalance, duration_ms: int) -> Iterator[Rejoin
     start_ms = rebalance.started_ms
     joins = [
         act
-        for act in view.episode.acts
-        if isinstance(act, Came | CameBack | Rejoined)
-        and rebalance.first_seq <= act.seq <= rebalance.last_seq
-        and act.at_ms <= start_ms + duration_ms
+        for act in view.episode.within(rebalance)
+        if isinstance(act, JOINERS) and act.at_ms <= start_ms + duration_ms
     ]
     joins.sort(key=lambda act: act.why.arrived_ms)
     before_ms = start_ms

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 
 import msgspec
 import pytest
@@ -12,14 +13,16 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from typer.testing import CliRunner
 
+from muster.events.ids import GroupId
 from muster.events.kafka.security import NOT_SECURED
 from muster.events.log.kafka.log import KafkaEventLog
 from muster.events.records import StoredRecord
 from muster.replay.fleet.cli import app
-from muster.replay.fleet.simulation.calendar import HOUR_MS, LONGEST_MS, OUTAGES, RATES, When
+from muster.replay.fleet.simulation.calendar import HOUR_MS, LONGEST_MS, OUTAGES, RATES, Span, When, outages
 from muster.replay.fleet.simulation.scenario import SCENARIOS
 from muster.replay.fleet.simulation.sinks import KEPT_MS
 from muster.replay.fleet.simulation.told import Group
+from muster.replay.fleet.simulation.week import live
 from muster.replay.logs.opening import open_for_reading
 from tests.brokers.broker import Broker
 from tests.events.log.kafka.proxied import new_topic_name
@@ -196,3 +199,11 @@ async def topic_configs(broker: Broker, topic: str) -> dict[str, str]:
     finally:
         await admin.close()
     return {name: value for name, value, *_ in answer.resources[0][4]}
+
+
+def test_a_rebalance_is_one_storys_though_both_its_phases_were_held() -> None:
+    """Its join phase by one process for a while, its sync phase by the leader: a group of 10,000 groups, seed 1."""
+    span = Span(began_ms=MONDAY_MS, days=7)
+    lived = live(1, GroupId("loyalty7-notify-03476"), 3476, span, list(outages(Random("1 partition 0"), span)))
+    told = [rebalance for truth in lived.truths for rebalance in truth.must]
+    assert len(told) == len(set(told)) > 10

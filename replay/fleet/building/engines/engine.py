@@ -14,9 +14,8 @@ import msgspec
 import pyarrow as pa
 
 from muster.events.ids import GroupId
-from muster.events.records import StoredRecord
 from muster.replay.fleet.building import open_items
-from muster.replay.fleet.building.fold import GroupFold, OutOfOrder, fold_group
+from muster.replay.fleet.building.fold import GroupFold, OutOfOrder, OwnRecord, fold_group
 from muster.replay.fleet.building.pieces import Piece
 from muster.replay.fleet.tables.parts import Part, PartWriter, Role
 from muster.replay.garbage import collected_seldom
@@ -33,6 +32,9 @@ STATE_OFFSET: Final = -1
 
 Stored = tuple[str, int, int, int, bytes]
 """A row of `pieces.RECORDS`: group, partition, offset, timestamp_ms, value."""
+
+
+_OWN_RECORD: Final[Callable[[Stored], OwnRecord]] = itemgetter(2, 3, 4)
 
 
 def untold(_events: int) -> None:
@@ -106,7 +108,7 @@ def _fold_group(group_id: GroupId, rows: Iterator[Stored], task: Task, writer: P
     else:
         rows = chain([first], rows)
         fold = GroupFold(group_id, partition, task.topic)
-    records = (StoredRecord(partition, offset, at_ms, b"", value) for _, partition, offset, at_ms, value in rows)
+    records = map(_OWN_RECORD, rows)
     shared = task.shared.get(partition, [])
     prelude = task.preludes.get(partition)
     for table, row in fold_group(fold, records, shared, prelude):

@@ -135,8 +135,9 @@ class View:
 def _hand_over(rebalance: Rebalance, story: Story) -> None:
     """The rebalance is another story's. The one that began it may still be told with it, or not at all."""
     began = rebalance.story
-    began.must.remove(rebalance)
-    began.may.append(rebalance)
+    if rebalance in began.must:  # else its join phase was held by a third one for a while
+        began.must.remove(rebalance)
+        began.may.append(rebalance)
     if rebalance in story.may:
         story.may.remove(rebalance)
     began.is_optional = began.is_optional or (began.kind == "scale-up" and not began.must)
