@@ -15,7 +15,7 @@ _MARKS_OF_FIVE_BYTES = sum(128 << 7 * index for index in range(4))
 _MARKS_OF_SIX_BYTES = sum(128 << 7 * index for index in range(5))
 
 LAST_FOUR: dict[bytes, int] = {}
-"""What the last four bytes of six add to a number, less the marks of the first two. Of a wall clock time in ms they are
+"""The sum that the last four bytes of six add to a number, less the marks of all. Of a wall clock time in ms they are
 the same for eight seconds, so a reader looks here first: `n += (second << 7) + LAST_FOUR[the four]`.
 """
 _LAST_FOUR_MAX = 4_096

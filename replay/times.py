@@ -32,7 +32,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 _SECONDS_KEPT: Final = 1_024
 _INSTANTS_KEPT: Final = 4_096
-"""What a rebalance tells has few moments, and tells each again and again."""
+"""A rebalance has few moments, and tells each of them again and again."""
 _LAST_MS = 253_402_300_799_999
 """The end of the year 9999: the last instant that can be written."""
 

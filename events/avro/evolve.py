@@ -9,6 +9,7 @@ from copy import copy
 
 from muster.events.events import (
     AnyEvent,
+    AnyMemberEvent,
     GroupConfigured,
     GroupDeleted,
     GroupEvent,
@@ -25,28 +26,30 @@ def evolve(group: Group, events: Iterable[AnyEvent]) -> Group:
     """The group after the events; the given group stays as it is. What they leave alone is the same in both."""
     evolved = copy(group)
     for event in events:
-        _own_tables(evolved, group, event)
+        if event.incarnation == evolved.incarnation:
+            if isinstance(event, MemberEvent):
+                if evolved.members is group.members:
+                    evolved.members = group.members.copy()
+                if evolved.instances is group.instances and _changes_instances(evolved, event):
+                    evolved.instances = group.instances.copy()
+                apply(evolved, event)
+                continue
+            if isinstance(event, GroupEvent) and not isinstance(event, GroupDeleted):
+                apply(evolved, event)
+                continue
+        _own_all_tables(evolved, group)
         apply(evolved, event)
     return evolved
 
 
-def _own_tables(evolved: Group, group: Group, event: AnyEvent) -> None:
-    """Have tables of its own where the event will change them: most events change one, or none."""
-    if event.incarnation == evolved.incarnation:
-        if isinstance(event, MemberEvent):
-            if evolved.members is group.members:
-                evolved.members = group.members.copy()
-            member = event.member
-            instance = member.group_instance_id
-            if instance is None or evolved.instances is not group.instances:
-                return
-            if evolved.instances.get(instance) != member.member_id or isinstance(event, MemberRemoved):
-                evolved.instances = group.instances.copy()
-            return
-        if isinstance(event, GroupConfigured) or (
-            isinstance(event, GroupEvent) and not isinstance(event, GroupDeleted)
-        ):
-            return
+def _changes_instances(group: Group, event: AnyMemberEvent) -> bool:
+    instance = event.member.group_instance_id
+    if instance is None:
+        return False
+    return isinstance(event, MemberRemoved) or group.instances.get(instance) != event.member.member_id
+
+
+def _own_all_tables(evolved: Group, group: Group) -> None:
     for name in ("members", "instances", "registrations"):
         if getattr(evolved, name) is getattr(group, name):
             setattr(evolved, name, getattr(group, name).copy())

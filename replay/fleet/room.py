@@ -5,12 +5,12 @@ Files that were begun are given up here, too: a file is whole or gone.
 
 import errno
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -35,11 +35,16 @@ def needing_room(folder: Path) -> Iterator[None]:
         if error.errno in NO_ROOM:
             raise _no_room(folder, os.strerror(error.errno or errno.ENOSPC)) from error
         raise
-    except duckdb.Error as error:
-        words = str(error)
-        if any(each in words for each in _IN_WORDS):
+    except Exception as error:
+        if _is_duckdbs(error) and any(each in str(error) for each in _IN_WORDS):
             raise _no_room(folder, "to sort what was read") from error
         raise
+
+
+def _is_duckdbs(error: Exception) -> bool:
+    """Whether it is an error of DuckDB, which Spark's workers do not load: it has 30 MB."""
+    duckdb = sys.modules.get("duckdb")
+    return duckdb is not None and isinstance(error, duckdb.Error)
 
 
 def _no_room(folder: Path, why: str) -> NoRoom:

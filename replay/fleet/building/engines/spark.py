@@ -91,6 +91,7 @@ def bundled(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
 
 
 def _read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    _give_memory_back()
     for batch in batches:
         for bundle in batch.column(0).to_pylist():
             yield from of_groups(msgspec.msgpack.decode(bundle, type=list[Piece]))
@@ -98,6 +99,7 @@ def _read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _folding(task: Task) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        _give_memory_back()
         row: dict[str, bytes | str | None] = {"folded": None, "refusal": None, "message": None}
         try:
             with needing_room(Path(task.to)):
@@ -108,6 +110,11 @@ def _folding(task: Task) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Rec
         yield pa.RecordBatch.from_pylist([row], schema=_FOLDED_SCHEMA)
 
     return run
+
+
+def _give_memory_back() -> None:
+    """Have pyarrow keep no memory for later, in this worker: its own pool keeps tens of MB of what was read."""
+    pa.set_memory_pool(pa.system_memory_pool())
 
 
 def _task_number() -> int:
