@@ -22,10 +22,10 @@ from kio.static.primitive import i32, i32Timedelta
 
 
 class AsMember(msgspec.Struct, frozen=True, kw_only=True):
-    """The group, and who is in it: a static member, with the one protocol that it knows."""
+    """The group, and who is in it, with the one protocol that it knows; a dynamic member has no instance id."""
 
     group_id: str
-    group_instance_id: str
+    group_instance_id: str | None
     protocol_type: str
     protocol_name: str
 

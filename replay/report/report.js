@@ -11,6 +11,8 @@ const STEPS = [1, 5, 10, 50, 100, 500, 1e3, 5e3, 15e3, 6e4, 3e5, 9e5, 36e5, 108e
 const ENDS = {"left": "○", "planned": "○", "removed": "□", "came-back": "|"};
 const whole = Math.max(1000, data.end - data.begin), margin = whole * 0.01;
 const all = {from: data.begin - margin, to: data.end + margin};
+// Lanes show partitions of members here; another page on these parts (drills/report) has words of its own.
+const words = {none: "not a member", unit: "partition", silent: "silent", ...data.words};
 let view = {...all}, width = 0, zone = "UTC", clocks = null, selected = -1, laneOf = [], waits = false;
 
 const incidents = data.incidents.map(([begin, end, lanes], n) =>
@@ -150,7 +152,7 @@ function drawBody() {
       d += `M${Math.max(-9, x(from)).toFixed(1)} ${y + BAR / 2}H${Math.min(width + 9, x(to)).toFixed(1)}`;
     paths(body, "silent", d);
     for (const [from, to, count] of lane.stretches) {
-      if (!count || to < view.from || from > view.to || counts > COUNTS_MAX) continue;
+      if (!count || lane.says || to < view.from || from > view.to || counts > COUNTS_MAX) continue;
       const left = Math.max(0, x(from)), right = Math.min(width, x(to));
       if (right - left > 20) { add(body, "text", {class: "count", x: (left + right) / 2, y: y + BAR - 3}, String(count)); counts += 1; }
     }
@@ -295,8 +297,8 @@ function laneText(lane, at) {
   const held = lane.stretches.find((each) => each[0] <= at && at <= each[1]);
   const silent = lane.silences.some((each) => each[0] <= at && at <= each[1]);
   const band = data.bands.find((each) => each[0] <= at && at < each[1]);
-  const has = !held ? "not a member" : held[2] === null ? "partitions not known" : `${held[2]} partition${held[2] === 1 ? "" : "s"}`;
-  return `${lane.name}\n${lane.where}\n${stamp(at)}: ${silent ? "silent" : has}${band ? `, generation ${band[2]}` : ""}`;
+  const has = !held ? words.none : lane.says ? lane.says : held[2] === null ? `${words.unit}s not known` : `${held[2]} ${words.unit}${held[2] === 1 ? "" : "s"}`;
+  return `${lane.name}\n${lane.where}\n${stamp(at)}: ${silent ? words.silent : has}${band ? `, generation ${band[2]}` : ""}`;
 }
 function showTip(text, left, top) {
   tip.textContent = text;
