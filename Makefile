@@ -6,7 +6,7 @@ UV := $(BIN)/python -m uv
 # Hundreds of processes are started: without compiled files each would compile all that it imports, for a second or more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test quick lint unit coverage rules mutants judge fuzz frames damage model simulate conformance-long cluster bench clean
+.PHONY: help demo drill test quick lint unit coverage rules mutants judge fuzz frames damage model simulate conformance-long cluster bench clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -28,6 +28,9 @@ $(VENV)/.all: $(VENV)/.base
 
 demo: $(VENV)/.base $(if $(KAFKA),$(VENV)/.brokers) ## Live consumers, restarts, a crash, and why each rebalance happened (KAFKA=1: on a real broker)
 	@PYTHONPATH=. $(BIN)/python -m demo $(if $(KAFKA),--kafka)
+
+drill: $(VENV)/.base $(VENV)/.brokers ## A failover drill on a real broker (KIND=restart, ARGS='--groups 50'), and drill.html
+	@PYTHONPATH=. $(BIN)/python -m tests.drills $(or $(KIND),takeover) --out drill.html $(ARGS)
 
 test: lint unit ## All checks and tests, with real brokers and real clients
 

@@ -13,7 +13,7 @@ class BareNames:
 
     @staticmethod
     def find_spec(name: str, *_: object) -> None:
-        if name in {"coordinator", "events", "replay", "schemas"}:
+        if name in {"coordinator", "drills", "events", "replay", "schemas"}:
             message = f"{name} is muster.{name}"
             raise ImportError(message, name=name)
 

@@ -24,7 +24,7 @@ SUBCOMMANDS = [
     ["log"], ["log", "repair"], ["log", "upgrade"], ["replay"], ["replay", "groups"], ["replay", "history"],
     ["replay", "why"], ["replay", "state"], ["replay", "report"], ["fleet"], ["fleet", "build"], ["fleet", "archive"],
     ["fleet", "verify"], ["fleet", "compact"], ["fleet", "expire"], ["fleet", "top"], ["fleet", "group"],
-    ["fleet", "report"], ["adopt"], ["release"],
+    ["fleet", "report"], ["adopt"], ["release"], ["drill"], ["drill", "takeover"], ["drill", "partition"],
 ]  # fmt: skip
 
 

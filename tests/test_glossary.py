@@ -22,7 +22,7 @@ TERMS = [(row[0], name) for row in ROWS for name in re.findall(r"`([^`]+)`", row
 def _names() -> frozenset[str]:
     """Every class, function, constant and type of the code, and the fields and methods of each class: `Class.name`."""
     found: set[str] = set()
-    for top in ("coordinator", "events", "replay"):
+    for top in ("coordinator", "drills", "events", "replay"):
         for path in (SOURCE / top).rglob("*.py"):
             module = ast.parse(path.read_text(encoding="utf-8"))
             found |= _defined(module)

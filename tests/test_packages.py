@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[1] / "src" / "muster"  # the folders at the top are not in an sdist
 PACKAGES = sorted(
     path.parent.relative_to(ROOT)
-    for top in ("coordinator", "events", "replay")
+    for top in ("coordinator", "drills", "events", "replay")
     for path in (ROOT / top).rglob("__init__.py")
 )
 
@@ -24,7 +24,7 @@ def test_each_file_is_named(package: Path) -> None:
 
 @pytest.mark.parametrize("package", PACKAGES, ids=str)
 def test_each_file_that_is_named_is_there(package: Path) -> None:
-    """In the package, or from the top of the coordinator, the events or the replay."""
+    """In the package, or from the top of one of these folders."""
     above = [ROOT / package, *(ROOT / package).parents]
     named = re.findall(r"[\w/]*\w\.py\b|\b[\w/]+/(?=[\s`,.;:)])", _opening(package))
     assert [name for name in named if not any((folder / name).exists() for folder in above)] == []

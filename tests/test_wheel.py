@@ -27,7 +27,14 @@ def test_it_owns_one_name(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as content:
         names = content.namelist()
     assert {name.split("/")[0] for name in names} == {"muster", f"{'-'.join(wheel.name.split('-')[:2])}.dist-info"}
-    for name in ("cli.py", "admin.py", "py.typed", "schemas/RecordKey.avsc", "replay/report/report.js"):
+    for name in (
+        "cli.py",
+        "admin.py",
+        "py.typed",
+        "schemas/RecordKey.avsc",
+        "replay/report/report.js",
+        "drills/report/drill.css",
+    ):
         assert f"muster/{name}" in names
 
 
@@ -61,7 +68,7 @@ def test_the_sdist_can_run_its_own_tests(tmp_path: Path) -> None:
     with tarfile.open(built) as content:
         content.extractall(tmp_path, filter="data")
     unpacked = built.with_name(built.name.removesuffix(".tar.gz"))
-    assert not {"coordinator", "events", "replay", "schemas"} & {path.name for path in unpacked.iterdir()}
+    assert not {"coordinator", "drills", "events", "replay", "schemas"} & {path.name for path in unpacked.iterdir()}
     for name in (
         "Makefile",
         "requirements.lock",

@@ -39,6 +39,10 @@ COMMANDS: Final = {
     ),
     "groups": ("muster.coordinator.commands.members.repairing:app", "Repair groups that cannot be served."),
     "log": ("muster.coordinator.commands.log_cli:app", "Repair or upgrade the event log itself."),
+    "drill": (
+        "muster.drills.cli:app",
+        "Failover exercises on a real cluster, with groups of the drill's own: what do members notice?",
+    ),
     "replay": (
         "muster.replay.cli:app",
         "Why did this group rebalance? Reads the event log, of a live coordinator too, and disturbs nobody.",

@@ -1,0 +1,87 @@
+"""Reads what the log has had since the drill began: the events of its groups, and those of the partitions."""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Self
+
+import msgspec
+
+from muster.drills.names import Names
+from muster.events.events import AnyPartitionEvent
+from muster.events.kafka.security import KafkaSecurity
+from muster.events.log.base import EventLog
+from muster.events.records import StoredRecord
+from muster.events.strangers import Strangers
+from muster.replay.history.items import Coordinated, Item, PassedOver, Told, with_gaps
+from muster.replay.logs.opening import open_for_reading
+from muster.replay.logs.sources import read_record
+
+
+class LogRead(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of reading. `histories`: the items of each group.
+
+    `owners`: the events of the partitions themselves, one partition after another, each in the order of the log.
+    """
+
+    histories: Mapping[str, Sequence[Item]]
+    owners: Sequence[AnyPartitionEvent]
+
+
+class DrilledLog:
+    """The log of the service, for reading. Use it as an asynchronous context; raises LogError and EventsError."""
+
+    def __init__(self, url: str, names: Names, security: KafkaSecurity, *, is_new: bool = False) -> None:
+        """`is_new`: the log is read from its first record on, as it is no longer than the drill."""
+        self._log: EventLog = open_for_reading(url, security=security)
+        self._names = names
+        self._is_new = is_new
+        self._begin: dict[int, int] = {}
+
+    @property
+    def partitions(self) -> int:
+        return self._log.partitions
+
+    async def __aenter__(self) -> Self:
+        await self._log.open()
+        for number in range(self._log.partitions):
+            self._begin[number] = 0 if self._is_new else await self._log.end_offset(number)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._log.close()
+
+    async def read(self) -> LogRead:
+        """Read what was appended since the drill began."""
+        histories: defaultdict[str, list[Told]] = defaultdict(list)
+        owners: list[AnyPartitionEvent] = []
+        for partition, start in self._begin.items():
+            of_partition: list[Coordinated] = []
+            async for record in self._records(partition, start):
+                found = read_record(record)
+                if found is None:
+                    continue
+                group_id, told = found
+                if isinstance(told, PassedOver):
+                    continue
+                if group_id is None and isinstance(told, Coordinated):
+                    of_partition.append(told)
+                    for its in histories.values():
+                        if its and its[0].position.partition == partition:
+                            its.append(told)
+                elif group_id is not None and self._names.is_ours(group_id):
+                    if group_id not in histories:
+                        histories[group_id] += of_partition
+                    histories[group_id].append(told)
+            owners += [each.event for each in of_partition]
+        return LogRead(histories={key: tuple(with_gaps(its)) for key, its in histories.items()}, owners=owners)
+
+    async def owners_of(self, partition: int) -> Sequence[AnyPartitionEvent]:
+        """The events of one partition itself, since the drill began."""
+        found = [read_record(record) async for record in self._records(partition, self._begin[partition])]
+        return [told[1].event for told in found if told is not None and isinstance(told[1], Coordinated)]
+
+    async def _records(self, partition: int, start: int) -> AsyncIterator[StoredRecord]:
+        strangers = Strangers()
+        async for chunk in self._log.read(partition, start=start):
+            for record in strangers.without(chunk):
+                yield record

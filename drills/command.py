@@ -1,0 +1,209 @@
+"""Runs one drill: progress, errors, the report, exit codes, Ctrl-C.
+
+Exit codes: 0 all goals are met; 1 one is not, or the service did not recover; 2 something given cannot be used, or the
+drill refuses; 130 interrupted. However it ends, the drill's groups, topics and processes are gone, or it says what is
+left.
+"""
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NoReturn, Self
+
+import msgspec
+import typer
+import uvloop
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from muster import terminal
+from muster.coordinator.admin.link import AdminError
+from muster.coordinator.commands.members.answer import confirmed
+from muster.drills.drill import Left, drilled
+from muster.drills.errors import DrillError, NotOurs, ServiceFailed
+from muster.drills.faults.by_command import by_command
+from muster.drills.faults.fault import LocalFault, Stage
+from muster.drills.names import Names, new_run
+from muster.drills.plan import Plan
+from muster.drills.report.html import document
+from muster.drills.report.making import Recorded, result
+from muster.drills.report.result import Result
+from muster.drills.report.table import print_result
+from muster.drills.service.local import LocalService, Setup
+from muster.drills.service.running import RunningService
+from muster.events.kafka.errors import LinkError
+from muster.events.log.base import LogError
+from muster.events.records import EventsError
+from muster.replay.commands.opening import fail, say
+from muster.replay.rebalances.wording import size_text
+from muster.replay.render.printable import printable
+from muster.replay.report.command import check_folder, write_page
+
+NOT_MET: Final = 1
+UNUSABLE: Final = 2
+INTERRUPTED: Final = 128 + signal.SIGINT
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The form in which a report is wanted. `out`: where the page is written, if at all."""
+
+    out: Path | None
+    is_json: bool
+
+
+class Told:
+    """Tells on stderr how far a drill is: on a terminal by one line that changes, else by a line for each thing."""
+
+    def __init__(self, plan: Plan, names: Names) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._begin_s = time.monotonic()
+        self._console.print(f"[dim]muster drill {plan.fault}, run {names.run}[/]")
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+        )
+        self._task: TaskID | None = None
+
+    @contextmanager
+    def shown(self) -> Iterator[Self]:
+        """Show it while the block lasts."""
+        if self._console.is_terminal:
+            self._progress.start()
+        try:
+            yield self
+        finally:
+            self._stop()
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Show nothing while the block lasts, as while a question is asked."""
+        self._stop()
+        yield
+        if self._console.is_terminal:
+            self._progress.start()
+
+    def _stop(self) -> None:
+        if self._console.is_terminal:  # else it would print an empty line
+            self._progress.stop()
+
+    def step(self, text: str) -> None:
+        """A step begins."""
+        if not self._console.is_terminal:
+            self._line(text)
+            return
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+        self._task = self._progress.add_task(printable(text), total=None)
+
+    def progress(self, done: int, total: int) -> None:
+        """So much of the step is done."""
+        if self._task is not None:
+            self._progress.update(self._task, completed=done, total=total)
+
+    def event(self, text: str) -> None:
+        """The drill has done something."""
+        self._line(text)
+
+    def _line(self, text: str) -> None:
+        seconds = time.monotonic() - self._begin_s
+        self._console.print(f"{seconds:7.1f} s  {printable(text)}", markup=False, soft_wrap=True)
+
+
+def run_local(plan: Plan, setup: Setup, do: LocalFault, asked: Asked) -> None:
+    """Drill processes that the drill starts itself."""
+    names = Names(new_run())
+
+    async def run(tell: Told, left: Left) -> Recorded:
+        service = LocalService(setup, names)
+        try:
+            tell.step(f"starting {setup.processes} processes on topic {names.topic} at {setup.kafka}")
+            left.is_known = False
+            await service.start()
+            return await drilled(plan, names, service, lambda stage: do(stage, service), tell=tell, left=left)
+        finally:
+            tell.step("ending the processes, and deleting their topics")
+            left.lines += await service.end()
+            left.is_known = True
+
+    _run(plan, names, run, asked)
+
+
+def run_on_service(plan: Plan, service: RunningService, command: str, asked: Asked, *, yes: bool) -> None:
+    """Drill a running service: the operator's command does the fault, when everybody has agreed."""
+    names = Names(new_run())
+
+    async def run(tell: Told, left: Left) -> Recorded:
+        await service.check(plan.load.members)
+        neighbours = await service.neighbours(names, plan.load)
+        tell.event(neighbours)
+        with tell.quiet():
+            if not confirmed(f"Run {command!r} under load, and go on?", yes=yes):
+                raise NotOurs(f"{neighbours} Nothing was done; say --yes to go on")
+
+        async def do(stage: Stage) -> None:
+            await by_command(stage, command)
+
+        return await drilled(plan, names, service, do, tell=tell, left=left)
+
+    _run(plan, names, run, asked)
+
+
+def _run(plan: Plan, names: Names, run: Callable[[Told, Left], Coroutine[None, None, Recorded]], asked: Asked) -> None:
+    left = Left()
+    if asked.out is not None:
+        check_folder(asked.out)  # before anything is started
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has it ignored in what runs in its background
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        with Told(plan, names).shown() as tell:
+            recorded = uvloop.run(run(tell, left))
+    except KeyboardInterrupt:
+        fail(f"interrupted{_left(names, left)}", INTERRUPTED)
+    except BaseExceptionGroup as group:
+        _fail(_first(group), names, left)
+    except (DrillError, AdminError, LinkError, LogError, EventsError) as error:
+        _fail(error, names, left)
+    _report(msgspec.structs.replace(result(recorded), left=tuple(left.lines)), recorded, asked)
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first error of several that happened side by side."""
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+def _fail(error: BaseException, names: Names, left: Left) -> NoReturn:
+    if not isinstance(error, DrillError | AdminError | LinkError | LogError | EventsError):
+        raise error
+    fail(f"{error}{_left(names, left)}", NOT_MET if isinstance(error, ServiceFailed) else UNUSABLE)
+
+
+def _left(names: Names, left: Left) -> str:
+    """The end of a sentence: what of the drill is still there, after it did not come to its end."""
+    for each in left.lines:
+        say(f"not cleaned up: {each}")
+    if not left.is_known:
+        return f", also while it was cleaning up: what is left has the name {names.prefix}"
+    return "; what is left is named above" if left.lines else "; nothing of the drill is left"
+
+
+def _report(made: Result, recorded: Recorded, asked: Asked) -> None:
+    console = terminal.stdout()
+    if asked.is_json:
+        console.file.write(msgspec.json.format(msgspec.json.encode(made), indent=2).decode() + "\n")
+    else:
+        print_result(made, console)
+    if asked.out is not None:
+        page = document(made, recorded, made_ms=time.time_ns() // 1_000_000)
+        write_page(asked.out, page)
+        typer.echo(f"{printable(str(asked.out))}: {size_text(len(page.encode()))}", err=asked.is_json)
+    sys.stdout.flush()
+    if not made.is_met:
+        raise typer.Exit(NOT_MET)

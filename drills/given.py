@@ -1,0 +1,39 @@
+"""The options of a drill, as they were given."""
+
+from pathlib import Path
+
+import msgspec
+
+from muster.coordinator.commands.members.answer import Format
+from muster.drills.plan import Between
+
+
+class Given(msgspec.Struct, kw_only=True):
+    """See the module. Durations are in ms; `lasts` is --for, `interval` that of heartbeats and of commits."""
+
+    groups: int
+    members: int
+    session_timeout: int
+    interval: int
+    before: int
+    after: int
+    within: int
+    heartbeats_within: int | None
+    joins_within: int | None
+    commits_within: int | None
+    out: Path | None
+    form: Format
+    local: bool = False
+    kafka: str | None = None
+    processes: int = 2
+    partitions: int = 10
+    owner_session: int = 10_000
+    kafka_config: list[str] | None = None
+    bootstrap: str | None = None
+    log: str | None = None
+    topic: str | None = None
+    by: str | None = None
+    yes: bool = False
+    lasts: int = 0
+    delay: int = 0
+    between: Between = Between.LOG

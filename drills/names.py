@@ -1,0 +1,78 @@
+"""The names that a drill gives its groups and topics: a fixed prefix and a random part.
+
+A drill creates and deletes what has its own run's name, and nothing else. Pure, but for the random part.
+"""
+
+import re
+import secrets
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from muster.drills.errors import NotOurs
+
+PREFIX: Final = "muster-drill-"
+_RUN = re.compile(r"[0-9a-f]{10}")
+
+
+def new_run() -> str:
+    """Make the random part of a drill's names."""
+    return secrets.token_hex(5)
+
+
+class Names(msgspec.Struct, frozen=True):
+    """The names of one run. `run`: its random part."""
+
+    run: str
+
+    def __post_init__(self) -> None:
+        assert _RUN.fullmatch(self.run), self.run
+
+    @property
+    def prefix(self) -> str:
+        return f"{PREFIX}{self.run}"
+
+    @property
+    def topic(self) -> str:
+        """The topic of a local drill's event log, in the cluster."""
+        return self.prefix
+
+    def is_topic_of_log(self, topic: str) -> bool:
+        """Whether a topic is the event log of a local drill, or one that the log has beside it."""
+        return topic == self.topic or topic.startswith(f"{self.topic}_")
+
+    def group(self, number: int, *, static: bool) -> str:
+        """The name of a group. Static: all its members are."""
+        return f"{self.prefix}-{'static' if static else 'dynamic'}-{number}"
+
+    def is_ours(self, group_id: str) -> bool:
+        """Whether a group was made by this run."""
+        return group_id.startswith(f"{self.prefix}-")
+
+    def check_ours(self, group_id: str) -> None:
+        """Raise NotOurs for a group that this run has not made."""
+        if not self.is_ours(group_id):
+            raise NotOurs(
+                f"group {group_id} was not made by this drill, whose groups begin with {self.prefix}: nothing is done"
+                " to it"
+            )
+
+    def check_new(self, there: Iterable[str]) -> None:
+        """Raise NotOurs if there are groups of this run's names already."""
+        found = sorted(filter(self.is_ours, there))
+        if found:
+            raise NotOurs(
+                f"group {found[0]} is there already, and this drill has not made it: start the drill again, and it"
+                " takes other names"
+            )
+
+
+def member_name(group_id: str, member: str, run: str) -> str:
+    """The name of a member for people: its group's without what all groups of the run have in common."""
+    return f"{short(group_id, run)} {member}"
+
+
+def short(group_id: str, run: str) -> str:
+    """A group's name without what all groups of the run have in common."""
+    return group_id.removeprefix(f"{PREFIX}{run}-")

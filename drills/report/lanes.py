@@ -1,0 +1,166 @@
+"""Makes the lanes of the page's timeline: one for each process, and for the members that waited longest.
+
+The lanes are those of replay's report, whose script draws them: bars, dashed stretches, marks. A process's bar says how
+many partitions it owned, a member's that it had nothing to wait for; where it waited there are dashes. Pure.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from muster.drills.faults.fault import Mark
+from muster.drills.measuring.asked import Asked
+from muster.drills.names import member_name
+from muster.drills.report.making import Recorded
+from muster.events.events import CoordinatorElected, CoordinatorReady, CoordinatorStopped
+from muster.replay.report.page import Span, Stretch
+from muster.replay.times import duration
+
+MEMBERS_MAX = 40
+WAIT_MIN_MS = 50
+"""A shorter wait is not drawn."""
+ENDS = {"killed": "lost", "stopped": "left"}
+"""How the script calls the ends of processes, whose marks it draws: a cross, a circle."""
+
+
+class DrillLane(msgspec.Struct, frozen=True, kw_only=True):
+    """A process or a member, as the script draws it. `marks`: at which ms it ended, how."""
+
+    name: str
+    where: str
+    is_member: bool
+    says: str | None
+    """The meaning of a bar, where it is no number of partitions."""
+    begin_ms: int
+    stretches: tuple[Stretch, ...]
+    silences: tuple[Span, ...]
+    marks: tuple[tuple[int, str], ...]
+
+
+class MemberWaits(msgspec.Struct, frozen=True, kw_only=True):
+    """A member's requests since the fault: how many, and how long the longest of each kind waited."""
+
+    group_id: str
+    member: str
+    asked: int
+    longest_ms: Mapping[str, int]
+    errors: tuple[str, ...]
+    waits: tuple[Span, ...]
+
+
+def members_waits(asked: Iterable[Asked], *, fault_ms: int, end_ms: int) -> Sequence[MemberWaits]:
+    """Each member, the one that waited longest first."""
+    of_member: defaultdict[tuple[str, str], list[Asked]] = defaultdict(list)
+    for each in asked:
+        if not each.is_over_before(fault_ms):
+            of_member[each.group_id, each.member].append(each)
+    found = [_member_waits(*who, its, end_ms) for who, its in of_member.items()]
+    return sorted(found, key=lambda each: (-max(each.longest_ms.values()), each.group_id, each.member))
+
+
+def _member_waits(group_id: str, member: str, asked: Sequence[Asked], end_ms: int) -> MemberWaits:
+    longest: dict[str, int] = {}
+    for each in asked:
+        longest[each.kind] = max(longest.get(each.kind, 0), each.wait_ms(end_ms))
+    waits = [(each.began_ms, each.began_ms + each.wait_ms(end_ms)) for each in asked]
+    return MemberWaits(
+        group_id=group_id,
+        member=member,
+        asked=len(asked),
+        longest_ms=longest,
+        errors=tuple(sorted({each.error for each in asked if each.error})),
+        waits=_joined((begin, end) for begin, end in waits if end - begin >= WAIT_MIN_MS),
+    )
+
+
+def _joined(spans: Iterable[tuple[int, int]]) -> tuple[Span, ...]:
+    """The spans in order, those that overlap as one."""
+    found: list[Span] = []
+    for begin, end in sorted(spans):
+        if found and begin <= found[-1].end_ms:
+            found[-1] = Span(found[-1].begin_ms, max(found[-1].end_ms, end))
+        else:
+            found.append(Span(begin, end))
+    return tuple(found)
+
+
+def lanes(recorded: Recorded, waited: Sequence[MemberWaits]) -> tuple[DrillLane, ...]:
+    """The lanes of the processes, then of the members that waited longest."""
+    end_ms = recorded.ended_ms
+    processes = _processes(recorded)
+    members = [
+        DrillLane(
+            name=member_name(each.group_id, each.member, recorded.run),
+            where="longest waits: " + ", ".join(f"{kind} {duration(ms)}" for kind, ms in each.longest_ms.items()),
+            is_member=True,
+            says="nothing to wait for",
+            begin_ms=recorded.began_ms,
+            stretches=_between(each.waits, recorded.began_ms, end_ms),
+            silences=each.waits,
+            marks=(),
+        )
+        for each in waited[:MEMBERS_MAX]
+    ]
+    return (*processes, *members)
+
+
+def _between(waits: Sequence[Span], begin_ms: int, end_ms: int) -> tuple[Stretch, ...]:
+    """The times without a wait."""
+    begins = [begin_ms, *(each.end_ms for each in waits)]
+    ends = [*(each.begin_ms for each in waits), end_ms]
+    return tuple(Stretch(begin, end, 1) for begin, end in zip(begins, ends, strict=True) if begin < end)
+
+
+def _processes(recorded: Recorded) -> Iterable[DrillLane]:
+    ends = [each for each in recorded.marks if each.process is not None and each.ended is not None]
+    owned = _owned(recorded, ends)
+    for process in sorted({*owned, *(each.process for each in recorded.marks if each.process is not None)}):
+        yield DrillLane(
+            name=process,
+            where="a process, and how many partitions it owned",
+            is_member=False,
+            says=None,
+            begin_ms=recorded.began_ms,
+            stretches=_counted(owned.get(process, ()), recorded.began_ms, recorded.ended_ms),
+            silences=(),
+            marks=tuple((each.at_ms, ENDS[each.ended]) for each in ends if each.process == process and each.ended),
+        )
+
+
+def _owned(recorded: Recorded, ends: Sequence[Mark]) -> Mapping[str, Sequence[Span]]:
+    """When each process owned a partition, one span for each partition and time."""
+    found: defaultdict[str, list[Span]] = defaultdict(list)
+    owners: dict[int, tuple[str, int]] = {}
+
+    def end(partition: int, at_ms: int) -> None:
+        process, since_ms = owners.pop(partition, (None, 0))
+        if process is not None:
+            died = [each.at_ms for each in ends if each.process == process and since_ms <= each.at_ms < at_ms]
+            found[process].append(Span(since_ms, min([at_ms, *died])))
+
+    for event in recorded.log.owners:
+        if isinstance(event, CoordinatorElected):
+            end(event.partition, event.elected_ms)
+        elif isinstance(event, CoordinatorStopped):
+            end(event.partition, event.stopped_ms)
+        elif isinstance(event, CoordinatorReady):
+            end(event.partition, event.ready_ms)
+            owners[event.partition] = recorded.name_of(event.owner), event.ready_ms
+    for partition in list(owners):
+        end(partition, recorded.ended_ms)
+    return found
+
+
+def _counted(spans: Iterable[Span], begin_ms: int, end_ms: int) -> tuple[Stretch, ...]:
+    """How many spans there are at each time."""
+    changes: defaultdict[int, int] = defaultdict(int)
+    for each in spans:
+        changes[min(max(each.begin_ms, begin_ms), end_ms)] += 1
+        changes[min(max(each.end_ms, begin_ms), end_ms)] -= 1
+    found, since_ms, count = [], begin_ms, 0
+    for at_ms, by in [*sorted(changes.items()), (end_ms, 0)]:
+        if at_ms > since_ms:
+            found.append(Stretch(since_ms, at_ms, count))
+        since_ms, count = at_ms, count + by
+    return tuple(found)

@@ -1,0 +1,93 @@
+"""The values of a report. All fields are plain, and their names are those of the JSON output.
+
+Instants are ISO 8601 in UTC, or wall clock ms where they end in `_ms`; durations are ms.
+"""
+
+import msgspec
+
+from muster.drills.measuring.goals import Goal
+from muster.drills.measuring.losses import LostCommit
+from muster.drills.measuring.noticed import Noticed
+from muster.drills.measuring.takeovers import Takeover
+from muster.drills.measuring.waits import Waits
+from muster.drills.plan import Fault
+from muster.replay.times import Instant
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that the drill did. `is_fault`: takeovers are counted from it."""
+
+    at: Instant
+    text: str
+    is_fault: bool
+    process: str | None
+
+
+class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
+    """A rebalance that the fault has caused, and why, as `muster replay why` tells it."""
+
+    group_id: str
+    at: Instant
+    took_ms: int | None
+    generations: str
+    incident: str
+    why: str
+
+
+class GoalMet(msgspec.Struct, frozen=True, kw_only=True):
+    """A goal. `measured` and `at_most` are counts, or ms where `is_time`; None: nothing was measured."""
+
+    name: str
+    measured: int | None
+    at_most: int
+    is_time: bool
+    is_met: bool
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """The acknowledgements, and what of them is missing, in words where it is not only a number."""
+
+    joins: int
+    places: int
+    commits: int
+    committed_partitions: int
+    places_missing: tuple[str, ...]
+    history_missing: tuple[str, ...]
+    commits_missing: tuple[LostCommit, ...]
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """A report. `service`: what was drilled; `fault_at` and `over_at`: of the first fault, and when all was well again.
+
+    `noticed`: errors that reached the members; `hidden`: those that clients hide by trying again.
+    """
+
+    drill: Fault
+    run: str
+    version: str
+    service: str
+    groups: int
+    members: int
+    static_groups: int
+    began_at: Instant
+    fault_at: Instant
+    over_at: Instant
+    ended_at: Instant
+    done: tuple[Done, ...]
+    is_met: bool
+    goals: tuple[GoalMet, ...]
+    waits: tuple[Waits, ...]
+    noticed: tuple[Noticed, ...]
+    hidden: tuple[Noticed, ...]
+    rebalances: tuple[Rebalance, ...]
+    takeovers: tuple[Takeover, ...]
+    compared: Compared
+    left: tuple[str, ...] = ()
+    """The things that could not be cleaned up, in words."""
+
+
+def with_verdict(goal: Goal) -> GoalMet:
+    """The goal, with whether it is met."""
+    return GoalMet(
+        name=goal.name, measured=goal.measured, at_most=goal.at_most, is_time=goal.is_time, is_met=goal.is_met
+    )

@@ -1,0 +1,91 @@
+"""Deletes what a drill has made: its groups, and of a local one the topics of its log and the group of its processes.
+
+Transactional ids of the log's owners stay until the brokers forget them (transactional.id.expiration.ms); they have the
+run's name, and cannot be deleted.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
+from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
+from kio.schema.delete_groups.v2.response import DeleteGroupsResponse
+from kio.schema.errors import ErrorCode
+from kio.schema.types import GroupId
+
+from muster.coordinator.admin.group_admin import GroupAdmin
+from muster.coordinator.admin.link import AdminError, CoordinatorLink, Refused
+from muster.drills.names import Names
+from muster.events.kafka.errors import LinkError
+from muster.events.kafka.exchange import Exchange
+from muster.events.kafka.security import KafkaSecurity
+from muster.events.log.kafka.names import ownership_group
+
+TIMEOUT_MS = 10_000
+
+
+async def delete_topics(bootstrap: str, names: Names, security: KafkaSecurity) -> list[str]:
+    """Delete all topics of the run's event log; returns what is left, in words."""
+    admin = AIOKafkaAdminClient(
+        bootstrap_servers=bootstrap,
+        client_id="muster-drill",
+        request_timeout_ms=TIMEOUT_MS,
+        **security.client_arguments(),
+    )
+    try:
+        await admin.start()
+        topics = [topic for topic in await admin.list_topics() if names.is_topic_of_log(topic)]
+        answer = await admin.delete_topics(topics) if topics else None
+    except (KafkaError, OSError) as error:
+        return [f"topics {names.topic}* at {bootstrap}: {error}"]
+    finally:
+        await admin.close()
+    refused = [(topic, code) for topic, code, *_ in (answer.topic_error_codes if answer else ()) if code]
+    return [f"topic {topic} at {bootstrap}: {ErrorCode(code).name.upper()}" for topic, code in refused]
+
+
+async def delete_ownership_group(bootstrap: str, names: Names, security: KafkaSecurity) -> list[str]:
+    """Delete the consumer group of the run's processes, which have ended; returns what is left, in words."""
+    group_id = ownership_group(names.topic)
+    try:
+        async with GroupAdmin(bootstrap, security=security, limit_ms=TIMEOUT_MS) as admin:
+            members = (await admin.describe_group(group_id)).members
+            if instance_ids := [each.group_instance_id for each in members if each.group_instance_id is not None]:
+                await admin.remove_members_from_group(group_id, instance_ids, reason="the drill is over")
+    except Refused as error:
+        return [] if error.error is ErrorCode.group_id_not_found else [f"group {group_id} at {bootstrap}: {error}"]
+    except (AdminError, LinkError) as error:
+        return [f"group {group_id} at {bootstrap}: {error}"]
+    return await _delete(bootstrap, [group_id], security)
+
+
+async def delete_groups(bootstrap: str, names: Names, group_ids: Iterable[str], security: KafkaSecurity) -> list[str]:
+    """Delete groups of the run, whose members have left; returns what is left, in words. Raises NotOurs."""
+    ours = list(group_ids)
+    for group_id in ours:
+        names.check_ours(group_id)
+    return await _delete(bootstrap, ours, security)
+
+
+async def _delete(bootstrap: str, group_ids: Sequence[str], security: KafkaSecurity) -> list[str]:
+    link = CoordinatorLink(bootstrap, retry_ms=TIMEOUT_MS, security=security)
+
+    async def delete(group_id: str) -> str | None:
+        exchange = Exchange(DeleteGroupsRequest(groups_names=(GroupId(group_id),)), DeleteGroupsResponse)
+        try:
+            answer = await link.ask(group_id, exchange, _error_of, changes=True)
+        except (AdminError, LinkError) as failed:
+            return f"group {group_id} at {bootstrap}: {failed}"
+        error, _ = _error_of(answer)
+        is_gone = error in (ErrorCode.none, ErrorCode.group_id_not_found)
+        return None if is_gone else f"group {group_id} at {bootstrap}: {error.name.upper()}"
+
+    try:
+        return [why for why in await asyncio.gather(*map(delete, group_ids)) if why is not None]
+    finally:
+        await link.close()
+
+
+def _error_of(answer: DeleteGroupsResponse) -> tuple[ErrorCode, str | None]:
+    return answer.results[0].error_code, None

@@ -1,0 +1,229 @@
+"""Processes that the drill starts and ends itself, on an event log of its own in the cluster.
+
+one proxy for each process, where the drill's fault wants one:
+
+members ─► [proxy] ─► muster serve ─► [proxy] ─► the brokers, which have the log
+"""
+
+import asyncio
+import random
+import socket
+from collections.abc import Callable, Sequence
+from enum import Enum, auto, unique
+from typing import Final
+
+import msgspec
+
+from muster.coordinator.admin.link import AdminError
+from muster.drills.checking.offsets import groups_there
+from muster.drills.errors import ServiceFailed, Unusable
+from muster.drills.names import Names
+from muster.drills.service.cleaning import delete_ownership_group, delete_topics
+from muster.drills.service.process import MusterProcess
+from muster.drills.service.proxy import HOST, Proxy, Weather
+from muster.events.kafka.addresses import BrokerAddress, read_servers
+from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
+
+PORTS: Final = range(15_000, 32_768)
+"""Below the ephemeral ranges of Linux (from 32768) and macOS (from 49152): a port of theirs may be given to an outgoing
+connection while its process is away, as when it is restarted."""
+
+SHARED_WITHIN_S: Final = 60.0
+POLL_S: Final = 0.05
+KAFKA_TIMEOUT_MS: Final = 5_000
+INITIAL_DELAY: Final = "group.initial.rebalance.delay.ms=500"
+
+
+@unique
+class Proxied(Enum):
+    """The side of each process on which the drill has a proxy."""
+
+    NOTHING = auto()
+    LOG = auto()
+    CLIENTS = auto()
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """How the processes are set up. `kafka`: the brokers; `kafka_config`: as it is given to a process, KEY=VALUE."""
+
+    kafka: str
+    security: KafkaSecurity = NOT_SECURED
+    kafka_config: tuple[str, ...] = ()
+    processes: int = 2
+    partitions: int = 10
+    topic_partitions: int
+    owner_session_timeout_ms: int = 10_000
+    proxied: Proxied = Proxied.NOTHING
+
+
+class Spec(msgspec.Struct, frozen=True, kw_only=True):
+    """One process: what its arguments are made of."""
+
+    node_id: int
+    listen: str
+    advertise: str
+    log_url: str
+    topic: str
+    setup: Setup
+
+
+KindOfProcess = Callable[[Spec], Sequence[str]]
+"""Makes the arguments of `muster serve`."""
+
+
+def standalone(spec: Spec) -> Sequence[str]:
+    """A standalone process that shares the partitions of its log with the others."""
+    setup = spec.setup
+    options = {
+        "--listen": spec.listen,
+        "--advertise": spec.advertise,
+        "--node-id": str(spec.node_id),
+        "--topic": f"{spec.topic}:{setup.topic_partitions}",
+        "--log": spec.log_url,
+        "--log-partitions": str(setup.partitions),
+        "--owner-session-timeout-ms": str(setup.owner_session_timeout_ms),
+        "--config": INITIAL_DELAY,
+    }
+    given = [part for option in options.items() for part in option]
+    return [*given, "--share-partitions", *(part for each in setup.kafka_config for part in ("--kafka-config", each))]
+
+
+class LocalService:
+    """See the module; a `Service`. `end` is to be called however it goes."""
+
+    def __init__(self, setup: Setup, names: Names, *, kind: KindOfProcess = standalone) -> None:
+        self._setup = setup
+        self._names = names
+        self._kind = kind
+        self._proxies: list[Proxy] = []
+        self._names_by_pid: dict[str, str] = {}
+        self.processes: list[MusterProcess] = []
+        self.weather: dict[str, Weather] = {}
+        """How the network of each process is, by the process's name; where it has a proxy."""
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(process.address for process in self.processes)
+
+    @property
+    def topic(self) -> str:
+        return "drilled"
+
+    @property
+    def log_url(self) -> str:
+        return f"kafka://{self._setup.kafka}/{self._names.topic}"
+
+    @property
+    def has_new_log(self) -> bool:
+        return True
+
+    @property
+    def client_security(self) -> KafkaSecurity:
+        return NOT_SECURED
+
+    @property
+    def log_security(self) -> KafkaSecurity:
+        return self._setup.security
+
+    @property
+    def description(self) -> str:
+        partitions = f"{self._setup.partitions} partitions of {self.log_url}"
+        return f"{len(self.processes)} processes of its own, which share {partitions}"
+
+    def process_of(self, owner: str) -> str:
+        return self._names_by_pid.get(owner.rpartition(":")[2], owner)
+
+    async def start(self) -> None:
+        """Start all processes, and wait until they have shared the partitions out. Raises Unusable, ServiceFailed."""
+        try:
+            await groups_there(self._setup.kafka, self._setup.security, timeout_ms=KAFKA_TIMEOUT_MS)
+        except AdminError as error:
+            raise Unusable(f"--kafka {self._setup.kafka}: {error}") from error
+        for node_id, port in enumerate(_lasting_ports(self._setup.processes), 1):
+            self.processes.append(self._new_process(node_id, port))
+        async with asyncio.TaskGroup() as starting:
+            for process in self.processes:
+                starting.create_task(self.start_again(process))
+        await self.shared()
+
+    async def start_again(self, process: MusterProcess) -> None:
+        """Start a process that does not run. Raises ServiceFailed."""
+        await process.start()
+        self._names_by_pid[str(process.pid)] = process.name
+
+    async def shared(self, *, within_s: float = SHARED_WITHIN_S) -> None:
+        """Wait until those that run have all partitions among them. Raises ServiceFailed."""
+        running = [process for process in self.processes if process.pid is not None]
+        try:
+            async with asyncio.timeout(within_s):
+                while not _is_shared(running, self._setup.partitions):  # noqa: ASYNC110 -- they are other processes
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError:
+            shares = {each.name: each.last("partitions shared") for each in running}
+            raise ServiceFailed(
+                f"{len(running)} processes have not shared {self._setup.partitions} partitions out within"
+                f" {within_s:g} s: they say {shares}"
+            ) from None
+
+    def owned_by(self, process: MusterProcess) -> frozenset[int]:
+        """The partitions that a process is to own, as it has said last."""
+        told = process.last("partitions shared")
+        return frozenset(told["ours"]) if told is not None else frozenset()
+
+    def process_at(self, address: BrokerAddress) -> MusterProcess:
+        """The process that clients reach at this address."""
+        return next(each for each in self.processes if each.address == str(address))
+
+    async def end(self) -> list[str]:
+        """End all processes, and delete what they made in the cluster; returns what is left, in words."""
+        was_started = any(process.was_started for process in self.processes)
+        await asyncio.gather(*(process.end() for process in self.processes), return_exceptions=True)
+        await asyncio.gather(*(proxy.close() for proxy in self._proxies), return_exceptions=True)
+        if not was_started:
+            return []
+        left = await delete_ownership_group(self._setup.kafka, self._names, self._setup.security)
+        return left + await delete_topics(self._setup.kafka, self._names, self._setup.security)
+
+    def _new_process(self, node_id: int, port: int) -> MusterProcess:
+        name, listen = f"process {node_id}", f"{HOST}:{port}"
+        advertise, brokers = listen, self._setup.kafka
+        if self._setup.proxied is not Proxied.NOTHING:
+            weather = self.weather[name] = Weather()
+            proxy = Proxy(weather)
+            self._proxies.append(proxy)
+            if self._setup.proxied is Proxied.LOG:
+                brokers = proxy.before_brokers(read_servers(brokers))
+            else:
+                advertise = proxy.before(BrokerAddress(HOST, port))
+        spec = Spec(
+            node_id=node_id,
+            listen=listen,
+            advertise=advertise,
+            log_url=f"kafka://{brokers}/{self._names.topic}",
+            topic=self.topic,
+            setup=self._setup,
+        )
+        return MusterProcess(name, self._kind(spec), address=advertise)
+
+
+def _is_shared(processes: Sequence[MusterProcess], partitions: int) -> bool:
+    told = [process.last("partitions shared") for process in processes]
+    shares = [line["ours"] for line in told if line is not None and not line["moving"]]
+    whole = sorted(number for share in shares for number in share)
+    sizes = {len(share) for share in shares}
+    return len(shares) == len(processes) and whole == list(range(partitions)) and max(sizes) - min(sizes) <= 1
+
+
+def _lasting_ports(count: int) -> list[int]:
+    """Ports of this machine that nobody listens on now."""
+    found: list[int] = []
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket() as tried:
+            try:
+                tried.bind((HOST, port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise ServiceFailed(f"{count} free ports of {HOST} are needed between {PORTS[0]} and {PORTS[-1]}")

@@ -1,0 +1,132 @@
+"""One `muster serve` as a child process: started, ended in every way, and what its log says.
+
+What belongs here: its life. What it must not know: the other processes, and what is drilled.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, STDOUT, Process
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from muster.drills.errors import ServiceFailed
+
+COMMAND: Final = ("-m", "muster.drills.service.leashed", "serve")
+STARTED_WITHIN_S: Final = 60.0
+STOPPED_WITHIN_S: Final = 30.0
+LINES_KEPT_BYTES: Final = 1 << 20
+TAIL_LINES: Final = 8
+
+Line = dict[str, Any]
+
+
+class MusterProcess:
+    """See the module. `name`: for people; `address`: where clients reach it."""
+
+    def __init__(self, name: str, arguments: Sequence[str], *, address: str) -> None:
+        self.name = name
+        self.address = address
+        self._arguments = arguments
+        self._process: Process | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._lines: list[Line] = []
+        self._tail: list[str] = []
+        self._news = asyncio.Event()
+        self.was_started = False
+        """Whether there has ever been a process: it may have made something in the cluster."""
+
+    @property
+    def pid(self) -> int | None:
+        """The id of its process; None when there is none."""
+        return None if self._process is None else self._process.pid
+
+    async def start(self) -> None:
+        """Start it, and wait until it serves. Raises ServiceFailed."""
+        assert self._process is None
+        self._lines.clear()
+        self.was_started = True
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *COMMAND,
+            *self._arguments,
+            "--log-format",
+            "json",
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=STDOUT,
+            env={**environment, "PYTHONUNBUFFERED": "1"},
+            start_new_session=True,  # a terminal's Ctrl-C is for the drill alone
+            limit=LINES_KEPT_BYTES,
+        )
+        self._reading = asyncio.create_task(self._read(self._process), name=f"read-{self.name}")
+        await self.until(lambda: self.last("serving") is not None, STARTED_WITHIN_S, "serves")
+
+    async def stop(self) -> None:
+        """End it in good order, and wait until it is gone. Raises ServiceFailed."""
+        assert self._process is not None
+        self._signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(STOPPED_WITHIN_S):
+                await self._gone()
+        except TimeoutError:
+            raise ServiceFailed(f"{self.name} goes on {STOPPED_WITHIN_S:g} s after SIGTERM{self._said()}") from None
+
+    async def kill(self) -> None:
+        """End it as `kill -9` does, and wait until it is gone."""
+        self._signal(signal.SIGKILL)
+        await self._gone()
+
+    async def end(self) -> None:
+        """End it if it runs."""
+        if self._process is not None:
+            await self.kill()
+
+    def last(self, event: str) -> Line | None:
+        """The last line of its log with that event, since it was started."""
+        return next((line for line in reversed(self._lines) if line.get("event") == event), None)
+
+    async def until(self, condition: Callable[[], bool], within_s: float, what: str) -> None:
+        """Wait until a condition of its log's lines holds. Raises ServiceFailed."""
+        try:
+            async with asyncio.timeout(within_s):
+                while not condition():
+                    if self._reading is None or self._reading.done():
+                        raise ServiceFailed(f"{self.name} ended before it {what}{self._said()}")
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            raise ServiceFailed(
+                f"{self.name} has not shown within {within_s:g} s that it {what}{self._said()}"
+            ) from None
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        with suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
+    async def _gone(self) -> None:
+        assert self._process is not None
+        assert self._reading is not None
+        await asyncio.shield(self._reading)
+        await self._process.wait()
+        self._process = self._reading = None
+
+    async def _read(self, process: Process) -> None:
+        assert process.stdout is not None
+        async for line in process.stdout:
+            text = line.decode(errors="replace").rstrip()
+            self._tail = [*self._tail[1 - TAIL_LINES :], text]
+            with suppress(json.JSONDecodeError):  # a warning of Python's
+                told = json.loads(text)
+                if isinstance(told, dict):
+                    self._lines.append(told)
+            self._news.set()
+        self._news.set()
+
+    def _said(self) -> str:
+        return "".join(f"\n  {line}" for line in ("; it said last:", *self._tail)).replace("\n  ;", ";", 1)

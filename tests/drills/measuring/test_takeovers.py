@@ -1,0 +1,103 @@
+"""The phases of takeovers, from the events of the partitions."""
+
+from muster.drills.measuring.takeovers import takeovers
+from muster.events.events import CoordinatorElected, CoordinatorReady, CoordinatorStopped
+
+
+def elected(at_ms: int, *, epoch: int, owner: str = "b:2", partition: int = 0) -> CoordinatorElected:
+    return CoordinatorElected(
+        partition=partition,
+        owner_epoch=epoch,
+        owner=owner,
+        elected_ms=at_ms,
+        version="1",
+        format_level=4,
+        settings={},
+    )
+
+
+def ready(at_ms: int, *, epoch: int, took_ms: int, owner: str = "b:2", partition: int = 0) -> CoordinatorReady:
+    return CoordinatorReady(
+        partition=partition,
+        owner_epoch=epoch,
+        owner=owner,
+        ready_ms=at_ms,
+        took_ms=took_ms,
+        events_read=7,
+        groups=2,
+        members=4,
+        incarnation_max=1,
+        owner_before="a:1",
+    )
+
+
+def stopped(at_ms: int, *, epoch: int, partition: int = 0) -> CoordinatorStopped:
+    return CoordinatorStopped(partition=partition, owner_epoch=epoch, owner="a:1", stopped_ms=at_ms)
+
+
+def test_a_takeover_after_a_crash_has_four_phases() -> None:
+    """Detection, claim, reading, and the first answer."""
+    events = [elected(1_400, epoch=2), ready(1_700, epoch=2, took_ms=400)]
+    (told,) = takeovers(events, [1_000], {0: [900, 1_650, 1_720]})
+    assert told.handing_over_ms is None
+    assert (told.detection_ms, told.claim_ms, told.reading_ms, told.answering_ms) == (300, 100, 300, 20)
+    assert (told.ready_at_ms, told.total_ms) == (1_700, 720)
+    assert (told.former_owner, told.owner, told.epoch) == ("a:1", "b:2", 2)
+    assert (told.events_read, told.groups) == (7, 2)
+
+
+def test_who_stops_in_good_order_hands_over_first() -> None:
+    """Then the detection begins with its last word."""
+    events = [stopped(1_100, epoch=1), elected(1_400, epoch=2), ready(1_700, epoch=2, took_ms=400)]
+    (told,) = takeovers(events, [1_000], {})
+    assert (told.handing_over_ms, told.detection_ms, told.answering_ms) == (100, 200, None)
+    assert told.total_ms == 700
+
+
+def test_what_was_before_the_fault_is_no_takeover_of_it() -> None:
+    """Neither the first owner's claim, nor its last word in another takeover."""
+    events = [
+        elected(100, epoch=0),
+        ready(200, epoch=0, took_ms=100),
+        stopped(800, epoch=0),
+        elected(850, epoch=1),
+        ready(900, epoch=1, took_ms=50),
+    ]
+    assert takeovers(events, [1_000], {}) == ()
+
+
+def test_each_takeover_counts_from_the_last_fault_before_it() -> None:
+    """As when processes are restarted one after the other."""
+    events = [
+        elected(1_100, epoch=1),
+        ready(1_200, epoch=1, took_ms=150),
+        elected(5_100, epoch=2),
+        ready(5_300, epoch=2, took_ms=250),
+    ]
+    first, second = takeovers(events, [1_000, 5_000], {})
+    assert (first.since_ms, first.detection_ms) == (1_000, 50)
+    assert (second.since_ms, second.detection_ms) == (5_000, 50)
+
+
+def test_a_claim_that_nobody_served_is_passed_over() -> None:
+    """As that of another writer which was gone at once: the owner that came after it is who took over."""
+    events = [elected(1_010, epoch=5, owner="intruder:0"), elected(1_500, epoch=6), ready(1_600, epoch=6, took_ms=150)]
+    (told,) = takeovers(events, [1_000], {})
+    assert (told.epoch, told.detection_ms) == (6, 450)
+
+
+def test_a_takeover_that_seems_to_begin_before_the_fault_begins_with_it() -> None:
+    """Clocks are read one after the other; no phase is negative."""
+    events = [elected(1_001, epoch=2), ready(1_050, epoch=2, took_ms=80)]
+    (told,) = takeovers(events, [1_000], {})
+    assert (told.detection_ms, told.claim_ms, told.reading_ms) == (0, 1, 49)
+
+
+def test_partitions_are_told_apart() -> None:
+    events = [
+        elected(1_100, epoch=1, partition=3),
+        elected(1_100, epoch=1, partition=1),
+        ready(1_200, epoch=1, took_ms=150, partition=3),
+        ready(1_300, epoch=1, took_ms=250, partition=1),
+    ]
+    assert [(each.partition, each.reading_ms) for each in takeovers(events, [1_000], {})] == [(1, 200), (3, 100)]

@@ -1,0 +1,133 @@
+"""The values of a report, and how they are told: in tables, in lanes, in moments, on a page."""
+
+import re
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from muster.drills.measuring.asked import Acknowledged, Place
+from muster.drills.report.html import document
+from muster.drills.report.lanes import lanes, members_waits
+from muster.drills.report.making import result
+from muster.drills.report.moments import moments
+from muster.drills.report.result import Result
+from muster.drills.report.table import headline, print_result
+from muster.replay.report.page import Span, Stretch
+from tests.drills.report.recorded import FAULT_MS, GROUP, NAMES, rebalanced, recorded
+
+
+def printed(told: Result) -> str:
+    console = Console(width=200, record=True, file=None, force_terminal=False)
+    with console.capture() as capture:
+        print_result(told, console)
+    return capture.get()
+
+
+def test_a_drill_in_which_nobody_noticed_meets_its_goals() -> None:
+    """With the takeover by its phases, and what clients hid."""
+    told = result(recorded())
+    assert told.is_met
+    assert [(each.name, each.measured) for each in told.goals] == [
+        ("rebalances caused", 0),
+        ("errors that members noticed", 0),
+        ("events lost", 0),
+        ("commits lost", 0),
+        ("heartbeats: longest time without an answer", 1_300),
+        ("commits: longest time without an answer", 2_600),
+    ]
+    (takeover,) = told.takeovers
+    assert (takeover.former_owner, takeover.owner) == (None, "process 2")
+    assert (takeover.detection_ms, takeover.claim_ms, takeover.reading_ms) == (700, 0, 400)
+    assert takeover.answering_ms == 200
+    assert [(each.kind, each.error, each.times) for each in told.hidden] == [
+        ("heartbeats", "NO_ANSWER", 2),
+        ("commits", "NO_ANSWER", 2),
+    ]
+    assert headline(told) == "takeover: all goals are met, and no member noticed"
+
+
+def test_a_rebalance_after_the_fault_is_counted_and_explained() -> None:
+    """With what `muster replay why` says of it; those that formed the group were before."""
+    told = result(recorded(rebalanced()))
+    (rebalance,) = told.rebalances
+    assert (rebalance.group_id, rebalance.generations) == (GROUP, "1 → 2")
+    assert rebalance.incident == "crash"
+    assert not told.is_met
+    assert headline(told) == "takeover: 1 goal not met: rebalances caused"
+    assert "static-0" in printed(told)
+    assert rebalance.why in printed(told)
+
+
+def test_what_is_missing_is_named() -> None:
+    """A place of nobody's, and a commit."""
+    nobody = Place(group_id=GROUP, generation_id=1, member_id="nobody", assignment=b"x")
+    acknowledged = Acknowledged(places={nobody}, joins=1, commits={(GROUP, 1): 4}, commit_count=4)
+    told = result(recorded(acknowledged=acknowledged))
+    assert headline(told) == "takeover: 2 goals not met: events lost, commits lost"
+    assert f"{GROUP}: nobody in generation 1, with its assignment" in printed(told)
+    assert f"{GROUP}, partition 1: 4 was acknowledged, nothing is there" in printed(told)
+
+
+def test_the_json_has_plain_values() -> None:
+    """And reads back as it was."""
+    told = result(recorded())
+    assert msgspec.json.decode(msgspec.json.encode(told), type=Result) == told
+
+
+def test_tables_tell_the_verdict_first_and_every_phase() -> None:
+    text = printed(msgspec.structs.replace(result(recorded()), left=("topic x: it is stuck",)))
+    assert text.startswith("takeover: all goals are met")
+    for phase in ("detection", "claim", "reading", "answering", "all phases"):
+        assert phase in text
+    assert "handing over" not in text
+    assert "What members noticed: nothing." in text
+    assert "Not cleaned up: topic x: it is stuck" in text
+
+
+def test_a_lane_has_who_owned_what_and_who_waited() -> None:
+    """A process owns nothing from its death on; a member's waits are between its bars."""
+    told = recorded()
+    waited = members_waits(told.asked, fault_ms=FAULT_MS, end_ms=told.ended_ms)
+    first, second, member, _ = lanes(told, waited)
+    begin_ms, end_ms, ready_ms = told.began_ms, told.ended_ms, FAULT_MS + 1_100
+    assert (first.name, first.marks) == ("process 1", ((FAULT_MS, "lost"),))
+    assert first.stretches == (Stretch(begin_ms, FAULT_MS, 1), Stretch(FAULT_MS, end_ms, 0))
+    assert second.stretches == (Stretch(begin_ms, ready_ms, 0), Stretch(ready_ms, end_ms, 1))
+    assert member.name == "static-0 member-0"
+    assert member.silences == (Span(FAULT_MS, FAULT_MS + 2_600),)
+    assert member.stretches == (Stretch(begin_ms, FAULT_MS, 1), Stretch(FAULT_MS + 2_600, end_ms, 1))
+
+
+def test_moments_are_the_fault_its_phases_and_the_longest_waits() -> None:
+    """In the order of their beginnings, each with whom it concerns."""
+    told = recorded()
+    made = result(told)
+    waited = members_waits(told.asked, fault_ms=FAULT_MS, end_ms=told.ended_ms)
+    found = moments(made, lanes(told, waited))
+    assert [each.kind for each in found] == [
+        "drill", "detection", "heartbeats", "commits", "claim", "reading", "answering",
+    ]  # fmt: skip
+    by_kind = {each.kind: each for each in found}
+    assert (by_kind["drill"].begin_ms, by_kind["drill"].end_ms) == (FAULT_MS, FAULT_MS + 2_700)
+    assert by_kind["drill"].lanes == (0,)
+    assert by_kind["reading"].lanes == (1,)
+    assert (by_kind["reading"].begin_ms, by_kind["reading"].end_ms) == (FAULT_MS + 700, FAULT_MS + 1_100)
+    assert [each.kind for each in moments(result(recorded(rebalanced())), ())].count("rebalance") == 1
+
+
+@pytest.mark.parametrize("is_met", [True, False])
+def test_a_page_has_all_of_it_and_asks_nobody(is_met: bool) -> None:
+    told = recorded() if is_met else recorded(rebalanced())
+    page = document(result(told), told, made_ms=FAULT_MS + 60_000)
+    assert ("all goals met" in page) == is_met
+    assert "kill -9 of process 1" in page
+    assert NAMES.run in page
+    assert not re.findall(r"(?:src|href)=[\"'](?!#)", page)
+
+
+def test_names_on_a_page_are_only_text() -> None:
+    told = recorded(service="<script>alert(1)</script>")
+    page = document(result(told), told, made_ms=0)
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert" in page
