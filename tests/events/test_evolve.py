@@ -199,6 +199,7 @@ def test_event_with_no_predecessor_makes_the_group() -> None:
     group = first(of_member(42, member("a-1", "a"), incarnation=9, event_type=MemberAssigned))
     assert (group.group_id, group.incarnation, group.seq) == ("orders", 9, 42)
     assert group.members == {"a-1": member("a-1", "a")}
+    assert group.image == new_group(GroupId("orders"), incarnation=9, wall_ms=0).image
 
 
 @given(group_and_member_events())
