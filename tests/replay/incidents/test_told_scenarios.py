@@ -1,0 +1,18 @@
+"""The same history is told alike: each scenario's incidents are held against the line that they had."""
+
+import pytest
+
+from tests.replay.incidents.told_scenarios import NAMES, STORED, line
+
+LINES = STORED.read_text(encoding="utf-8").splitlines()
+
+
+def test_each_scenario_has_its_line() -> None:
+    """Written anew by `python -m tests.replay.incidents.told_scenarios`, where one is told otherwise on purpose."""
+    assert [each.partition(":")[0] for each in LINES] == list(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_incidents_of_a_scenario_are_told_as_they_were(name: str) -> None:
+    """Their kinds, members, rebalances and costs; and the sentences."""
+    assert line(name) in LINES
