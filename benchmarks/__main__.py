@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks import crowds, fleet, hostile, replaying, sidecar, standalone, takeover
+from benchmarks import crowds, fleet, forwarding, hostile, replaying, sidecar, standalone, takeover
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -20,6 +20,7 @@ class Part(StrEnum):
     REPLAY = "replay"
     FLEET = "fleet"
     TAKEOVER = "takeover"
+    FORWARDING = "forwarding"
 
 
 def main(
@@ -82,6 +83,10 @@ def main(
         results = takeover.measure(killed_groups, console)
         results.show(console)
         results.write(out, Part.TAKEOVER)
+    if not parts or Part.FORWARDING in parts:
+        results = forwarding.measure(groups=groups, seconds=seconds, turns=turns, console=console)
+        results.show(console)
+        results.write(out, Part.FORWARDING)
     console.print(f"[dim]written to {out}[/]")
 
 

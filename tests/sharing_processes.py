@@ -5,8 +5,10 @@ What belongs here: starting them, and waiting until each has its share. What it 
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
+from tests.brokers.broker import HOST, lasting_ports
 from tests.muster_process import MusterProcess, running_muster
 from tests.waiting import until_so
 
@@ -24,6 +26,20 @@ def sharing_process(
     options = ["--share-partitions", "--node-id", str(node_id), "--owner-session-timeout-ms", str(SESSION_MS)]
     options += ["--log-partitions", str(partitions), "--log-replication", str(replication)]
     with running_muster(log=log, topics=topics, options=options) as running:
+        yield running
+
+
+@contextmanager
+def sharing_sidecar(
+    broker: str, log: str, node_id: int, *, secret: Path, partitions: int, options: Sequence[str] = ()
+) -> Iterator[MusterProcess]:
+    """One that stands in front of this broker, while the block lasts. `secret`: the file of the sidecars."""
+    port, base_port = lasting_ports(2)
+    sharing = ["--share-partitions", "--node-id", str(node_id), "--owner-session-timeout-ms", str(SESSION_MS)]
+    sharing += ["--peer-listen", f"{HOST}:{port}", "--peer-secret-file", str(secret)]
+    sharing += ["--log-partitions", str(partitions), "--log-replication", "1"]
+    upstream = ["--upstream", broker, "--broker-base-port", str(base_port)]
+    with running_muster(log=log, options=[*upstream, *sharing, *options]) as running:
         yield running
 
 

@@ -63,7 +63,7 @@ from muster.coordinator.sidecar.groups.shadow_fence import ShadowFence
 from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
 from muster.coordinator.sidecar.messages.rewriting import AnswerRewriter
 from muster.coordinator.sidecar.relay.client_side import ClientSide
-from muster.coordinator.sidecar.relay.intercept import Interceptor, SidecarApi
+from muster.coordinator.sidecar.relay.intercept import Forward, Interceptor, SidecarApi, forward_nothing
 from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.coordinator.sidecar.relay.listeners import CannotListen, Listeners
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
@@ -169,7 +169,8 @@ class _Sidecar:
         peers = None if sharing is None else self._peers(sharing, runtime, service, list_own)
         handled = handled_by(list_own) if peers is None else await peers.start(handled_by, stack, self.link.cluster_id)
         stack.push_async_callback(_stop_listening, listening)
-        listen = f"{self._listen_at.host}:{await self._listen(listening, service, handled)}"
+        forward = forward_nothing if peers is None else peers.forward
+        listen = f"{self._listen_at.host}:{await self._listen(listening, service, handled, forward)}"
         log.info("listening", listen=listen, upstream=settings.upstream, log=settings.log)
         await keep_open(event_log, settings, stack, self.readiness, lost=self.lost)
         shadows.set_name(ShadowName.of(event_log.identity))
@@ -302,7 +303,11 @@ class _Sidecar:
         )
 
     async def _listen(
-        self, listening: Listening[ClientSide], service: Service, handled: Mapping[int, SidecarApi]
+        self,
+        listening: Listening[ClientSide],
+        service: Service,
+        handled: Mapping[int, SidecarApi],
+        forward: Forward,
     ) -> int:
         """Bind all addresses; returns the bootstrap port. Raises CannotServe."""
         settings, listen = self.settings, self._listen_at
@@ -315,6 +320,7 @@ class _Sidecar:
                 rewriting=AnswerRewriter(listeners.address_of, versions, self.link.cluster_id),
                 metrics=self.metrics,
                 service=service,
+                forward=forward,
             )
 
         listeners = Listeners(

@@ -13,6 +13,7 @@ before they are answered.
 
 import asyncio
 import itertools
+import struct
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -59,7 +60,7 @@ from muster.coordinator.sidecar.messages.request_plan import Inspect, RequestPla
 from muster.coordinator.sidecar.messages.request_start import body_at, read_string
 from muster.coordinator.sidecar.messages.shadow_commits import OFFSET_COMMIT, TXN_OFFSET_COMMIT
 from muster.coordinator.sidecar.relay.client_side import ClientSide
-from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
+from muster.coordinator.sidecar.relay.intercept import ClientRequest, Handle, SidecarApi
 from muster.coordinator.wire import heartbeat, join_group
 from muster.coordinator.wire.api import Fault, Fields, ProtocolError, work_at_once
 from muster.coordinator.wire.messages import HEADER_START_BYTES
@@ -74,6 +75,9 @@ LIST_TIMEOUT_S: Final = 5.0
 LOOK_AGAIN_S: Final = 0.1
 SHORT_ANSWER_BYTES: Final = 4_096
 """An answer with an error is short."""
+
+HEARTBEAT_FLEXIBLE_FROM: Final = 4
+_KEY_VERSION: Final = struct.Struct(">hh")
 
 Outcome = Answered | Relay | NotOwned | Closed | None
 """The owner's answer; None: it was lost before."""
@@ -153,8 +157,6 @@ class Edge:
         node = self._node(request.body.group_id)
         if api.key not in PARKED and self._is_own(node):
             return api.handle(request)
-        if api.key == heartbeat.KEY and node is not None and self._is_reached(node):
-            return self._forward(node, request, partial(self._heartbeat_done, request))
         return request.work(self._forward_until_answered(request))
 
     def _handle_many(self, api: SidecarApi, many: OfManyGroups, request: ClientRequest) -> Cancel | None:
@@ -180,15 +182,35 @@ class Edge:
 
     # ---- one request ---------------------------------------------------------------------------------
 
-    def _heartbeat_done(self, request: ClientRequest, outcome: Outcome) -> None:
-        if isinstance(outcome, Answered):
-            request.client.answered([outcome.payload])
-        else:
-            request.in_flight.drops(request.work(self._finish(request, outcome)))
+    def forward_heartbeat(self, client: ClientSide, frame: bytes, handle: Handle) -> bool:
+        """Forward a heartbeat, of which only the group is read; the owner reads all of it, or knows its bytes."""
+        api_key, api_version = _KEY_VERSION.unpack_from(frame)
+        if api_key != heartbeat.KEY:
+            return False
+        flexible = api_version >= HEARTBEAT_FLEXIBLE_FROM
+        try:
+            encoded, _ = read_string(frame, body_at(frame, flexible=flexible), flexible=flexible)
+            node = self._node(GroupId(encoded.decode()))
+        except (IndexError, struct.error, UnicodeDecodeError, ProtocolError):
+            return False  # whoever reads it whole says what is wrong with it
+        if node is None or self._is_own(node) or not self._is_reached(node):
+            return False
+        number = self._number_at(node, client)
+        self._waiting[number] = partial(self._heartbeat_done, client, frame, handle)
+        self._send(node, Forwarded(number, "", frame))
+        return True
 
-    async def _finish(self, request: ClientRequest, outcome: Outcome) -> None:
-        if not self._is_finished(request, outcome):
-            await self._forward_until_answered(request)
+    def _heartbeat_done(self, client: ClientSide, frame: bytes, handle: Handle, outcome: Outcome) -> None:
+        match outcome:
+            case Answered(payload=payload):
+                client.answered([payload])
+            case Closed(fault=fault, reason=reason):
+                client.answered(ProtocolError(Fault(fault), reason))
+            case _ if client.is_open():
+                try:
+                    handle(client, frame)
+                except ProtocolError as error:
+                    client.answered(error)
 
     def _is_finished(self, request: ClientRequest, outcome: Outcome) -> bool:
         """Do as the owner says; False if it has said nothing. Raises ProtocolError."""

@@ -23,7 +23,7 @@ from muster.coordinator.settings.settings import Settings
 from muster.coordinator.sidecar.forwarding.edge import Edge
 from muster.coordinator.sidecar.forwarding.owner import ForwardedRequests
 from muster.coordinator.sidecar.groups.owned_groups import ListOwned
-from muster.coordinator.sidecar.relay.intercept import SidecarApi
+from muster.coordinator.sidecar.relay.intercept import Forward, SidecarApi
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -118,6 +118,11 @@ class Peers:
         self._service.cluster = cluster.shared((), ())  # nobody is known to own anything yet
         log.info("listening for the other processes", listen=f"{at.host}:{port}", node_id=settings.node_id)
         return {key: self._edge.wrapped(api) for key, api in handled.items()}
+
+    @property
+    def forward(self) -> Forward:
+        """The short way of heartbeats to their owner."""
+        return self._edge.forward_heartbeat
 
     async def share(
         self,

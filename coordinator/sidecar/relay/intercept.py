@@ -22,6 +22,7 @@ from muster.coordinator.sidecar.messages.own_requests import BrokerLink
 from muster.coordinator.sidecar.messages.request_plan import RELAY, Inspect, PlanOf, RequestPlan, Rewrite
 from muster.coordinator.sidecar.messages.rewriting import AnswerRewriter
 from muster.coordinator.sidecar.relay.authorization import AuthorizationCache
+from muster.coordinator.sidecar.relay.client_side import ClientSide
 from muster.coordinator.sidecar.relay.limits import handled_bytes_max
 from muster.coordinator.wire import api_versions, heartbeat
 from muster.coordinator.wire.api import Body, Fault, Fields, Offered, ProtocolError, RequestContext, keep_no_ticket
@@ -148,8 +149,23 @@ class RequestHandler:
             )
 
 
+Handle = Callable[[ClientSide, bytes], Cancel | None]
+Forward = Callable[[ClientSide, bytes, Handle], bool]
+"""Forwards a request to another process, and returns True; or returns False. The request is handled by the function
+that is given if nothing comes of that.
+"""
+
+
+def forward_nothing(_client: ClientSide, _frame: bytes, _handle: Handle) -> bool:
+    """Forward no request: the default, where no other process owns groups."""
+    return False
+
+
 class Interceptor(RequestHandler):
-    """See the module. `handled` by API key."""
+    """See the module. `handled` by API key.
+
+    `forward` is called with each request that is to be handled, before it is read.
+    """
 
     def __init__(
         self,
@@ -158,11 +174,17 @@ class Interceptor(RequestHandler):
         rewriting: AnswerRewriter,
         metrics: ServerMetrics,
         service: Service,
+        forward: Forward = forward_nothing,
     ) -> None:
         super().__init__(handled=handled, metrics=metrics, service=service)
+        self._forward = forward
         self._rewriting = rewriting
         self.plan_of: PlanOf = lru_cache(maxsize=_PLANS_KEPT)(self._make_plan)
         """Bounded: a client may send any API key and version."""
+
+    def handle_own(self, client: ClientSide, frame: bytes) -> Cancel | None:
+        """Handle a request of a client that is connected here. Raises ProtocolError."""
+        return None if self._forward(client, frame, self.handle) else self.handle(client, frame)
 
     def _make_plan(self, api_key: int, api_version: int) -> RequestPlan:
         """Plan a request (see conversation.py). Raises ProtocolError."""

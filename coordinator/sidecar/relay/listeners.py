@@ -158,7 +158,7 @@ class Listeners:
             return ClientSide(
                 endpoint=endpoint,
                 plan_of=self._interceptor.plan_of,
-                handle=self._interceptor.handle,
+                handle=self._interceptor.handle_own,
                 metrics=self._metrics,
                 relayed=self._relayed,
                 monotonic_ms=self._service.monotonic_ms,

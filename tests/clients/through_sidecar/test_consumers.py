@@ -38,18 +38,18 @@ def until_reassigned(consumer: RunningConsumer) -> None:
     until_so(lambda: len(consumer.assigned) == PARTITIONS // 2, lambda: (consumer.assigned, consumer.error))
 
 
-def goes_on_where_it_was(group: Crew, cluster: Cluster, *, is_static: bool) -> None:
+def goes_on_where_it_was(group: Crew, brokers: str, *, is_static: bool) -> None:
     """Two consume and commit; one restarts, and is given nothing twice, and nobody misses a record."""
     names = ("one", "two") if is_static else (None, None)
     first, second = (group.add(name) for name in names)
     group.until_shared()
-    assert_is_owned(cluster.bootstrap, group.group_id)
+    assert_is_owned(brokers, group.group_id)
     produce(group.bootstrap, group.topic, "before")
     until_consumed(group.consumers, "before")
     for consumer in group.consumers:
         for partition in consumer.assigned:
             consumer.commit(partition, 1)
-    assert offsets_at(cluster.bootstrap, group.group_id, group.topic) == dict.fromkeys(ALL, 1)
+    assert offsets_at(brokers, group.group_id, group.topic) == dict.fromkeys(ALL, 1)
     generation, assignments = group.generation, first.assignments
 
     group.close(second)
@@ -68,7 +68,7 @@ def test_consumers_restart(
 ) -> None:
     """The libraries for Python: a static restart causes no rebalance."""
     with crew(sidecar, library, topic) as group:
-        goes_on_where_it_was(group, kafka_cluster, is_static=True)
+        goes_on_where_it_was(group, kafka_cluster.bootstrap, is_static=True)
 
 
 def test_consumers_in_other_languages_restart(
@@ -76,7 +76,7 @@ def test_consumers_in_other_languages_restart(
 ) -> None:
     """The libraries for other languages, one of which has no static members."""
     with crew(sidecar, foreign_library, topic) as group:
-        goes_on_where_it_was(group, kafka_cluster, is_static=foreign_library not in NO_STATIC_MEMBERS)
+        goes_on_where_it_was(group, kafka_cluster.bootstrap, is_static=foreign_library not in NO_STATIC_MEMBERS)
 
 
 def java_arguments(sidecar: MusterProcess, topic: str, group_id: str, instance: str) -> tuple[str, ...]:

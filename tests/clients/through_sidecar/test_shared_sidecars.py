@@ -12,7 +12,7 @@ import pytest
 
 from muster.events.ids import GroupId
 from muster.events.partitioner import partition_for
-from tests.brokers.broker import HOST, Broker, lasting_ports
+from tests.brokers.broker import Broker
 from tests.clients.consumers import Confluent, RunningConsumer
 from tests.clients.crew import ALL, Crew, crew
 from tests.clients.probe import until_stable
@@ -20,8 +20,8 @@ from tests.clients.through_sidecar.member import Member
 from tests.clients.through_sidecar.sidecar import assert_is_owned, new_topic, offsets_at, produce
 from tests.clients.through_sidecar.test_consumers import goes_on_where_it_was, until_consumed
 from tests.conformance.wire import Connection, Fields
-from tests.muster_process import MusterProcess, running_muster
-from tests.sharing_processes import SESSION_MS, until_shared
+from tests.muster_process import MusterProcess
+from tests.sharing_processes import sharing_sidecar, until_shared
 from tests.waiting import until_so
 
 pytestmark = [pytest.mark.clients, pytest.mark.broker]
@@ -35,7 +35,6 @@ class Sidecars(msgspec.Struct, frozen=True):
 
     broker: Broker
     by_node: dict[int, MusterProcess]
-    peer_ports: dict[int, int]
 
     def owner_of(self, group_id: str) -> int:
         """The node id of the group's owner, as the sidecars have logged the last time."""
@@ -62,17 +61,15 @@ def sharing_sidecars(broker: Broker, directory: Path) -> Iterator[Sidecars]:
     secret = directory / "secret"
     secret.write_text(secrets.token_hex(32))
     log = f"kafka://{broker.bootstrap}/shared-{uuid4().hex[:8]}"
-    peer_ports = dict(zip(NODE_IDS, lasting_ports(len(NODE_IDS)), strict=True))
     with ExitStack() as stack:
-        by_node = {}
-        for node_id in NODE_IDS:
-            options = ["--upstream", broker.bootstrap, "--broker-base-port", str(lasting_ports(1)[0])]
-            options += ["--share-partitions", "--node-id", str(node_id), "--log-partitions", str(LOG_PARTITIONS)]
-            options += ["--owner-session-timeout-ms", str(SESSION_MS), "--peer-secret-file", str(secret)]
-            options += ["--peer-listen", f"{HOST}:{peer_ports[node_id]}", "--log-replication", "1"]
-            by_node[node_id] = stack.enter_context(running_muster(log=log, options=options))
+        by_node = {
+            node_id: stack.enter_context(
+                sharing_sidecar(broker.bootstrap, log, node_id, secret=secret, partitions=LOG_PARTITIONS)
+            )
+            for node_id in NODE_IDS
+        }
         until_shared(*by_node.values(), partitions=LOG_PARTITIONS)
-        yield Sidecars(broker, by_node, peer_ports)
+        yield Sidecars(broker, by_node)
 
 
 @pytest.fixture(scope="module")
@@ -114,17 +111,10 @@ def test_consumers_at_both_are_one_group(sidecars: Sidecars) -> None:
         assert group.generation == generation
 
 
-def test_consumers_whose_owner_is_the_other_process_restart(
-    sidecars: Sidecars, library: type[RunningConsumer], request: pytest.FixtureRequest
-) -> None:
+def test_consumers_whose_owner_is_the_other_process_restart(sidecars: Sidecars, library: type[RunningConsumer]) -> None:
     """The libraries for Python, all of whose requests are forwarded: a static restart causes no rebalance."""
     with crew_at(sidecars, 1, owner=2, library=library) as group:
-        produce_to = _AsCluster(sidecars.broker.bootstrap)
-        goes_on_where_it_was(group, produce_to, is_static=True)  # type: ignore[arg-type]
-
-
-class _AsCluster(msgspec.Struct, frozen=True):
-    bootstrap: str
+        goes_on_where_it_was(group, sidecars.broker.bootstrap, is_static=True)
 
 
 async def _asked(address: str, api: str, version: int, **fields: object) -> Fields:

@@ -32,7 +32,7 @@ from muster.coordinator.sidecar.groups.routing import GroupRouter
 from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
 from muster.coordinator.sidecar.messages.rewriting import AnswerRewriter
 from muster.coordinator.sidecar.relay.client_side import ClientSide
-from muster.coordinator.sidecar.relay.intercept import Interceptor, SidecarApi
+from muster.coordinator.sidecar.relay.intercept import Forward, Handle, Interceptor, SidecarApi, forward_nothing
 from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.coordinator.sidecar.relay.listeners import Listeners
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
@@ -126,6 +126,7 @@ class Relay:
         self.broker_context = broker_context
         self.asked_to_look = 0
         """How often the cluster was to be looked at, since a broker was not reached."""
+        self.forward: Forward = forward_nothing
         self.port = 0
         self.base_port = 0
         self.router = GroupRouter(Held(), self.moves, may_own=lambda _: True, is_loaded=lambda _: True)
@@ -150,6 +151,7 @@ class Relay:
                 rewriting=AnswerRewriter(listeners.address_of, {key: api.versions for key, api in handled.items()}),
                 metrics=self.metrics,
                 service=self.service,
+                forward=self._forward,
             )
 
         return Listeners(
@@ -166,6 +168,9 @@ class Relay:
             heard=HeardFrom(Heard),
             on_unreachable=self._not_reached,
         )
+
+    def _forward(self, client: ClientSide, frame: bytes, handle: Handle) -> bool:
+        return self.forward(client, frame, handle)
 
     def _not_reached(self, _node_id: int | None) -> None:
         self.asked_to_look += 1

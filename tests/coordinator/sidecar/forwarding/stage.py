@@ -136,6 +136,7 @@ async def forwarding() -> AsyncIterator[Stage]:
         owner = owner_of(relay.service, relay.metrics, relay, lambda _: True, set())
         edge = Edge(relay.service, owner)
         made.append(edge)
+        relay.forward = edge.forward_heartbeat
         membership = MembershipApi(relay.service, relay.router, relay.moves, lambda _: False).apis()
         newer = consumer_group_heartbeat.api(lambda _: False, relay.relayed)
         return [edge.wrapped(api) for api in (*membership, newer)]
