@@ -47,6 +47,7 @@ from muster.coordinator.settings.addresses import Address, why_not_bound
 from muster.coordinator.settings.certificates import Certificates
 from muster.coordinator.settings.file_watch import watch_file
 from muster.coordinator.settings.settings import Settings
+from muster.coordinator.settings.sidecar import EDGE
 from muster.coordinator.tasks import on_failure
 from muster.events.kafka.tls_files import contexts_of_files
 from muster.events.log.base import EventLog, LogUnavailable
@@ -86,10 +87,11 @@ class Readiness:
 
 
 def new_log(settings: Settings) -> EventLog:
-    """The event log, which is not open yet. Raises CannotServe."""
+    """The event log, which is not open yet; a process that owns nothing only looks at it. Raises CannotServe."""
     try:
         return open_log(
             settings.log,
+            read_only=settings.role == EDGE,
             partitions=settings.log_partitions,
             replication=settings.log_replication,
             audit_window_ms=settings.audit_window_ms,

@@ -18,6 +18,7 @@ from muster.coordinator.peers.sharer import CLIENTS_TOLD_S, Ownership, Sharer
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import Service
 from muster.coordinator.settings.settings import Settings
+from muster.coordinator.settings.sidecar import EDGE
 from muster.coordinator.tasks import BackgroundTasks
 from muster.coordinator.upstream.group_requests import AsMember
 from muster.coordinator.upstream.link import UpstreamLink
@@ -83,6 +84,7 @@ class PartitionSharing:
             monotonic_ms=self._clock.monotonic_ms,
             failed=lost,
             clients_told_s=clients_told_s,
+            is_edge=self._settings.role == EDGE,
         )
         collect(PeerMetrics(sharer.peers.states), stack)
         parts.peers = lambda: peers_status(sharer.peers.states())

@@ -41,7 +41,8 @@ class Ownership(Protocol):
 class Sharer:
     """See the module. `publish` is called with what clients are to see of the cluster.
 
-    `peers` watches the other processes; it is closed apart. `failed` is called with the error of a watch that fails.
+    `is_edge`: this process owns nothing, and only has to know who does. `peers` watches the other processes; it is
+    closed apart. `failed` is called with the error of a watch that fails.
     """
 
     def __init__(
@@ -57,7 +58,9 @@ class Sharer:
         monotonic_ms: Callable[[], int],
         failed: Callable[[Exception], None],
         clients_told_s: float = CLIENTS_TOLD_S,
+        is_edge: bool = False,
     ) -> None:
+        self._is_edge = is_edge
         self._clients_told_s = clients_told_s
         self._ownership = ownership
         self._cluster = cluster
@@ -128,7 +131,13 @@ class Sharer:
         return seat is not None and seat.member_id == self.group.member_id
 
     def _candidate(self, joins: int) -> Candidate:
-        return Candidate(node=self._node, owned=dict(self._ownership.claims()), leaves=self._leaves, joins=joins)
+        return Candidate(
+            node=self._node,
+            owned=dict(self._ownership.claims()),
+            leaves=self._leaves,
+            joins=joins,
+            is_edge=self._is_edge,
+        )
 
     def _decide(self, candidates: Sequence[Candidate]) -> Sharing:
         return share(self._partitions, candidates)
@@ -144,7 +153,7 @@ class Sharer:
         if self._leaves:
             if self._node.node_id not in nodes_by_id and len(sharing.owners) in {0, self._partitions}:
                 self._are_elsewhere.set()
-        elif nodes_by_id.get(self._node.node_id) != self._node or not self._is_seated(sharing):
+        elif not (self._is_edge or nodes_by_id.get(self._node.node_id) == self._node) or not self._is_seated(sharing):
             self.group.join_again()  # the others know this process as it was before it was restarted
         self.peers.watch(sharing.peers_of(self._node.node_id))
         owners = [nodes_by_id.get(sharing.owners.get(number, -1)) for number in range(self._partitions)]

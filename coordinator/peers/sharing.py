@@ -31,6 +31,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     owned: Mapping[int, int]
     leaves: bool = False
     """Whether it is about to stop, and wants nothing; it is no node for clients any more."""
+    is_edge: bool = False
+    """Whether it only forwards requests to the others: it is to know who owns what, and to own nothing."""
     joins: int = 0
     """Counted up with each join: to Kafka a follower that tells the same as before asks for nothing new."""
 
@@ -80,7 +82,9 @@ def share(partitions: int, candidates: Sequence[Candidate]) -> Sharing:
 
     A partition that two say they own is the one's with the newer claim; the other's claim is worth nothing any more.
     """
-    staying = sorted((each for each in candidates if not each.leaves), key=lambda each: each.node.node_id)
+    staying = sorted(
+        (each for each in candidates if not (each.leaves or each.is_edge)), key=lambda each: each.node.node_id
+    )
     now = _owners_now(partitions, candidates)
     quotas = _quotas(partitions, [each.node.node_id for each in staying], now)
     has = dict.fromkeys(quotas, 0)

@@ -18,7 +18,7 @@ from muster.coordinator.settings.sidecar_tls import client_context
 from muster.events.kafka.tls_files import BadTlsFile, FilesContext, NamedFile, present, trust
 
 TLS_FIELDS: Final = ("peer_tls_certificate", "peer_tls_key", "peer_tls_ca")
-FIELDS: Final = ("peer_listen", "peer_advertise", "peer_secret_file", *TLS_FIELDS)
+FIELDS: Final = ("role", "peer_listen", "peer_advertise", "peer_secret_file", *TLS_FIELDS)
 
 
 class BadPeerSecret(Exception):

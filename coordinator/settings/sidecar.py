@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Iterator, Mapping, Set
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, PrivateAttr
 from pydantic_settings import BaseSettings, NoDecode
@@ -21,6 +21,9 @@ from muster.coordinator.settings.peers import PeerTls, peer_secret, refuse_peers
 from muster.coordinator.settings.setting_sources import Sources
 from muster.coordinator.upstream.security import ClientsCertificate, UpstreamSecurity
 from muster.events.kafka.addresses import PORT_MAX
+
+EDGE: Final = "edge"
+"""The role of a process that owns nothing."""
 
 EVENT_TOPIC = "__muster_events"
 """The event topic of a sidecar in the cluster upstream, unless `--log` names another log."""
@@ -122,6 +125,12 @@ class SidecarSettings(BaseSettings):
         None, "That certificate's key, PEM, not encrypted.", metavar="FILE", panel=TLS
     )
 
+    role: Literal["both", "edge"] = option(
+        "both",
+        "With --share-partitions: an edge owns no group, and forwards all requests to the processes that do. It needs "
+        "no right to write to the event log, and there may be any number.",
+        panel=PEERS,
+    )
     peer_listen: HostPort | None = option(
         None,
         "With --share-partitions: where the other sidecars of the log reach this one, HOST:PORT. They forward requests "

@@ -35,6 +35,7 @@ class Sidecars(msgspec.Struct, frozen=True):
 
     broker: Broker
     by_node: dict[int, MusterProcess]
+    secret: Path
 
     def owner_of(self, group_id: str) -> int:
         """The node id of the group's owner, as the sidecars have logged the last time."""
@@ -69,7 +70,7 @@ def sharing_sidecars(broker: Broker, directory: Path) -> Iterator[Sidecars]:
             for node_id in NODE_IDS
         }
         until_shared(*by_node.values(), partitions=LOG_PARTITIONS)
-        yield Sidecars(broker, by_node)
+        yield Sidecars(broker, by_node, secret)
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +157,26 @@ def test_groups_of_both_are_described_listed_and_deleted_through_one(sidecars: S
         assert {each["group_id"]: each["error_code"] for each in deleted["results"]} == dict.fromkeys(group_ids, 0)
 
     asyncio.run(scene())
+
+
+def test_an_edge_owns_nothing_and_forwards_all(sidecars: Sidecars) -> None:
+    """Its clients are members of groups of both owners; who owns what does not change when it comes or goes."""
+    log = sidecars.by_node[1].log
+    secret = sidecars.secret
+    before = {node_id: each.events("partitions shared")[-1]["ours"] for node_id, each in sidecars.by_node.items()}
+    options = ["--role", "edge"]
+    edge = sharing_sidecar(sidecars.broker.bootstrap, log, 3, secret=secret, partitions=LOG_PARTITIONS, options=options)
+    with edge as running:
+        for owner in NODE_IDS:
+            with crew(running, Confluent, new_topic(sidecars.broker.bootstrap)) as group:
+                group.group_id = sidecars.group_of(owner)
+                group.add("one")
+                group.add("two")
+                group.until_shared()
+        assert running.events("partitions shared")[-1]["ours"] == []
+        assert running.events("partition ready") == []
+    after = {node_id: each.events("partitions shared")[-1]["ours"] for node_id, each in sidecars.by_node.items()}
+    assert after == before
 
 
 def test_members_keep_their_place_when_the_owner_is_killed(kafka_broker: Broker, tmp_path: Path) -> None:

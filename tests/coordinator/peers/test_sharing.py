@@ -28,6 +28,14 @@ def candidate(node_id: int, **owned: int) -> Candidate:
     return Candidate(node=node(node_id), owned={int(name[1:]): epoch for name, epoch in owned.items()})
 
 
+def test_who_only_forwards_owns_nothing_and_is_no_node() -> None:
+    """It has a seat all the same, so that it is told who owns what; what it may have owned is another's."""
+    edge = msgspec.structs.replace(candidate(1, p0=7), is_edge=True)
+    shared = share(4, [edge, candidate(2)])
+    assert shared == Sharing(nodes=[node(2)], owners=dict.fromkeys(range(4), 2))
+    assert share(4, [edge]) == Sharing(nodes=[], owners={})
+
+
 class Processes:
     """Processes that do as they are told, and what each owns: the newest claim counts, as in the log."""
 

@@ -64,9 +64,9 @@ def test_a_secret_that_cannot_be_used_is_told(secret: Path, tmp_path: Path) -> N
     assert refused(nowhere) == f"--peer-secret-file={nowhere}: it cannot be read: {os.strerror(2)}"
 
 
-@pytest.mark.parametrize("flag", ["peer_listen", "peer_advertise", "peer_secret_file", "node_id"])
+@pytest.mark.parametrize("flag", ["role", "peer_listen", "peer_advertise", "peer_secret_file", "node_id"])
 def test_who_shares_nothing_has_no_use_for_them(secret: Path, flag: str) -> None:
-    value = {"peer_secret_file": secret, "node_id": 2}.get(flag, "127.0.0.1:9500")
+    value = {"peer_secret_file": secret, "node_id": 2, "role": "edge"}.get(flag, "127.0.0.1:9500")
     with pytest.raises(BadSettings) as bad:
         load_settings({"upstream": "kafka:9092", flag: value}, [], None)
     assert f"--{flag.replace('_', '-')} without --share-partitions" in str(bad.value)
