@@ -7,7 +7,7 @@
     transcript.py    what was asked and answered, ids aside
     script.py        the registry of scripts
     passing_time.py  time that passes in a script, and asking again and again meanwhile
-    scripts_*.py     the scripts, by theme; the rules they show are numbered as in the catalogue
+    scripts/         the scripts, by theme; the rules they show are numbered as in the catalogue
     playbook.py      all of them
     playing.py       runs scripts on both servers, in each era that they have, and compares
     test_conformance.py   those that take seconds; long_conformance.py those that take minutes

@@ -7,7 +7,7 @@ import pytest
 
 from tests.brokers.broker import Broker
 from tests.conformance.wire import Connection, ms
-from tests.events.log.kafka.proxied import new_topic_name
+from tests.events.log.on_broker.proxied import new_topic_name
 from tests.muster_process import running_muster
 
 pytestmark = pytest.mark.broker

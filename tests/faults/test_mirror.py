@@ -12,7 +12,7 @@ from muster.events.log.kafka.batches import ORIGIN, Stamp, encode_batch
 from muster.events.log.kafka.marks import Origin
 from muster.events.partitioner import partition_for
 from muster.events.records import FORMAT_LEVEL, Record
-from tests.events.log import foreign_batches as foreign
+from tests.events.log.kafka import foreign_batches as foreign
 from tests.events.log.transitions import read_all
 from tests.events.test_projector import ELECTED
 from tests.faults.cluster import FakeCluster

@@ -14,7 +14,7 @@ from kio.index import load_request_schema
 from kio.serial import entity_writer
 
 from muster.coordinator.wire.api import Offered
-from tests.coordinator.sidecar.any_answer import any_answer
+from tests.coordinator.sidecar.messages.any_answer import any_answer
 from tests.coordinator.wire.smallest import arrays_of, request_of
 
 HEADER_BYTES = 8

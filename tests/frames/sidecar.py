@@ -11,8 +11,8 @@ from muster.coordinator.sidecar.relay.client_side import ClientSide
 from muster.coordinator.wire.api import Fault, Offered
 from muster.coordinator.wire.registry import APIS
 from tests.coordinator.longest_callback import longest_callback
+from tests.coordinator.sidecar.relay.test_hostile_requests import TXN_OFFSET_COMMIT, sidecar
 from tests.coordinator.sidecar.relaying import Relay
-from tests.coordinator.sidecar.test_hostile_requests import TXN_OFFSET_COMMIT, sidecar
 from tests.frames.generator import Frame, Frames
 from tests.frames.verdict import BadOutcome, Verdict, no_errors_told
 

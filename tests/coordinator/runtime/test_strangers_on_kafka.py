@@ -18,8 +18,8 @@ from muster.events.records import FORMAT_LEVEL, StoredRecord
 from muster.replay.cli import app
 from tests.brokers.broker import Broker
 from tests.events.histories import read_log, read_projection
-from tests.events.log.kafka.proxied import new_topic_name
-from tests.events.log.kafka.topics import create_topic
+from tests.events.log.on_broker.proxied import new_topic_name
+from tests.events.log.on_broker.topics import create_topic
 from tests.events.log.transitions import read_all
 from tests.faults.process import ProcessOnKafka
 from tests.simulation.process import GROUP

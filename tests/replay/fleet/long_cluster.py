@@ -27,7 +27,7 @@ from muster.replay.fleet.simulation import spool
 from muster.replay.fleet.simulation.sinks import TopicSink
 from muster.replay.fleet.tables.builds import current
 from tests.brokers.broker import Broker
-from tests.events.log.kafka.proxied import new_topic_name
+from tests.events.log.on_broker.proxied import new_topic_name
 from tests.replay.archive.logs import archived
 from tests.replay.fleet.fleets import all_tables
 from tests.replay.fleet.simulated import fleet

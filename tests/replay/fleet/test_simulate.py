@@ -25,7 +25,7 @@ from muster.replay.fleet.simulation.told import Group
 from muster.replay.fleet.simulation.week import live
 from muster.replay.logs.opening import open_for_reading
 from tests.brokers.broker import Broker
-from tests.events.log.kafka.proxied import new_topic_name
+from tests.events.log.on_broker.proxied import new_topic_name
 from tests.replay.fleet.simulated import MONDAY_MS, fleet, simulated
 
 DOCS = Path(__file__).parents[3] / "docs" / "fleet-simulation.md"

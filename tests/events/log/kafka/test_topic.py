@@ -1,203 +1,180 @@
-"""The topic of the event log, on a real broker: its partitions, its settings, and the limit on a batch."""
+"""Finding and making the event topic, and the configs that are asked for: a cluster of which a test knows all."""
 
-import asyncio
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
 
+import msgspec
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
+from kio.schema.errors import ErrorCode
 
-from muster.events.log.base import AppendRefused, LogMismatch, LogUnavailable
-from muster.events.log.kafka.log import KafkaEventLog
-from muster.events.records import Record
-from tests.events.log.kafka.proxied import OpenKafkaLog, ProxiedKafkaEventLog
-from tests.events.log.kafka.topics import DAY_MS, configs_of, create_topic, set_configs
-from tests.events.log.kafka_proxy import ApiKey, BrokerProxy
-from tests.events.log.storage import MIB
-from tests.events.log.transitions import flat, incompressible, read_all, records_of, transition
+from muster.events.kafka.security import NOT_SECURED
+from muster.events.log.base import LogMismatch, LogUnavailable
+from muster.events.log.kafka.client.link import KafkaLink, Timeouts
+from muster.events.log.kafka.client.settings import BROKER_CONFIGS, TopicFacts, TopicPlan
+from muster.events.log.kafka.topic import check_topic, cleanup_policy, create_topic, created_topic_facts, topic_facts
+from tests.events.log.kafka.client.test_metadata import MISSING, answer, topic
 
-pytestmark = pytest.mark.broker
-
-
-class TestTopic:
-    async def test_a_missing_topic_is_made_with_the_settings_of_the_design(
-        self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
-    ) -> None:
-        """Compacted, but not within the audit window; batches of 64 MiB, compressed as we send them."""
-        log = await open_log()
-
-        configs = await configs_of(admin, topic)
-        assert log.partitions == 8
-        assert log.warnings == ()
-        assert configs["cleanup.policy"] == "compact"
-        assert configs["min.compaction.lag.ms"] == str(7 * DAY_MS)
-        assert configs["max.message.bytes"] == str(64 * MIB)
-        assert configs["compression.type"] == "producer"
-        assert configs["min.insync.replicas"] == "1"
-        assert configs["unclean.leader.election.enable"] == "false"
-        assert configs["message.timestamp.type"] == "LogAppendTime"
-
-    async def test_a_topic_that_is_made_anew_is_another_log(
-        self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
-    ) -> None:
-        """The topic has the same name, on the same cluster."""
-        log = await open_log()
-        await log.close()
-        await admin.delete_topics([topic])
-        async with asyncio.timeout(30):
-            while topic in await admin.list_topics():  # noqa: ASYNC110 -- another process is asked
-                await asyncio.sleep(0.01)
-
-        again = await open_log()
-
-        assert again.identity != log.identity
-        assert again.identity.partition(".")[0] == log.identity.partition(".")[0]
-
-    async def test_owners_that_start_together_make_one_topic(self, open_log: OpenKafkaLog) -> None:
-        """Each of them opens it, and proves the fence without deposing the others."""
-        logs = await asyncio.gather(*(open_log(partitions=3) for _ in range(4)))
-
-        assert [log.partitions for log in logs] == [3, 3, 3, 3]
-
-    async def test_the_partitions_of_the_topic_are_taken_where_none_are_asked_for(
-        self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
-    ) -> None:
-        """A restart without the flag is no mismatch."""
-        await create_topic(admin, topic, {}, partitions=5)
-
-        assert (await open_log()).partitions == 5
-
-    async def test_another_number_of_partitions_is_refused(
-        self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
-    ) -> None:
-        """With it groups would be looked for where they are not."""
-        await create_topic(admin, topic, {}, partitions=5)
-
-        with pytest.raises(LogMismatch) as mismatch:
-            await open_log(partitions=8)
-
-        assert f"topic {topic} has 5 partitions, and 8 are wanted (" in str(mismatch.value)
-
-    @pytest.mark.parametrize(
-        "contradiction",
-        [
-            ("cleanup.policy", "delete", "compact"),
-            ("cleanup.policy", "compact,delete", "compact"),
-            ("min.compaction.lag.ms", "0", str(DAY_MS)),
-            ("unclean.leader.election.enable", "true", "false"),
-        ],
-        ids="=".join,
-    )
-    async def test_a_setting_that_contradicts_ours_is_refused(
-        self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str, contradiction: tuple[str, str, str]
-    ) -> None:
-        """The message names the setting, both values, and the command that mends it, once there are events to keep."""
-        setting, found, wanted = contradiction
-        await create_topic(admin, topic, {"min.compaction.lag.ms": str(DAY_MS)})
-        await (await (await open_log(audit_window_ms=DAY_MS)).claim(0)).append([transition("a")])
-        await set_configs(admin, topic, {"min.compaction.lag.ms": str(DAY_MS), setting: found})
-
-        with pytest.raises(LogMismatch) as mismatch:
-            await open_log(audit_window_ms=DAY_MS)
-
-        assert f"topic {topic} has {setting}={found}, the settings say {wanted}" in str(mismatch.value)
-        assert f"--entity-name {topic} --add-config {setting}={wanted}`" in str(mismatch.value)
-
-    async def test_an_empty_topic_with_other_settings_is_left_alone(
-        self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
-    ) -> None:
-        """It may have been made for something else: nothing is changed, and both ways out are told."""
-        await create_topic(admin, topic, {"cleanup.policy": "delete"})
-
-        with pytest.raises(LogMismatch) as mismatch:
-            await open_log()
-
-        assert f"topic {topic} has cleanup.policy=delete, the settings say compact" in str(mismatch.value)
-        assert "it holds no events: if it was made for them, run `kafka-configs.sh" in str(mismatch.value)
-        assert "else give --log another name" in str(mismatch.value)
-        assert f"{topic}_fencing_probe" not in await admin.list_topics()
-
-    async def test_all_contradictions_are_told_at_once(
-        self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
-    ) -> None:
-        """Nobody mends a topic one start at a time."""
-        await create_topic(admin, topic, {"cleanup.policy": "delete", "min.compaction.lag.ms": "1"})
-
-        with pytest.raises(LogMismatch, match=r"partitions.*cleanup\.policy.*min\.compaction\.lag\.ms"):
-            await open_log(partitions=7)
-
-    async def test_a_log_opened_for_reading_makes_no_topic(
-        self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
-    ) -> None:
-        """Also where the cluster makes topics that clients ask for."""
-        with pytest.raises(LogMismatch, match=f"there is no topic {topic}"):
-            await open_log(read_only=True)
-
-        assert topic not in await admin.list_topics()
-
-    async def test_a_log_opened_for_reading_claims_nothing(
-        self, log: ProxiedKafkaEventLog, open_log: OpenKafkaLog
-    ) -> None:
-        """And asks the cluster for no epoch."""
-        reader = await open_log(read_only=True)
-        assert reader.partitions == log.partitions
-
-        with pytest.raises(LogMismatch, match="not open for writing"):
-            await reader.claim(0)
-
-    async def test_a_cluster_that_is_not_there(self, topic: str) -> None:
-        """Opening fails with the addresses that were tried."""
-        unused = BrokerProxy("127.0.0.1:1")
-        await unused.stop()
-        log = KafkaEventLog([unused.address], topic)
-
-        with pytest.raises(LogUnavailable, match=unused.address):
-            await log.open()
-        await log.close()
+FACTS = TopicFacts(partitions=2, replication=2, cluster_id="c", topic_id="AAAAAAAAAAAAAAAAAAAAAQ")
+PLAN = TopicPlan(
+    name="t", partitions=2, replication=2, audit_window_ms=int(timedelta(days=7).total_seconds() * 1000),
+    batch_bytes_max=2**26,
+)  # fmt: skip
 
 
-class TestLimit:
-    async def test_a_limit_lowered_while_the_log_is_open_refuses_the_large_alone(
-        self, log: ProxiedKafkaEventLog, admin: AIOKafkaAdminClient, topic: str
-    ) -> None:
-        """The broker refuses the batch that holds them all; what fits is stored, in order."""
-        writer = await log.claim(0)
-        await set_configs(admin, topic, {"max.message.bytes": "20000"})
-        large = (Record(b"large", incompressible(30_000, "large")),)
-        while await writer.append([large]) == [None]:  # until the broker has taken the new limit up
-            pass
-        before = await log.end_offset(0)
+class Made:
+    """Aiokafka's response to CreateTopics."""
 
-        names = [str(number) for number in range(9)]
-        transitions = [*map(transition, names[:5]), large, *map(transition, names[5:])]
-        verdicts = list(await writer.append(transitions))
+    def __init__(self, error: ErrorCode) -> None:
+        self.topic_errors = [("t", error.value, "why not")]
 
-        assert isinstance(verdicts[5], AppendRefused)
-        assert verdicts[5].size_bytes > 30_000
-        assert [verdict for verdict in verdicts if verdict is not verdicts[5]] == [None] * 9
-        assert records_of(await read_all(log, start=before)) == flat(map(transition, names))
 
-    async def test_the_limit_is_on_the_compressed_batch(self, open_log: OpenKafkaLog) -> None:
-        """A transition of twice the limit that compresses well is stored."""
-        log = await open_log(partitions=1, batch_bytes_max=MIB)
-        writer = await log.claim(0)
-        repetitive = tuple(Record(b"%d" % n, b"orders-0" * 1024) for n in range(256))
+class Told:
+    """Aiokafka's response to DescribeConfigs."""
 
-        assert list(await writer.append([transition("a"), repetitive, transition("b")])) == [None] * 3
+    def __init__(self, configs: dict[str, str]) -> None:
+        self.resources = [(0, "", 0, "", list(configs.items()))]
 
-        assert records_of(await read_all(log)) == flat([transition("a"), repetitive, transition("b")])
 
-    async def test_a_limit_below_ours_is_warned_of(
-        self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
-    ) -> None:
-        """It is not refused: small groups are well with it."""
-        await create_topic(admin, topic, {"max.message.bytes": "100000"})
+class Cluster(KafkaLink):
+    """Two brokers; a topic that was created is there after one look in vain."""
 
-        log = await open_log()
+    def __init__(self, error: ErrorCode = ErrorCode.none, *, is_there: bool = False) -> None:
+        super().__init__([], NOT_SECURED, Timeouts())
+        self.created: list[Any] = []
+        self.asked: list[tuple[int, Any]] = []
+        self._error = error
+        self._looks = 2 if is_there else 0
+        self._apply_metadata(answer())
 
-        assert len(log.warnings) == 1
-        assert "takes batches of 100000 bytes, the settings say 67108864" in log.warnings[0]
-        writer = await log.claim(0)
-        appends_before = log.proxy.requests.count(ApiKey.PRODUCE)
-        (verdict,) = await writer.append([(Record(b"large", incompressible(200_000, "large")),)])
-        assert isinstance(verdict, AppendRefused)
-        assert verdict.limit_bytes == 100_000
-        assert log.proxy.requests.count(ApiKey.PRODUCE) == appends_before
+    async def metadata(self, topics: Any) -> Any:
+        if self._looks or self.created:
+            self._looks += 1
+        return answer(topic((1, 0), (2, 0)) if self._looks > 1 else MISSING)
+
+    async def ask_any(self, request: Any) -> Any:
+        assert isinstance(request, CreateTopicsRequest)
+        self.created += request.create_topic_requests
+        return Made(self._error)
+
+    async def ask(self, node_id: int, request: Any, *, lane: object = 0, timeout_ms: int | None = None) -> Any:
+        assert isinstance(request, DescribeConfigsRequest)
+        ((kind, name, names),) = request._resources
+        self.asked.append((node_id, (kind, name, names)))
+        return Told(PLAN.configs() if name == "t" else {"transactional.id.expiration.ms": "604800000"})
+
+
+class Refusing(Cluster):
+    """All of them refuse to describe configs."""
+
+    async def ask(self, node_id: int, request: Any, *, lane: object = 0, timeout_ms: int | None = None) -> Any:
+        return SimpleNamespace(resources=[(self._error.value, "why not", 0, "", [("cleanup.policy", "delete")])])
+
+
+async def create(link: Cluster) -> bool:
+    return await create_topic(link, "t", PLAN.configs(), partitions=2, replication=None, timeout_ms=5_000)
+
+
+async def test_a_topic_is_looked_up_without_making_it() -> None:
+    """Whatever it is like."""
+    link = Cluster(is_there=True)
+    assert await topic_facts(link, "t", timeout_ms=5_000) == FACTS
+    assert await topic_facts(Cluster(), "t", timeout_ms=5_000) is None
+    assert link.created == []
+
+
+@pytest.mark.parametrize(("leader", "is_one"), [(0, True), (1, True), (-1, False)])
+async def test_a_partition_without_a_leader_is_waited_for(leader: int, is_one: bool) -> None:
+    """Brokers are numbered from 0, and nobody is -1."""
+
+    class Led(Cluster):
+        async def metadata(self, topics: Any) -> Any:
+            return answer(topic((leader, 0), (1, 0)), nodes=(0, 1))
+
+    asked = topic_facts(Led(), "t", timeout_ms=0)
+    if is_one:
+        assert await asked == FACTS
+    else:
+        with pytest.raises(LogUnavailable, match="a partition of topic t has no leader"):
+            await asked
+
+
+async def test_a_topic_of_brokers_that_know_no_ids_has_none() -> None:
+    """Those before Kafka 2.8."""
+
+    class WithoutIds(Cluster):
+        async def metadata(self, topics: Any) -> Any:
+            return answer(topic((1, 0), (2, 0), topic_id=None))
+
+    assert await topic_facts(WithoutIds(), "t", timeout_ms=5_000) == msgspec.structs.replace(FACTS, topic_id=None)
+
+
+async def test_a_topic_that_is_missing_is_made() -> None:
+    """With as many replicas as there are brokers, up to three; it is known when a broker knows it."""
+    link = Cluster()
+    assert await create(link)
+    ((name, partitions, replication, _, configs),) = link.created
+    assert (name, partitions, replication) == ("t", 2, 2)
+    assert dict(configs) == {"min.insync.replicas": "1", **PLAN.configs()}
+    assert await created_topic_facts(link, "t", timeout_ms=5_000) == FACTS
+
+
+@pytest.mark.parametrize(("brokers", "replicas", "in_sync"), [(1, 1, "1"), (2, 2, "1"), (3, 3, "2"), (5, 3, "2")])
+async def test_a_topic_has_a_replica_on_each_of_three_brokers(brokers: int, replicas: int, in_sync: str) -> None:
+    """One may be away; 8 partitions where nobody says how many."""
+    link = Cluster()
+    link._apply_metadata(answer(nodes=tuple(range(brokers))))
+    assert await create_topic(link, "t", {"a": "b"}, partitions=None, replication=None, timeout_ms=5_000)
+    configs = [("min.insync.replicas", in_sync), ("a", "b")]
+    assert link.created == [("t", 8, replicas, [], configs)]
+
+
+@pytest.mark.parametrize(("replicas", "in_sync"), [(1, "1"), (2, "1"), (5, "4")])
+async def test_a_topic_has_as_many_replicas_as_are_wanted(replicas: int, in_sync: str) -> None:
+    """One of them may be away; configs that are given count."""
+    for configs, told in (({}, in_sync), ({"min.insync.replicas": "7"}, "7")):
+        link = Cluster()
+        assert await create_topic(link, "t", configs, partitions=3, replication=replicas, timeout_ms=5_000)
+        assert link.created == [("t", 3, replicas, [], [("min.insync.replicas", told)])]
+
+
+async def test_a_topic_that_another_process_has_just_made_is_not_ours_to_tell_of() -> None:
+    """It is used all the same."""
+    link = Cluster(ErrorCode.topic_already_exists)
+    assert not await create(link)
+    assert await created_topic_facts(link, "t", timeout_ms=5_000) == FACTS
+
+
+async def test_a_topic_that_may_not_be_made_is_said() -> None:
+    """The right that is needed, and what the broker says."""
+    with pytest.raises(LogMismatch, match=r"topic t cannot be created: .*Allow CREATE on TOPIC t.*: why not"):
+        await create(Cluster(ErrorCode.topic_authorization_failed))
+
+
+@pytest.mark.parametrize("error", [ErrorCode.topic_authorization_failed, ErrorCode.cluster_authorization_failed])
+async def test_configs_that_may_not_be_read_are_none(error: ErrorCode) -> None:
+    """They are warned of, and no reason not to begin."""
+    guarantees = await check_topic(Refusing(error), PLAN, FACTS, is_ours=True, timeout_ms=5_000)
+    assert [warning.split(" on ")[1] for warning in guarantees.warnings] == [
+        "TOPIC t, so the configs there were not checked",
+        "CLUSTER, so the configs there were not checked",
+    ]
+    assert await cleanup_policy(Refusing(error), "t", timeout_ms=5_000) is None
+
+
+async def test_configs_that_cannot_be_read_for_another_reason_are_told() -> None:
+    with pytest.raises(LogUnavailable, match="the configs of t cannot be read: INVALID_REQUEST: why not"):
+        await cleanup_policy(Refusing(ErrorCode.invalid_request), "t", timeout_ms=5_000)
+
+
+async def test_the_cleanup_policy_of_a_topic_is_read() -> None:
+    assert await cleanup_policy(Cluster(is_there=True), "t", timeout_ms=5_000) == "compact"
+
+
+async def test_all_configs_of_the_topic_are_read_and_those_of_each_broker_that_matter() -> None:
+    """A broker has some hundreds."""
+    link = Cluster(is_there=True)
+    await check_topic(link, PLAN, FACTS, is_ours=True, timeout_ms=5_000)
+    of_brokers = list(BROKER_CONFIGS)
+    assert link.asked == [(1, (2, "t", None)), (1, (4, "1", of_brokers)), (2, (4, "2", of_brokers))]

@@ -12,7 +12,7 @@ from muster.events.records import Record
 from muster.replay.archive.manifest import load
 from muster.replay.archive.verify import verify
 from tests.brokers.broker import Broker
-from tests.events.log.kafka.proxied import new_topic_name
+from tests.events.log.on_broker.proxied import new_topic_name
 from tests.replay.archive.logs import archived, digests, digests_in, named
 from tests.waiting import until
 

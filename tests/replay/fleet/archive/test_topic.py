@@ -13,7 +13,7 @@ from muster.events.log.kafka.log import KafkaEventLog
 from muster.events.records import Record, StoredRecord
 from muster.replay.archive.verify import verify
 from tests.brokers.broker import Broker
-from tests.events.log.kafka.proxied import new_topic_name
+from tests.events.log.on_broker.proxied import new_topic_name
 from tests.events.log.transitions import read_all
 from tests.replay.archive.logs import archived, digests, digests_in, opened
 from tests.replay.fleet.fleets import judged

@@ -1,0 +1,167 @@
+"""An idle process proves that its partitions are its own, all together, and finds out when they are not."""
+
+import asyncio
+import gc
+from collections.abc import Callable, Sequence
+
+from kio.schema.errors import ErrorCode
+from structlog.testing import capture_logs
+
+from muster.coordinator.runtime.ownership.lease_keeper import REAL_PROOF_MS
+from muster.events.log.base import Deposed, LogWriter, Repeats
+from muster.events.log.memory import MemoryLogWriter, MemoryStorage
+from muster.events.partitioner import partition_for
+from tests.coordinator.runtime.partition.test_answer_lease import LEASE_MS, leased, story
+from tests.simulation.process import SimulatedProcess
+from tests.waiting import until
+
+FOUND_OUT_S = 1.5 * LEASE_MS / 1000
+
+
+def note_repeats(
+    process: SimulatedProcess, *, answered: Callable[[], bool] = lambda: True, late_s: float = 0.0
+) -> list[list[int]]:
+    """The partitions of each repeat from now on; its answer comes late, or tells nothing."""
+    asked: list[list[int]] = []
+    repeat = process.log.repeat
+
+    async def noting(writers: Sequence[LogWriter], *, timeout_ms: int) -> Repeats:
+        asked.append([writer.partition for writer in writers])
+        async for answers in repeat(writers, timeout_ms=timeout_ms):
+            await asyncio.sleep(late_s)
+            yield answers if answered() else dict.fromkeys(answers, False)
+
+    process.log.repeat = noting  # type: ignore[method-assign]
+    return asked
+
+
+@story
+async def test_a_hundred_idle_partitions_are_proven_together_each_half_lease() -> None:
+    """One timer and one question for all of them, and nothing is appended."""
+    storage = MemoryStorage(partitions=100)
+    process = await leased(storage, "a")
+    asked, ends = note_repeats(process), [len(records) for records in storage.records]
+    await asyncio.sleep(10 * LEASE_MS / 1000)
+    assert all(sorted(numbers) == list(range(100)) for numbers in asked)
+    assert 18 <= len(asked) <= 21
+    assert [len(records) for records in storage.records] == ends
+    await process.runtime.stop()
+
+
+@story
+async def test_an_idle_process_finds_out_that_it_was_deposed() -> None:
+    """Within a lease, without an append, and it says by whom, as it does after an append that is refused."""
+    storage = MemoryStorage()
+    first = await leased(storage, "a")
+    await asyncio.sleep(3_600)
+    assert not first.lost
+    second = await leased(storage, "b")
+    with capture_logs() as lines:
+        await asyncio.sleep(FOUND_OUT_S)
+    assert isinstance(first.lost[0], Deposed)
+    assert not first.runtime.ready
+    assert [line["event"] for line in lines if line["log_level"] == "error"] == ["partition lost"]
+    assert str(first.lost[0]).startswith("b took the event log over from this process at ")
+    assert not second.lost
+    await first.runtime.stop()
+    await second.runtime.stop()
+
+
+@story
+async def test_a_deposed_process_leaves_no_task_behind() -> None:
+    """Those of its partitions last until it stops, and end then."""
+    storage = MemoryStorage()
+    first, second = await leased(storage, "a"), await leased(storage, "b")
+    await asyncio.sleep(FOUND_OUT_S)
+    assert first.lost
+    gc.collect()  # what nobody held would be reported as destroyed
+    await first.runtime.stop()
+    await second.runtime.stop()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@story
+async def test_where_a_repeated_append_tells_nothing_something_is_appended() -> None:
+    """A log that does not answer is found out as by any append: it is waited for, and members are heard meanwhile."""
+    storage = MemoryStorage(1)
+    process = await leased(storage, "a")
+    joined = (await process.stable_group("x"))["x"]
+    note_repeats(process, answered=lambda: False)
+    end = storage.end_offset(0)
+    await asyncio.sleep(FOUND_OUT_S)
+    assert storage.end_offset(0) > end
+    assert storage.records[0][-1].value is None
+    assert (await process.heartbeat(joined)).error is ErrorCode.none
+    process.log.fail_next_append()
+    await asyncio.sleep(FOUND_OUT_S)
+    assert process.runtime.ready  # it was lost for a moment, and taken over again
+    assert storage.epochs[0] == 2
+    await process.runtime.stop()
+
+
+@story
+async def test_a_proof_that_is_too_large_for_the_log_is_the_partitions_loss() -> None:
+    """It cannot be owned without; the process tries again."""
+    storage = MemoryStorage(1)
+    process = await leased(storage, "a")
+    await asyncio.sleep(REAL_PROOF_MS / 1000 - LEASE_MS / 1000)
+    process.log.refuse_in_next_append()
+    await asyncio.sleep(2 * LEASE_MS / 1000)
+    assert storage.epochs[0] == 2
+    assert process.runtime.ready
+    await process.runtime.stop()
+
+
+@story
+async def test_a_renewal_whose_newer_claim_is_in_the_log_already_deposes_nobody() -> None:
+    """The append before it is refused, as it would be after another owner's claim."""
+    storage = MemoryStorage(1)
+    process = await leased(storage, "a", claim_renewal_ms=5 * LEASE_MS)
+    claim = process.log.claim
+    release: list[asyncio.Event] = []
+
+    async def withheld(partition: int) -> MemoryLogWriter:
+        writer = await claim(partition)
+        release.append(process.log.hold_acknowledgements())
+        return writer
+
+    process.log.claim = withheld  # type: ignore[method-assign]
+    await until(lambda: storage.fences[0] > 1)
+    asked = note_repeats(process)
+    await asyncio.sleep(FOUND_OUT_S)
+    assert asked
+    assert process.runtime.ready
+    assert not process.lost
+    for each in release:
+        each.set()
+    await process.runtime.stop()
+
+
+@story
+async def test_a_partition_that_was_lost_and_taken_over_again_meanwhile_deposes_nobody() -> None:
+    """The append of the former ownership is refused then, by our own newer claim."""
+    storage = MemoryStorage()
+    process = await leased(storage, "a")
+    number = partition_for(process.group_id, len(storage.records))
+    asked = note_repeats(process, late_s=0.4)
+    await until(lambda: bool(asked))
+    process.log.fail_next_append()
+    assert (await process.join("a")).error is ErrorCode.not_coordinator
+    await until(lambda: process.runtime.ready)
+    assert storage.epochs[number] == 2
+    await asyncio.sleep(FOUND_OUT_S)
+    assert process.runtime.ready
+    assert storage.epochs[number] == 2
+    assert not process.lost
+    await process.runtime.stop()
+
+
+@story
+async def test_a_proof_that_is_under_way_is_not_begun_again() -> None:
+    """However long the log takes to answer: it may be asked of a broker that is slow already."""
+    process = await leased(MemoryStorage(1), "a")
+    asked = note_repeats(process, late_s=5 * LEASE_MS / 1000)
+    await until(lambda: bool(asked))
+    await asyncio.sleep(4 * LEASE_MS / 1000)
+    assert asked == [[0]]
+    await process.runtime.stop()

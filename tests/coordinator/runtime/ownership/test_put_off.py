@@ -1,0 +1,131 @@
+"""A new owner answers at once, and changes nothing while the former owner may still answer from memory."""
+
+import asyncio
+
+import msgspec
+from kio.schema.errors import ErrorCode
+
+from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.coordinator.runtime.partition.old_leases import OldLeases
+from muster.events.events import CoordinatorElected, CoordinatorStopped
+from muster.events.log.base import LogUnavailable
+from muster.events.log.memory import MemoryStorage
+from tests.coordinator.runtime.partition.test_answer_lease import LEASE_MS, leased, story
+from tests.simulation.process import SimulatedProcess
+
+ELECTED = CoordinatorElected(
+    partition=0, owner_epoch=3, owner="a", elected_ms=0, version="1", format_level=1, settings={}
+)
+
+
+async def taken_over(
+    *instances: str, session_timeout_ms: int = 10_000
+) -> tuple[SimulatedProcess, SimulatedProcess, dict[str, JoinGroupOutcome]]:
+    """A stable group of static members, its owner, which still runs, and the one that has just taken over."""
+    storage = MemoryStorage(1)
+    first = await leased(storage, "a")
+    joins = {instance: first.join(instance, session_timeout_ms=session_timeout_ms) for instance in instances}
+    told = {instance: await join for instance, join in joins.items()}
+    for sync in [first.sync(joined) for joined in told.values()]:
+        await sync
+    return first, await leased(storage, "b"), told
+
+
+@story
+async def test_heartbeats_and_questions_are_answered_at_once() -> None:
+    """From the log, which the former owner cannot change any more; errors too."""
+    first, second, told = await taken_over("x", "y")
+    began_ms = second.clock.monotonic_ms()
+    assert second.runtime.ready
+    assert (await second.heartbeat(told["x"])).error is ErrorCode.none
+    assert second.runtime.heartbeat_ticket(second.heartbeat_command(told["x"])) is not None
+    nobody = msgspec.structs.replace(told["x"], member_id="nobody")
+    assert (await second.heartbeat(nobody)).error is ErrorCode.unknown_member_id
+    assert len((await second.describe()).members) == 2
+    assert (await second.sync(told["y"])).assignment == told["y"].member_id.encode()
+    assert second.clock.monotonic_ms() - began_ms < LEASE_MS / 10
+    await first.runtime.stop()
+    await second.runtime.stop()
+
+
+@story
+async def test_what_changes_something_waits_until_the_old_lease_is_over() -> None:
+    """A static restart, a commit, a leave, a new group: each in its order, none refused, nobody heard meanwhile."""
+    first, second, told = await taken_over("x", "y")
+    began_ms = second.clock.monotonic_ms()
+    restarted, commit, left = second.join("x"), second.commit(7, told["y"]), second.leave(told["y"].member_id)
+    new = second.join("z", group_id="another")  # type: ignore[arg-type]
+    await asyncio.sleep(LEASE_MS / 2 / 1000)
+    assert (await first.heartbeat(told["x"])).error in {ErrorCode.none, ErrorCode.not_coordinator}
+    assert (await second.heartbeat(told["x"])).error is ErrorCode.none
+    assert not any(each.done() for each in (restarted, commit, left, new))
+    assert second.runtime.committed_offsets(second.group_id) == {}
+    assert (await restarted).error is ErrorCode.none
+    assert LEASE_MS - 100 < second.clock.monotonic_ms() - began_ms < LEASE_MS + 100
+    assert (await commit).error is ErrorCode.none  # before the leave that came behind it
+    assert (await left).members[0].error is ErrorCode.none
+    assert (await new).error is ErrorCode.none
+    await first.runtime.stop()
+    await second.runtime.stop()
+
+
+@story
+async def test_nobody_expires_before_and_sessions_run_from_then() -> None:
+    """A member may be heard by the former owner all that time, however short its session."""
+    first, second, told = await taken_over("x", session_timeout_ms=LEASE_MS // 2)
+    await asyncio.sleep(1.4 * LEASE_MS / 1000)
+    assert len((await second.describe()).members) == 1
+    assert (await second.heartbeat(told["x"])).error is ErrorCode.none
+    await asyncio.sleep(0.6 * LEASE_MS / 1000)
+    assert (await second.describe()).members == ()
+    await first.runtime.stop()
+    await second.runtime.stop()
+
+
+@story
+async def test_who_stops_before_does_not_say_so() -> None:
+    """Its successor would go by its CoordinatorStopped alone. What was put off is answered elsewhere."""
+    first, second, told = await taken_over("x")
+    began_ms, commit = second.clock.monotonic_ms(), second.commit(7, told["x"])
+    await second.runtime.stop()
+    assert (await commit).error is ErrorCode.not_coordinator
+    assert second.clock.monotonic_ms() - began_ms < LEASE_MS / 10
+    third = await leased(second.log.storage, "c")
+    assert (await third.heartbeat(told["x"])).error is ErrorCode.none
+    assert (await third.commit(8, told["x"])).error is ErrorCode.none
+    assert third.clock.monotonic_ms() - began_ms >= LEASE_MS - 100
+    await first.runtime.stop()
+    await third.runtime.stop()
+
+
+@story
+async def test_who_loses_the_partition_for_a_moment_still_waits_for_the_rest() -> None:
+    """It is the former owner itself then, and yet not the only one that may answer."""
+    first, second, told = await taken_over("x")
+    began_ms = second.clock.monotonic_ms()
+    second.runtime._partitions.owned[0]._outbox._lost(LogUnavailable("for a moment"))
+    await asyncio.sleep(0.2)
+    assert second.runtime.ready
+    assert second.log.storage.epochs[0] == 3
+    assert (await second.commit(8, told["x"])).error is ErrorCode.none
+    assert LEASE_MS - 100 < second.clock.monotonic_ms() - began_ms < LEASE_MS + 100
+    await first.runtime.stop()
+    await second.runtime.stop()
+
+
+def test_which_owners_before_may_still_answer() -> None:
+    """Whoever did not stop in good order, unless it was this process all the time."""
+    stopped = CoordinatorStopped(partition=0, owner_epoch=3, owner="a", stopped_ms=0, uptime_ms=0)
+    assert left(None) == 0
+    assert left(stopped) == 0
+    assert left(ELECTED) == LEASE_MS
+    assert left(ELECTED, served=2) == LEASE_MS  # somebody was there between
+    assert left(ELECTED, served=3) == 0
+
+
+def left(last_event: CoordinatorElected | CoordinatorStopped | None, *, served: int | None = None) -> int:
+    leases = OldLeases()
+    if served is not None:
+        leases.served(0, served)
+    leases.taken_over(0, last_event, fenced_ms=5_000, lease_ms=LEASE_MS)
+    return leases.left_ms(0, 5_000)

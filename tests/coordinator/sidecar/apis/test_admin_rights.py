@@ -1,0 +1,203 @@
+"""Groups that a user may see and others that he may not, of ours and of others, in one call."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.brokers.acls import Acl, add_acls, remove_acls
+from tests.brokers.secured import SUPER_USER, SecuredBroker
+from tests.conformance.wire import Connection, Fields
+from tests.coordinator.sidecar.security.security_stage import (
+    LISTENER,
+    Member,
+    formed,
+    new_group,
+    shared_broker,
+    sidecar,
+    speaking,
+)
+from tests.muster_process import MusterProcess
+from tests.waiting import until
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[SecuredBroker]:
+    with shared_broker() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def muster(broker: SecuredBroker) -> Iterator[MusterProcess]:
+    with sidecar(broker) as muster:
+        yield muster
+
+
+class Scene:
+    """The same groups twice, those whose names begin with `seen` being alice's to READ, the others nobody's.
+
+    `member` has one through the sidecar, `theirs` upstream; `left` was ours, `forgotten` too, but upstream knows it no
+    more.
+    """
+
+    def __init__(self) -> None:
+        self.run = new_group()
+
+    def name(self, side: str, what: str) -> str:
+        return f"{self.run}-{side}-{what}"
+
+    @asynccontextmanager
+    async def set_up(self, broker: SecuredBroker, muster: MusterProcess) -> AsyncIterator[Connection]:
+        """Gives a connection, through the sidecar, of somebody who may do all; the members stay while it lasts."""
+        add_acls(broker.admin(), Acl("alice", "group", self.name("seen", ""), "READ", is_prefix=True))
+        async with (
+            speaking(broker.address(LISTENER), SUPER_USER) as direct,
+            speaking(muster.bootstrap, SUPER_USER) as through,
+        ):
+            for side in ("seen", "hidden"):
+                await formed(through, self.name(side, "member"))
+                await formed(direct, self.name(side, "theirs"))
+                for what in ("left", "forgotten"):
+                    await leave(await formed(through, self.name(side, what)))
+                await until(partial(is_deleted, direct, self.name(side, "forgotten")))
+            yield through
+
+
+async def leave(member: Member) -> None:
+    """Its group is Empty then."""
+    left = {"member_id": member.member_id, "group_instance_id": None, "reason": None}
+    answer = await member.connection.ask("LeaveGroup", 5, group_id=member.group_id, members=[left])
+    assert [each["error_code"] for each in answer["members"]] == [0]
+
+
+async def is_deleted(direct: Connection, group_id: str) -> bool:
+    """False while its shadow is still there."""
+    answer = await direct.ask("DeleteGroups", 2, groups_names=[group_id])
+    return bool(answer["results"][0]["error_code"] == 0)
+
+
+async def test_a_user_is_told_of_groups_that_he_may_see(broker: SecuredBroker, muster: MusterProcess) -> None:
+    """Listed are these alone, also those that upstream does not list; each described group is answered for itself."""
+    scene = Scene()
+    async with scene.set_up(broker, muster) as admin, speaking(muster.bootstrap, "alice") as alice:
+        assert await _listed(alice, scene) == [
+            scene.name("seen", each) for each in ("forgotten", "left", "member", "theirs")
+        ]
+        assert len(await _listed(admin, scene)) == 8
+        asked = [scene.name(side, each) for each in ("member", "theirs", "left") for side in ("seen", "hidden")]
+        answer = await alice.ask("DescribeGroups", 6, groups=asked, include_authorized_operations=True)
+        assert [each["group_id"] for each in answer["groups"]] == asked
+        assert [(each["error_code"], each["group_state"]) for each in answer["groups"]] == [
+            (0, "Stable"),
+            (30, ""),
+            (0, "Stable"),
+            (30, ""),
+            (0, "Empty"),
+            (30, ""),
+        ]
+        may_read = {each["authorized_operations"] for each in answer["groups"] if not each["error_code"]}
+        assert may_read == {1 << 3 | 1 << 8}, "READ, and DESCRIBE with it"
+
+
+async def test_a_user_deletes_groups_that_he_may_delete(broker: SecuredBroker, muster: MusterProcess) -> None:
+    """The others are refused in the same answer, and stay."""
+    scene = Scene()
+    async with scene.set_up(broker, muster) as admin:
+        left, member, theirs = (scene.name("seen", each) for each in ("left", "member", "theirs"))
+        acls = [Acl("alice", "group", each, "DELETE") for each in (left, member, theirs)]
+        add_acls(broker.admin(), *acls)
+        async with speaking(muster.bootstrap, "alice") as alice:
+            asked = [scene.name("hidden", "left"), left, member, scene.name("seen", "forgotten"), theirs]
+            answer = await alice.ask("DeleteGroups", 2, groups_names=asked)
+            assert [(each["group_id"], each["error_code"]) for each in answer["results"]] == list(
+                zip(asked, (30, 0, 68, 30, 68), strict=True)
+            )
+        kept = {scene.name(side, each) for side in ("seen", "hidden") for each in ("member", "theirs", "forgotten")}
+        assert set(await _listed(admin, scene)) == kept | {scene.name("hidden", "left")}
+
+
+async def test_a_user_alters_settings_that_he_may_alter(broker: SecuredBroker, muster: MusterProcess) -> None:
+    """Ours are for whom the broker lets alter Kafka's, and told to whom it tells those; nothing leaks of the others."""
+    scene = Scene()
+    async with scene.set_up(broker, muster) as admin:
+        mine, hidden = scene.name("seen", "member"), scene.name("hidden", "member")
+        rights = [Acl("alice", "group", mine, operation) for operation in ("ALTER_CONFIGS", "DESCRIBE_CONFIGS")]
+        add_acls(broker.admin(), *rights)
+        async with speaking(muster.bootstrap, "alice") as alice:
+            unknown = scene.name("hidden", "unknown")
+            assert await _altered(alice, mine, hidden, unknown) == [0, 30, 30]
+            assert await _described(alice, mine, hidden) == [{"target.group.size": "3"}, 30]
+        assert await _described(admin, mine, hidden) == [{"target.group.size": "3"}, {"target.group.size": None}]
+
+
+@pytest.mark.parametrize(
+    ("rights", "altered", "described"),
+    [
+        (("ALTER_CONFIGS",), 30, 30),
+        (("ALTER_CONFIGS", "DESCRIBE"), 30, 0),
+        (("ALTER_CONFIGS", "READ"), 0, 0),
+        (("READ",), 30, 30),
+        (("DESCRIBE_CONFIGS",), 30, 30),
+        (("DESCRIBE_CONFIGS", "DESCRIBE"), 30, 0),
+        (("DESCRIBE_CONFIGS", "READ"), 30, 0),
+        (("DESCRIBE_CONFIGS", "ALTER_CONFIGS", "READ"), 0, 0),
+    ],
+    ids=lambda value: "+".join(value) if isinstance(value, tuple) else None,
+)
+async def test_who_moves_a_group_may_read_it_and_who_sees_its_members_may_describe_it(
+    broker: SecuredBroker, muster: MusterProcess, rights: tuple[str, ...], altered: int, described: int
+) -> None:
+    """Beside what the broker asks for; a setting of ours that names nobody is told as Kafka's own are."""
+    group_id = new_group()
+    acls = [Acl("bob", "group", group_id, right) for right in rights]
+    add_acls(broker.admin(), *acls)
+    async with speaking(muster.bootstrap, SUPER_USER) as admin, speaking(muster.bootstrap, "bob") as bob:
+        await formed(admin, group_id)
+        for name, value in (("members.coordinator", "upstream"), ("target.group.size", "3")):
+            change = {"name": name, "config_operation": 0, "value": value}
+            resource = {"resource_type": 32, "resource_name": group_id, "configs": [change]}
+            answer = await bob.ask("IncrementalAlterConfigs", 1, resources=[resource], validate_only=True)
+            assert [each["error_code"] for each in answer["responses"]] == [altered], name
+        may_see = 30 if rights == ("READ",) else 0  # ALTER_CONFIGS implies DESCRIBE_CONFIGS
+        for name, expected in (("members", described), ("members.move", described), ("target.group.size", may_see)):
+            asked = {"resource_type": 32, "resource_name": group_id, "configuration_keys": [name]}
+            answer = await bob.ask(
+                "DescribeConfigs", 4, resources=[asked], include_synonyms=False, include_documentation=False
+            )
+            (told,) = answer["results"]
+            assert told["error_code"] == expected, name
+            assert not (expected and told["configs"])
+    remove_acls(broker.admin(), *acls)
+
+
+async def _listed(connection: Connection, scene: Scene) -> list[str]:
+    answer = await connection.ask("ListGroups", 5, states_filter=[], types_filter=[])
+    assert answer["error_code"] == 0
+    return sorted(each["group_id"] for each in answer["groups"] if each["group_id"].startswith(scene.run))
+
+
+async def _altered(connection: Connection, *group_ids: str) -> list[int]:
+    change = {"name": "target.group.size", "config_operation": 0, "value": "3"}
+    resources = [{"resource_type": 32, "resource_name": each, "configs": [change]} for each in group_ids]
+    answer = await connection.ask("IncrementalAlterConfigs", 1, resources=resources, validate_only=False)
+    return [each["error_code"] for each in answer["responses"]]
+
+
+async def _described(connection: Connection, *group_ids: str) -> list[Any]:
+    """The settings of each group, or the error."""
+    asked = {"resource_type": 32, "configuration_keys": ["target.group.size"]}
+    answer: Fields = await connection.ask(
+        "DescribeConfigs",
+        4,
+        resources=[{**asked, "resource_name": each} for each in group_ids],
+        include_synonyms=False,
+        include_documentation=False,
+    )
+    told = {each["resource_name"]: each for each in answer["results"]}
+    return [
+        told[each]["error_code"] or {one["name"]: one["value"] for one in told[each]["configs"]} for each in group_ids
+    ]

@@ -1,0 +1,143 @@
+"""Commands that reach a Kafka broker, a sidecar that is for other groups, or a group whose members are upstream."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from muster import cli as command
+from tests.brokers import Broker
+from tests.brokers.acls import Acl, add_acls
+from tests.brokers.broker import lasting_ports
+from tests.brokers.secured import SUPER_USER, client_properties
+from tests.coordinator.formed import form_group
+from tests.coordinator.sidecar.admin_stage import Front, front_of, new_name
+from tests.coordinator.sidecar.groups.test_moving import NewerConsumer
+from tests.coordinator.sidecar.security.security_stage import (
+    LISTENER,
+    formed,
+    new_group,
+    shared_broker,
+    sidecar,
+    speaking,
+)
+from tests.muster_process import running_muster
+from tests.waiting import until_so
+
+pytestmark = pytest.mark.broker
+
+ENVIRONMENT = {"COLUMNS": "200", "TERM": "dumb", "MUSTER_BOOTSTRAP": ""}
+CHANGES = [
+    ["members", "add", "GROUP", "web-9"],
+    ["members", "withdraw", "GROUP", "web-9"],
+    ["members", "retire", "GROUP", "one"],
+    ["members", "keep", "GROUP", "one"],
+    ["members", "promote", "GROUP", "--all"],
+    ["members", "rebalance", "GROUP"],
+    ["members", "config", "GROUP", "target.group.size=2"],
+    ["release", "GROUP"],
+]
+OTHERS = [
+    ["members", "list", "GROUP"],
+    ["members", "config", "GROUP"],
+    ["groups", "repair", "GROUP"],
+    ["adopt", "GROUP"],
+]
+
+
+@pytest.fixture(scope="module")
+def front(kafka_broker: Broker) -> Iterator[Front]:
+    with front_of(kafka_broker) as front:
+        yield front
+
+
+@pytest.fixture(scope="module")
+def upstreams(front: Front) -> str:
+    """A group with a member at the broker."""
+    group_id = new_name("upstreams")
+    form_group(front.broker.bootstrap, group_id, "one")
+    return group_id
+
+
+def run(arguments: list[str], bootstrap: str, group_id: str = "", *options: str) -> Result:
+    given = [group_id if each == "GROUP" else each for each in arguments]
+    return CliRunner().invoke(command.app, [*given, "--bootstrap", bootstrap, *options], env=ENVIRONMENT)
+
+
+@pytest.mark.parametrize("arguments", [*CHANGES, *OTHERS, ["release", "--all"]], ids=" ".join)
+def test_a_broker_is_named_as_one(front: Front, upstreams: str, arguments: list[str]) -> None:
+    """It is what listens at the default address on a broker's own machine."""
+    done = run(arguments, front.broker.bootstrap, upstreams)
+    said = f"{front.broker.bootstrap} is a Kafka broker, not Muster: name the sidecar (--bootstrap, MUSTER_BOOTSTRAP)\n"
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.endswith(said)
+
+
+@pytest.mark.parametrize("arguments", CHANGES, ids=" ".join)
+def test_a_group_whose_members_are_upstream_is_not_called_unknown(
+    front: Front, upstreams: str, arguments: list[str]
+) -> None:
+    """Changes say what `members list` says; who would release it is not told to adopt it."""
+    done = run(arguments, front.muster.bootstrap, upstreams)
+    assert (done.exit_code, done.stdout) == (1, "")
+    if arguments[0] == "release":
+        assert f"group {upstreams} has its members upstream already: there is nothing to release" in done.stderr
+        return
+    assert f"group {upstreams} is not Muster's: it has its members upstream (type consumer)" in done.stderr
+    assert f"muster adopt {upstreams}" in done.stderr
+
+
+@pytest.mark.clients
+def test_a_group_of_a_newer_type_is_not_called_unknown(front: Front) -> None:
+    """DescribeGroups does not find it, and it cannot be adopted."""
+    consumer = NewerConsumer(front.broker.bootstrap, new_name("newer"), front.topic).start()
+    try:
+        until_so(lambda: bool(consumer.assigned), lambda: consumer.error)
+        for arguments in [*CHANGES, ["members", "list", "GROUP"], ["groups", "repair", "GROUP"]]:
+            done = run(arguments, front.muster.bootstrap, consumer.group_id)
+            assert (done.exit_code, done.stdout) == (1, ""), arguments
+            said = f"{consumer.group_id} is no classic group, but upstream's, of the newer type consumer"
+            assert said in done.stderr, arguments
+    finally:
+        consumer.end()
+
+
+def test_a_sidecar_that_is_for_other_groups_says_so(front: Front, upstreams: str) -> None:
+    """It relays what others ask of that group, so it answers as a broker does."""
+    at = ["--upstream", front.broker.bootstrap, "--broker-base-port", str(lasting_ports(1)[0])]
+    with running_muster(log="memory:", options=[*at, "--groups", "others-*"]) as muster:
+        for arguments in [*CHANGES, *OTHERS]:
+            done = run(arguments, muster.bootstrap, upstreams)
+            assert (done.exit_code, done.stdout) == (1, ""), arguments
+            assert "this Muster is not for groups of that name (--groups)" in done.stderr
+        done = run(["release", "--all"], muster.bootstrap)
+        assert (done.exit_code, "nothing to release" in done.stderr) == (0, True)
+
+
+async def test_all_groups_are_not_released_by_who_may_not_see_them() -> None:
+    """A list leaves out what a user may not describe; `--all` says so where it may."""
+    with shared_broker() as broker, sidecar(broker) as muster:
+        seen, hidden = new_group(), new_group()
+        async with speaking(muster.bootstrap, SUPER_USER) as members:
+            await formed(members, seen)
+            await formed(members, hidden)
+
+            def release(user: str) -> Result:
+                properties = client_properties(LISTENER, user=user)
+                given = [part for name, value in properties.items() for part in ("--kafka-config", f"{name}={value}")]
+                return run(["release", "--all", "--dry-run"], muster.bootstrap, "", *given)
+
+            done = await asyncio.to_thread(release, "alice")
+            lacks = "user alice (sasl.username) lacks the ACL Allow DESCRIBE on GROUP *"
+            assert (done.exit_code, done.stdout) == (1, "")
+            assert lacks in done.stderr
+            rights = ("READ", "ALTER_CONFIGS")
+            add_acls(broker.admin(), *(Acl("alice", "group", seen, right) for right in rights))
+            done = await asyncio.to_thread(release, "alice")
+            assert (done.exit_code, done.stdout.count("\n")) == (0, 1)
+            assert done.stdout.startswith(f"{seen}: ")
+            assert lacks in done.stderr
+            add_acls(broker.admin(), *(Acl("alice", "group", "*", right) for right in rights))
+            done = await asyncio.to_thread(release, "alice")
+            assert (done.exit_code, done.stdout.count("\n"), done.stderr) == (0, 2, "")

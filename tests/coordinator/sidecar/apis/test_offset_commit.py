@@ -1,0 +1,270 @@
+"""Commits and deletions of offsets on their way to the broker: what is waited for, and how it ends."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from kio.index import load_request_schema
+from kio.schema.errors import ErrorCode
+
+from muster.coordinator.group.commands import AnyRequest, DeleteGroup, DeleteOffsets
+from muster.coordinator.group.outcomes import AuthorizeCommitOutcome, DeleteGroupOutcome, DeleteOffsetsOutcome, Outcome
+from muster.coordinator.sidecar.apis.delete_groups import DeleteGroupsApi
+from muster.coordinator.sidecar.apis.offset_commit import OffsetCommitApi
+from muster.coordinator.sidecar.apis.offset_delete import OffsetDeleteApi
+from muster.coordinator.sidecar.groups.in_flight_commits import InFlightCommits
+from muster.coordinator.sidecar.groups.routing import GroupRouter
+from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
+from muster.coordinator.sidecar.relay.intercept import SidecarApi
+from muster.coordinator.upstream.shadows import CommitIdentity, ShadowName
+from muster.events.ids import GroupId
+from tests.coordinator.kio_client import filled
+from tests.coordinator.sidecar.groups.test_routing import Upstream, router
+from tests.coordinator.sidecar.relaying import Client, Relay, relaying
+from tests.coordinator.sidecar.scripted_broker import (
+    Asked,
+    Holding,
+    ScriptedBroker,
+    asking,
+    read_response,
+    response,
+    scripted_broker,
+)
+from tests.waiting import until
+
+METADATA, OFFSET_COMMIT, DELETE_GROUPS, OFFSET_DELETE = 3, 8, 42, 47
+GROUP = GroupId("orders-group")
+ACCEPTED = AuthorizeCommitOutcome(error=ErrorCode.none, generation_id=5)
+REFUSED = AuthorizeCommitOutcome(error=ErrorCode.unknown_member_id)
+
+
+class SteadyShadows:
+    """Every group has one, which goes out and in at once. `steps` and `doubted` are what it was told."""
+
+    name = ShadowName.of("log")
+
+    def __init__(self) -> None:
+        self.is_owned = True
+        self.steps: list[str] = []
+        self.doubted: list[GroupId] = []
+
+    def owns(self, _group_id: GroupId) -> bool:
+        return self.is_owned
+
+    def is_leaving(self, _group_id: GroupId) -> bool:
+        return False
+
+    def commit_identity(self, _group_id: GroupId, _generation_id: int) -> CommitIdentity:
+        return CommitIdentity(member_id="muster-log-4b1c", generation_id=77, group_instance_id="muster-log")
+
+    async def wait_bumped(self, _group_id: GroupId, _generation_id: int) -> None:
+        return
+
+    def heartbeat_soon(self, group_id: GroupId) -> None:
+        self.doubted.append(group_id)
+
+    @asynccontextmanager
+    async def withdrawn(self, _group_id: GroupId) -> AsyncIterator[None]:
+        self.steps.append("out")
+        try:
+            yield
+        finally:
+            self.steps.append("in")
+
+
+def decides(command: AnyRequest) -> Outcome:
+    """All may be done."""
+    if isinstance(command, DeleteGroup):
+        return DeleteGroupOutcome(error=ErrorCode.none)
+    return DeleteOffsetsOutcome(error=ErrorCode.none) if isinstance(command, DeleteOffsets) else ACCEPTED
+
+
+class Stage:
+    """A relay that handles what this is about. No answer is waited for where that has a limit."""
+
+    def __init__(self, reserved: ReservedNames | None = None) -> None:
+        self._reserved = reserved or ReservedNames(None)
+        self.shadows: Any = SteadyShadows()
+        self.in_flight = InFlightCommits(resume_timeout_s=0)
+        self.router: GroupRouter | None = None
+
+    def apis(self, relay: Relay) -> Iterable[SidecarApi]:
+        relay.groups.outcome = decides
+        common = relay.service, self.router or relay.router
+        commits = OffsetCommitApi(
+            *common,
+            relay.moves,
+            self.shadows,
+            in_flight=self.in_flight,
+            reserved=self._reserved,
+            metrics=relay.relayed,
+        )
+        offsets = OffsetDeleteApi(*common, self.shadows, self.in_flight, broker_timeout_s=0)
+        groups = DeleteGroupsApi(*common, self.shadows, broker_timeout_s=0)
+        return (*commits.apis(), offsets.api(), groups.api())
+
+
+@asynccontextmanager
+async def staged(router: GroupRouter | None = None) -> AsyncIterator[tuple[Stage, ScriptedBroker, Relay, Client]]:
+    """A broker, a relay before it, and a client of that."""
+    stage = Stage()
+    stage.router = router
+    async with scripted_broker() as broker, relaying({1: broker}, more=stage.apis) as relay:
+        yield stage, broker, relay, await relay.connect(1)
+
+
+def commit(*partitions: int) -> bytes:
+    offsets = [{"partition_index": each, "committed_offset": 1, "committed_metadata": None} for each in partitions]
+    body = {"group_id": GROUP, "generation_id_or_member_epoch": 5, "member_id": "m", "group_instance_id": None}
+    topics = [{"name": "orders", "partitions": offsets}]
+    return asking(filled(load_request_schema(OFFSET_COMMIT, 9), {**body, "topics": topics}))
+
+
+def delete_offsets() -> bytes:
+    topics = [{"name": "orders", "partitions": [{"partition_index": 0}]}]
+    return asking(filled(load_request_schema(OFFSET_DELETE, 0), {"group_id": GROUP, "topics": topics}))
+
+
+def committed(payload: bytes) -> list[ErrorCode]:
+    """The errors of a commit's only topic."""
+    (topic,) = read_response(OFFSET_COMMIT, 9, payload).topics
+    return [each.error_code for each in topic.partitions]
+
+
+def answering(broker: ScriptedBroker, *errors: ErrorCode) -> None:
+    """Have the broker answer commits with these, a partition each."""
+
+    def script(asked: Asked) -> None:
+        if asked.api_key == OFFSET_COMMIT:
+            partitions = [{"partition_index": at, "error_code": error} for at, error in enumerate(errors)]
+            asked.tell(response(OFFSET_COMMIT, 9, topics=[{"name": "orders", "partitions": partitions}]))
+        else:
+            broker.usual(asked)
+
+    broker.script = script
+
+
+def at_work(api_key: int) -> "list[asyncio.Task[Any]]":
+    """The handler of this API."""
+    return [task for task in asyncio.all_tasks() if task.get_name() == f"request-{api_key}"]
+
+
+# ---- whom the broker's verdict is about ----------------------------------------------------------------
+
+
+async def test_what_the_broker_says_of_the_shadow_has_the_client_try_again() -> None:
+    """And the shadow is looked after."""
+    async with staged() as (stage, broker, _, client):
+        answering(broker, ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id, ErrorCode.illegal_generation)
+        again = ErrorCode.coordinator_load_in_progress
+        assert committed(await client.ask(commit(0, 1, 2))) == [again, again, again]
+        assert stage.shadows.doubted == [GROUP]
+        answering(broker, ErrorCode.none)
+        assert committed(await client.ask(commit(0))) == [ErrorCode.none]
+        assert stage.shadows.doubted == [GROUP]
+
+
+async def test_a_commit_for_a_topic_id_of_zeros_is_refused() -> None:
+    """It is nobody's, so that the broker is not asked about it."""
+    async with staged() as (_, _, relay, client):
+        relay.groups.outcome = lambda _: REFUSED
+        partition = {"partition_index": 0, "committed_offset": 7, "committed_metadata": None}
+        body = {
+            "group_id": GROUP,
+            "generation_id_or_member_epoch": 1,
+            "member_id": "m",
+            "topics": [{"topic_id": None, "partitions": [partition]}],
+        }
+        told = await client.ask(asking(filled(load_request_schema(OFFSET_COMMIT, 10), body)))
+        answer = read_response(OFFSET_COMMIT, 10, told)
+        assert answer.topics[0].partitions[0].error_code is ErrorCode.unknown_topic_id
+
+
+async def test_before_the_log_is_read_a_commit_goes_to_the_broker_if_others_have_the_group() -> None:
+    """The log may be away for long, and such a group is none of ours; of any other its owner has to be asked."""
+    loading = AuthorizeCommitOutcome(error=ErrorCode.coordinator_load_in_progress)
+    async with staged(router(Upstream(), is_loaded=False)) as (_, broker, relay, client):
+        relay.groups.outcome = lambda _: loading
+        answering(broker, ErrorCode.none)
+        assert committed(await client.ask(commit(0))) == [ErrorCode.none]
+        assert not relay.groups.commands
+    async with staged(router(Upstream(nobody=True), is_loaded=False)) as (_, broker, relay, client):
+        relay.groups.outcome = lambda _: loading
+        held = Holding(broker, METADATA)
+        client.send(commit(0))
+        await until(lambda: held.asked)  # which topics exist: the refusal is for each of them
+        assert relay.groups.commands
+
+
+# ---- who goes ------------------------------------------------------------------------------------------
+
+
+async def test_a_refusal_that_asks_the_broker_first_ends_with_it() -> None:
+    """Else it would wait for ever."""
+    async with staged() as (_, broker, relay, client):
+        relay.groups.outcome = lambda _: REFUSED
+        held = Holding(broker, METADATA)
+        client.send(commit(0))
+        await until(lambda: held.asked)
+        (working,) = at_work(OFFSET_COMMIT)
+        held.asked[0].connection.hang_up()
+        await until(working.done)
+        assert working.cancelled()
+        assert await client.rest() == b""
+
+
+async def test_who_asks_when_the_broker_is_gone_ends_at_once() -> None:
+    """The rules had not decided before."""
+    async with staged() as (_, broker, relay, client):
+        relay.groups.outcome = lambda _: None
+        client.send(commit(0))
+        await until(lambda: relay.groups.parked)
+        broker.connections[0].hang_up()
+        assert await client.rest() == b""
+        await until(lambda: not relay.listening.connections)
+        relay.groups.release(REFUSED)
+        (working,) = at_work(OFFSET_COMMIT)
+        await until(working.done)
+        assert working.cancelled()
+
+
+# ---- limits --------------------------------------------------------------------------------------------
+
+
+async def test_a_broker_that_deletes_no_offsets_does_not_keep_the_shadow_out() -> None:
+    """The group's commits go on, and the answer that comes too late is nobody's."""
+    async with staged() as (stage, broker, relay, client):
+        held = Holding(broker, OFFSET_DELETE)
+        told = read_response(OFFSET_DELETE, 0, await client.ask(delete_offsets()))
+        assert told.error_code is ErrorCode.coordinator_not_available
+        assert stage.shadows.steps == ["out", "in"]
+        other = await relay.connect(1)
+        answering(broker, ErrorCode.none)
+        assert committed(await other.ask(commit(0))) == [ErrorCode.none]
+        client.send(commit(0))
+        held.asked[0].tell(response(OFFSET_DELETE, 0, error_code=ErrorCode.non_empty_group, topics=[]))
+        assert committed((await client.answer())[1]) == [ErrorCode.none]
+
+
+async def test_a_broker_that_deletes_no_groups_does_not_keep_their_shadows_out() -> None:
+    """Nobody could join meanwhile."""
+    async with staged() as (stage, broker, _, client):
+        stage.shadows.is_owned = False
+        Holding(broker, DELETE_GROUPS)
+        body = filled(load_request_schema(DELETE_GROUPS, 2), {"groups_names": (GROUP,)})
+        told = read_response(DELETE_GROUPS, 2, await client.ask(asking(body)))
+        assert [each.error_code for each in told.results] == [ErrorCode.coordinator_not_available]
+        assert stage.shadows.steps == ["out", "in"]
+
+
+@pytest.mark.parametrize("is_let_go", [True, False])
+async def test_a_commit_is_not_held_back_for_ever(is_let_go: bool) -> None:
+    """The client asks again."""
+    async with staged() as (stage, broker, _, client):
+        answering(broker, ErrorCode.none)
+        async with stage.in_flight.paused(GROUP):
+            if not is_let_go:
+                assert committed(await client.ask(commit(0))) == [ErrorCode.coordinator_not_available]
+        assert committed(await client.ask(commit(0))) == [ErrorCode.none]

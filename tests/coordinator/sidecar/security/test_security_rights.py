@@ -1,0 +1,239 @@
+"""Rights on a group of ours: the same answers as the broker's to the same user directly, right by right and mixed."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from tests.brokers.acls import CLUSTER_NAME, Acl, add_acls, remove_acls
+from tests.brokers.secured import SUPER_USER, SecuredBroker
+from tests.conformance.wire import Connection
+from tests.coordinator.sidecar.security.rights_questions import OWN_TOPIC, Stage, questions
+from tests.coordinator.sidecar.security.rights_table import NOT_LISTED, RESERVED, RIGHTS, Row
+from tests.coordinator.sidecar.security.security_stage import (
+    LISTENER,
+    TOPIC,
+    errors_of,
+    formed,
+    join_body,
+    new_group,
+    producing,
+    shared_broker,
+    sidecar,
+    speaking,
+)
+from tests.muster_process import MusterProcess
+
+pytestmark = pytest.mark.broker
+
+GROUP_AUTHORIZATION_FAILED = 30
+GROUP, CONFIG = 32, "consumer.session.timeout.ms"
+_NOBODY = {"member_id": "nobody", "group_instance_id": None, "generation_id": 1}
+_PARTITION = {"partition_index": 0, "committed_offset": 7, "committed_metadata": None}
+_TOPICS = [{"name": TOPIC, "partitions": [_PARTITION]}]
+
+Question = tuple[str, int, dict[str, Any]]
+
+
+def questions_of_nobody(group_id: str) -> dict[str, Question]:
+    """Requests of a stranger to the group: refused for that, when he may ask at all."""
+    alteration = {"name": CONFIG, "config_operation": 0, "value": "50000"}
+    resource = {"resource_type": GROUP, "resource_name": group_id}
+    asked: list[Question] = [
+        ("JoinGroup", 9, join_body(group_id, protocol_type="another")),
+        ("JoinGroup", 3, join_body(group_id, protocol_type="another")),
+        (
+            "SyncGroup",
+            5,
+            {"group_id": group_id, **_NOBODY, "protocol_type": None, "protocol_name": None, "assignments": []},
+        ),
+        ("Heartbeat", 4, {"group_id": group_id, **_NOBODY}),
+        ("LeaveGroup", 5, {"group_id": group_id, "members": [{**_NOBODY, "reason": None}]}),
+        ("LeaveGroup", 2, {"group_id": group_id, "member_id": "nobody"}),
+        ("OffsetCommit", 9, {"group_id": group_id, **_NOBODY, "generation_id_or_member_epoch": 1, "topics": _TOPICS}),
+        ("OffsetCommit", 9, {"group_id": group_id, **_nobody_at_all(), "topics": _TOPICS}),
+        ("OffsetFetch", 8, {"groups": [{"group_id": group_id, "topics": None}], "require_stable": False}),
+        ("DescribeGroups", 5, {"groups": [group_id], "include_authorized_operations": True}),
+        ("DescribeGroups", 6, {"groups": [group_id], "include_authorized_operations": True}),
+        ("DeleteGroups", 2, {"groups_names": [group_id]}),
+        (
+            "OffsetDelete",
+            0,
+            {"group_id": group_id, "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0}]}]},
+        ),
+        (
+            "DescribeConfigs",
+            4,
+            {
+                "resources": [{**resource, "configuration_keys": None}],
+                "include_synonyms": False,
+                "include_documentation": False,
+            },
+        ),
+        ("IncrementalAlterConfigs", 1, {"resources": [{**resource, "configs": [alteration]}], "validate_only": True}),
+    ]
+    return {f"{name} v{version} {place}": (name, version, body) for place, (name, version, body) in enumerate(asked)}
+
+
+def _nobody_at_all() -> dict[str, Any]:
+    return {"member_id": "", "group_instance_id": None, "generation_id_or_member_epoch": -1}
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[SecuredBroker]:
+    with shared_broker() as running:
+        add_acls(
+            running.admin(),
+            Acl("alice", "group", "*", "READ"),
+            Acl("alice", "topic", TOPIC, "READ"),
+            Acl("muster", "topic", OWN_TOPIC, "ALL", is_prefix=True),
+            Acl("muster", "transactional_id", f"muster-{OWN_TOPIC}", "ALL", is_prefix=True),
+        )
+        yield running
+
+
+@pytest.fixture(scope="module")
+def muster(broker: SecuredBroker) -> Iterator[MusterProcess]:
+    log = f"kafka://{broker.address(LISTENER)}/{OWN_TOPIC}"
+    with sidecar(broker, "--log-replication", "1", "--log-partitions", "1", log=log) as running:
+        yield running
+
+
+async def errors(address: str, user: str, group_id: str) -> dict[str, list[int]]:
+    """Ask as a user, on a connection for each question: none may depend on another."""
+    told = {}
+    for title, (name, version, body) in questions_of_nobody(group_id).items():
+        async with speaking(address, user) as connection:
+            told[title] = errors_of(await connection.ask(name, version, **body))
+    return told
+
+
+async def listed(connection: Connection) -> list[str]:
+    """The groups that a user is told of."""
+    answer = await connection.ask("ListGroups", 4, states_filter=[])
+    return [group["group_id"] for group in answer["groups"]]
+
+
+@pytest.mark.parametrize(
+    "rights",
+    [
+        (),
+        ("DESCRIBE",),
+        ("READ",),
+        ("DELETE",),
+        ("READ", "DELETE"),
+        ("DESCRIBE_CONFIGS",),
+        ("ALTER_CONFIGS",),
+        ("ALL",),
+    ],
+    ids="+".join,
+)
+async def test_a_user_is_told_what_the_broker_tells_him(
+    broker: SecuredBroker, muster: MusterProcess, rights: tuple[str, ...]
+) -> None:
+    """Each API, about a group with a member in it: the same errors through the sidecar as directly."""
+    through, direct = new_group(), new_group()
+    acls = [Acl("bob", "group", group_id, right) for group_id in (through, direct) for right in rights]
+    acls += [Acl("bob", "topic", TOPIC, "READ")]
+    add_acls(broker.admin(), *acls)
+    try:
+        async with (
+            speaking(muster.bootstrap, "alice") as alice_through,
+            speaking(broker.address(LISTENER), "alice") as alice_direct,
+        ):
+            await formed(alice_through, through)
+            await formed(alice_direct, direct)
+            told = await errors(muster.bootstrap, "bob", through)
+            told_directly = await errors(broker.address(LISTENER), "bob", direct)
+            async with speaking(muster.bootstrap, "bob") as bob:
+                may_see = through in await listed(bob)
+            async with speaking(broker.address(LISTENER), "bob") as bob:
+                assert may_see == (direct in await listed(bob))
+    finally:
+        remove_acls(broker.admin(), *acls)
+    assert told == told_directly
+
+
+# ---- the table -----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def allowed(broker: SecuredBroker, *acls: Acl) -> Iterator[None]:
+    """While the block lasts."""
+    admin = broker.admin()
+    if acls:
+        add_acls(admin, *acls)
+    try:
+        yield
+    finally:
+        if acls:
+            remove_acls(admin, *acls)
+
+
+def acl(row: Row, run: str) -> Acl:
+    """The right of bob, where names begin with `run`."""
+    resource, name, is_prefix = {
+        "Group": ("group", run, True),
+        "TransactionalId": ("transactional_id", run, True),
+        "Topic": ("topic", TOPIC, False),
+        "Cluster": ("broker", CLUSTER_NAME, False),
+    }[row.resource]
+    return Acl("bob", resource, name, row.operation, is_prefix=is_prefix)
+
+
+@asynccontextmanager
+async def on_stage(address: str, name: str) -> AsyncIterator[Stage]:
+    """Bob's questions at this address, set up by others."""
+    async with speaking(address, SUPER_USER) as admin, speaking(address, "alice") as alice:
+        named = {"topics": [{"topic_id": None, "name": OWN_TOPIC}], "allow_auto_topic_creation": False}
+        own = await admin.ask("Metadata", 12, **named, include_topic_authorized_operations=False)
+        yield Stage(
+            member=await formed(alice, name),
+            transactional_id=name,
+            producer=await producing(admin, name),
+            own_topic_id=UUID(own["topics"][0]["topic_id"]),
+        )
+
+
+async def told(address: str, user: str, stage: Stage, row: Row) -> list[list[str]]:
+    """The errors of each form of the request, on a connection of its own: no verdict is kept from one to the next."""
+    answers = []
+    for api, version, body in questions(stage, *row.request):
+        async with speaking(address, user) as connection:
+            answer = await connection.ask(api, version, **body)
+        errors = [ErrorCode(code).name.upper() for code in errors_of(answer)]
+        if api == "ListGroups" and not any(each["group_id"] == stage.member.group_id for each in answer["groups"]):
+            errors.append(NOT_LISTED)
+        answers.append(errors)
+    return answers
+
+
+@pytest.mark.parametrize("row", RIGHTS, ids=str)
+async def test_each_right_is_needed_and_all_together_are_enough(
+    broker: SecuredBroker, muster: MusterProcess, row: Row
+) -> None:
+    """Whoever lacks it is told what the table says, as by the broker directly; whoever has it, what the broker says."""
+    run, directly = new_group(), broker.address(LISTENER)
+    others = [acl(each, run) for each in row.others()]
+    async with on_stage(muster.bootstrap, f"{run}-here") as here, on_stage(directly, f"{run}-there") as there:
+        with allowed(broker, *others):
+            refused = await told(muster.bootstrap, "bob", here, row)
+            assert [set(errors) - {"NONE"} for errors in refused] == [{row.without}] * len(refused)
+            if not row.only_here:
+                assert refused == await told(directly, "bob", there, row)
+            with allowed(broker, acl(row, run)):
+                served = await told(muster.bootstrap, "bob", here, row)
+                expected = [["NONE"]] * len(served) if row.only_here else await told(directly, "bob", there, row)
+    assert served == expected
+    assert not any(row.without in errors for errors in served)
+
+
+@pytest.mark.parametrize("row", RESERVED, ids=str)
+async def test_what_is_musters_own_is_refused_to_who_may_do_all(muster: MusterProcess, row: Row) -> None:
+    """Only through the sidecar: the broker would do it, and depose the owner."""
+    async with on_stage(muster.bootstrap, new_group()) as stage:
+        refused = await told(muster.bootstrap, SUPER_USER, stage, row)
+    assert [set(errors) - {"NONE"} for errors in refused] == [{row.without}] * len(refused)

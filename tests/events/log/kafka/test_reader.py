@@ -1,0 +1,157 @@
+"""Reading a partition whose leader answers as a test says: gaps, refusals, and in which order it is looked into."""
+
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from muster.events.log.base import LogDenied, LogUnavailable
+from muster.events.log.kafka.batches import Stamp, encode_batch
+from muster.events.log.kafka.client.link import PartitionLane
+from muster.events.log.kafka.reader import end_offset, glimpses, newest_stamp, read
+from muster.events.records import BrokenBatch, Record
+from tests.events.log.kafka.foreign_batches import at_offset
+from tests.events.log.kafka.stored_partition import StoredPartition
+
+STAMP = Stamp(producer_id=7, producer_epoch=3, epoch_base=0, marked_from=0)
+
+
+def batch(offset: int, *, epoch: int = 3) -> tuple[int, bytes]:
+    stamp = Stamp(producer_id=7, producer_epoch=epoch, epoch_base=0, marked_from=0)
+    encoded = encode_batch([(Record(b"key", b"%d" % offset),)], stamp, base_sequence=0, timestamp_ms=1)
+    return offset, at_offset(encoded, offset)
+
+
+async def offsets_of(link: StoredPartition, *, start: int = 0, end: int | None = None) -> list[int]:
+    chunks = read(link, "events", 0, start=start, end=link.end if end is None else end, timeout_ms=50)
+    return [record.offset async for chunk in chunks for record in chunk]
+
+
+async def test_behind_a_gap_that_compaction_left_there_is_no_more() -> None:
+    """An empty answer of a leader that knows of the end says so."""
+    link = StoredPartition(batch(0), batch(3), end=9)
+    assert await offsets_of(link) == [0, 3]
+    stamp = await newest_stamp(link, "events", 0, home=None, timeout_ms=50)
+    assert stamp is not None
+    assert stamp.producer_id == STAMP.producer_id
+
+
+async def test_a_log_that_ends_too_early_is_not_taken_for_one_with_a_gap() -> None:
+    """A new leader may not know of the end yet; if it does not learn of it, records were lost."""
+    link = StoredPartition(batch(0), end=1)
+    chunks = read(link, "events", 0, start=0, end=5, timeout_ms=50)
+    assert [record.offset for record in await anext(chunks)] == [0]
+    with pytest.raises(LogUnavailable, match="ends at 1, before 5"):
+        await anext(chunks)
+
+
+async def test_what_stands_before_a_broken_batch_is_given_first() -> None:
+    """Though one fetch brought both."""
+    offset, encoded = batch(1)
+    link = StoredPartition(batch(0), (offset, encoded[:-1] + bytes([encoded[-1] ^ 1])), end=2)
+    chunks = read(link, "events", 0, start=0, end=2, timeout_ms=50)
+    assert [record.offset for record in await anext(chunks)] == [0]
+    with pytest.raises(BrokenBatch, match="partition 0, offset 1: the checksum"):
+        await anext(chunks)
+    assert link.fetched == [0]
+
+
+async def test_a_fetch_that_is_refused_for_good_is_not_tried_again() -> None:
+    """Nor taken for an empty partition; the right is named."""
+    link = StoredPartition(batch(0), end=1)
+    link.fetch_errors = [ErrorCode.topic_authorization_failed]
+    with pytest.raises(LogDenied, match="Allow READ on TOPIC events"):
+        await offsets_of(link)
+    assert link.fetched == [0]
+
+
+async def test_what_was_removed_at_the_front_is_passed_over() -> None:
+    """Somebody did so with another cleanup policy, or who deletes records."""
+    link = StoredPartition(batch(4), batch(5), end=6, start=4)
+    link.fetch_errors = [ErrorCode.offset_out_of_range]
+    assert await offsets_of(link) == [4, 5]
+    assert link.fetched == [0, 4]
+
+
+async def test_an_offset_behind_the_end_is_no_front() -> None:
+    """Else what was asked for would be read from the beginning."""
+    link = StoredPartition(batch(4), end=5)
+    link.fetch_errors = [ErrorCode.offset_out_of_range]
+    with pytest.raises(LogUnavailable, match="partition 0 of events ends before offset 5"):
+        await offsets_of(link, start=5, end=9)
+
+
+async def test_the_newest_records_are_looked_into_first() -> None:
+    """They tell nearly always whose topic it is; then some before, then the oldest."""
+    link = StoredPartition(batch(0), batch(999), end=1_000)
+    assert [len(each) > 0 async for each in glimpses(link, "events", 0, timeout_ms=50)] == [True, True, True]
+    assert link.fetched == [999, 500, 0]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "fetched"),
+    [(5, 5, []), (4, 5, [4]), (3, 5, [4, 3]), (700, 1_000, [999, 700]), (500, 1_000, [999, 500])],
+)
+async def test_a_partition_that_has_little_is_looked_into_no_more_than_once_at_each_place(
+    start: int, end: int, fetched: list[int]
+) -> None:
+    link = StoredPartition(*(batch(at) for at in {start, end - 1} if at < end), end=end, start=start)
+    assert len([each async for each in glimpses(link, "events", 0, timeout_ms=50)]) == len(fetched)
+    assert link.fetched == fetched
+
+
+async def test_the_last_owner_is_looked_for_in_steps_that_grow_up_to_a_limit() -> None:
+    """One fetch finds it nearly always; behind many offsets of strangers', or a gap, it takes few."""
+    link = StoredPartition(end=300_000)
+    assert await newest_stamp(link, "events", 0, home=None, timeout_ms=50) is None
+    near = [299_999, 299_991, 299_927, 299_415, 295_319]
+    assert link.fetched == [*near, 262_551, 212_551, 162_551, 112_551, 62_551, 12_551, 0]
+
+
+async def test_the_last_owner_is_looked_for_no_further_than_the_first_record() -> None:
+    """Nothing is left before it, and would be looked for in vain."""
+    link = StoredPartition(end=300_000, start=299_500)
+    link.fetch_errors = [ErrorCode.none] * 3 + [ErrorCode.offset_out_of_range]
+    assert await newest_stamp(link, "events", 0, home=None, timeout_ms=50) is None
+    assert link.fetched == [299_999, 299_991, 299_927, 299_415, 299_500]
+
+
+async def test_a_fetch_and_a_look_at_the_end_are_asked_as_a_consumer_asks() -> None:
+    """Strangers' transactions are read too, and told as theirs; a fetch waits for nothing that may not be there."""
+    requests: list[Any] = []
+
+    class Noting(StoredPartition):
+        async def ask_leader(
+            self, topic: str, partition: int, request: Any, *, lane: object, timeout_ms: int | None = None
+        ) -> Any:
+            requests.append((vars(request), lane, timeout_ms))
+            return await super().ask_leader(topic, partition, request, lane=lane, timeout_ms=timeout_ms)
+
+    link = Noting(batch(4), end=5)
+    assert await end_offset(link, "events", 0, timeout_ms=50) == 5
+    assert await offsets_of(link, start=4) == [4]
+    lane = PartitionLane("read", "events", 0)
+    of_end = {"_replica_id": -1, "_isolation_level": 0, "_topics": [("events", [(0, -1)])]}
+    of_fetch = {
+        "_max_wait_ms": 200,
+        "_min_bytes": 1,
+        "_max_bytes": 2**20,
+        "_isolation_level": 0,
+        "_topics": [("events", [(0, 4, 2**20)])],
+        "_rack_id": "",
+    }
+    assert requests == [(of_end, lane, None), (of_fetch, lane, 20_000)]
+
+
+async def test_a_chunk_is_given_when_it_has_2000_records_or_more() -> None:
+    """A batch is given whole, if it is no larger than that."""
+    records = [(Record(b"key", b""),) * 1_500 for _ in range(3)]
+    batches = [
+        (
+            1_500 * number + 1_499,
+            at_offset(encode_batch([each], STAMP, base_sequence=0, timestamp_ms=1), 1_500 * number),
+        )
+        for number, each in enumerate(records)
+    ]
+    chunks = read(StoredPartition(*batches, end=4_500), "events", 0, start=0, end=4_500, timeout_ms=50)
+    assert [len(chunk) async for chunk in chunks] == [3_000, 1_500]
