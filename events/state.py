@@ -67,7 +67,7 @@ class HandedOutIdOutcome(StrEnum):
     LEFT = "left"
     TIMED_OUT = "timed-out"
     REFUSED = "refused"
-    """It came back and was not let in: the group was full."""
+    """The client came back, and the group was full."""
     STILL_OUT = "still-out"
     UNKNOWN = "unknown"
     """Read from a log that a newer version wrote. Never written."""
@@ -199,7 +199,7 @@ class Group(msgspec.Struct, kw_only=True):
         return b""
 
     def copy(self) -> "Group":
-        """Another version, which changes on its own from here on; it costs the same for groups of all sizes."""
+        """Return a copy, which changes on its own from here on; it costs the same for groups of all sizes."""
         return Group(
             group_id=self.group_id,
             incarnation=self.incarnation,

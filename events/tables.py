@@ -64,7 +64,7 @@ class Table(MutableMapping[K, V]):
         self._owns = _OWNS_ALL if entries else _OWNS_NOTHING
 
     def copy(self) -> Self:
-        """Another version, which changes on its own from here on."""
+        """Return a copy, which changes on its own from here on."""
         self._owns = _OWNS_NOTHING
         twin = object.__new__(type(self))
         twin._all, twin._changes, twin._grown, twin._owns = self._all, self._changes, self._grown, _OWNS_NOTHING
@@ -85,7 +85,7 @@ class Table(MutableMapping[K, V]):
     @overload
     def get(self, key: K, default: V | D, /) -> V | D: ...
     def get(self, key: K, default: Any = None, /) -> Any:
-        """As a dictionary does."""
+        """Return the value of a key, or the default, as a dictionary does."""
         noted = self._changes.get(key, _NOT_NOTED) if self._changes else _NOT_NOTED
         if noted is _NOT_NOTED:
             return self._all.get(key, default)
@@ -129,7 +129,7 @@ class Table(MutableMapping[K, V]):
     @overload
     def pop(self, key: K, default: V | D, /) -> V | D: ...
     def pop(self, key: K, default: Any = _NOT_NOTED, /) -> Any:
-        """As a dictionary does."""
+        """Remove a key and return its value, as a dictionary does."""
         value = self.get(key, _NOT_NOTED)
         if value is _NOT_NOTED:
             if default is _NOT_NOTED:
@@ -206,7 +206,7 @@ class TableSet(MutableSet[K]):
         self._table: Table[K, None] = Table(dict.fromkeys(members))
 
     def copy(self) -> Self:
-        """Another version, which changes on its own from here on."""
+        """Return a copy, which changes on its own from here on."""
         twin = object.__new__(type(self))
         twin._table = self._table.copy()
         return twin

@@ -24,7 +24,7 @@ _LOCALTIME = Path("/etc/localtime")
 
 
 class UnknownZone(ValueError):
-    """No time zone has this name."""
+    """The name of a time zone that does not exist."""
 
 
 def zone_named(name: str) -> tzinfo:

@@ -37,7 +37,7 @@ class Census:
         self._elders_gone = 0
 
     def copy(self) -> "Census":
-        """Another version, which changes on its own from here on."""
+        """Return a copy, which changes on its own from here on."""
         twin = object.__new__(Census)
         twin.size, twin.retiring = self.size, self.retiring
         twin._offers, twin._roles, twin._timeouts = self._offers.copy(), self._roles.copy(), self._timeouts.copy()

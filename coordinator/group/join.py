@@ -36,8 +36,8 @@ from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
 from muster.events.state import INACTIVE_ROLES, GroupState, HandedOutIdOutcome, Member, MemberRole
 
 PENDING_MEMBERS_MAX: Final = 20_000
-"""In one group. A client that means to join is back at once; one whose id was forgotten is answered
-UNKNOWN_MEMBER_ID (25), and asks anew."""
+"""The limit of pending members in one group. A client that means to join is back at once; one whose id was forgotten
+is answered UNKNOWN_MEMBER_ID (25), and asks anew."""
 
 METADATA_TOO_LARGE: Final = ErrorCode.unknown_server_error
 """The only use of this error before the group is looked up."""

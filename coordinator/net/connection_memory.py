@@ -14,7 +14,7 @@ class ConnectionMemory:
     ) -> None:
         self.client_host = ""
         self.principal: str | None = None
-        """None for a client that does not authenticate, or has not yet."""
+        """The principal; None for a client that does not authenticate, or has not yet."""
         self.is_counted = False
         """Whether the connection is counted, so that `count` has to be called when it holds less."""
         self._memory = memory

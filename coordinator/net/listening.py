@@ -305,7 +305,7 @@ Address = tuple[socket.AddressFamily, str]
 
 
 async def addresses_of(host: str) -> list[Address]:
-    """Where to listen for a host's name; "" is all of this machine's. Raises OSError."""
+    """Return the addresses to listen at for a host's name; "" is all of this machine's. Raises OSError."""
     found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
 

@@ -39,7 +39,7 @@ class EvictionOrder(IntEnum):
     """How good a connection's reason is to hold its memory; those with the worst reason are closed first."""
 
     UNAUTHENTICATED = 0
-    """It has to authenticate, and has not."""
+    """The client has to authenticate, and has not."""
     STALLED = 1
     """The client has to send the rest of a request, or to read its answers."""
     AWAITING_ANSWER = 2

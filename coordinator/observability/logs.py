@@ -30,7 +30,7 @@ OF_CLIENTS = frozenset(
 MISTAKES = frozenset(
     {"connection closed", "TLS with a client failed", "records refused: a topic that is declared holds no data"}
 )
-"""Those among them that a misconfigured client causes at each try: one line a minute for each address and kind."""
+"""The lines that a misconfigured client causes at each try: one line a minute for each address and kind."""
 
 LINES_EACH_SECOND = 10
 """The lines of each kind of these in a second; the next line has the number of those left out (`others_since`)."""

@@ -96,7 +96,7 @@ class _Quiet(WSGIRequestHandler):
 
 
 def _end(connection: socket) -> None:
-    """Its thread finds that the client has gone."""
+    """End the connection, so that its thread finds the client gone."""
     with suppress(OSError):
         connection.shutdown(SHUT_RDWR)
 

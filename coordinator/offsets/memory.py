@@ -76,17 +76,17 @@ class MemoryOffsetStore(OffsetCache):
     """A store that ends with the process, as the memory log does."""
 
     async def open(self) -> None:
-        """There is nothing to read."""
+        """Do nothing: there is nothing to read."""
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is nothing to close."""
 
     async def claim(self, _partition: int) -> Iterable[GroupId]:
-        """No other process can write to it."""
+        """Return the groups with offsets; no other process can write to this store."""
         return self.group_ids()
 
     async def renew(self, _partition: int, _between_writes: BetweenWrites) -> None:
-        """No other process can write to it."""
+        """Do nothing: no other process can write to this store."""
 
     async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
         verdicts = [None] * len(changes)

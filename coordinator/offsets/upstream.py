@@ -16,10 +16,10 @@ class UpstreamOffsetStore:
         return None
 
     async def open(self) -> None:
-        """There is nothing to read."""
+        """Do nothing: there is nothing to read."""
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is nothing to close."""
 
     async def claim(self, _partition: int) -> Iterable[GroupId]:
         """Upstream has its own fencing: the shadow's."""

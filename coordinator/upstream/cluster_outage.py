@@ -39,7 +39,7 @@ class ClusterOutage:
         self._asked_ms = self._monotonic_ms()
 
     def failed(self, error: Exception) -> None:
-        """No broker has answered. The outage began when the question did. A shortage of ours says nothing of them."""
+        """Note that no broker has answered since the question; a shortage of ports or files here is no outage."""
         if isinstance(error, OwnShortage):
             return
         if not self._error:

@@ -56,7 +56,7 @@ class ForeignShadow(KeptUpstream, frozen=True):
 
 
 class Vacant(msgspec.Struct, frozen=True):
-    """Nobody else is in the group upstream. `has_shadow`: a former process of ours has left its shadow there."""
+    """The group upstream has no client in it. `has_shadow`: a former process of ours has left its shadow there."""
 
     has_shadow: bool
 

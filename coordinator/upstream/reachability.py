@@ -70,13 +70,13 @@ class _Answers(msgspec.Struct, frozen=True):
 
 
 class _Elsewhere(msgspec.Struct, frozen=True):
-    """Another broker is to be asked; None: it has to be looked up."""
+    """The broker to ask instead; None: it has to be looked up."""
 
     node_id: int | None
 
 
 class _Away(msgspec.Struct, frozen=True):
-    """Nothing of the members arrives, for this reason."""
+    """The broker is away, for this reason: no request of the members arrives."""
 
     reason: str
 
@@ -89,7 +89,7 @@ class _Waiting(msgspec.Struct):
 
     explain: Callable[[Unheard | None], None]
     away_since_ms: int = 0
-    """From when on nothing of the members arrived, at the earliest."""
+    """The earliest moment from which on no request of the members arrived."""
     outage: "_Outage | None" = None
     """The outage of its coordinator, if there is one."""
     has_moved: bool = False

@@ -54,7 +54,7 @@ class UpstreamSecurity(msgspec.Struct, frozen=True):
         return cls(own, relayed)
 
     def kafka_security(self) -> KafkaSecurity:
-        """For our own connections."""
+        """Return the security of our own connections."""
         return self.own
 
     @property
@@ -63,7 +63,7 @@ class UpstreamSecurity(msgspec.Struct, frozen=True):
         return self.own.security_protocol.startswith("SASL_")
 
     def relay_context(self) -> ssl.SSLContext | None:
-        """For relayed connections; None where the broker is not reached through TLS."""
+        """Return the TLS context of relayed connections; None where the broker is not reached through TLS."""
         return self.relayed.ssl_context
 
 

@@ -199,7 +199,7 @@ def on_left(shadow: Shadow) -> Shadow:
 
 
 def on_answer_lost(shadow: Shadow, action: Action) -> Shadow:
-    """It is not known whether the broker has carried out the request."""
+    """Update the shadow when the answer to its request was lost, so that the broker may have carried it out or not."""
     if isinstance(action, Join):  # it may have got another member id, or another generation
         return msgspec.structs.replace(shadow, state=ShadowState.UNSURE, identity=None, bumped_for=None)
     return shadow

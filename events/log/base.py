@@ -30,7 +30,7 @@ UNKNOWN_END: Final = 2**62
 
 
 class LogError(Exception):
-    """Something is wrong with the log itself."""
+    """The log failed, and not a single record in it."""
 
 
 class LogMismatch(LogError):

@@ -86,15 +86,15 @@ class MemoryEventLog:
         self._loses_acknowledgement = True
 
     def refuse_in_next_append(self, *, limit_bytes: int = 0) -> None:
-        """In the next append, transitions over this limit get the verdict AppendRefused."""
+        """Refuse transitions over this limit in the next append."""
         self._refuses_above_bytes = limit_bytes
 
     def refuse_signs_of_life(self, *, after_s: float = 0.0) -> None:
-        """From now on leaving and reading them raises LogUnavailable, after so long."""
+        """Let signs of life fail from now on: leaving and reading them raises LogUnavailable, after so long."""
         self._signs_refused_after_s = after_s
 
     def hold_acknowledgements(self) -> asyncio.Event:
-        """From now on appends are stored, but return only when the returned event is set."""
+        """Store appends from now on, but let them return only when the returned event is set."""
         self._released = asyncio.Event()
         return self._released
 
@@ -157,7 +157,7 @@ class MemoryEventLog:
     async def read(
         self, partition: int, *, start: int = 0, end: int | None = None
     ) -> AsyncIterator[Sequence[StoredRecord]]:
-        """As in the contract. Each chunk gives way to other tasks, as reading from a disk does."""
+        """Read as the contract says. Each chunk gives way to other tasks, as reading from a disk does."""
         self._check_open()
         snapshot = self.storage.between(partition, start, end)
         for index in range(0, len(snapshot), CHUNK_RECORDS_MAX):

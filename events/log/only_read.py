@@ -17,7 +17,7 @@ class OnlyReadLog:
 
     @property
     def format_level(self) -> int:
-        """Nobody writes it."""
+        """This version's level, which nobody asks for: a log that is only read gets no records."""
         return FORMAT_LEVEL
 
     @property
@@ -40,7 +40,7 @@ class OnlyReadLog:
         return self._stored_in
 
     async def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no file is kept open."""
 
     async def raise_format_level(self) -> None:
         raise self._refusal()

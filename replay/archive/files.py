@@ -102,7 +102,7 @@ class NewFile:
         self._file = disk.create(self.path)
 
     closed = False
-    """As pyarrow asks it."""
+    """False: pyarrow asks a file for it."""
 
     _is_discarded = False
 
@@ -121,14 +121,14 @@ class NewFile:
         return view.nbytes
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: no bytes are held back."""
 
     def tell(self) -> int:
         return self.bytes
 
     @property
     def sha256(self) -> str:
-        """In hexadecimal, of all that was written so far."""
+        """The SHA-256 of all that was written so far, in hexadecimal."""
         return self._sha256.hexdigest()
 
     def keep(self, to: Path) -> None:

@@ -51,7 +51,7 @@ class ArchiveLog(OnlyReadLog):
 
     @property
     def identity(self) -> str:
-        """That of the log that was archived."""
+        """The identity of the log that was archived."""
         return self._opened().log.identity
 
     @property
@@ -168,7 +168,7 @@ def stored_records(batch: pa.RecordBatch, marks: Marks | None) -> list[StoredRec
 
 
 def _small(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """In pieces of CHUNK_BYTES_MAX or so: rows are few where records are large."""
+    """Cut a batch into pieces of CHUNK_BYTES_MAX or so: rows are few where records are large."""
     rows = max(1, batch.num_rows * CHUNK_BYTES_MAX // max(batch.nbytes, CHUNK_BYTES_MAX))
     for begin in range(0, batch.num_rows, rows):
         yield batch.slice(begin, rows)

@@ -220,7 +220,7 @@ def opened(root: Path) -> State:
 
 
 def _added_up(root: Path, known: Iterable[int]) -> State:
-    """From the last manifest that has all, onwards."""
+    """Add up the manifests, from the last one that lists all segments on."""
     later: list[tuple[Manifest, bytes]] = []
     expected: int | None = None
     for number in sorted(known, reverse=True):

@@ -44,7 +44,7 @@ ROW_GROUP_ROWS: Final = 65_536
 ROW_GROUP_BYTES: Final = 16 * 1024 * 1024
 """The limits of a row group, which is what a writer holds in memory; one record may be larger."""
 _ROW_GROUP_BYTES_MAX: Final = 1024 * 1024 * 1024
-"""No reader takes a larger one; that of the largest record has some 300 MB."""
+"""The largest row group that a reader takes; that of the largest record has some 300 MB."""
 
 PATH: Final = r"^day=(\d{4}-\d{2}-\d{2})/partition-(\d{5,9})/(\d{20})-[0-9a-f]{12}\.parquet$"
 """The path of a segment in its archive. Nothing else is ever removed or read there."""

@@ -112,7 +112,7 @@ class Damage:
             self._found[kind].append(finding)
 
     def said(self) -> Iterator[str]:
-        """In sentences."""
+        """Word the findings, a sentence each."""
         for kind, found in self._found.items():
             yield from found
             if self._counts[kind] > len(found):

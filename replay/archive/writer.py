@@ -103,7 +103,7 @@ class PartitionWriter:
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """In pieces of a row group's size or so: rows are few where records are large."""
+    """Cut a batch into pieces of a row group's size or so: rows are few where records are large."""
     rows = max(1, batch.num_rows * ROW_GROUP_BYTES // max(batch.nbytes, ROW_GROUP_BYTES))
     for begin in range(0, batch.num_rows, rows):
         yield batch.slice(begin, rows)

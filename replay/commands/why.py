@@ -76,7 +76,7 @@ class _Shown:
 
 
 async def _start(reading: Reading, group_id: GroupId, asked: Asked, window: Window, view: View) -> Start:
-    """Where to begin, so that the first incident that may be shown is told whole."""
+    """Find the record to begin at, so that the first incident that may be shown is told whole."""
     if asked.last:
         return await find_start(reading, group_id, None, quiet_ms=QUIET_MS, rebalances=2)
     if isinstance(asked.at, AtSeq):  # which life it is of is known at the end

@@ -32,7 +32,7 @@ DAMAGED: Final = 3
 
 
 class AskedBuild(msgspec.Struct, frozen=True, kw_only=True):
-    """The options. `every_ms`: None builds once."""
+    """The options of `muster fleet build`. Without `every_ms` it builds once."""
 
     log: str
     to: Path

@@ -23,7 +23,7 @@ _IN_WORDS: Final = (*(os.strerror(each) for each in NO_ROOM), "max_temp_director
 
 
 class NoRoom(Exception):
-    """There is no room for the tables; the message says where."""
+    """The disk has no room for the tables; the message says where."""
 
 
 @contextmanager

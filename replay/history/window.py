@@ -23,7 +23,7 @@ class AtSeq(msgspec.Struct, frozen=True):
 
 
 class AtTime(msgspec.Struct, frozen=True):
-    """At this wall clock, in ms: after everything that had been decided by then."""
+    """A moment by the wall clock, in ms: after everything that had been decided by then."""
 
     wall_ms: int
 
@@ -43,7 +43,7 @@ def read_at(text: str, *, now_ms: int, zone: tzinfo = UTC) -> At | None:
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """From `since` until `until`, both included; None: from the first event, until the last."""
+    """A window from `since` until `until`, both included; None: from the first event, until the last."""
 
     since: At | None = None
     until: At | None = None

@@ -27,7 +27,7 @@ class _Cut:
 
     @property
     def ms(self) -> int:
-        """Where it is, as far as is known."""
+        """The edge by the wall clock, as far as it is known."""
         if self.is_passed:
             return self._ms
         last_ms = self._last_ms or 0

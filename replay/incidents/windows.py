@@ -44,7 +44,7 @@ SECOND_ROUND_MS: Final = 60_000
 """A cooperative assignor's next round begins within this time after the one before."""
 
 TAKEOVER_MS: Final = 2_000
-"""In histories that do not record who was heard from, a last sign of life so near to a takeover may be the takeover."""
+"""A last sign of life so near to a takeover may be the takeover, in histories that do not record who was heard from."""
 
 OUTAGE_AFTERMATH_MS: Final = 2_000
 """Consequences of an outage come within the session timeout after its end, and this."""

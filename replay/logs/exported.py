@@ -63,7 +63,7 @@ class ExportedLog(OnlyReadLog):
 
     @property
     def identity(self) -> str:
-        """That of the log that was exported."""
+        """The identity of the log that was exported."""
         return self._opened().identity
 
     @property
@@ -150,7 +150,7 @@ class JsonLinesForm:
         self._decoder = msgspec.json.Decoder(ExportedLine)
         self._places = msgspec.json.Decoder(_PlaceOfLine)
         self._line_at = 0
-        """Where the line that was read last begins."""
+        """The offset of the line that was read last."""
 
     def head(self, file: IO[bytes]) -> Head:
         return msgspec.json.decode(self._line(file), type=Head)

@@ -68,7 +68,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     async def all_chunks(
         self, partitions: Sequence[int], *, wanted: Sequence[bytes] = (), start: int = 0, end: int | None = None
     ) -> AsyncIterator[Sequence[StoredRecord]]:
-        """As `chunks`, with the records that no owner wrote."""
+        """Read as `chunks` does, with the records that no owner wrote."""
         ends = {each: await self.log.end_offset(each) if end is None else end for each in partitions}
         total, done = sum(ends.values()), 0
         for partition, stop in ends.items():

@@ -154,7 +154,7 @@ class HappeningKind(StrEnum):
 
 
 class Happening(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that started no rebalance. `times` counts like ones that were not written, too."""
+    """An occurrence that started no rebalance. `times` counts like ones that were not written, too."""
 
     kind: HappeningKind
     at: Instant
@@ -207,10 +207,10 @@ class Outcome(StrEnum):
     STABLE = "stable"
     EMPTIED = "emptied"
     SUPERSEDED = "superseded"
-    """Another one began before the assignment was there."""
+    """Another rebalance began before the assignment was there."""
     RUNNING = "running"
     UNKNOWN = "unknown"
-    """Its end is not in the log."""
+    """The end of the rebalance is not in the log."""
 
 
 class Rebalance(msgspec.Struct, frozen=True, kw_only=True):

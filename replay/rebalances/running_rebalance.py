@@ -183,7 +183,7 @@ class RunningRebalance:
         self.gathered = [join for join in joins if delayed or join.member.group_instance_id in registered]
 
     def _told_trigger(self) -> Occurrence:
-        """With who came and who went, which the first transition alone does not tell."""
+        """Word the trigger with who came and who went, which the first transition alone does not tell."""
         told = planned(
             self.started,
             self._parts,
@@ -302,7 +302,7 @@ CLOCK_WENT_AHEAD: Final = (
     "its join phase took longer than it may by the coordinator's wall clock, which was put ahead, or the coordinator"
     " stood still: how long it took is not recorded"
 )
-"""Only where a log has the wall clock alone, before format level 4."""
+"""Said only of logs that have the wall clock alone, before format level 4."""
 
 CLOCK_MARGIN_MS: Final = 60_000
 """A join phase may take longer than its timeout where the log or the machine was slow: by less than this."""

@@ -131,7 +131,7 @@ class Timeline:
         return None
 
     def _interrupt(self, event: RebalanceStarted) -> Rebalance | None:
-        """Another rebalance begins while one is told: it was superseded in its sync phase, or its end was missed."""
+        """End the running rebalance when another begins: it was superseded in its sync phase, or its end was missed."""
         running = self._running
         if running is None:
             return None
@@ -148,7 +148,7 @@ class Timeline:
         self._happenings, self._notes = HappeningCollector(), []
 
     def _between(self, event: AnyGroupEvent, parts: Sequence[Part], before: Group, after: Group) -> None:
-        """No rebalance is running: a fresh or emptied group, and all that starts none."""
+        """Take an event while no rebalance is running: of a fresh or emptied group, and all that starts none."""
         if isinstance(event, GroupCreated | GroupDeleted | GroupEmptied):
             self._baseline = NOBODY
         elif isinstance(event, GroupStabilized):

@@ -55,7 +55,7 @@ class JsonLines:
         write_line(value, self._out)
 
     def end(self) -> None:
-        """Nothing comes after the last one."""
+        """Do nothing: nothing comes after the last one."""
 
 
 class JsonDocument:

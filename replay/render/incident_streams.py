@@ -80,7 +80,7 @@ class _TableStream:
         self._console.print(text(sentence, "bold"))
 
     def end(self) -> None:
-        """Nothing comes after the last one."""
+        """Do nothing: nothing comes after the last one."""
 
     def _space(self) -> None:
         if not self._is_first:
@@ -105,7 +105,7 @@ class _MarkdownStream:
         self._write(f"{escaped(sentence)}\n")
 
     def end(self) -> None:
-        """Nothing comes after the last one."""
+        """Do nothing: nothing comes after the last one."""
 
     def _write(self, content: str) -> None:
         self._out.write(content if self._is_first else f"\n{content}")

@@ -58,7 +58,7 @@ class _PlainStory:
         self._out.write(f"{at}  {seq:>8}  {generation:>6}  {printable(line.text)}\n")
 
     def end(self) -> None:
-        """Nothing comes after the last one."""
+        """Do nothing: nothing comes after the last one."""
 
 
 class _MarkdownStory:
@@ -75,4 +75,4 @@ class _MarkdownStory:
         self._out.write(f"| {' | '.join(cells)} |\n")
 
     def end(self) -> None:
-        """Nothing comes after the last one."""
+        """Do nothing: nothing comes after the last one."""

@@ -47,7 +47,7 @@ class Latest(Generic[T]):
         self.dropped = 0
 
     def last(self, most: int) -> tuple[T, ...]:
-        """So many of the latest."""
+        """Return the latest, at most so many."""
         return tuple(self.kept)[-most:]
 
     def left_out(self, most: int) -> int:
@@ -122,7 +122,7 @@ class Lives:
         return back_ms
 
     def miss(self) -> None:
-        """Something is missing here: who has which partitions is not known, until all of them are told again."""
+        """Note a gap: who has which partitions is not known, until all of them are told again."""
         self._is_uncertain = self._is_cut = True
         if self._last_ms is None:
             return

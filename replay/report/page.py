@@ -53,7 +53,7 @@ class Stretch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True):
-    """Something that happened at one moment: how a member went ('left', 'expired'), or 'came-back'."""
+    """A mark at one moment of a lane: how a member went ('left', 'expired'), or 'came-back'."""
 
     at_ms: int
     what: str

@@ -31,11 +31,11 @@ from muster.replay.results.why import Why
 from muster.replay.times import Instant, instant, wall_ms_of
 
 SHOWN: Final = 20
-"""So many incidents are told, those that cost most."""
+"""How many incidents are told: those that cost most."""
 
 HEAVIEST_KEPT: Final = 200
 BRIEFS_MAX: Final = 100_000
-"""So many incidents are looked at for storms."""
+"""How many incidents are looked at for storms."""
 
 OUTAGES: Final = frozenset({"coordinator-outage", "coordinator-change"})
 OF_PROCESSES: Final = frozenset({"crash", "crash-loop", "network-cut", "restart", "slow-member", "poll-timeout"})
@@ -77,7 +77,7 @@ class Digest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Brief(msgspec.Struct, frozen=True, kw_only=True):
-    """As much of an incident as is needed to find storms."""
+    """An incident as far as it is needed to find storms."""
 
     id: tuple[GroupId, str]
     kind: str

@@ -251,7 +251,7 @@ class _Group:
         return self.broken
 
     def line(self) -> GroupLine | None:
-        """None if nothing of the group is in the window."""
+        """Return the group's line; None if nothing of it is in the window."""
         skim = self._skim
         self.broken = skim.broken
         if not skim.has_begun or (skim.is_over and skim.last is None):

@@ -133,7 +133,7 @@ class StateFold:
         return isinstance(at, AtSeq) and event.seq == at.seq
 
     def result(self) -> StateAt | None:
-        """None if the log has no event of it until then, or not (yet) that number."""
+        """Return the state; None if the log has no event of the group until then, or not (yet) that number."""
         return self._now() if isinstance(self._at, AtTime) else self._reached
 
     def _now(self) -> StateAt | None:

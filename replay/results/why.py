@@ -23,7 +23,7 @@ from muster.replay.rebalances.rebalance import Rebalance
 from muster.replay.times import wall_ms_of
 
 NEWEST: Final = 20
-"""So many incidents are shown to people who do not say how many they want."""
+"""How many incidents are shown to people who do not say how many they want."""
 
 
 class Incidents(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,7 +135,7 @@ class Newest:
 
 
 class OfGeneration:
-    """Those to which a rebalance belongs that led to the generation, or that was to lead to it.
+    """The incidents that have a rebalance which led to the generation, or was to lead to it.
 
     They are several where the group was deleted and made anew: it counts from 0 again.
     """
@@ -157,7 +157,7 @@ class OfGeneration:
 
 
 class Around:
-    """Those that were going on at the moment of the fold; if there is none, the nearest before and after it."""
+    """The incidents that were going on at a moment; if there is none, the nearest before and after it."""
 
     def __init__(self, fold: Why) -> None:
         self._fold = fold

@@ -60,7 +60,7 @@ ADVICE: Final = {
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is not as it should be. Without a group it concerns the whole partition."""
+    """A fault that was found. Without a group it concerns the whole partition."""
 
     check: Check
     partition: int

@@ -23,7 +23,7 @@ class FellSilent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Departures:
-    """Those of the steps that are looked ahead at, in the order in which they were read."""
+    """The departures among the steps that are looked ahead at, in the order in which they were read."""
 
     def __init__(self) -> None:
         self._fell_silent: deque[FellSilent] = deque()
@@ -42,14 +42,14 @@ class Departures:
             self._forgotten += 1
 
     def since(self, number: int) -> tuple[int, Iterator[tuple[int, FellSilent]]]:
-        """Those that were read after so many others, numbered, the last first; and how many there are with them."""
+        """Return the departures after the first `number`, numbered, the last first; and how many there are in all."""
         total = self._forgotten + len(self._fell_silent)
         more = min(total - number, len(self._fell_silent))
         return total, zip(range(total, total - more, -1), reversed(self._fell_silent), strict=False)
 
 
 class Falling:
-    """Those of the departures who fall silent while one play goes on: each is given once, when it is time."""
+    """The members who fall silent while one play goes on: each is given once, when it is time."""
 
     def __init__(self, departures: Departures, now_ms: int) -> None:
         self._departures = departures
@@ -59,7 +59,7 @@ class Falling:
         self._now_ms = now_ms
 
     def until(self, at_ms: int) -> Iterator[FellSilent]:
-        """Those who are silent at a moment, and were not given; who fell silent first comes first."""
+        """Yield the members who are silent at a moment and were not given, in the order in which they fell silent."""
         self._seen, read = self._departures.since(self._seen)
         for number, each in read:
             if each.removed_ms >= self._now_ms:
@@ -72,7 +72,7 @@ class Falling:
                 yield each
 
     def again(self, member_ids: Iterable[MemberId], at_ms: int) -> Iterator[FellSilent]:
-        """Those of these members who were given, and are to be silent still: they are members again in the play."""
+        """Yield those of these members who were given and are to stay silent: they are members again in the play."""
         for member_id in member_ids:
             each = self._silent.get(member_id)
             if each is not None and each.removed_ms >= at_ms:

@@ -111,7 +111,7 @@ class Play:
         return self._rejoins.at_ms(member_id) if is_awaited and not is_there else NEVER
 
     def came(self) -> list[MemberId]:
-        """Those who joined, or rejoined, since this was asked last."""
+        """Return the members who joined, or rejoined, since the last call."""
         came, self._came = self._came, []
         return came
 
@@ -122,7 +122,7 @@ class Play:
         return self.group.instances.get(instance, member.member_id)
 
     def silence(self, member: Member, deadline_ms: int) -> None:
-        """Nothing is heard from the member; its session ends at the deadline unless its process comes back."""
+        """Let a member fall silent; its session ends at the deadline unless its process comes back."""
         if member.member_id in self._soft.held_joins:
             self._silent_once_admitted[member.member_id] = member
         session = self._soft.sessions.get(member.member_id)
@@ -184,7 +184,7 @@ class Play:
         self.now_ms = max(self.now_ms, until_ms)
 
     def take_over(self, alive_ms: int, ready_ms: int) -> bool:
-        """Another coordinator is ready; the one before it was alive until then. False: what became of it is not known.
+        """Let another coordinator take over. Returns False if what became of the rebalance is not known.
 
         Whoever waited in a phase asks again. Joins that were held are forgotten, and come again nobody knows how.
         """
@@ -272,7 +272,7 @@ class Play:
         return Started(at_ms=self.now_ms, cause=event.why.cause, member_id=member_id, is_late=is_late, is_dead=is_dead)
 
     def _note_removal(self, member: Member, cause: Cause) -> None:
-        """Somebody alive who was dropped for being late finds it out when its request comes, and joins as a new one."""
+        """Note a removal: a live member that was dropped for being late learns it by its next request, and rejoins."""
         if cause is Cause.SESSION_EXPIRED:
             instance = member.group_instance_id
             self.expired.append(Expired(at_ms=self.now_ms, member_id=member.member_id, group_instance_id=instance))

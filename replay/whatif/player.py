@@ -98,7 +98,7 @@ class Player:
             self._abandon(telling.TOO_LONG)
 
     def end(self) -> None:
-        """Nothing comes any more."""
+        """End: nothing comes any more."""
         try:
             self._end(self._last_ms)
         except TooLong:
@@ -215,7 +215,7 @@ class Player:
         play.come_to(until_ms)
 
     def _silence(self, silent: FellSilent, play: Play) -> None:
-        """Its session is as much longer as the other settings make it."""
+        """Let a member fall silent, with its session as much longer as the other settings make it."""
         member_id = silent.member.member_id
         if member_id not in play.silent:
             if play.rejoins_at_ms(member_id) - silent.last_seen_ms < CLOSE_MS:

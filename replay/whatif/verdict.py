@@ -19,7 +19,7 @@ class Verdict(StrEnum):
     WOULD_NOT = "would-not"
     """The rebalance would not have happened."""
     WOULD = "would"
-    """It would have happened, if at another time."""
+    """The rebalance would have happened, if at another time."""
     CANNOT_TELL = "cannot-tell"
 
 

@@ -23,7 +23,7 @@ from muster.replay.whatif.silences import Silences
 from muster.replay.whatif.verdict import Line
 
 NEVER_SHORTER_MS = 2**31
-"""As a session, longer than any."""
+"""A session timeout that is longer than any."""
 
 
 class WhatIfFold:
@@ -75,7 +75,7 @@ class WhatIfFold:
         yield from self._go_on()
 
     def end(self) -> Iterator[Line]:
-        """Nothing comes any more."""
+        """End: nothing comes any more."""
         for step in self._facts.end():
             self._ahead.add(step)
         self._verdicts.end()

@@ -10,7 +10,7 @@ UNWRAPPED: Final = 10_000
 
 
 def stdout() -> Console:
-    """It knows whether there is a terminal, how wide it is, and NO_COLOR."""
+    """Return a console that knows whether there is a terminal, how wide it is, and NO_COLOR."""
     console = _Console(highlight=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         return _Console(highlight=False, width=UNWRAPPED)

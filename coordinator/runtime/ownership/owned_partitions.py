@@ -65,7 +65,7 @@ class OwnedPartitions:
         self.assigned: set[int] = set()
         """The partitions that this process is to serve."""
         self.owned: dict[int, OwnedPartition] = {}
-        """Those of them that it serves."""
+        """The assigned partitions that it serves."""
         self.read: set[int] = set()
         self.unreadable: dict[int, str] = {}
         """The reason for each partition that is not served, since an owner's record in it cannot be read."""

@@ -35,7 +35,7 @@ class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     """How a listener's broker is reached. `context` is None for plaintext."""
 
     node_id: int | None
-    """None for the bootstrap listener: any broker."""
+    """The broker's id; None for the bootstrap listener, which takes any broker."""
     addresses: Callable[[], Sequence[tuple[str, int]]]
     """The broker's address, or several to be tried in turn; empty while not known."""
     context: ssl.SSLContext | None
@@ -100,7 +100,7 @@ class BrokerSide(asyncio.Protocol):
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.is_writable = True
         self.transport: asyncio.Transport | None = None
-        """None before it is connected, and after it is lost or closed."""
+        """The connection; None before it is connected, and after it is lost or closed."""
         self._endpoint = endpoint
         self._client = client
         self._relayed = relayed

@@ -44,7 +44,7 @@ def write_uvarint(out: bytearray, value: int) -> None:
 
 
 def uvarint(value: int) -> bytes:
-    """Its bytes."""
+    """Encode an unsigned varint."""
     if value <= 0x7F:
         return bytes((value,))
     out = bytearray()

@@ -24,7 +24,7 @@ _COMPRESSED_FROM_BYTES = 4096
 BATCH_OVERHEAD_BYTES = 61 + 40 + 40 + 30
 """The header of the batch, and the headers `marked_from`, `native_from` and `partitions` of its last record."""
 _RECORD_OVERHEAD_BYTES = 130
-"""At most: seven variable-length numbers of 5 to 10 bytes, the mark, and the header that `epoch_base` takes."""
+"""At most seven variable-length numbers of 5 to 10 bytes, the mark, and the header that `epoch_base` takes."""
 
 UNCOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
 """The limit on the records of one batch: an owner writes no more, a reader decompresses no more."""

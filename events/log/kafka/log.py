@@ -140,7 +140,7 @@ class KafkaEventLog:
 
     @property
     def claim_renewal_ms(self) -> int | None:
-        """None too when the brokers do not tell."""
+        """See EventLog; None too when the brokers do not say how long they keep a producer id."""
         return self._guarantees.claim_renewal_ms if self._guarantees else None
 
     async def open(self) -> None:

@@ -40,7 +40,7 @@ class DiskThread:
 
     @property
     def busy_s(self) -> float:
-        """For how long the call under way has been running; 0 when there is none. Any thread may ask."""
+        """The duration of the call under way so far; 0 when there is none. Any thread may ask."""
         since_s = self._since_s
         return 0.0 if since_s is None else time.monotonic() - since_s
 

@@ -222,7 +222,7 @@ class SqliteEventLog:
     async def read(
         self, partition: int, *, start: int = 0, end: int | None = None
     ) -> AsyncIterator[Sequence[StoredRecord]]:
-        """As in the contract; each chunk is a read transaction of its own.
+        """Read as the contract says; each chunk is a read transaction of its own.
 
         Opened for reading, a damaged file is read as far as that can be done; `warnings` tells of it afterwards.
         """

@@ -43,7 +43,7 @@ DAMAGED: Final = 3
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of `muster fleet archive`. `every_ms`: None does it once."""
+    """The options of `muster fleet archive`. Without `every_ms` it is done once."""
 
     log: str
     to: Path

@@ -52,7 +52,7 @@ _COLUMNS: Final = (
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a task goes on with a partition."""
+    """The place in a partition at which a task goes on."""
 
     start: int
     day: str | None
@@ -198,7 +198,7 @@ def _all(first: "pa.RecordBatch", others: Iterable["pa.RecordBatch"]) -> Iterato
 
 
 def _in_our_columns(batch: "pa.RecordBatch") -> "pa.RecordBatch":
-    """With the columns that the source does not know, as null."""
+    """Add the columns that the source does not know, as null."""
     import pyarrow as pa  # noqa: PLC0415
 
     names = set(batch.schema.names)

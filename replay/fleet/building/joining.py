@@ -41,7 +41,7 @@ def joined(folder: Path, closed: Iterable[Part], number: int, scratch: Path) -> 
 
 
 def _of_one_size(parts: Sequence[Part]) -> Iterator[list[Part]]:
-    """Those to be joined: each time as many as make a full part."""
+    """Yield the parts to be joined, each time as many as make a full part."""
     for size in range(_size(FULL_ROWS) + 1):
         alike = [part for part in parts if part.rows < FULL_ROWS and _size(part.rows) == size]
         if len(alike) >= AT_ONCE:

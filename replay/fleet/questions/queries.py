@@ -20,7 +20,7 @@ from muster.replay.fleet.tables.schemas import TABLES
 from muster.replay.times import Instant, instant
 
 ATTEMPTS: Final = 3
-"""So often a later build is looked for when a file has gone."""
+"""How often a later build is looked for when a file has gone."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):

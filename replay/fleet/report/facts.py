@@ -62,7 +62,7 @@ Record = dict[str, Any]
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """The page. `scale`: None if there was no rebalance; `extent`: the numbers of everything together."""
+    """The values of the page. `scale`: None if there was no rebalance; `extent`: the numbers of everything together."""
 
     extent: Record
     scale: Scale | None

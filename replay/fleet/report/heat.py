@@ -16,7 +16,7 @@ COLUMNS_MAX: Final = 24 * 31
 """The hours of a month; narrower ones could not be told apart on a screen."""
 
 LEVELS: Final = ((3_600_000, 5, "1 h or more"), (600_000, 4, "10 min"), (60_000, 3, "1 min"), (10_000, 2, "10 s"))
-"""From so many ms of partition time on a cell has this level; whatever cost less has the level 1."""
+"""Levels of a cell by the ms of partition time that it cost at least; whatever cost less has the level 1."""
 
 LABELS_MAX: Final = 8
 

@@ -124,7 +124,7 @@ SIGN_OF_LIFE_MS: Final = 5_000
 
 
 class Deed(msgspec.Struct, frozen=True, order=True):
-    """Something to be done at a moment (wall clock, ms), at the earliest."""
+    """A deed that is due at a moment (wall clock, ms), at the earliest."""
 
     at_ms: int
     scenario: str

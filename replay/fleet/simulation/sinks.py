@@ -38,7 +38,7 @@ KEPT_MS: Final = 36_500 * DAY_MS
 """The audit window of a simulated topic: its days may be long ago, and compaction would take them at once."""
 
 Watch = Callable[[int], None]
-"""Is told of records that were written."""
+"""Called with the number of records that were written."""
 
 
 class Sink(Protocol):

@@ -128,7 +128,7 @@ def _work(fleet: Fleet, folder: Path) -> Iterator[Work]:
 
 
 def _each_done(work: list[Work], jobs: int) -> Iterator[Done]:
-    """In the order of the work, whoever does it."""
+    """Yield results in the order of the work, whichever process does it."""
     if jobs == 1 or len(work) <= 1:
         yield from map(_do, work)
         return

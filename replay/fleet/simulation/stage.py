@@ -168,7 +168,7 @@ class Stage:
         self.world.run(duration_ms)
 
     def rest(self, duration_ms: int = 0) -> None:
-        """Until the group is at rest, and the time that was given has passed."""
+        """Let time pass until the group is at rest, and at least so long."""
         self.world.settle(duration_ms)
 
     def at(self, delay_ms: int, do: Callable[[], object]) -> None:

@@ -36,7 +36,7 @@ class BuildBusy(CannotBuild):
 
 
 class NoTables(Exception):
-    """There are no tables to be read; the message says where they were looked for."""
+    """No tables were found; the message says where they were looked for."""
 
 
 class Build(msgspec.Struct, frozen=True, kw_only=True):

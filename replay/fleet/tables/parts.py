@@ -43,11 +43,11 @@ class Role(StrEnum):
     """The later fate of a part's rows."""
 
     CLOSED = "closed"
-    """They never change."""
+    """Rows that never change."""
     OPEN = "open"
-    """They are what the log tells so far: the next build makes them anew."""
+    """Rows of what is still open in the log: the next build makes them anew."""
     DAY = "day"
-    """They are of one day, and made anew when that day is touched."""
+    """Rows of one day, made anew when that day is touched."""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):

@@ -45,17 +45,17 @@ class Departure(StrEnum):
     """How a member went."""
 
     LEFT = "left"
-    """It asked for it itself."""
+    """The member left."""
     REMOVED = "removed"
-    """Somebody else asked for it."""
+    """An administrator removed it."""
     EXPIRED = "expired"
-    """Nothing was heard from it within its session timeout."""
+    """The session expired."""
     NOT_REJOINED = "not-rejoined"
-    """It did not rejoin within the rebalance timeout."""
+    """The member did not rejoin within the rebalance timeout."""
     NOT_SYNCED = "not-synced"
-    """It joined, and did not ask for its assignment in time."""
+    """The member joined, and did not sync in time."""
     PLANNED = "planned"
-    """It was retired, released, or over a limit."""
+    """The member was retired, released, or over a limit."""
 
 
 SILENT = frozenset({Departure.EXPIRED, Departure.NOT_REJOINED, Departure.NOT_SYNCED})
@@ -69,7 +69,7 @@ _DEPARTURES = {
 
 
 class Act(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened. `why` is the event's."""
+    """A single thing that happened to a member or the group. `why` is the event's."""
 
     seq: int
     at_ms: int

@@ -25,7 +25,7 @@ class LastKnown(StrEnum):
     STOP = "its orderly stop"
     SIGN_OF_LIFE = "its last sign of life"
     EVENT = "its last event"
-    """It may have lived for long after it."""
+    """The last event; the owner may have lived for long after it."""
 
 
 class Away(msgspec.Struct, frozen=True, kw_only=True):

@@ -51,7 +51,7 @@ class Replacement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gone_ms(self) -> int:
-        """Since when it was not there: its last sign of life, or its leave."""
+        """When the process was gone: its last sign of life, or its leave."""
         if isinstance(self.came, CameBack):
             return self.came.last_seen_ms
         assert self.went is not None
@@ -88,7 +88,7 @@ def replacements(acts: Iterable[AnyAct], identities: Identities) -> tuple[Replac
 
 
 class _Pairs:
-    """Those that went and those that came, until they are paired."""
+    """Processes that went and processes that came, until they are paired."""
 
     def __init__(self, identities: Identities) -> None:
         self.found: list[Replacement] = []

@@ -60,7 +60,7 @@ def _late(episode: Episode, act: Went) -> Iterator[Statement]:
 
 
 def _heard_again(episode: Episode, act: Went) -> Iterator[Statement]:
-    """That it asked again under the member id that it had lost: it had not died (from format level 4 on)."""
+    """State that the process had not died: it asked again under the member id that it had lost (format level 4)."""
     found = episode.heard_again.get(act.member.member_id)
     if found is None:
         return

@@ -24,7 +24,7 @@ _LATE = "did not join within the rebalance timeout"
 
 
 def held_ms(rebalance: Rebalance) -> int | None:
-    """For how long (ms) the join phase went on after the last member had joined; None if it was not for long."""
+    """Return how long (ms) the join phase went on after the last member had joined; None if it was not for long."""
     phase = rebalance.join_phase
     if phase.duration_ms is None or rebalance.initial:
         return None
@@ -109,7 +109,7 @@ def _waited(rebalance: Rebalance, episode: Episode, end: Phase, waited_ms: int) 
 
 
 def _missing(gone: Sequence[Went], end: Phase, episode: Episode) -> list[str]:
-    """Those that did not come, with what became of them: a few by name, as a group may lose all of its members."""
+    """Word the members that did not come, with what became of them: a few by name, as a group may lose all."""
     silent = [act.member for act in gone if act.how is Departure.EXPIRED]
     late = [act.member for act in gone if act.how is not Departure.EXPIRED]
     absent = [(member_id, episode.member(member_id)) for member_id in _absent_ids(end)]

@@ -45,7 +45,7 @@ def find(view: View) -> Iterator[Claim]:
 
 
 def _claims(view: View, act: Rejoined, rebalance: Rebalance) -> Iterator[Claim]:
-    """At most one."""
+    """Yield at most one claim."""
     if act.why.client_reason and "enforce" in act.why.client_reason.lower():
         text = f'{process_name(act.member)} asked for a rebalance; the client says: "{act.why.client_reason}"'
         yield Claim(kind=ENFORCED, acts=(act,), culprits=(act.member,), grade=Grade.RECORDED, headline=text)

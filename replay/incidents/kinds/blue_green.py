@@ -1,4 +1,4 @@
-"""As many new processes as old ones, which left."""
+"""A blue-green deployment: as many new processes came as there were old ones, which left."""
 
 from collections.abc import Iterator
 

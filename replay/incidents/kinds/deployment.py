@@ -89,7 +89,7 @@ def _goes_on(run: Sequence[Replacement], each: Replacement) -> bool:
 
 
 def _changed_assignors(run: Sequence[Replacement]) -> str:
-    """In words, if most came back with another list of assignors."""
+    """Word the change of assignors, if most came back with another list."""
     pairs = [(before, each.came.member) for each in run if (before := _before(each)) is not None]
     changed = [(before, after) for before, after in pairs if protocols_of(before) != protocols_of(after)]
     if len(changed) * 2 <= len(run):

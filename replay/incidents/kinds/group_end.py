@@ -49,7 +49,7 @@ def _retention(event: GroupDeleted) -> str:
 
 
 def _since(event: GroupDeleted, seq: int) -> Iterator[Statement]:
-    """Since when it was empty, and why (format level 4)."""
+    """State since when the group was empty, and why (format level 4)."""
     if event.empty_since_ms is None:
         yield Statement(text="since when it was empty, and why, is not recorded", grade=Grade.UNKNOWN, seqs=(seq,))
         return

@@ -46,7 +46,7 @@ def _is_start(view: View, run: Sequence[Came]) -> bool:
 
 
 def _runs(view: View) -> Iterator[list[Came]]:
-    """Those that came one after another. A start is over when a member went, or was replaced, for the first time."""
+    """Yield runs of processes that came one after another. A start is over once a member went, or was replaced."""
     for run in changes_of_size(list(view.free(Came))):
         if not _is_start(view, run):
             yield run

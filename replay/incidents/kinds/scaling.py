@@ -12,7 +12,7 @@ T = TypeVar("T", Came, Went)
 
 
 def changes_of_size(acts: Sequence[T]) -> Iterator[list[T]]:
-    """Those that came, or went, one soon after another."""
+    """Yield runs of processes that came, or went, one soon after another."""
     return runs(acts, lambda run, act: act.at_ms - run[-1].at_ms <= SCALING_NEXT_MS)
 
 

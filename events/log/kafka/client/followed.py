@@ -50,7 +50,7 @@ class _Leader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _FollowedTopic(msgspec.Struct, kw_only=True):
-    """`topic_id` and `partitions` as they were seen first. `missing_since_s`: None while the topic is there."""
+    """A topic, with its id and partitions as they were seen first. `missing_since_s`: None while the topic is there."""
 
     topic_id: UUID | None
     partitions: int

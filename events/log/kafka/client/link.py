@@ -45,9 +45,9 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     """Timeouts in ms: those of one connection and of one request are well below `delivery_timeout_ms`."""
 
     connect_timeout_ms: int = 3_000
-    """Until a connection is open and authenticated."""
+    """The limit for opening and authenticating a connection."""
     request_timeout_ms: int = 5_000
-    """Until a request is answered, unless it has a limit of its own below."""
+    """The limit for an answer, unless the request has a limit of its own below."""
     produce_timeout_ms: int = 10_000
     """The timeout of Produce. The broker gives up after half of it, so that its REQUEST_TIMED_OUT comes first."""
     fetch_timeout_ms: int = 20_000

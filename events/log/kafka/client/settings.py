@@ -27,10 +27,10 @@ BROKER_CONFIGS = (*_EXPIRATIONS, "socket.request.max.bytes")
 """The configs that are read of each broker."""
 
 CLOCK_CONFIGS = {"message.timestamp.type": "LogAppendTime"}
-"""With a record's own time brokers refuse batches of an owner whose clock is an hour ahead of theirs."""
+"""Brokers stamp the records: with their own time those of an owner whose clock is an hour ahead would be refused."""
 
 OWN_CLOCK_CONFIGS = {"message.timestamp.type": "CreateTime"}
-"""For records that tell of another time, such as a simulation's."""
+"""Records keep their own time, as those of a simulation need it."""
 
 Configs = Mapping[str, str]
 """Names and values as Kafka gives them. Empty for a broker whose configs we may not read."""
@@ -66,7 +66,7 @@ class TopicFacts(msgspec.Struct, frozen=True, kw_only=True):
     replication: int
     cluster_id: str | None = None
     topic_id: str | None = None
-    """Another one for each topic of this name that was ever made; None where the brokers know no such ids."""
+    """The topic's id, which a recreated topic of the same name has anew; None where the brokers know no such ids."""
 
 
 class Guarantees(msgspec.Struct, frozen=True, kw_only=True):

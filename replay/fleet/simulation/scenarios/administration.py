@@ -136,7 +136,7 @@ def planned_retirement(stage: Stage) -> None:
 
 @scenario(Sort.PLAIN, Wanted(size_min=3))
 def planned_size(stage: Stage) -> None:
-    """There are to be fewer active members."""
+    """An administrator lowers `target.group.size`."""
     story = plan(stage)
     configure(stage, story, TARGET_GROUP_SIZE, str(stage.size - 1))
     stage.rest(5 * SECOND)

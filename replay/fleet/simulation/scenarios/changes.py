@@ -49,7 +49,7 @@ def subscription_change(stage: Stage) -> None:
 
 @scenario(Sort.PLAIN, Wanted(assignors=(("cooperative-sticky",),), size_max=5), cuts=1, keeps_second_round=True)
 def cooperative_round(stage: Stage) -> None:
-    """Somebody comes, which makes two rounds; the first is not in the log."""
+    """A new process comes, which makes two rounds; the first is not in the log."""
     newcomer(stage)
     stage.rest(5 * SECOND)
 

@@ -73,7 +73,7 @@ def coordinator_away(stage: Stage) -> None:
 
 @scenario(Sort.PLAIN, Wanted(libraries=("java", "kafka-python", "aiokafka")))
 def coordinator_change(stage: Stage) -> None:
-    """Everybody keeps its place."""
+    """The coordinator changes, and every member stays."""
     conclude(stage, away(stage, stage.random.randint(500, 30 * SECOND)))
 
 

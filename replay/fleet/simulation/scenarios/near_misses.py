@@ -19,7 +19,7 @@ def one_restart(stage: Stage, down_ms: int, name: str | None = None) -> None:
 
 @scenario(Sort.NEAR_MISS, Wanted(size_min=7, styles=TELLING))
 def too_few_for_deployment(stage: Stage) -> None:
-    """Two of many are replaced: two restarts."""
+    """Two processes of many are replaced: two restarts."""
     for process in stage.some(2):
         one_restart(stage, silent_ms(stage), process.name)
         stage.run(stage.random.randint(10 * SECOND, MINUTE))
@@ -27,7 +27,7 @@ def too_few_for_deployment(stage: Stage) -> None:
 
 @scenario(Sort.NEAR_MISS, Wanted(size_min=2, size_max=4, styles=TELLING))
 def too_slow_for_deployment(stage: Stage) -> None:
-    """Two of few are replaced, the second more than five minutes after the first: two restarts."""
+    """Two processes of few are replaced, the second more than five minutes after the first: two restarts."""
     first, second = stage.some(2)
     down_ms = silent_ms(stage)
     one_restart(stage, down_ms, first.name)
@@ -55,7 +55,7 @@ def newcomers_near_enough(stage: Stage) -> None:
 
 @scenario(Sort.NEAR_MISS)
 def not_so_slow_member(stage: Stage) -> None:
-    """Somebody takes just under five seconds to rejoin."""
+    """A member takes just under five seconds to rejoin."""
     slow = stage.one()
     slow.slow_ms = stage.random.randint(3_500, 4_900) - 3_000  # it hears of the rebalance within 3 s
     stage.note(f"{slow.name} will be busy for {slow.slow_ms} ms when it hears of a rebalance")
@@ -103,7 +103,7 @@ def too_late_for_restart(stage: Stage) -> None:
 
 @scenario(Sort.NEAR_MISS, Wanted(size_min=4))
 def two_crashes_no_cut(stage: Stage) -> None:
-    """Two die ten seconds apart, which no cut does."""
+    """Two processes die ten seconds apart, as no network cut has it."""
     first, second = stage.some(2)
     crash_of(stage, first)
     stage.run(stage.random.randint(8 * SECOND, 14 * SECOND))
@@ -113,7 +113,7 @@ def two_crashes_no_cut(stage: Stage) -> None:
 
 @scenario(Sort.NEAR_MISS, Wanted(static=0.0, size_max=10))
 def too_late_for_blue_green(stage: Stage) -> None:
-    """As many come as are there; the old ones go more than ten minutes later."""
+    """As many new processes come as there are; the old ones go more than ten minutes later."""
     old = stage.processes
     stage.newcomers(stage.world.story("scale-up"), len(old), lambda: stage.random.randint(50, 2_000), "green")
     stage.run(10 * MINUTE + stage.random.randint(30 * SECOND, 2 * MINUTE))

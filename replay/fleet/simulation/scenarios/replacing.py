@@ -81,7 +81,7 @@ def deployment_at_once(stage: Stage) -> None:
 
 @scenario(Sort.PLAIN, Wanted(static=0.0, size_max=15))
 def blue_green(stage: Stage) -> None:
-    """As many new ones come as are there, then the old ones go."""
+    """As many new processes come as there are, then the old ones go."""
     old = stage.processes
     story = stage.world.story("blue-green", culprits=[each.name for each in old], knowable=Knowable.INFERRED)
     stage.newcomers(story, len(old), lambda: stage.random.randint(50, 2_000), "green")

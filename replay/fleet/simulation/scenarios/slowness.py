@@ -1,4 +1,4 @@
-"""Those who make others wait: slow members, slow leaders, ids that were handed out and never used."""
+"""Members that make others wait: slow members, slow leaders, ids that were handed out and never used."""
 
 from muster.replay.fleet.simulation.scenario import Sort, scenario
 from muster.replay.fleet.simulation.stage import SECOND, Stage, Wanted
@@ -14,7 +14,7 @@ def newcomer(stage: Stage) -> Story:
 
 @scenario(Sort.PLAIN)
 def slow_member(stage: Stage) -> None:
-    """Somebody comes, and one of the others takes long to rejoin."""
+    """A new process comes, and one of the others takes long to rejoin."""
     slow = stage.one()
     slow.story = stage.world.story("slow-member", culprits=[slow.name], holds_phases=True)
     slow.slow_ms = stage.random.randint(12 * SECOND, min(50 * SECOND, stage.rebalance_ms - 5 * SECOND))

@@ -179,7 +179,7 @@ class Process:
             self.heartbeat()
 
     def lose_session(self) -> None:
-        """Nobody has answered for a session time-out: librdkafka comes back as a new member, others as who they are."""
+        """Lose the session for want of answers: librdkafka comes back as a new member, others as who they are."""
         silent_ms = self.world.now_ms - self.last_heard_ms
         is_unheard = self.cut or self.world.is_away or self.frozen
         if self.setup.library == "librdkafka" and is_unheard and silent_ms >= self.setup.session_ms:

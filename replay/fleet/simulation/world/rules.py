@@ -123,7 +123,7 @@ class Rules:
         )
 
     def take_over(self, *, owner_before_seen_ms: int | None) -> Decision | None:
-        """Another owner has the group as the log has it, and every session its full time. What it rebalances for."""
+        """Take the group over as the log has it, each session with its full time; returns what that decides."""
         self.elect(owner_before_seen_ms=owner_before_seen_ms)
         self.soft = SoftState() if self.group is None else restore_soft_state(self.group, self.now_ms, self.settings)
         if self.group is not None and len(self.group.members) > self.settings.max_size:

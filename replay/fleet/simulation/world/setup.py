@@ -12,7 +12,7 @@ HOSTS = 1_024
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where and when a group lives. `began_ms`: wall clock; None: drawn by lot.
+    """The place and time of a group. `began_ms`: wall clock; None: drawn by lot.
 
     `first_host`: the number of its first host within 10.0.0.0/8, of HOSTS; None: hosts as in every case of the judge.
     """

@@ -74,7 +74,7 @@ class Rebalance:
         return self.incarnation, self.to_generation
 
     def ends_after(self, first: "Rebalance") -> list[int]:
-        """Its end by the wall clock; and, in case that jumped, the begin of the first one and what passed since."""
+        """Return its end by the wall clock; and, in case that jumped, the begin of the first and what passed since."""
         assert self.ended is not None, "the case ended within a rebalance"
         return [self.ended[1], first.began[1] + self.ended[0] - first.began[0]]
 

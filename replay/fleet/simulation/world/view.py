@@ -109,7 +109,7 @@ class View:
 
     @staticmethod
     def _fold(rebalance: Rebalance, story: Story) -> None:
-        """Somebody came or went while the rebalance of another story ran: it might be told with either."""
+        """Note a rebalance in which members of another story came or went: it might be told with either."""
         if rebalance not in story.must and rebalance not in story.may:
             story.may.append(rebalance)
 

@@ -87,7 +87,7 @@ class World:
 
     @property
     def live(self) -> list[Process]:
-        """Those that have not ended; a list that does not change when one ends."""
+        """The processes that have not ended; a list that does not change when one ends."""
         return list(self.processes)
 
     def process_of(self, member_id: str) -> Process:
@@ -246,7 +246,7 @@ class World:
         return True
 
     def forget_requests(self) -> None:
-        """Nobody will answer what was asked."""
+        """Drop the requests that wait for an answer: none will come."""
         self._waiting.clear()
 
     def deliver_queue(self) -> None:
