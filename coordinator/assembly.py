@@ -21,7 +21,7 @@ from muster import DISTRIBUTION
 from muster.coordinator.clock import SystemClock
 from muster.coordinator.cluster import Cluster
 from muster.coordinator.group.retention import MINUTE_MS
-from muster.coordinator.load.room import room_of
+from muster.coordinator.load.answer_memory import answer_memory_of
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.net.free_files import FreeFiles
 from muster.coordinator.observability.group_metrics import NAMED_GROUPS
@@ -161,7 +161,7 @@ def new_owner(
         on_given_up=on_given_up,
         ask_about_silence=ask_about_silence,
         superseded=waiting_quota.release,
-        slices=Slices(room_of(settings.queued_max_request_bytes)),
+        slices=Slices(answer_memory_of(settings.queued_max_request_bytes)),
     )
 
 

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from muster.coordinator.load.answer_memory import AnswerMemory, answer_memory_of
 from muster.coordinator.load.current_work import CURRENT_WORK, OtherWork, RequestWork, working_on
-from muster.coordinator.load.room import Room, room_of
 from muster.events.steps import ENTRIES_AT_ONCE, ENTRIES_PER_STEP, WAIT, Steps
 
 R = TypeVar("R")
@@ -45,15 +45,15 @@ class _Work(msgspec.Struct, kw_only=True, eq=False):
 class Slices:
     """One for a process. Its loop is the one that runs when the first work does not end at once.
 
-    `room` is for the answers that are written in these slices.
+    `answer_memory` is for the answers that are written in these slices.
     """
 
-    def __init__(self, room: Room | None = None) -> None:
+    def __init__(self, answer_memory: AnswerMemory | None = None) -> None:
         self._queue: deque[_Work] = deque()
         self._parked: OrderedDict[_Work, None] = OrderedDict()
         """Work that waits until other work has ended, first come first served."""
         self._is_due = False
-        self.room = room or room_of()
+        self.answer_memory = answer_memory or answer_memory_of()
 
     @property
     def waiting(self) -> int:

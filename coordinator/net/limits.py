@@ -3,7 +3,7 @@
 import msgspec
 
 from muster.coordinator.group.settings import INT32_MAX
-from muster.coordinator.load.room import HELD_BYTES_MAX
+from muster.coordinator.load.answer_memory import HELD_BYTES_MAX
 
 FRAME_BYTES_MAX = 104_857_600
 """The largest request, unless it is set: Kafka's default of socket.request.max.bytes."""

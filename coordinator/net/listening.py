@@ -13,8 +13,8 @@ from typing import Generic, Protocol, TypeVar
 
 import structlog
 
+from muster.coordinator.load.answer_memory import AnswerMemory
 from muster.coordinator.load.quotas import Quota
-from muster.coordinator.load.room import Room
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.net.heartbeats import SharedBytes
 from muster.coordinator.net.limits import ConnectionLimits
@@ -72,7 +72,7 @@ class Listening(Generic[C]):
         metrics: ServerMetrics,
         monotonic_ms: Callable[[], int],
         call_later: Callable[[int, Callable[[], None]], Cancel],
-        room: Room,
+        answer_memory: AnswerMemory,
         turns: Turns,
     ) -> None:
         self._connections_max = limits.connections_max
@@ -86,7 +86,7 @@ class Listening(Generic[C]):
         )
         self._principal_of: dict[C, str] = {}
         self._is_full_logged = False
-        self.memory = Memory(limits.queued_max_request_bytes, metrics, room)
+        self.memory = Memory(limits.queued_max_request_bytes, metrics, answer_memory)
         self.cached_heartbeats = SharedBytes()
         self.turns = turns
         self._metrics = metrics

@@ -15,7 +15,7 @@ first of each of these:
 All of the same kind as the first one are closed until a tenth of the limit is free, so that the choice is not made for
 each. The bytes of a usual request are not counted. An answer counts for its connection once it is written. Until then
 closing the connection would free nothing; so a quarter of the limit is kept for answers that are being written
-(load/room.py).
+(load/answer_memory.py).
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from muster.coordinator.load.room import Room
+from muster.coordinator.load.answer_memory import AnswerMemory
 from muster.coordinator.observability.metrics import ServerMetrics
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -74,9 +74,9 @@ class Holder(Protocol):
 class Memory:
     """See the module."""
 
-    def __init__(self, bytes_max: int, metrics: ServerMetrics, room: Room) -> None:
-        self._room = room
-        self._bytes_max = bytes_max - room.bytes_max
+    def __init__(self, bytes_max: int, metrics: ServerMetrics, answer_memory: AnswerMemory) -> None:
+        self._answer_memory = answer_memory
+        self._bytes_max = bytes_max - answer_memory.bytes_max
         self._metrics = metrics
         self._held: dict[Holder, tuple[int, str]] = {}  # so much, of whom
         self._held_by: Counter[str] = Counter()
@@ -94,7 +94,7 @@ class Memory:
             self._close_some()
 
     def _all_bytes(self) -> int:
-        return self._held_bytes + self._room.written_bytes
+        return self._held_bytes + self._answer_memory.written_bytes
 
     def _close_some(self) -> None:
         """Close connections of the same priority as the first one, until there is room again."""

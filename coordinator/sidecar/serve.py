@@ -298,7 +298,7 @@ class _Sidecar:
             metrics=self.metrics,
             monotonic_ms=self.clock.monotonic_ms,
             call_later=service.call_later,
-            room=service.slices.room,
+            answer_memory=service.slices.answer_memory,
             turns=service.turns,
         )
 

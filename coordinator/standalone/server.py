@@ -44,7 +44,7 @@ class Server:
             metrics=metrics,
             monotonic_ms=service.monotonic_ms,
             call_later=service.call_later,
-            room=service.slices.room,
+            answer_memory=service.slices.answer_memory,
             turns=service.turns,
         )
 

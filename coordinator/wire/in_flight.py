@@ -60,7 +60,7 @@ class InFlightRequest:
         if self._is_cancelled:
             return
         try:
-            self.run(self._form.write_in_steps(response, self._slices.room), self._answer)
+            self.run(self._form.write_in_steps(response, self._slices.answer_memory), self._answer)
         except ProtocolError as error:
             self._answer(error)
 

@@ -11,7 +11,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import readers
 from kio.serial.errors import SerialError
 
-from muster.coordinator.load.room import Room
+from muster.coordinator.load.answer_memory import AnswerMemory
 from muster.coordinator.wire.api import Body, Fault, Fields, ProtocolError
 from muster.coordinator.wire.bounds import ANSWER_BYTES_MAX, bound_of
 from muster.events.kafka.codec.primitives import NO_TAGGED_FIELDS, tagged_fields_size
@@ -62,13 +62,13 @@ class Message:
         """Write a short response, from behind the correlation id on. Raises ProtocolError."""
         return b"".join(finished(self.write_in_steps(response)))
 
-    def write_in_steps(self, response: Fields, room: Room | None = None) -> Steps[list[bytes]]:
-        """Write a response from behind the correlation id on, in chunks; wait until `room` has memory for it.
+    def write_in_steps(self, response: Fields, answer_memory: AnswerMemory | None = None) -> Steps[list[bytes]]:
+        """Write a response from behind the correlation id on, in chunks; wait until `answer_memory` has memory for it.
 
         Raises ProtocolError when a value does not fit into this version, as a string of 40,000 bytes into one that
         counts with 16 bits, and when the answer is longer than any may be.
         """
-        output = Output(self._header_rest, answer_bytes_max=ANSWER_BYTES_MAX, room=room)
+        output = Output(self._header_rest, answer_bytes_max=ANSWER_BYTES_MAX, answer_memory=answer_memory)
         try:
             yield from self._write_body(output, response)
         except AnswerTooLarge as error:

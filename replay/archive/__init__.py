@@ -1,7 +1,7 @@
 """The archive of an event log: every record that was ever written, once, in the order of its offsets, as files.
 
     files.py      what is done to files: the one place where a crash can come between two steps
-    lean.py       pyarrow without pandas, for all that use it here
+    without_pandas.py   pyarrow without pandas, for all that use it here
     segment.py    a segment: a Parquet file with records of one partition and day
     manifest.py   manifests, the only truth about which segments there are
     commits.py    the one writer of an archive: its lock, its commits, leftovers of those that were killed

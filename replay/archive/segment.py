@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from muster.events.log.base import LogDamaged
 from muster.events.records import RawRecord
 from muster.replay.archive.files import Disk, NewFile
-from muster.replay.archive.lean import leave_pandas_out
+from muster.replay.archive.without_pandas import leave_pandas_out
 
 leave_pandas_out()
 

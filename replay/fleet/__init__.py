@@ -12,9 +12,9 @@
     choice.py      which engine builds, and which one archives
     session.py     the Spark session, and Spark's errors in a line
     java.py        is there a Java runtime that Spark can use?
-    room.py        a disk without room, and files that are whole or gone
+    disk_space.py  a disk without space, and files that are whole or gone
     asked.py       the values of options
-    needs.py       is the extra there?
+    extra.py       is the extra there?
 
 PyArrow, DuckDB and PySpark are an extra, `fleet`: nothing outside this folder imports them, nothing here before a
 command needs them.

@@ -60,7 +60,7 @@ def build_command(
     """
     if rebuild and every is not None:
         raise typer.BadParameter("--rebuild and --every exclude each other: rebuild once")
-    from muster.replay.fleet.needs import check_needs
+    from muster.replay.fleet.extra import check_needs
 
     check_needs()
     from muster.replay.fleet.commands import AskedBuild, build_tables

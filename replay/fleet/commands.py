@@ -20,8 +20,8 @@ from muster.replay.fleet.building.engines.local import LocalEngine
 from muster.replay.fleet.building.fold import OutOfOrder
 from muster.replay.fleet.building.open_items import NotCarriedOver
 from muster.replay.fleet.choice import NoSpark, check_spark, choose_builder
-from muster.replay.fleet.needs import fail, say
-from muster.replay.fleet.room import NoRoom
+from muster.replay.fleet.disk_space import NoRoom
+from muster.replay.fleet.extra import fail, say
 from muster.replay.fleet.session import SparkFailed
 from muster.replay.fleet.tables.builds import BuildBusy, CannotBuild
 from muster.replay.logs.opening import open_for_reading

@@ -8,7 +8,7 @@ from muster.events.state import Group
 from muster.replay.history.items import Broken, Coordinated, Gap, History, Item
 from muster.replay.history.transitions import Step, Transition, Transitions
 from muster.replay.incidents.episode.acts import acts_of
-from muster.replay.incidents.episode.aways import Away, Coordinators
+from muster.replay.incidents.episode.coordinator_absences import Away, Coordinators
 from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.grouping import incidents_of
 from muster.replay.incidents.incident import Incident

@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.cluster import new_cluster
 from muster.coordinator.group.commands import AnyRequest, Heartbeat
 from muster.coordinator.group.outcomes import Outcome
-from muster.coordinator.load.room import HELD_BYTES_MAX, room_of
+from muster.coordinator.load.answer_memory import HELD_BYTES_MAX, answer_memory_of
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.service import Cancel, CommittedOffset, HeartbeatTicket, ListedGroup, ReplyTo, Service
 from muster.coordinator.topics import declare_topic
@@ -108,5 +108,5 @@ def new_service(
         new_uuid=lambda: UUID_TEXT,
         new_request_id=lambda: next(numbers),
         call_later=(timers or ManualTimers()).call_later,
-        slices=Slices(room_of(held_bytes_max)),
+        slices=Slices(answer_memory_of(held_bytes_max)),
     )

@@ -12,7 +12,7 @@ from typing import cast
 from muster.coordinator.cluster import new_cluster
 from muster.coordinator.group.retention import MINUTE_MS
 from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.load.room import room_of
+from muster.coordinator.load.answer_memory import answer_memory_of
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.net.limits import ConnectionLimits
@@ -198,7 +198,7 @@ class MusterServer:
             clock=self.clock,
             retention_clock=RetentionClock(self.clock, kept_ms=SETTINGS.offsets_retention_minutes * MINUTE_MS),
             superseded=quota.release,
-            slices=Slices(room_of(ConnectionLimits().queued_max_request_bytes)),
+            slices=Slices(answer_memory_of(ConnectionLimits().queued_max_request_bytes)),
             turns=Turns(clock=lambda: 0.0),
         )
 

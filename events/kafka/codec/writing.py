@@ -20,8 +20,8 @@ from muster.events.steps import ENTRIES_PER_STEP, WAIT, Steps
 Write = Callable[[bytearray, Any], None]
 
 
-class Room(Protocol):
-    """The memory that answers share while they are written: see `Room` in coordinator/load/room.py."""
+class AnswerMemory(Protocol):
+    """The memory that answers share while they are written: see `AnswerMemory` in coordinator/load/answer_memory.py."""
 
     def take(self, size: int) -> None: ...
 
@@ -33,23 +33,23 @@ class Room(Protocol):
 class Output:
     """The output of a writer: whole chunks, and the one that is being written, so that nothing large is ever copied.
 
-    `answer_bytes_max` bounds all of it; `room` is what it shares with others, until it is closed; None: with nobody.
+    `answer_bytes_max` bounds all of it; `answer_memory` is shared with others until it is closed; None: with nobody.
     """
 
-    def __init__(self, start: bytes = b"", *, answer_bytes_max: int, room: Room | None = None) -> None:
+    def __init__(self, start: bytes = b"", *, answer_bytes_max: int, answer_memory: AnswerMemory | None = None) -> None:
         self.chunk = bytearray(start)
         self._chunks: list[bytes] = []
         self._size = 0
         self._answer_bytes_max = answer_bytes_max
-        self._room = room
+        self._answer_memory = answer_memory
 
     def cut(self) -> Steps[None]:
         """Begin a new chunk, if this one is long enough, and wait until there is room. Raises AnswerTooLarge."""
         if len(self.chunk) < CHUNK_BYTES:
             return
         self._size += len(self.chunk)
-        if self._room is not None:
-            self._room.take(len(self.chunk))
+        if self._answer_memory is not None:
+            self._answer_memory.take(len(self.chunk))
         if self._size > self._answer_bytes_max:
             raise AnswerTooLarge(f"it has more than {self._answer_bytes_max} bytes")
         self._chunks.append(bytes(self.chunk))
@@ -58,13 +58,13 @@ class Output:
 
     def room_given(self) -> Steps[None]:
         """Wait until there is room."""
-        while self._room is not None and not self._room.may_grow(self):
+        while self._answer_memory is not None and not self._answer_memory.may_grow(self):
             yield WAIT
 
     def close(self) -> None:
         """Give the memory back: the answer is written, or no longer wanted."""
-        if self._room is not None:
-            self._room.give_back(self, self._size)
+        if self._answer_memory is not None:
+            self._answer_memory.give_back(self, self._size)
 
     def chunks(self) -> list[bytes]:
         """Return all chunks, in order; one at least."""

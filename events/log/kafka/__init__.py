@@ -12,7 +12,7 @@ origin.py      The origin of an event topic: its cluster, the format level of it
                partitions.
 producer.py    The writer of one partition: Kafka's own fence, without transactions.
 reader.py      Reading a partition of the event topic: offsets, the records between two of them, and who wrote last.
-repeats.py     Last batches sent again, those of one broker in one request: the proof of many writers.
+resent_batches.py   Last batches sent again, those of one broker in one request: the proof of many writers.
 signs.py       Signs of life of owners: plain records in the topic of the fencing probe, beside the events.
 topic.py       The event topic itself: found, made when it is missing, its settings read.
 """

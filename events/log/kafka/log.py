@@ -35,7 +35,7 @@ from muster.events.log.kafka.names import PROBE_SUFFIX, warning_of_new_topic
 from muster.events.log.kafka.origin import check_origin, notes_of
 from muster.events.log.kafka.producer import WriterConfig, claim, last_owner
 from muster.events.log.kafka.reader import end_offset, newest_stamp, read, read_raw
-from muster.events.log.kafka.repeats import repeat
+from muster.events.log.kafka.resent_batches import repeat
 from muster.events.log.kafka.topic import check_topic, cleanup_policy, create_topic, created_topic_facts, topic_facts
 from muster.events.log.wall_clock import wall_clock_ms
 from muster.events.records import FORMAT_LEVEL, SIGNS_OF_LIFE_FROM_LEVEL, RawRecord, Record, StoredRecord

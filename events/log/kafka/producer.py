@@ -173,7 +173,7 @@ class KafkaWriter:
         self._next_offset: int | None = None
         self._fate: LogError | None = None
         self.last_batch: bytes | None = None
-        """The last batch, if it is small enough to be kept, to be sent again (repeats.py)."""
+        """The last batch, if it is small enough to be kept, to be sent again (resent_batches.py)."""
 
     @property
     def partition(self) -> int:

@@ -25,7 +25,7 @@ def duration(text: str) -> int:
 
 
 def _check_needs() -> None:
-    from muster.replay.fleet.needs import check_needs
+    from muster.replay.fleet.extra import check_needs
 
     check_needs("pyarrow")
 

@@ -30,7 +30,7 @@ from muster.replay.archive.local import Done
 from muster.replay.archive.verify import OfPartition, Verified, verify
 from muster.replay.fleet.asked import EngineName
 from muster.replay.fleet.choice import NoSpark, choose_archiver
-from muster.replay.fleet.needs import CANNOT, fail, say
+from muster.replay.fleet.extra import CANNOT, fail, say
 from muster.replay.fleet.session import SparkFailed
 from muster.replay.progress import watched
 from muster.replay.rebalances.wording import size_text

@@ -28,7 +28,7 @@ from muster.replay.fleet.building.fold import prelude_before
 from muster.replay.fleet.building.joining import joined
 from muster.replay.fleet.building.pieces import Survey, survey
 from muster.replay.fleet.building.stage import stage
-from muster.replay.fleet.room import needing_room
+from muster.replay.fleet.disk_space import needing_room
 from muster.replay.fleet.tables.builds import (
     Build,
     CannotBuild,

@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from muster.replay.fleet.building.pieces import Survey
-from muster.replay.fleet.room import new_parquet
+from muster.replay.fleet.disk_space import new_parquet
 from muster.replay.fleet.tables.builds import Build
 from muster.replay.fleet.tables.parts import STATES, Part, Role, part_path, schema_of
 from muster.replay.fleet.tables.schemas import FOLDED

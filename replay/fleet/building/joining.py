@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import duckdb
 
-from muster.replay.fleet.room import new_parquet
+from muster.replay.fleet.disk_space import new_parquet
 from muster.replay.fleet.tables.parts import Part, Role, part_path, schema_of
 
 AT_ONCE: Final = 8

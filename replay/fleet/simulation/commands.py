@@ -14,7 +14,7 @@ import typer
 from muster.events.kafka.security import BadSecurity, security_given
 from muster.events.log.base import LogError
 from muster.events.records import EventsError
-from muster.replay.fleet.needs import fail
+from muster.replay.fleet.extra import fail
 from muster.replay.fleet.simulation import spool
 from muster.replay.fleet.simulation.calendar import Span
 from muster.replay.fleet.simulation.fleet import Fleet

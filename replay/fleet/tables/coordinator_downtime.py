@@ -2,7 +2,7 @@
 
 from muster.events.ids import GroupId
 from muster.replay.fleet.tables.values import Row, day_of, micros
-from muster.replay.incidents.episode.aways import Away
+from muster.replay.incidents.episode.coordinator_absences import Away
 
 
 def downtime_row(group_id: GroupId, away: Away, log_partition: int) -> Row:

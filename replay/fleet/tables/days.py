@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muster.replay.fleet.room import new_parquet
+from muster.replay.fleet.disk_space import new_parquet
 from muster.replay.fleet.tables import flapping, group_day, storms
 from muster.replay.fleet.tables.builds import Build
 from muster.replay.fleet.tables.parts import Part, Role, part_path

@@ -15,7 +15,7 @@ from uuid import uuid4
 import msgspec
 import pyarrow as pa
 
-from muster.replay.fleet.room import new_parquet
+from muster.replay.fleet.disk_space import new_parquet
 from muster.replay.fleet.tables.schemas import TABLES
 from muster.replay.fleet.tables.values import Row
 

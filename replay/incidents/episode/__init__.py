@@ -4,6 +4,6 @@ episode.py       The episode, and what kinds ask of it.
 acts.py          The single things that happened to a process or to the group.
 identity.py      Who is who: members, told apart as processes.
 replacements.py  Processes that went and came back.
-aways.py         The owners of the partition, and the times without one.
+coordinator_absences.py   The owners of the partition, and the times without one.
 holes.py         The parts that are missing, and the incidents that they leave uncertain.
 """

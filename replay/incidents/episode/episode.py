@@ -16,7 +16,7 @@ from muster.events.ids import MemberId
 from muster.events.state import Group, Member
 from muster.replay.history.items import Broken, Gap
 from muster.replay.incidents.episode.acts import AnyAct, Came, CameBack, Departure, Phase, Rejoined, Went
-from muster.replay.incidents.episode.aways import Away
+from muster.replay.incidents.episode.coordinator_absences import Away
 from muster.replay.incidents.episode.holes import Hole
 from muster.replay.incidents.episode.identity import Identities, Life, Process
 from muster.replay.incidents.episode.replacements import Replacement, replacements

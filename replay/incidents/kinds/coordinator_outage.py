@@ -8,7 +8,7 @@ import msgspec
 from muster.events.ids import MemberId
 from muster.events.state import Member
 from muster.replay.incidents.episode.acts import AnyAct, Came, CameBack, Departure, Went
-from muster.replay.incidents.episode.aways import Away, LastKnown
+from muster.replay.incidents.episode.coordinator_absences import Away, LastKnown
 from muster.replay.incidents.evidence.naming import moment, process_name, processes, span
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement

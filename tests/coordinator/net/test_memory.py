@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from muster.coordinator.assembly import new_owner, new_waiting_quota
 from muster.coordinator.clock import SystemClock
 from muster.coordinator.group.outcomes import DescribedMember, DescribeGroupOutcome, JoinedMember, JoinGroupOutcome
-from muster.coordinator.load.room import Room
+from muster.coordinator.load.answer_memory import AnswerMemory
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.net.memory import FREE_BYTES, EvictionOrder, Memory
 from muster.coordinator.observability.metrics import ServerMetrics
@@ -45,8 +45,8 @@ class Holders:
 
     def __init__(self) -> None:
         self.metrics = ServerMetrics({})
-        self.room = Room(25 * KB)
-        self.memory = Memory(125 * KB, self.metrics, self.room)
+        self.answer_memory = AnswerMemory(25 * KB)
+        self.memory = Memory(125 * KB, self.metrics, self.answer_memory)
         self.evicted: list[str] = []
 
     def new(self, name: str, eviction_order: EvictionOrder, whose: str | None = None) -> Holding:
@@ -122,7 +122,7 @@ def test_who_goes_is_chosen_once_for_many() -> None:
     Asked.times = 0
     subject = Holders()
     metrics = ServerMetrics({})
-    memory = Memory(100_000 * KB, metrics, Room(0))
+    memory = Memory(100_000 * KB, metrics, AnswerMemory(0))
     count = 5_000
     with structlog.testing.capture_logs() as lines:
         for n in range(2 * count):
@@ -159,14 +159,14 @@ def test_what_is_counted_is_what_is_held() -> None:
 
 
 def test_nobody_goes_for_answers_that_are_being_written() -> None:
-    """They count, and it would free nothing of them; the room has its own bound, and connections have the rest."""
+    """They count, and it would free nothing of them; they have a bound of their own, and connections have the rest."""
     subject, answer = Holders(), object()
-    subject.room.take(1_000 * KB)
+    subject.answer_memory.take(1_000 * KB)
     assert subject.metrics.held_bytes == 1_000 * KB
     for n in range(5):
         subject.memory.hold(subject.new(str(n), EvictionOrder.AWAITING_ANSWER), 20 * KB)
     assert subject.evicted == []
-    subject.room.give_back(answer, 1_000 * KB)
+    subject.answer_memory.give_back(answer, 1_000 * KB)
     assert subject.metrics.held_bytes == 100 * KB
     subject.memory.hold(subject.new("greedy", EvictionOrder.STALLED), 17 * KB)
     assert subject.evicted == ["greedy"]
@@ -182,7 +182,7 @@ def test_they_have_a_quarter_of_what_is_set() -> None:
         SystemClock(),
         waiting_quota=new_waiting_quota(settings, ServerMetrics({})),
     )
-    assert (owner.slices.room.bytes_max, Slices().room.bytes_max) == (10 * MB, 64 * MB)
+    assert (owner.slices.answer_memory.bytes_max, Slices().answer_memory.bytes_max) == (10 * MB, 64 * MB)
 
 
 # ---- connections ---------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ async def test_long_answers_for_many_clients_stay_within_a_small_limit() -> None
     )  # fmt: skip
     async with running(queued_max_request_bytes=40 * MB) as subject:
         subject.groups.outcome = lambda _: None
-        room, most = subject.service.slices.room, 0
+        answer_memory, most = subject.service.slices.answer_memory, 0
         clients = [await subject.connect() for _ in range(8)]
         for client in clients:
             client.send("DescribeGroups", 5, **DESCRIBE)
@@ -289,7 +289,7 @@ async def test_long_answers_for_many_clients_stay_within_a_small_limit() -> None
             subject.groups.release(DescribeGroupOutcome(members=(member,) * 30_000))
         reading = asyncio.gather(*(client.answer() for client in clients))
         while not reading.done():
-            most = max(most, room.written_bytes)
+            most = max(most, answer_memory.written_bytes)
             await asyncio.sleep(0)
         assert {len(answer) > 4 * MB for _, answer in await reading} == {True}
         assert most < 15 * MB

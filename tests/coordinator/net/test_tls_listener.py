@@ -14,7 +14,7 @@ import pytest
 import uvloop
 from structlog.testing import capture_logs
 
-from muster.coordinator.load.room import HELD_BYTES_MAX, Room
+from muster.coordinator.load.answer_memory import HELD_BYTES_MAX, AnswerMemory
 from muster.coordinator.load.slices import SLICE_S
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.net import tls_handshake, tls_listener
@@ -78,7 +78,7 @@ class Serving:
             metrics=self.metrics,
             monotonic_ms=lambda: 0,
             call_later=lambda _delay_ms, _callback: lambda: None,
-            room=Room(HELD_BYTES_MAX),
+            answer_memory=AnswerMemory(HELD_BYTES_MAX),
             turns=Turns(),
         )
         self.port = 0

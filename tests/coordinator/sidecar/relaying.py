@@ -19,7 +19,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import AnyRequest, Heartbeat, JoinGroup, SyncGroup
 from muster.coordinator.group.outcomes import HeartbeatOutcome, Outcome
-from muster.coordinator.load.room import HELD_BYTES_MAX
+from muster.coordinator.load.answer_memory import HELD_BYTES_MAX
 from muster.coordinator.net.limits import ConnectionLimits
 from muster.coordinator.net.listening import Listening
 from muster.coordinator.observability.metrics import ServerMetrics
@@ -112,7 +112,7 @@ class Relay:
             metrics=self.metrics,
             monotonic_ms=self.service.monotonic_ms,
             call_later=self.service.call_later,
-            room=self.service.slices.room,
+            answer_memory=self.service.slices.answer_memory,
             turns=self.service.turns,
         )
         self.moves = Moves(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from muster.coordinator.group.outcomes import DescribedMember, DescribeGroupOutcome
-from muster.coordinator.load.room import Room
+from muster.coordinator.load.answer_memory import AnswerMemory
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.wire.describe_groups import encode
 from muster.coordinator.wire.in_flight import Answered, InFlightRequest
@@ -75,21 +75,21 @@ async def test_answers_that_are_written_side_by_side_have_a_bound_together() -> 
 
 async def test_each_long_entry_waits_for_room() -> None:
     """However many answers begin with one; those that write are one answer more, and one entry."""
-    slices, told = Slices(Room(20 * MB)), list[int]()
+    slices, told = Slices(AnswerMemory(20 * MB)), list[int]()
     outcome = DescribeGroupOutcome(members=members(20, metadata=bytes(MB)))
     for _ in range(200):
         write(slices, outcome, lambda answered: told.append(size(answered)))
-    most = slices.room.written_bytes
+    most = slices.answer_memory.written_bytes
     while slices.waiting:
         await asyncio.sleep(0)
-        most = max(most, slices.room.written_bytes)
+        most = max(most, slices.answer_memory.written_bytes)
     assert most < 42 * MB
     assert len(told) == 200
 
 
 async def test_short_answers_do_not_wait_for_long_ones() -> None:
     """Neither those that are written at once, nor those that have many short entries."""
-    slices, told = Slices(Room(MB)), list[str]()
+    slices, told = Slices(AnswerMemory(MB)), list[str]()
     for _ in range(8):
         write(slices, LONG, lambda _: told.append("long"))
     write(slices, DescribeGroupOutcome(members=members(2)), lambda _: told.append("short"))
@@ -97,46 +97,46 @@ async def test_short_answers_do_not_wait_for_long_ones() -> None:
     write(slices, DescribeGroupOutcome(members=members(700, metadata=b"")), lambda _: told.append("many"))
     await all_done(slices)
     assert told.index("many") <= 2  # one that was nearly there may come before it
-    assert (told.count("long"), slices.room.written_bytes) == (8, 0)
+    assert (told.count("long"), slices.answer_memory.written_bytes) == (8, 0)
 
 
 async def test_clients_that_go_give_back_their_room_whether_they_write_or_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("muster.coordinator.load.slices.SLICE_S", 0.0)  # or an answer may be written in one
-    slices, told = Slices(Room(MB)), list[int]()
+    slices, told = Slices(AnswerMemory(MB)), list[int]()
     cancels = [write(slices, LONG, lambda answered: told.append(size(answered))) for _ in range(6)]
-    while slices.room.written_bytes <= MB:  # noqa: ASYNC110 -- nor does the room
+    while slices.answer_memory.written_bytes <= MB:  # noqa: ASYNC110 -- nor does the memory
         await asyncio.sleep(0)
     before = len(told)
     for cancel in cancels[:5]:
         cancel()
     await all_done(slices)
-    assert (len(told), slices.room.written_bytes) == (before + 1, 0)
+    assert (len(told), slices.answer_memory.written_bytes) == (before + 1, 0)
 
 
 async def test_an_answer_that_cannot_be_written_gives_back_its_room() -> None:
-    slices, told = Slices(Room(MB)), list[Answered]()
+    slices, told = Slices(AnswerMemory(MB)), list[Answered]()
     too_long = DescribeGroupOutcome(members=members(13_000))  # over 100 MB
     for outcome in (too_long, LONG, too_long):
         write(slices, outcome, told.append)
     await all_done(slices)
     assert sum(isinstance(each, list) for each in told) == 1
-    assert (len(told), slices.room.written_bytes) == (3, 0)
+    assert (len(told), slices.answer_memory.written_bytes) == (3, 0)
 
 
 @pytest.mark.parametrize("is_full", [True, False])
 def test_an_answer_that_has_to_wait_holds_no_more_long_entries_than_there_was_room_for(is_full: bool) -> None:
-    """None, or the one by which the room is full, and not as many as short ones."""
-    room, other = Room(0), object()
-    room.take(1)
-    assert room.may_grow(other)
+    """None, or the one by which the memory is full, and not as many as short ones."""
+    answer_memory, other = AnswerMemory(0), object()
+    answer_memory.take(1)
+    assert answer_memory.may_grow(other)
     if not is_full:
-        room.give_back(object(), 1)
+        answer_memory.give_back(object(), 1)
     outcome = DescribeGroupOutcome(members=members(20, metadata=bytes(CHUNK_BYTES)))
-    steps = ASKED.write_in_steps({"groups": [encode(GroupId("g"), outcome, 5, 0)]}, room)
+    steps = ASKED.write_in_steps({"groups": [encode(GroupId("g"), outcome, 5, 0)]}, answer_memory)
     assert next(steps) == WAIT
     if is_full:
-        assert room.written_bytes == 1
+        assert answer_memory.written_bytes == 1
     else:
-        assert CHUNK_BYTES < room.written_bytes < CHUNK_BYTES + KB
+        assert CHUNK_BYTES < answer_memory.written_bytes < CHUNK_BYTES + KB
     steps.close()
-    assert room.written_bytes == is_full
+    assert answer_memory.written_bytes == is_full

@@ -23,7 +23,7 @@ from muster.coordinator.group.outcomes import (
     Outcome,
     SyncGroupOutcome,
 )
-from muster.coordinator.load.room import Room
+from muster.coordinator.load.answer_memory import AnswerMemory
 from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.coordinator.wire.dispatch import dispatch
 from muster.coordinator.wire.messages import message
@@ -211,7 +211,7 @@ def test_what_a_version_cannot_hold_is_told_to_the_connection_alone(version: int
 @pytest.mark.parametrize("protocol_type", ["consumer", "m" * 40_000], ids=["it is written", "it cannot be"])
 def test_an_answer_gives_the_memory_back_that_it_was_written_in(protocol_type: str) -> None:
     """Others wait for it, also where the version cannot hold what it was to say."""
-    room = Room(CHUNK_BYTES)
+    answer_memory = AnswerMemory(CHUNK_BYTES)
     group = {
         "error_code": ErrorCode.none,
         "group_id": "g",
@@ -226,7 +226,7 @@ def test_an_answer_gives_the_memory_back_that_it_was_written_in(protocol_type: s
     groups = [{**group, "protocol_type": "", "members": large}, group]
     taken = 0
     with suppress(ProtocolError):
-        for _ in message(15, 4).write_in_steps({"throttle_time": 0, "groups": groups}, room):
-            taken = max(taken, room.written_bytes)
+        for _ in message(15, 4).write_in_steps({"throttle_time": 0, "groups": groups}, answer_memory):
+            taken = max(taken, answer_memory.written_bytes)
     assert taken >= CHUNK_BYTES
-    assert room.written_bytes == 0
+    assert answer_memory.written_bytes == 0

@@ -193,16 +193,16 @@ def test_room_is_waited_for_before_a_long_entry_is_in_memory(metadata: int, assi
     response: Any = load_response_schema(DESCRIBE_GROUPS, 5)
     values = as_values(described(5, 1, 1))
     values["groups"][0]["members"][0] |= {"member_metadata": bytes(metadata), "member_assignment": bytes(assignment)}
-    room = FullRoom()
-    output = Output(answer_bytes_max=2**30, room=room)
+    answer_memory = FullRoom()
+    output = Output(answer_bytes_max=2**30, answer_memory=answer_memory)
     steps = list(writer_in_steps(response)(output, values))
     assert steps.count(WAIT) == (2 if is_long else 0)
-    assert [size < 100 for size in room.asked[:3]] == ([True] * 3 if is_long else [])
+    assert [size < 100 for size in answer_memory.asked[:3]] == ([True] * 3 if is_long else [])
     written_bytes = sum(map(len, output.chunks()))
     assert written_bytes > metadata + assignment
-    assert (room.taken > metadata + assignment) == is_long
+    assert (answer_memory.taken > metadata + assignment) == is_long
     output.close()
-    assert room.taken == 0
+    assert answer_memory.taken == 0
 
 
 def test_a_field_that_is_left_out_has_its_default() -> None:

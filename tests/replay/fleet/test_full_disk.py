@@ -20,7 +20,7 @@ from muster.events.keys import EntityKind, RecordKey, encode_key
 from muster.events.log.memory import MemoryStorage
 from muster.events.records import StoredRecord
 from muster.replay.archive.manifest import load
-from muster.replay.fleet.room import NoRoom, needing_room
+from muster.replay.fleet.disk_space import NoRoom, needing_room
 from muster.replay.fleet.tables.builds import current, last_build
 from tests.replay.archive.logs import NOON, archived
 from tests.replay.fleet.fleets import all_tables, built, judged, opened, sqlite_copy, up_to

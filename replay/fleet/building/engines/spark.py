@@ -17,7 +17,7 @@ from muster.replay.fleet.building.engines.progress import reporting, told
 from muster.replay.fleet.building.fold import OutOfOrder
 from muster.replay.fleet.building.open_items import NotCarriedOver
 from muster.replay.fleet.building.pieces import Piece, of_groups
-from muster.replay.fleet.room import NoRoom, needing_room
+from muster.replay.fleet.disk_space import NoRoom, needing_room
 from muster.replay.fleet.session import in_a_line
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import cast
 import pytest
 import structlog
 
-from muster.coordinator.load.room import HELD_BYTES_MAX
+from muster.coordinator.load.answer_memory import HELD_BYTES_MAX
 from muster.coordinator.sidecar.apis.membership import MembershipApi
 from muster.coordinator.sidecar.groups.moves import Moves
 from muster.coordinator.sidecar.groups.routing import GroupRouter

@@ -1,4 +1,4 @@
-"""A disk without room, told apart from everything else that is wrong: who waits will find room later.
+"""A disk without space, told apart from everything else that is wrong: who waits will find room later.
 
 Files that were begun are given up here, too: a file is whole or gone.
 """

@@ -14,7 +14,7 @@ HELD_BYTES_MAX: Final = 268_435_456
 """The default of `queued.max.request.bytes`, for the requests and answers of all clients."""
 
 
-class Room:
+class AnswerMemory:
     """`bytes_max` may be exceeded by one answer, one entry of another, and a chunk of each (kafka/codec/writing.py)."""
 
     def __init__(self, bytes_max: int) -> None:
@@ -41,6 +41,6 @@ class Room:
             self._goes_on = None
 
 
-def room_of(held_bytes_max: int = HELD_BYTES_MAX) -> Room:
-    """Make the process's room: a quarter of the memory for requests and answers."""
-    return Room(held_bytes_max // 4)
+def answer_memory_of(held_bytes_max: int = HELD_BYTES_MAX) -> AnswerMemory:
+    """Make the process's answer memory: a quarter of the memory for requests and answers."""
+    return AnswerMemory(held_bytes_max // 4)
