@@ -7,7 +7,7 @@ status_asking.py         Asking a process at its --metrics address, and what to 
 status_findings.py       What is wrong, by what the processes say, and the way out.
 status_table.py          The tables of `muster status`, for 80 columns.
 log_cli.py       `muster log repair` and `muster log upgrade`: their options.
-log_access.py    What the two share: running to the end, opening, and who may be serving the log.
+log_access.py    What the two share: running to the end, security, opening, and who may be serving the log.
 log_repair_command.py    The command itself: show the records that stop a partition, ask, and write tombstones.
 log_repair.py    Repairing an event log with an owner's record that cannot be read and stops its partition.
 log_upgrade_command.py   The command itself: say what it does, ask, and raise the format level.

@@ -3,13 +3,14 @@
 import asyncio
 import os
 import socket
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import NoReturn, TypeVar
 
 from muster.coordinator.commands.members.answer import REFUSED, UNUSABLE, fail
 from muster.coordinator.commands.members.view import printable
 from muster.coordinator.not_served import way_out
+from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
 from muster.events.log.base import EventLog, LogError
 from muster.events.records import BrokenBatch, EventsError
 
@@ -23,6 +24,14 @@ def run(work: Coroutine[None, None, T], command: str) -> T:
     except BrokenBatch as broken:
         fail(f"{broken}; what helps: {way_out(broken)}", UNUSABLE, command)
     except (LogError, EventsError) as error:
+        fail(str(error), UNUSABLE, command)
+
+
+def security_of(kafka_config: Sequence[str], command: str) -> KafkaSecurity:
+    """Return the security of `--kafka-config` and the environment; a wrong property is printed as one line."""
+    try:
+        return security_given(kafka_config, os.environ)
+    except BadSecurity as error:
         fail(str(error), UNUSABLE, command)
 
 

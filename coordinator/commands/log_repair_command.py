@@ -1,16 +1,15 @@
 """`muster log repair`: show the records that stop a partition, ask, and write tombstones (`log_repair.py`)."""
 
-import os
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 import typer
 
-from muster.coordinator.commands.log_access import opened, refuse_served, run, writer_name
+from muster.coordinator.commands.log_access import opened, refuse_served, run, security_of, writer_name
 from muster.coordinator.commands.log_repair import PartitionSurvey, owners_of, survey, write_tombstones
-from muster.coordinator.commands.members.answer import REFUSED, UNUSABLE, confirmed, fail
+from muster.coordinator.commands.members.answer import REFUSED, confirmed, fail
 from muster.coordinator.commands.members.view import printable
-from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
+from muster.events.kafka.security import KafkaSecurity
 from muster.events.log.base import EventLog, LogMissing
 from muster.events.log.kafka.names import OFFSETS_SUFFIX
 from muster.events.log.url import open_log
@@ -23,10 +22,7 @@ def repair_log(
     log: str, kafka_config: Sequence[str], *, yes: bool, owner_has_ended: bool, audit_window_ms: int | None
 ) -> None:
     """Run the command."""
-    try:
-        security = security_given(kafka_config, os.environ)
-    except BadSecurity as error:
-        fail(str(error), UNUSABLE, COMMAND)
+    security = security_of(kafka_config, COMMAND)
     found = run(_surveyed(log, security), COMMAND)
     if not found:
         fail(

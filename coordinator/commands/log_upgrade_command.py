@@ -1,6 +1,5 @@
 """`muster log upgrade`: say what it does, ask, and raise the format level (`log_upgrade.py`)."""
 
-import os
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from importlib.metadata import version
@@ -8,11 +7,11 @@ from importlib.metadata import version
 import typer
 
 from muster import DISTRIBUTION
-from muster.coordinator.commands.log_access import opened, refuse_served, run, writer_name
+from muster.coordinator.commands.log_access import opened, refuse_served, run, security_of, writer_name
 from muster.coordinator.commands.log_upgrade import LogState, look_at, upgrade
-from muster.coordinator.commands.members.answer import REFUSED, UNUSABLE, confirmed, fail
+from muster.coordinator.commands.members.answer import REFUSED, confirmed, fail
 from muster.coordinator.commands.members.view import printable
-from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
+from muster.events.kafka.security import KafkaSecurity
 from muster.events.log.url import open_log
 from muster.events.log.wall_clock import wall_clock_ms
 from muster.events.records import FORMAT_LEVEL
@@ -24,10 +23,7 @@ def upgrade_log(
     log: str, kafka_config: Sequence[str], *, yes: bool, owner_has_ended: bool, audit_window_ms: int | None
 ) -> None:
     """Run the command."""
-    try:
-        security = security_given(kafka_config, os.environ)
-    except BadSecurity as error:
-        fail(str(error), UNUSABLE, COMMAND)
+    security = security_of(kafka_config, COMMAND)
     found = run(_looked_at(log, security), COMMAND)
     if found.format_level >= FORMAT_LEVEL:
         fail(f"{printable(log)} has format level {found.format_level}: there is nothing to upgrade", REFUSED, COMMAND)

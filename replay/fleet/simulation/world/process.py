@@ -166,11 +166,6 @@ class Process:
         if self.alive and not self.is_joining:
             self.reconnect()
 
-    def come_as_new(self) -> None:
-        """Forget who it is, and join."""
-        self._forget()
-        self.join()
-
     def reconnect(self) -> None:
         """The coordinator can be reached again, and what was asked before is lost."""
         if self.is_joining or self.member_id == UNKNOWN_MEMBER_ID:
