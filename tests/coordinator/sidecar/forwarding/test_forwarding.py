@@ -9,8 +9,8 @@ from muster.coordinator.sidecar.forwarding import edge as edge_module
 from muster.events.ids import MemberId
 from tests.coordinator.kio_client import frame, parse, with_length
 from tests.coordinator.sidecar.forwarding.stage import forwarding
-from tests.coordinator.sidecar.scripted_broker import DESCRIBE_GROUPS, allowing
 from tests.coordinator.sidecar.relay.test_relay import heartbeat, join, leave
+from tests.coordinator.sidecar.scripted_broker import DESCRIBE_GROUPS, allowing
 from tests.waiting import until
 
 JOINED = JoinGroupOutcome(member_id=MemberId("m"), generation_id=7)
