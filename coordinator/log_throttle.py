@@ -16,7 +16,7 @@ NAMES_MAX: Final = 10
 SILENT_FOR_MS: Final = 2 * LINE_INTERVAL_MS
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
+class EndedEpisode(msgspec.Struct, frozen=True, kw_only=True):
     """Something that has ended: its duration, and how often it occurred."""
 
     seconds: int
@@ -51,12 +51,12 @@ class LogThrottle:
         suppressed, ongoing.suppressed, ongoing.line_ms = ongoing.suppressed, 0, now_ms
         return suppressed
 
-    def end(self, key: Hashable) -> Ended | None:
+    def end(self, key: Hashable) -> EndedEpisode | None:
         """End it; returns None if it had not begun."""
         ongoing = self._ongoing.pop(key, None)
         if ongoing is None:
             return None
-        return Ended(seconds=(self._monotonic_ms() - ongoing.since_ms) // 1000, times=ongoing.times)
+        return EndedEpisode(seconds=(self._monotonic_ms() - ongoing.since_ms) // 1000, times=ongoing.times)
 
 
 class NamesThrottle:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from muster.coordinator.commands.members.answer import Format
+from muster.coordinator.commands.members.answer import AnswerFormat
 from muster.coordinator.commands.members.options import duration
 from muster.drills.given import Given
 from muster.drills.plan import Between, Fault
@@ -136,7 +136,10 @@ _SHARED: Final = {
         ],
         None,
     ),
-    "form": (Annotated[Format, typer.Option("--format", help="A table for people, json for programs.")], Format.TABLE),
+    "form": (
+        Annotated[AnswerFormat, typer.Option("--format", help="A table for people, json for programs.")],
+        AnswerFormat.TABLE,
+    ),
 }
 
 

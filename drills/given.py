@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from muster.coordinator.commands.members.answer import Format
+from muster.coordinator.commands.members.answer import AnswerFormat
 from muster.drills.plan import Between
 
 
@@ -22,7 +22,7 @@ class Given(msgspec.Struct, kw_only=True):
     joins_within: int | None
     commits_within: int | None
     out: Path | None
-    form: Format
+    form: AnswerFormat
     local: bool = False
     kafka: str | None = None
     processes: int = 2

@@ -6,7 +6,7 @@ What belongs here: the meaning of options. What it must not know: how anything i
 import os
 from typing import Final, NoReturn
 
-from muster.coordinator.commands.members.answer import Format
+from muster.coordinator.commands.members.answer import AnswerFormat
 from muster.drills.command import UNUSABLE, Asked, run_local, run_on_service
 from muster.drills.faults.fault import LocalFault
 from muster.drills.faults.fence import fence
@@ -38,7 +38,7 @@ def start(fault: Fault, given: Given, *, is_for_service: bool) -> None:
     """Run the drill that the options name, or end the command with one line."""
     with speaking_as(f"muster drill {fault}"):
         plan = plan_of(fault, given)
-        asked = Asked(out=given.out, is_json=given.form is Format.JSON)
+        asked = Asked(out=given.out, is_json=given.form is AnswerFormat.JSON)
         if given.local:
             run_local(plan, _setup(fault, given), LOCAL_FAULTS[fault], asked)
         elif given.bootstrap is not None:

@@ -192,7 +192,7 @@ def why_command(
     view = commands.view_of(form, tz)
     window = commands.window_of(since, until, view)
     moment = None if at is None else commands.moment("--at", at, view)
-    asked = commands.Asked(generation=generation, at=moment, last=last, everything=everything)
+    asked = commands.AskedIncidents(generation=generation, at=moment, last=last, everything=everything)
     commands.why(commands.source_of(log, kafka_config or []), group, view, asked, window)
 
 

@@ -37,7 +37,7 @@ from muster.coordinator.upstream.shadow import PROTOCOL_TYPE as SHADOW_PROTOCOL_
 from muster.events.kafka.addresses import BrokerAddress, read_servers
 from muster.events.kafka.connections import Connections
 from muster.events.kafka.errors import COORDINATOR_MOVED, AnswerLost, LinkError, LinkRefused, TryAgain
-from muster.events.kafka.exchange import Exchange, NotOffered, Unreadable
+from muster.events.kafka.exchange import Exchange, NotOffered, UnreadableAnswer
 from muster.events.kafka.failures import hung_up, is_refusal, said, where_trust_is_set
 from muster.events.kafka.first_answer import Round, first_answer
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
@@ -218,7 +218,7 @@ class CoordinatorLink:
             if not changes:
                 raise
             why = str(error)
-            if not isinstance(error.__cause__, TimeoutError | Unreadable):
+            if not isinstance(error.__cause__, TimeoutError | UnreadableAnswer):
                 why = (
                     f"the connection to its coordinator at {address} was lost before it answered: it may have ended"
                     " while it was asked (see its log)"

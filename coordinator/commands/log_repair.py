@@ -45,7 +45,7 @@ from muster.events.records import (
 UNKNOWN_OWNER = "an owner whose record cannot be read"
 
 
-class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
+class LostRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The last record of a key, which cannot be read. `lost`: its loss, for people."""
 
     key: bytes
@@ -58,8 +58,8 @@ class PartitionSurvey(msgspec.Struct, frozen=True, kw_only=True):
     """A partition with such records. `owner`: the last owner, which may be serving it; None when nobody can be."""
 
     partition: int
-    records: tuple[Unreadable, ...]
-    offsets: tuple[Unreadable, ...] = ()
+    records: tuple[LostRecord, ...]
+    offsets: tuple[LostRecord, ...] = ()
     """The records in the offsets topic."""
     owner: str | None
 
@@ -88,8 +88,8 @@ async def survey(log: EventLog, offsets: EventLog | None = None) -> list[Partiti
     return found
 
 
-async def _unreadable_offsets(log: EventLog, partition: int) -> dict[bytes, Unreadable]:
-    found: dict[bytes, Unreadable] = {}
+async def _unreadable_offsets(log: EventLog, partition: int) -> dict[bytes, LostRecord]:
+    found: dict[bytes, LostRecord] = {}
     async for chunk in log.read(partition):
         for record in chunk:
             if record.stranger:
@@ -98,7 +98,7 @@ async def _unreadable_offsets(log: EventLog, partition: int) -> dict[bytes, Unre
             broken = None if record.value is None else unreadable_offset(record, log.location)
             if broken is not None:
                 lost = "the offset that was committed there"
-                found[record.key] = Unreadable(key=record.key, offset=record.offset, reason=broken.reason, lost=lost)
+                found[record.key] = LostRecord(key=record.key, offset=record.offset, reason=broken.reason, lost=lost)
     return found
 
 
@@ -113,7 +113,7 @@ async def write_tombstones(
         await _append(await offsets.claim(surveyed.partition), _tombstones(surveyed.offsets))
 
 
-def _tombstones(records: Sequence[Unreadable]) -> Transition:
+def _tombstones(records: Sequence[LostRecord]) -> Transition:
     return tuple(Record(each.key, None) for each in records)
 
 
@@ -130,7 +130,7 @@ class _Reading:
     """The survey of one partition, record by record: the unreadable ones by key, and the owner that may serve it."""
 
     def __init__(self) -> None:
-        self.found: dict[bytes, Unreadable] = {}
+        self.found: dict[bytes, LostRecord] = {}
         self.owner: str | None = None
 
     def take(self, record: StoredRecord) -> None:
@@ -166,7 +166,7 @@ class _Reading:
             self.owner = None
 
     def _note(self, record: StoredRecord, reason: str, lost: str) -> None:
-        self.found[record.key] = Unreadable(key=record.key, offset=record.offset, reason=reason, lost=lost)
+        self.found[record.key] = LostRecord(key=record.key, offset=record.offset, reason=reason, lost=lost)
 
 
 def _decoded(value: bytes) -> AnyRecordedEvent | None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from muster.coordinator.commands.members.answer import Format
+from muster.coordinator.commands.members.answer import AnswerFormat
 
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
 
@@ -21,7 +21,9 @@ def status(
     timeout: Annotated[
         float, typer.Option(min=0.1, max=600, help="How long each process may take to answer, in seconds.")
     ] = 5.0,
-    form: Annotated[Format, typer.Option("--format", help="A table for people, JSON for programs.")] = Format.TABLE,
+    form: Annotated[
+        AnswerFormat, typer.Option("--format", help="A table for people, JSON for programs.")
+    ] = AnswerFormat.TABLE,
 ) -> None:
     """Ask running processes what they serve, what is wrong, and what helps.
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 import typer
 
-from muster.coordinator.commands.members.answer import UNUSABLE, Format, fail, show
+from muster.coordinator.commands.members.answer import UNUSABLE, AnswerFormat, fail, show
 from muster.coordinator.commands.status_asking import Asked, Unanswered, ask_all
 from muster.coordinator.commands.status_findings import Finding, Severity, findings
 from muster.coordinator.commands.status_table import print_status
@@ -15,7 +15,7 @@ COMMAND: Final = "muster status"
 SOMETHING_IS_WRONG: Final = 1
 
 
-def show_status(addresses: Sequence[str], *, timeout_s: float, form: Format) -> None:
+def show_status(addresses: Sequence[str], *, timeout_s: float, form: AnswerFormat) -> None:
     """Ask, show, and exit with the code."""
     named = [each.strip() for address in addresses for each in address.split(",") if each.strip()]
     try:

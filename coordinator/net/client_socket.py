@@ -33,7 +33,7 @@ from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.principals import ANONYMOUS
 from muster.coordinator.service import Cancel
 from muster.coordinator.wire.api import ProtocolError
-from muster.coordinator.wire.dispatch import Peer
+from muster.coordinator.wire.dispatch import ClientAddress
 from muster.coordinator.wire.in_flight import Answered
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -59,7 +59,7 @@ class ClientSocket(asyncio.Protocol):
     ) -> None:
         self.seen_ms = monotonic_ms()
         self.unread_since_ms: int | None = None
-        self.peer = Peer(client_host="", principal=ANONYMOUS)
+        self.peer = ClientAddress(client_host="", principal=ANONYMOUS)
         self.address = ""
         self.heartbeats = heartbeats
         self._connection = connection
@@ -114,7 +114,7 @@ class ClientSocket(asyncio.Protocol):
         if address is None:  # gone already
             transport.close()
             return
-        self.peer = Peer(client_host=java_host(address[0]), principal=self.peer.principal)
+        self.peer = ClientAddress(client_host=java_host(address[0]), principal=self.peer.principal)
         self.address = f"{address[0]}:{address[1]}"
         self._share.client_host = self.peer.client_host
         if not self._listening.made(self):  # over a limit

@@ -15,12 +15,12 @@ from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.service import Cancel
 from muster.coordinator.wire import heartbeat
 from muster.coordinator.wire.api import KeepTicket, keep_no_ticket
-from muster.coordinator.wire.dispatch import Peer
+from muster.coordinator.wire.dispatch import ClientAddress
 from muster.coordinator.wire.in_flight import Answered
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
-Dispatch = Callable[[bytes, Peer, Callable[[Answered], None], KeepTicket], Cancel | None]
+Dispatch = Callable[[bytes, ClientAddress, Callable[[Answered], None], KeepTicket], Cancel | None]
 """`wire.dispatch.dispatch`, with the arguments filled in that are the same for every connection."""
 
 _KEY_VERSION = Struct(">hh")

@@ -14,7 +14,7 @@ from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.standalone.client_connection import ClientConnection
 from muster.coordinator.wire.api import Api, KeepTicket
-from muster.coordinator.wire.dispatch import Peer, dispatch
+from muster.coordinator.wire.dispatch import ClientAddress, dispatch
 from muster.coordinator.wire.in_flight import Answered
 
 
@@ -67,7 +67,7 @@ class Server:
 
     def _new_connection(self) -> ClientConnection:
         def dispatch_one(
-            frame: bytes, peer: Peer, answer: Callable[[Answered], None], keep_ticket: KeepTicket
+            frame: bytes, peer: ClientAddress, answer: Callable[[Answered], None], keep_ticket: KeepTicket
         ) -> Cancel | None:
             return dispatch(
                 frame, apis=self._apis, service=self._service, peer=peer, answer=answer, keep_ticket=keep_ticket

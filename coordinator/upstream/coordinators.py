@@ -39,7 +39,7 @@ HeardFrom = defaultdict[int | None, Heard]
 """Keyed by node id; None: from any broker."""
 
 
-class Coordinators:
+class GroupCoordinators:
     """See the module."""
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:

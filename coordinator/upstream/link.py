@@ -25,7 +25,7 @@ from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.observability.metrics import UPSTREAM_ERRORS, UpstreamErrorKind
 from muster.coordinator.tasks import on_failure
 from muster.coordinator.upstream.cluster_outage import NOBODY_ANSWERS, UPSTREAM, ClusterOutage
-from muster.coordinator.upstream.coordinators import Coordinators
+from muster.coordinator.upstream.coordinators import GroupCoordinators
 from muster.coordinator.upstream.errors import UpstreamRefused, connection_error
 from muster.coordinator.upstream.security import UpstreamSecurity
 from muster.events.kafka.addresses import BrokerAddress, read_servers
@@ -99,7 +99,7 @@ class UpstreamLink(ClusterLink):
         self._watched_topics: tuple[str, ...] = ()
         self._tell_ids: Callable[[TopicIds], None] = ignore_topic_ids
         self._monotonic_ms = monotonic_ms
-        self._coordinators = Coordinators(monotonic_ms)
+        self._coordinators = GroupCoordinators(monotonic_ms)
         self.heard, self.learn_coordinator = self._coordinators.heard, self._coordinators.learn
         self._refusals: list[str] = []
         self._refreshed = asyncio.Event()

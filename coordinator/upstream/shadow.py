@@ -111,7 +111,7 @@ class Sync(msgspec.Struct, frozen=True):
     identity: CommitIdentity
 
 
-class Heartbeat(msgspec.Struct, frozen=True):
+class ShadowHeartbeat(msgspec.Struct, frozen=True):
     identity: CommitIdentity
 
 
@@ -119,7 +119,7 @@ class Leave(msgspec.Struct, frozen=True):
     member_id: str
 
 
-Action = Join | Sync | Heartbeat | Leave
+Action = Join | Sync | ShadowHeartbeat | Leave
 
 
 class ShadowRefused(msgspec.Struct, frozen=True):
@@ -141,7 +141,7 @@ def next_action(shadow: Shadow, *, heartbeat_is_due: bool = False) -> Action | N
         return Sync(shadow.identity)
     if shadow.bumped_for != shadow.wanted:
         return Join(shadow.identity.member_id)
-    return Heartbeat(shadow.identity) if heartbeat_is_due else None
+    return ShadowHeartbeat(shadow.identity) if heartbeat_is_due else None
 
 
 def commit_identity(shadow: Shadow, generation_id: int) -> CommitIdentity | None:

@@ -30,10 +30,10 @@ from muster.coordinator.upstream.shadow import (
     UNNAMED,
     Action,
     CommitIdentity,
-    Heartbeat,
     Join,
     Leave,
     Shadow,
+    ShadowHeartbeat,
     ShadowName,
     ShadowRefused,
     ShadowState,
@@ -183,7 +183,7 @@ class ShadowDriver:
         """Send the action's request and apply an answer without error. Raises as UpstreamLink does."""
         if action == Join(""):
             return await self._join_without_id(handle, action)
-        is_heartbeat = isinstance(action, Heartbeat)
+        is_heartbeat = isinstance(action, ShadowHeartbeat)
         lane = "heartbeats" if is_heartbeat else _request_lane(handle.group_id)
         async with self._heartbeats if is_heartbeat else self._requests:
             return _apply(handle, action, await self._ask(handle, action, lane=lane), self.name.group_instance_id)
@@ -303,7 +303,7 @@ def _apply(handle: ShadowHandle, action: Action, answered: Answer, instance_id: 
         case Sync():
             handle.is_heartbeat_due = False
             handle.update(on_synced(handle.shadow))
-        case Heartbeat():
+        case ShadowHeartbeat():
             handle.is_heartbeat_due = False
         case Leave():
             handle.update(on_left(handle.shadow))

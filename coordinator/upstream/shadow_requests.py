@@ -7,7 +7,7 @@ answer changes.
 from typing import Final
 
 from muster.coordinator.upstream.group_requests import AsMember, GroupRequest, heartbeat, join, leave, sync
-from muster.coordinator.upstream.shadow import PROTOCOL_TYPE, Action, Heartbeat, Join, Leave, ShadowName, Sync
+from muster.coordinator.upstream.shadow import PROTOCOL_TYPE, Action, Join, Leave, ShadowHeartbeat, ShadowName, Sync
 
 _COORDINATED: Final = "Muster coordinates this group"
 _EMPTY: Final = "nobody is left in this group"
@@ -27,7 +27,7 @@ def shadow_request(group_id: str, action: Action, name: ShadowName, *, session_t
         case Sync():
             member_id = action.identity.member_id
             return sync(who, member_id, action.identity.generation_id, {member_id: b""})
-        case Heartbeat():
+        case ShadowHeartbeat():
             return heartbeat(who, action.identity.member_id, action.identity.generation_id)
         case Leave():
             return leave(who, action.member_id, reason=_EMPTY)

@@ -20,7 +20,7 @@ _MEANT = {17: "SaslHandshake: no client authenticates here; its security.protoco
 """Hints for clients that use an API that is not offered."""
 
 
-class Peer(msgspec.Struct, frozen=True, kw_only=True):
+class ClientAddress(msgspec.Struct, frozen=True, kw_only=True):
     """The other end of a connection; `client_host` as Java prints it (M3)."""
 
     client_host: str
@@ -32,7 +32,7 @@ def dispatch(
     *,
     apis: Mapping[int, Api],
     service: Service,
-    peer: Peer,
+    peer: ClientAddress,
     answer: Callable[[Answered], None],
     keep_ticket: KeepTicket = keep_no_ticket,
 ) -> Cancel | None:
@@ -66,7 +66,7 @@ def work_on(
     frame: bytes,
     *,
     service: Service,
-    peer: Peer,
+    peer: ClientAddress,
     answer: Callable[[Answered], None],
     keep_ticket: KeepTicket,
     handle: Callable[[Body, RequestContext, InFlightRequest], Cancel | None],

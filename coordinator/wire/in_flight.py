@@ -12,7 +12,7 @@ import structlog
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.service import Cancel
 from muster.coordinator.wire.api import Fault, Fields, ProtocolError
-from muster.coordinator.wire.messages import Message
+from muster.coordinator.wire.messages import MessageVersion
 from muster.events.steps import Steps
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -26,7 +26,7 @@ Answered = list[bytes] | ProtocolError
 class InFlightRequest:
     """See the module. `answer` is called at most once."""
 
-    def __init__(self, form: Message, slices: Slices, answer: Callable[[Answered], None]) -> None:
+    def __init__(self, form: MessageVersion, slices: Slices, answer: Callable[[Answered], None]) -> None:
         self._form = form
         self._slices = slices
         self._answer = answer

@@ -23,7 +23,7 @@ HEADER_START_BYTES = 8
 """The API key, the version and the correlation id come first, in every version of the header."""
 
 
-class Message:
+class MessageVersion:
     """A version of an API. Get it from `message`, which makes each one once."""
 
     def __init__(self, api_key: int, api_version: int) -> None:
@@ -81,6 +81,6 @@ class Message:
 
 
 @cache
-def message(api_key: int, api_version: int) -> Message:
+def message(api_key: int, api_version: int) -> MessageVersion:
     """Return the message of this version, made at its first use. Raises kio's KioIndexError for unknown ones."""
-    return Message(api_key, api_version)
+    return MessageVersion(api_key, api_version)

@@ -26,7 +26,7 @@ from muster.drills.report.table import (
     phases,
 )
 from muster.replay.report.html import in_script, policy, style_and_script, templates, told_in
-from muster.replay.report.page import Mark, Span, shown
+from muster.replay.report.page import Mark, SpanOnPage, shown
 from muster.replay.times import duration, instant, wall_ms_of
 
 TAKEOVERS_MAX: Final = 200
@@ -41,7 +41,7 @@ class _Drawing(msgspec.Struct, frozen=True, kw_only=True):
     end: int
     lanes: tuple[DrillLane, ...]
     bands: tuple[()] = ()
-    unstable: tuple[Span, ...]
+    unstable: tuple[SpanOnPage, ...]
     takeovers: tuple[Mark, ...]
     missing: tuple[()] = ()
     incidents: tuple[tuple[int, int, tuple[int, ...]], ...]
@@ -58,7 +58,7 @@ def document(result: Result, recorded: Recorded, *, made_ms: int) -> str:
         begin=recorded.began_ms,
         end=recorded.ended_ms,
         lanes=drawn,
-        unstable=(Span(fault_ms, over_ms),),
+        unstable=(SpanOnPage(fault_ms, over_ms),),
         takeovers=tuple(Mark(each.ready_at_ms, shown(each.owner, 120)) for each in result.takeovers),
         incidents=tuple((each.begin_ms, each.end_ms, each.lanes) for each in told),
         words=WORDS,

@@ -14,7 +14,7 @@ from muster.drills.measuring.asked import Asked
 from muster.drills.names import member_name
 from muster.drills.report.making import Recorded
 from muster.events.events import CoordinatorElected, CoordinatorReady, CoordinatorStopped
-from muster.replay.report.page import Span, Stretch
+from muster.replay.report.page import SpanOnPage, Stretch
 from muster.replay.times import duration
 
 MEMBERS_MAX = 40
@@ -34,7 +34,7 @@ class DrillLane(msgspec.Struct, frozen=True, kw_only=True):
     """The meaning of a bar, where it is no number of partitions."""
     begin_ms: int
     stretches: tuple[Stretch, ...]
-    silences: tuple[Span, ...]
+    silences: tuple[SpanOnPage, ...]
     marks: tuple[tuple[int, str], ...]
 
 
@@ -46,7 +46,7 @@ class MemberWaits(msgspec.Struct, frozen=True, kw_only=True):
     asked: int
     longest_ms: Mapping[str, int]
     errors: tuple[str, ...]
-    waits: tuple[Span, ...]
+    waits: tuple[SpanOnPage, ...]
 
 
 def members_waits(asked: Iterable[Asked], *, fault_ms: int, end_ms: int) -> Sequence[MemberWaits]:
@@ -74,14 +74,14 @@ def _member_waits(group_id: str, member: str, asked: Sequence[Asked], end_ms: in
     )
 
 
-def _joined(spans: Iterable[tuple[int, int]]) -> tuple[Span, ...]:
+def _joined(spans: Iterable[tuple[int, int]]) -> tuple[SpanOnPage, ...]:
     """The spans in order, those that overlap as one."""
-    found: list[Span] = []
+    found: list[SpanOnPage] = []
     for begin, end in sorted(spans):
         if found and begin <= found[-1].end_ms:
-            found[-1] = Span(found[-1].begin_ms, max(found[-1].end_ms, end))
+            found[-1] = SpanOnPage(found[-1].begin_ms, max(found[-1].end_ms, end))
         else:
-            found.append(Span(begin, end))
+            found.append(SpanOnPage(begin, end))
     return tuple(found)
 
 
@@ -105,7 +105,7 @@ def lanes(recorded: Recorded, waited: Sequence[MemberWaits]) -> tuple[DrillLane,
     return (*processes, *members)
 
 
-def _between(waits: Sequence[Span], begin_ms: int, end_ms: int) -> tuple[Stretch, ...]:
+def _between(waits: Sequence[SpanOnPage], begin_ms: int, end_ms: int) -> tuple[Stretch, ...]:
     """The times without a wait."""
     begins = [begin_ms, *(each.end_ms for each in waits)]
     ends = [*(each.begin_ms for each in waits), end_ms]
@@ -128,16 +128,16 @@ def _processes(recorded: Recorded) -> Iterable[DrillLane]:
         )
 
 
-def _owned(recorded: Recorded, ends: Sequence[Mark]) -> Mapping[str, Sequence[Span]]:
+def _owned(recorded: Recorded, ends: Sequence[Mark]) -> Mapping[str, Sequence[SpanOnPage]]:
     """When each process owned a partition, one span for each partition and time."""
-    found: defaultdict[str, list[Span]] = defaultdict(list)
+    found: defaultdict[str, list[SpanOnPage]] = defaultdict(list)
     owners: dict[int, tuple[str, int]] = {}
 
     def end(partition: int, at_ms: int) -> None:
         process, since_ms = owners.pop(partition, (None, 0))
         if process is not None:
             died = [each.at_ms for each in ends if each.process == process and since_ms <= each.at_ms < at_ms]
-            found[process].append(Span(since_ms, min([at_ms, *died])))
+            found[process].append(SpanOnPage(since_ms, min([at_ms, *died])))
 
     for event in recorded.log.owners:
         if isinstance(event, CoordinatorElected):
@@ -152,7 +152,7 @@ def _owned(recorded: Recorded, ends: Sequence[Mark]) -> Mapping[str, Sequence[Sp
     return found
 
 
-def _counted(spans: Iterable[Span], begin_ms: int, end_ms: int) -> tuple[Stretch, ...]:
+def _counted(spans: Iterable[SpanOnPage], begin_ms: int, end_ms: int) -> tuple[Stretch, ...]:
     """How many spans there are at each time."""
     changes: defaultdict[int, int] = defaultdict(int)
     for each in spans:

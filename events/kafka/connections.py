@@ -26,7 +26,7 @@ from aiokafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
 from muster.events.kafka.addresses import BrokerAddress
 from muster.events.kafka.connect import connect
 from muster.events.kafka.errors import AnswerLost, LinkError, OwnShortage, TryAgain
-from muster.events.kafka.exchange import NotOffered, Undecoded, Unreadable
+from muster.events.kafka.exchange import NotOffered, Undecoded, UnreadableAnswer
 from muster.events.kafka.failures import NOT_OPENED, NOT_SENT, UNANSWERED, said
 from muster.events.kafka.metadata import MetadataQuestion
 from muster.events.kafka.security import KafkaSecurity
@@ -154,7 +154,7 @@ class Connections:
         except TimeoutError as error:
             connection.close()
             raise AnswerLost(f"{address} did not answer within {timeout_ms / 1000:g} s") from error
-        except Unreadable as error:
+        except UnreadableAnswer as error:
             connection.close()
             self.was_answered = True
             raise AnswerLost(f"{address}: {error}") from error
@@ -218,7 +218,7 @@ class Connections:
                 return connection
         except TimeoutError as error:
             raise TryAgain(f"{address} did not answer within {timeout_ms / 1000:g} s") from error
-        except Unreadable as error:
+        except UnreadableAnswer as error:
             raise TryAgain(f"{address}: {error}") from error
         except (*NOT_OPENED, NotOffered, OtherCluster) as error:
             if (ours := tell_shortage(str(address), error)) is not None:

@@ -39,7 +39,7 @@ class NotOffered(Exception):
     """The broker does not offer the request that the text names."""
 
 
-class Unreadable(Exception):
+class UnreadableAnswer(Exception):
     """An answer cannot be read, or is about something else; the text names the API and its version."""
 
 
@@ -131,9 +131,9 @@ class Undecoded:
         try:
             return await _in_slices(self._read(await answering))
         except OtherEntries as error:
-            raise Unreadable(f"its answer to {self._name} {error}") from error
+            raise UnreadableAnswer(f"its answer to {self._name} {error}") from error
         except (*_UNREADABLE, CorrelationIdError) as error:
-            raise Unreadable(f"its answer to {self._name} cannot be read: {error.__cause__ or error}") from error
+            raise UnreadableAnswer(f"its answer to {self._name} cannot be read: {error.__cause__ or error}") from error
 
     def _read(self, frame: bytes) -> Steps[Any]:
         if isinstance(self._prepared, Exchange):

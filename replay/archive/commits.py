@@ -26,7 +26,7 @@ from muster.events.log.base import LogDamaged, LogMismatch, OwnersMarks
 from muster.events.log.wall_clock import wall_clock_ms
 from muster.replay.archive import manifest as manifests
 from muster.replay.archive.files import DISK, TEMPORARY, ArchiveBusy, Disk, NewFile, said
-from muster.replay.archive.manifest import FORMAT, Archived, Expired, Live, Manifest, State
+from muster.replay.archive.manifest import FORMAT, Archived, ExpiredRecords, Live, Manifest, State
 from muster.replay.archive.segment import Segment, is_path
 
 LOCK: Final = "_lock"
@@ -47,7 +47,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     action: Literal["archive", "compact", "expire"]
     added: Sequence[Segment] = ()
     replaced: Sequence[str] = ()
-    expired: Sequence[Expired] = ()
+    expired: Sequence[ExpiredRecords] = ()
     marks: Mapping[int, OwnersMarks] = {}
 
 

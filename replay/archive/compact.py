@@ -24,7 +24,7 @@ COMMIT_FILES: Final = 1_000
 Watch = Callable[[int, int], None]
 
 
-class Compacted(msgspec.Struct, frozen=True, kw_only=True):
+class CompactedArchive(msgspec.Struct, frozen=True, kw_only=True):
     """The result: so many files became so many. `removed`: files that were replaced by earlier runs."""
 
     replaced: int
@@ -32,7 +32,7 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
     removed: int
 
 
-def compact(root: Path, *, watch: Watch, disk: Disk = DISK, now_ms: int | None = None) -> Compacted:
+def compact(root: Path, *, watch: Watch, disk: Disk = DISK, now_ms: int | None = None) -> CompactedArchive:
     """Join what is small. Raises ArchiveBusy, LogMismatch, LogDamaged; LogUnavailable if there is no room."""
     with writing(root, disk=disk, now_ms=now_ms) as writer:
         runs = list(runs_of(writer.state))
@@ -51,7 +51,7 @@ def compact(root: Path, *, watch: Watch, disk: Disk = DISK, now_ms: int | None =
             writer.commit(Change(action="compact", added=change[0], replaced=change[1]))
         removed = writer.remove_given_up()
         writer.remove_old_manifests()
-        return Compacted(replaced=replaced, added=added, removed=removed)
+        return CompactedArchive(replaced=replaced, added=added, removed=removed)
 
 
 def runs_of(state: State) -> Iterator[Sequence[Segment]]:

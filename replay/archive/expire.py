@@ -8,7 +8,7 @@ import msgspec
 from muster.events.log.base import LogMismatch
 from muster.replay.archive.commits import Change, writing
 from muster.replay.archive.files import DISK, Disk
-from muster.replay.archive.manifest import Expired
+from muster.replay.archive.manifest import ExpiredRecords
 from muster.replay.archive.segment import day_number, day_text
 from muster.replay.times import DAY_MS
 
@@ -40,7 +40,7 @@ def expire(root: Path, before: str, *, disk: Disk = DISK, now_ms: int | None = N
             earlier = state.expired.get(partition)
             records = sum(segment.records for segment in own) + (0 if earlier is None else earlier.records)
             end = max(segment.end for segment in own)
-            expired.append(Expired(partition=partition, end=end, records=records, before=day_text(number)))
+            expired.append(ExpiredRecords(partition=partition, end=end, records=records, before=day_text(number)))
         if expired:
             writer.commit(Change(action="expire", expired=expired))
             writer.remove_given_up()

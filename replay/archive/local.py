@@ -23,7 +23,7 @@ COMMIT_SEGMENTS: Final = 8
 Watch = Callable[[int, int], None]
 
 
-class Done(msgspec.Struct, frozen=True, kw_only=True):
+class ArchivedRun(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one run: what it has added, and how far the archive is: `next_offsets` by partition.
 
     `damage`: what may be missing from the log as it was opened; and the parts that could not be read, behind which
@@ -62,7 +62,7 @@ async def archive(
     disk: Disk = DISK,
     now_ms: int | None = None,
     segment_bytes_max: int = SEGMENT_BYTES_MAX,
-) -> Done:
+) -> ArchivedRun:
     """Archive what the log has by now, and the archive has not. `now_ms`: in place of the wall clock.
 
     A part of the log that cannot be read ends its partition before it, and no other one. Raises what else the log
@@ -152,8 +152,8 @@ class _Run:
             self._added += self._waiting
             self._waiting, self._marks = [], {}
 
-    def done(self) -> Done:
-        return Done(
+    def done(self) -> ArchivedRun:
+        return ArchivedRun(
             records=sum(each.records for each in self._added),
             segments=len(self._added),
             bytes=sum(each.bytes for each in self._added),

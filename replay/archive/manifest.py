@@ -44,7 +44,7 @@ class Archived(msgspec.Struct, frozen=True, kw_only=True):
     partitions: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 
 
-class Expired(msgspec.Struct, frozen=True, kw_only=True):
+class ExpiredRecords(msgspec.Struct, frozen=True, kw_only=True):
     """The records of a partition that were given up: those before offset `end`, of days before the day `before`."""
 
     partition: int
@@ -58,7 +58,7 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
 
     segments: tuple[Segment, ...]
     replaced: Mapping[SegmentPath, int]
-    expired: tuple[Expired, ...]
+    expired: tuple[ExpiredRecords, ...]
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -77,7 +77,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     marks: Mapping[int, OwnersMarks] = {}
     added: tuple[Segment, ...] = ()
     replaced: tuple[SegmentPath, ...] = ()
-    expired: tuple[Expired, ...] = ()
+    expired: tuple[ExpiredRecords, ...] = ()
     live: Live | None = None
 
     def __post_init__(self) -> None:
@@ -105,7 +105,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     marks: Mapping[int, OwnersMarks]
     segments: Mapping[str, Segment]
     replaced: Mapping[str, int]
-    expired: Mapping[int, Expired]
+    expired: Mapping[int, ExpiredRecords]
     full: int
     changes_since: int
 

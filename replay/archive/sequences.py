@@ -20,7 +20,7 @@ KEYS_MAX = 100_000
 """How many keys are known at a time: each of them is decoded once."""
 
 
-class Hole(msgspec.Struct, frozen=True):
+class MissingOffsets(msgspec.Struct, frozen=True):
     """Offsets from `start` up to `end` (exclusive) without a record."""
 
     start: int
@@ -39,7 +39,7 @@ class _Last(msgspec.Struct):
 class Sequences:
     """Takes the records of one partition in order. `holes` grows while they come; it is the caller's."""
 
-    def __init__(self, partition: int, holes: Sequence[Hole]) -> None:
+    def __init__(self, partition: int, holes: Sequence[MissingOffsets]) -> None:
         self._partition, self._holes = partition, holes
         self._groups: dict[str, _Last] = {}
         self._keys: dict[bytes, str | None] = {}

@@ -28,7 +28,7 @@ from muster.replay.archive.local import archived_log, raw_chunks
 from muster.replay.archive.log import ArchiveLog, marks_of, stored_records
 from muster.replay.archive.manifest import State
 from muster.replay.archive.segment import SCHEMA, Segment, read_batches
-from muster.replay.archive.sequences import Hole, Sequences
+from muster.replay.archive.sequences import MissingOffsets, Sequences
 
 HOLES_MAX: Final = 100_000
 """How many holes of a partition are kept; more than that are one."""
@@ -55,7 +55,7 @@ class OfPartition(msgspec.Struct, frozen=True, kw_only=True):
     unreadable: int
 
 
-class Verified(msgspec.Struct, frozen=True, kw_only=True):
+class VerifiedArchive(msgspec.Struct, frozen=True, kw_only=True):
     """The answer. It is well if `damage` is empty; `compared`: how many of the topic's records were."""
 
     archive: str
@@ -70,9 +70,9 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
     compared: int | None
 
 
-async def verify(root: Path, log: EventLog | None, *, watch: Watch) -> Verified:
+async def verify(root: Path, log: EventLog | None, *, watch: Watch) -> VerifiedArchive:
     """Verify the archive, against the log if one is given, which is open. Raises LogError."""
-    damage = Damage()
+    damage = ArchiveDamage()
     state = _chain(root, damage)
     for contradiction in state.contradictions():
         damage.note("offsets", contradiction)
@@ -85,7 +85,7 @@ async def verify(root: Path, log: EventLog | None, *, watch: Watch) -> Verified:
             watch(done, total)
         parts.append(check.answer())
     compared = None if log is None else await _compare(root, state, log, damage, watch)
-    return Verified(
+    return VerifiedArchive(
         archive=str(root),
         log=state.log.location,
         identity=state.log.identity,
@@ -99,7 +99,7 @@ async def verify(root: Path, log: EventLog | None, *, watch: Watch) -> Verified:
     )
 
 
-class Damage:
+class ArchiveDamage:
     """Everything that was found to be wrong, at most NAMED_MAX of each kind, and how many more there are."""
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class Damage:
                 yield f"{kind}: {self._counts[kind] - len(found)} more"
 
 
-def _chain(root: Path, damage: Damage) -> State:
+def _chain(root: Path, damage: ArchiveDamage) -> State:
     """Follow the chain through all manifests that are there. Raises LogError where there is nothing to go on from."""
     state = manifests.opened(root)
     before: str | None = None
@@ -137,14 +137,14 @@ def _chain(root: Path, damage: Damage) -> State:
 class _Partition:
     """The check of one partition."""
 
-    def __init__(self, root: Path, state: State, partition: int, damage: Damage) -> None:
+    def __init__(self, root: Path, state: State, partition: int, damage: ArchiveDamage) -> None:
         self._root, self._state, self._partition, self._damage = root, state, partition, damage
         expired = state.expired.get(partition)
         self._expired_to = 0 if expired is None else expired.end
-        self._holes: list[Hole] = []
+        self._holes: list[MissingOffsets] = []
         self._missing = self._records = 0
         if self._expired_to:
-            self._holes.append(Hole(0, self._expired_to))
+            self._holes.append(MissingOffsets(0, self._expired_to))
         self._sequences = Sequences(partition, self._holes)
         self._marks = marks_of(state, partition)
 
@@ -215,7 +215,7 @@ class _Partition:
         self._missing += end - start
         if len(self._holes) >= HOLES_MAX:
             start = self._holes.pop().start
-        self._holes.append(Hole(start, end))
+        self._holes.append(MissingOffsets(start, end))
 
     def answer(self) -> OfPartition:
         own = [hole for hole in self._holes if hole.start >= self._expired_to]
@@ -232,7 +232,7 @@ class _Partition:
         )
 
 
-async def _compare(root: Path, state: State, log: EventLog, damage: Damage, watch: Watch) -> int:
+async def _compare(root: Path, state: State, log: EventLog, damage: ArchiveDamage, watch: Watch) -> int:
     """Look for each record of the log in the archive, as far as that reaches; returns how many there were."""
     ours, theirs = state.log, archived_log(log)
     if (ours.identity, ours.partitions) != (theirs.identity, theirs.partitions):

@@ -20,7 +20,7 @@ from muster.events.records import EventsError
 from muster.replay.garbage import collected_seldom
 from muster.replay.logs.opening import open_for_reading
 from muster.replay.logs.reading import Reading
-from muster.replay.logs.waiting import Waiting
+from muster.replay.logs.waiting import LogWait
 from muster.replay.progress import watched
 from muster.replay.render.printable import printable
 
@@ -68,7 +68,7 @@ async def opened(source: Source, *, waits: bool = False) -> AsyncIterator[Readin
 
     `waits`: for a log that is away, now or later on.
     """
-    waiting = Waiting(source.url, say) if waits else None
+    waiting = LogWait(source.url, say) if waits else None
     log = await (_open(source) if waiting is None else waiting.answer(partial(_open, source), unless=LogDenied))
     reading = Reading(log=log, waiting=waiting)
     try:

@@ -25,7 +25,7 @@ from muster.replay.commands.opening import (
     run,
     source_of,
 )
-from muster.replay.commands.why import Asked, why
+from muster.replay.commands.why import AskedIncidents, why
 from muster.replay.form import Sort, View
 from muster.replay.history.window import WHOLE, At, AtTime, Cut, Place, Window, bounds
 from muster.replay.logs.exports import FORM, Head, copy, export_to
@@ -41,7 +41,7 @@ from muster.replay.times import in_zone, instant
 
 __all__ = [
     "CANNOT_READ",
-    "Asked",
+    "AskedIncidents",
     "digest",
     "export",
     "fail",

@@ -17,10 +17,19 @@ from muster.replay.logs.reading import Reading
 from muster.replay.logs.sources import Start, find_start, from_the_beginning, items
 from muster.replay.render import Detail, IncidentStream, incident_stream
 from muster.replay.render.printable import printable
-from muster.replay.results.why import NEWEST, Around, Choice, Every, Newest, OfGeneration, Why, generation_of
+from muster.replay.results.why import (
+    NEWEST,
+    Around,
+    Every,
+    IncidentChoice,
+    NewestIncidents,
+    OfGeneration,
+    WhyFold,
+    generation_of,
+)
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class AskedIncidents(msgspec.Struct, frozen=True, kw_only=True):
     """Which incidents are asked for. None of these: the newest few for people, all for programs."""
 
     generation: int | None = None
@@ -29,13 +38,13 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     everything: bool = False
 
 
-def why(source: Source, group: str, view: View, asked: Asked, window: Window = WHOLE) -> None:
+def why(source: Source, group: str, view: View, asked: AskedIncidents, window: Window = WHOLE) -> None:
     """`muster replay why`."""
 
     async def read() -> None:
         async with opened(source) as reading:
             start = await _start(reading, GroupId(group), asked, window, view)
-            fold = Why(start.group_id, start.checkpoint, window=window, at=asked.at, life=start.life)
+            fold = WhyFold(start.group_id, start.checkpoint, window=window, at=asked.at, life=start.life)
             choice = _choice(asked, fold, view.form)
             stream = incident_stream(start.group_id, reading.log.location, bounds(window), view, terminal.stdout())
             shown = _Shown(stream, asked, choice)
@@ -60,11 +69,11 @@ def why(source: Source, group: str, view: View, asked: Asked, window: Window = W
 class _Shown:
     """Prints incidents: the first one whole; of a list the others with the most important only."""
 
-    def __init__(self, stream: IncidentStream, asked: Asked, choice: Choice) -> None:
+    def __init__(self, stream: IncidentStream, asked: AskedIncidents, choice: IncidentChoice) -> None:
         self.stream = stream
         self.count = 0
         self._asked = asked
-        self._is_list = isinstance(choice, Newest)
+        self._is_list = isinstance(choice, NewestIncidents)
 
     def feed(self, incidents: Iterable[Incident]) -> None:
         for incident in incidents:
@@ -75,7 +84,7 @@ class _Shown:
             self.count += 1
 
 
-async def _start(reading: Reading, group_id: GroupId, asked: Asked, window: Window, view: View) -> Start:
+async def _start(reading: Reading, group_id: GroupId, asked: AskedIncidents, window: Window, view: View) -> Start:
     """Find the record to begin at, so that the first incident that may be shown is told whole."""
     if asked.last:
         return await find_start(reading, group_id, None, quiet_ms=QUIET_MS, rebalances=2)
@@ -85,17 +94,17 @@ async def _start(reading: Reading, group_id: GroupId, asked: Asked, window: Wind
     return await start_of(reading, group_id, window, view, quiet_ms=QUIET_MS)
 
 
-def _choice(asked: Asked, fold: Why, form: Format) -> Choice:
+def _choice(asked: AskedIncidents, fold: WhyFold, form: Format) -> IncidentChoice:
     if asked.at is not None:
         return Around(fold)
     if asked.generation is not None:
         return OfGeneration(asked.generation)
     if asked.last:
-        return Newest(1)
-    return Every() if asked.everything or form in (Format.JSON, Format.JSONL) else Newest(NEWEST)
+        return NewestIncidents(1)
+    return Every() if asked.everything or form in (Format.JSON, Format.JSONL) else NewestIncidents(NEWEST)
 
 
-async def _told(reading: Reading, start: Start, fold: Why) -> AsyncIterator[Iterable[Incident]]:
+async def _told(reading: Reading, start: Start, fold: WhyFold) -> AsyncIterator[Iterable[Incident]]:
     """The incidents that end with each item of the group, and in the end those that are left."""
     has_any = False
     reads = items(reading, start)
@@ -109,7 +118,7 @@ async def _told(reading: Reading, start: Start, fold: Why) -> AsyncIterator[Iter
         yield fold.end()
 
 
-def _end(choice: Choice, shown: _Shown, what: str) -> None:
+def _end(choice: IncidentChoice, shown: _Shown, what: str) -> None:
     """Show what is left, and say what there is to say of it. `what`: the group, and the time that was asked for."""
     left = list(choice.end())
     if isinstance(choice, Around) and choice.nearest:
@@ -117,12 +126,12 @@ def _end(choice: Choice, shown: _Shown, what: str) -> None:
     shown.feed(left)
     if not shown.count:
         shown.stream.note(f"The log tells of no incident of {what}.")
-    elif isinstance(choice, Newest) and choice.older:
+    elif isinstance(choice, NewestIncidents) and choice.older:
         shown.stream.note(f"... and {choice.older} older: --all")
     shown.stream.end()
 
 
-def _asked_for(asked: Asked, window: Window) -> Window:
+def _asked_for(asked: AskedIncidents, window: Window) -> Window:
     return window if asked.at is None else Window(since=asked.at, until=asked.at)
 
 

@@ -16,7 +16,7 @@ LOCAL_RECORDS_MAX: Final = 5_000_000
 """Up to here this process archives in some minutes, and Spark's start is not worth its time."""
 
 
-class Choice(msgspec.Struct, frozen=True, kw_only=True):
+class EngineChoice(msgspec.Struct, frozen=True, kw_only=True):
     """The engine, and the reason in words."""
 
     engine: EngineName
@@ -27,34 +27,34 @@ class NoSpark(Exception):
     """Spark was asked for and cannot run; the message says what is missing and how to get it."""
 
 
-def choose_builder(asked: EngineName, event_bytes: int) -> Choice:
+def choose_builder(asked: EngineName, event_bytes: int) -> EngineChoice:
     """Choose who folds so many bytes of events. Raises NoSpark."""
     size = f"{size_text(event_bytes)} of events"
     return _choose(asked, size, is_large=event_bytes > LOCAL_BYTES_MAX)
 
 
-def choose_archiver(asked: EngineName, records: int, *, is_topic: bool) -> Choice:
+def choose_archiver(asked: EngineName, records: int, *, is_topic: bool) -> EngineChoice:
     """Choose who archives so many records. Raises NoSpark."""
     if asked is EngineName.SPARK and not is_topic:
         raise NoSpark("--engine spark archives a Kafka topic; of this log say --engine local")
     if asked is EngineName.AUTO and not is_topic:
-        return Choice(engine=EngineName.LOCAL, reason="the log is a file")
+        return EngineChoice(engine=EngineName.LOCAL, reason="the log is a file")
     return _choose(asked, f"{records:,} records", is_large=records > LOCAL_RECORDS_MAX)
 
 
-def _choose(asked: EngineName, size: str, *, is_large: bool) -> Choice:
+def _choose(asked: EngineName, size: str, *, is_large: bool) -> EngineChoice:
     if asked is EngineName.LOCAL:
-        return Choice(engine=asked, reason="asked for")
+        return EngineChoice(engine=asked, reason="asked for")
     if asked is EngineName.SPARK:
         check_spark()
-        return Choice(engine=asked, reason="asked for")
+        return EngineChoice(engine=asked, reason="asked for")
     if not is_large:
-        return Choice(engine=EngineName.LOCAL, reason=f"{size} are too few for Spark to be worth its start")
+        return EngineChoice(engine=EngineName.LOCAL, reason=f"{size} are too few for Spark to be worth its start")
     try:
         check_spark()
     except NoSpark as missing:
-        return Choice(engine=EngineName.LOCAL, reason=f"{size} would be Spark's, but {missing}")
-    return Choice(engine=EngineName.SPARK, reason=f"{size} are worth Spark's start")
+        return EngineChoice(engine=EngineName.LOCAL, reason=f"{size} would be Spark's, but {missing}")
+    return EngineChoice(engine=EngineName.SPARK, reason=f"{size} are worth Spark's start")
 
 
 def check_spark() -> None:

@@ -64,7 +64,7 @@ WHOLE = Window()
 
 
 @unique
-class Edge(StrEnum):
+class WindowEdge(StrEnum):
     """An edge of a window that an incident crosses: it began before, or was not over at the end."""
 
     SINCE = "since"

@@ -8,7 +8,7 @@ edge is, and it never leaves the place between the transitions that it parts.
 import msgspec
 
 from muster.replay.history.transitions import Transition
-from muster.replay.history.window import At, AtSeq, AtTime, Edge, Window
+from muster.replay.history.window import At, AtSeq, AtTime, Window, WindowEdge
 from muster.replay.incidents.incident import Incident
 from muster.replay.times import wall_ms_of
 
@@ -93,15 +93,15 @@ class Edges:
         """The incident, with the edges that it crosses; None if it is outside."""
         began_ms = wall_ms_of(incident.started_at)
         ended_ms = None if incident.ended_at is None else wall_ms_of(incident.ended_at)
-        crosses: list[Edge] = []
+        crosses: list[WindowEdge] = []
         since, until = self._since, self._until
         if since is not None:
             is_reached = since.is_passed or self._has_since_a_time
             if not is_reached or (ended_ms is not None and ended_ms < since.ms):
                 return None
-            crosses += [Edge.SINCE] if began_ms < since.ms else []
+            crosses += [WindowEdge.SINCE] if began_ms < since.ms else []
         if until is not None and (until.is_passed or self._is_until_a_time):
             if began_ms > until.ms:
                 return None
-            crosses += [Edge.UNTIL] if ended_ms is None or ended_ms > until.ms else []
+            crosses += [WindowEdge.UNTIL] if ended_ms is None or ended_ms > until.ms else []
         return msgspec.structs.replace(incident, crosses=tuple(crosses)) if crosses else incident

@@ -25,7 +25,7 @@ from muster.replay.incidents.evidence.waiting import given_up, held_ms, waits
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Incident, Statement
 from muster.replay.incidents.kinds import PRECEDENCE, UNKNOWN
-from muster.replay.incidents.kinds.kind import Claim, View
+from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim
 from muster.replay.incidents.rounds import is_second_round
 from muster.replay.incidents.windows import ACTS_MAX, DEPLOYMENT_NEXT_MS, QUIET_MS
 from muster.replay.rebalances.rebalance import MemberRef, Outcome, Rebalance
@@ -45,7 +45,7 @@ SPLIT: Final = (
 class _Draft:
     """An incident that is being put together."""
 
-    def __init__(self, claim: Claim, number: int) -> None:
+    def __init__(self, claim: IncidentClaim, number: int) -> None:
         self.name = claim.kind.name
         self.claim = claim
         self.number = number
@@ -108,7 +108,7 @@ def _ids(drafts: Iterable[_Draft], episode: Episode) -> dict[int, str]:
 
 
 def _claimed(episode: Episode) -> list[_Draft]:
-    view = View(episode)
+    view = EpisodeView(episode)
     drafts: list[_Draft] = []
     for find, _ in PRECEDENCE:
         for claim in find(view):
@@ -152,16 +152,18 @@ def _holder(rebalance: Rebalance, episode: Episode, by_seq: dict[int, _Draft]) -
     return began if began in holders else next(iter(holders), None)
 
 
-def _unexplained(rebalance: Rebalance) -> Claim:
+def _unexplained(rebalance: Rebalance) -> IncidentClaim:
     text = rebalance.trigger.text
-    return Claim(kind=UNKNOWN, acts=(), culprits=(), grade=Grade.UNKNOWN, headline=text, at_ms=rebalance.started_ms)
+    return IncidentClaim(
+        kind=UNKNOWN, acts=(), culprits=(), grade=Grade.UNKNOWN, headline=text, at_ms=rebalance.started_ms
+    )
 
 
-def _missed(missing: Sequence[Gap | Broken]) -> Claim:
+def _missed(missing: Sequence[Gap | Broken]) -> IncidentClaim:
     others = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
     text = f"what happened is not known: {missing_text(missing[0])}{others}"
     at_ms = missing[0].position.timestamp_ms
-    return Claim(kind=UNKNOWN, acts=(), culprits=(), grade=Grade.UNKNOWN, headline=text, at_ms=at_ms)
+    return IncidentClaim(kind=UNKNOWN, acts=(), culprits=(), grade=Grade.UNKNOWN, headline=text, at_ms=at_ms)
 
 
 def _parent(draft: _Draft, drafts: Sequence[_Draft]) -> _Draft | None:
@@ -223,7 +225,7 @@ def _can_touch(hole: Hole, draft: _Draft, episode: Episode) -> bool:
     return is_within_events(hole, acts, draft.rebalances) or any(may_hide_other_half(hole, act) for act in alone)
 
 
-def _distinct(claim: Claim) -> Iterable[Member | MemberRef]:
+def _distinct(claim: IncidentClaim) -> Iterable[Member | MemberRef]:
     return {member.member_id: member for member in claim.culprits}.values()
 
 

@@ -6,7 +6,7 @@ All fields are plain values, and their names are those of the JSON output. Insta
 import msgspec
 
 from muster.events.ids import GroupId
-from muster.replay.history.window import Edge
+from muster.replay.history.window import WindowEdge
 from muster.replay.incidents.grade import Grade
 from muster.replay.rebalances.rebalance import MemberRef, Rebalance
 from muster.replay.times import Instant
@@ -54,5 +54,5 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     cost: Cost
     advice: tuple[str, ...]
     notes: tuple[str, ...]
-    crosses: tuple[Edge, ...] = ()
+    crosses: tuple[WindowEdge, ...] = ()
     """The edges of the window that was asked for; it is told whole all the same."""

@@ -8,7 +8,7 @@ from muster.events.state import Group
 from muster.replay.history.items import Broken, Coordinated, Gap, History, Item
 from muster.replay.history.transitions import Step, Transition, Transitions
 from muster.replay.incidents.episode.acts import acts_of
-from muster.replay.incidents.episode.coordinator_absences import Away, Coordinators
+from muster.replay.incidents.episode.coordinator_absences import Absences, Away
 from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.grouping import incidents_of
 from muster.replay.incidents.incident import Incident
@@ -23,13 +23,13 @@ def incidents(history: History) -> list[Incident]:
 
 def told(group_id: GroupId, items: Iterable[Item]) -> Iterator[Incident]:
     """The incidents of a group, as its items are read."""
-    teller = Teller(group_id)
+    teller = IncidentTeller(group_id)
     for step in Transitions(group_id).steps(items):
         yield from teller.feed(step)
     yield from teller.end()
 
 
-class Teller:
+class IncidentTeller:
     """The fold.
 
     `group`: as it stood before the first step, after a time of quiet (`QUIET_MS`), where that is not the first of its
@@ -43,7 +43,7 @@ class Teller:
         self._begin_ms = at_ms
         self._last_ms = at_ms
         self._timeline = Timeline(group)
-        self._coordinators = Coordinators(at_ms)
+        self._coordinators = Absences(at_ms)
         self._episode = Episode(group)
         self._end_of_life: GroupDeleted | None = None
         self.away: Away | None = None

@@ -13,7 +13,7 @@ from muster.events.partitioner import partition_for
 from muster.events.records import BrokenBatch, StoredRecord
 from muster.events.strangers import Strangers
 from muster.replay.history.items import Broken
-from muster.replay.logs.waiting import LOOK_AGAIN_AFTER_S, Waiting
+from muster.replay.logs.waiting import LOOK_AGAIN_AFTER_S, LogWait
 from muster.replay.rebalances.wording import missing_text
 
 Watch = Callable[[int, int], None]
@@ -33,7 +33,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     lost: list[str] = msgspec.field(default_factory=list)
     unreadable: dict[tuple[int, int], Broken] = msgspec.field(default_factory=dict)
     """The records that the answer needs and that cannot be read, by partition and offset."""
-    waiting: Waiting | None = None
+    waiting: LogWait | None = None
     """The waiting for a log that is away; without one that is an error."""
 
     @property

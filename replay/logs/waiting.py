@@ -19,7 +19,7 @@ SILENT_FOR_S: Final = 5.0
 """The time after which a log that is followed, and does not answer, is told of."""
 
 
-class Waiting:
+class LogWait:
     """The waiting for one log, which `name` names for people; `say` is told when it is away, and when it is back."""
 
     def __init__(self, name: str, say: Callable[[str], None]) -> None:

@@ -30,7 +30,7 @@ from muster.events.ids import MemberId
 from muster.events.state import Group
 from muster.replay.history.items import Part
 from muster.replay.rebalances.happenings import announced, inactive_came, inactive_went, restart, retired_went
-from muster.replay.rebalances.moves import Ownership
+from muster.replay.rebalances.moves import GroupAssignment
 from muster.replay.rebalances.planned import announcements
 from muster.replay.rebalances.rebalance import Happening, HappeningKind, MemberRef, ref
 from muster.replay.rebalances.standbys import Call, called
@@ -95,7 +95,9 @@ class HappeningCollector:
 
     # ---- transitions ------------------------------------------------------------------------------------------------
 
-    def note(self, parts: Sequence[Part], before: Group, after: Group, baseline: Ownership | None) -> Ownership | None:
+    def note(
+        self, parts: Sequence[Part], before: Group, after: Group, baseline: GroupAssignment | None
+    ) -> GroupAssignment | None:
         """A transition that started no rebalance. Returns who has what after it, if that is known of `baseline`."""
         baseline = self._call(parts, before, baseline)
         replaced = {call.lost.seq for _, call in self._calls.values() if call.lost is not None}
@@ -129,8 +131,8 @@ class HappeningCollector:
             self._announce(started_nothing, before)
 
     def end(
-        self, started: RebalanceStarted, parts: Sequence[Part], before: Group, baseline: Ownership | None
-    ) -> Ownership | None:
+        self, started: RebalanceStarted, parts: Sequence[Part], before: Group, baseline: GroupAssignment | None
+    ) -> GroupAssignment | None:
         """A rebalance begins: what else its first transition tells; whoever was called has come too late.
 
         Configs that were changed in it are told with the trigger: a release is both the config and the rebalance.
@@ -148,7 +150,7 @@ class HappeningCollector:
 
     # ---- standbys ---------------------------------------------------------------------------------------------------
 
-    def _call(self, parts: Sequence[Part], before: Group, baseline: Ownership | None) -> Ownership | None:
+    def _call(self, parts: Sequence[Part], before: Group, baseline: GroupAssignment | None) -> GroupAssignment | None:
         lost = [part for part in parts if isinstance(part, MemberRemoved)]
         for part in parts:
             if isinstance(part, MemberAssigned) and part.why.cause is Cause.STANDBY_CALLED:

@@ -169,7 +169,7 @@ def _duel_text(event: MemberFenced) -> str:
     return f"two live processes take the instance id '{why.group_instance_id}' from each other: {one}; {other}"
 
 
-class Coordinators:
+class CoordinatorChanges:
     """The owner of the partition, followed through its events."""
 
     def __init__(self) -> None:

@@ -12,22 +12,22 @@ import msgspec
 
 from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, assigned_partitions
 from muster.events.state import Group, Member
-from muster.replay.rebalances.rebalance import MemberRef, Move, Movement, TopicPartitions, ref
+from muster.replay.rebalances.rebalance import MemberRef, Movement, PartitionMove, TopicPartitions, ref
 
 TopicPartition = tuple[str, int]
 
 
-class Ownership(msgspec.Struct, frozen=True, kw_only=True):
+class GroupAssignment(msgspec.Struct, frozen=True, kw_only=True):
     """The assignment of a whole group at one moment."""
 
     owners: dict[TopicPartition, MemberRef]
     undecodable: tuple[MemberRef, ...]
 
 
-NOBODY = Ownership(owners={}, undecodable=())
+NOBODY = GroupAssignment(owners={}, undecodable=())
 
 
-def ownership(group: Group) -> Ownership | None:
+def ownership(group: Group) -> GroupAssignment | None:
     """The owners of all partitions; None if the protocol type's assignments cannot be decoded."""
     if group.image.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return None
@@ -39,10 +39,10 @@ def ownership(group: Group) -> Ownership | None:
             undecodable.append(ref(member))
             continue
         owners.update(dict.fromkeys(decoded, ref(member)))
-    return Ownership(owners=owners, undecodable=tuple(undecodable))
+    return GroupAssignment(owners=owners, undecodable=tuple(undecodable))
 
 
-def handed_over(before: Ownership, partitions: Iterable[TopicPartition], owner: MemberRef) -> Ownership:
+def handed_over(before: GroupAssignment, partitions: Iterable[TopicPartition], owner: MemberRef) -> GroupAssignment:
     """Return the ownership with these partitions moved to the owner."""
     return msgspec.structs.replace(before, owners=before.owners | dict.fromkeys(partitions, owner))
 
@@ -69,7 +69,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> tuple[TopicPartitions, ...
     return tuple(TopicPartitions(topic=topic, partitions=tuple(numbers)) for topic, numbers in topics.items())
 
 
-def movement(before: Ownership, after: Ownership) -> Movement:
+def movement(before: GroupAssignment, after: GroupAssignment) -> Movement:
     """The moves between two ownerships."""
     journeys: defaultdict[tuple[tuple[str, str] | None, tuple[str, str] | None], list[TopicPartition]]
     journeys = defaultdict(list)
@@ -100,8 +100,8 @@ def _identity(member: MemberRef | None) -> tuple[str, str] | None:
     return member.identity if member is not None else None
 
 
-def _move(before: Ownership, after: Ownership, partitions: list[TopicPartition]) -> Move:
-    return Move(
+def _move(before: GroupAssignment, after: GroupAssignment, partitions: list[TopicPartition]) -> PartitionMove:
+    return PartitionMove(
         previous=before.owners.get(partitions[0]),
         owner=after.owners.get(partitions[0]),
         partitions=by_topic(partitions),

@@ -113,7 +113,7 @@ class TopicPartitions(msgspec.Struct, frozen=True, kw_only=True):
     partitions: tuple[int, ...]
 
 
-class Move(msgspec.Struct, frozen=True, kw_only=True):
+class PartitionMove(msgspec.Struct, frozen=True, kw_only=True):
     """Partitions that changed hands. No `previous`: nobody had them; no `owner`: nobody has them now."""
 
     previous: MemberRef | None
@@ -125,7 +125,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
 class Movement(msgspec.Struct, frozen=True, kw_only=True):
     """The partitions that moved since the last stable assignment; static members are compared by instance id."""
 
-    moves: tuple[Move, ...]
+    moves: tuple[PartitionMove, ...]
     moved: int  # partitions that went from one member to another
     gained: int  # partitions that nobody had before
     lost: int  # partitions that nobody has now

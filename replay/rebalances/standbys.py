@@ -6,7 +6,7 @@ import msgspec
 
 from muster.events.events import MemberAssigned, MemberRemoved
 from muster.events.state import Group
-from muster.replay.rebalances.moves import Ownership, by_topic, decode_assignment, handed_over, movement
+from muster.replay.rebalances.moves import GroupAssignment, by_topic, decode_assignment, handed_over, movement
 from muster.replay.rebalances.rebalance import Happening, HappeningKind, Movement, TopicPartitions, actor, ref
 from muster.replay.rebalances.wording import cause_text, count_of, name, partitions, plainly, plural
 from muster.replay.times import duration, instant
@@ -55,8 +55,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def called(
-    event: MemberAssigned, lost: Sequence[MemberRemoved], before: Group, baseline: Ownership | None
-) -> tuple[Call, Ownership | None]:
+    event: MemberAssigned, lost: Sequence[MemberRemoved], before: Group, baseline: GroupAssignment | None
+) -> tuple[Call, GroupAssignment | None]:
     """The call that the event is, and who has what from then on. It was given the very assignment of who was lost."""
     gone = next((part for part in lost if part.member.assignment == event.member.assignment), None)
     decoded = decode_assignment(event.member.assignment)

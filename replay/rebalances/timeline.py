@@ -32,8 +32,8 @@ from muster.events.state import Group, GroupState
 from muster.replay.history.items import Broken, Coordinated, Gap, Item, Part
 from muster.replay.history.transitions import Step, Transition, Transitions
 from muster.replay.rebalances.happening_collector import HappeningCollector
-from muster.replay.rebalances.happenings import Coordinators, unserved
-from muster.replay.rebalances.moves import NOBODY, Ownership, movement, ownership
+from muster.replay.rebalances.happenings import CoordinatorChanges, unserved
+from muster.replay.rebalances.moves import NOBODY, GroupAssignment, movement, ownership
 from muster.replay.rebalances.rebalance import Happening, Outcome, Rebalance
 from muster.replay.rebalances.running_rebalance import RunningRebalance
 from muster.replay.rebalances.wording import jump_text, missing_text
@@ -57,7 +57,7 @@ class Timeline:
         """The last stable assignment; None: not known."""
         self._happenings = HappeningCollector()
         self._notes: list[str] = []
-        self._coordinators = Coordinators()
+        self._coordinators = CoordinatorChanges()
         self._last_seq = 0 if group is None else group.seq
 
     @property
@@ -156,7 +156,7 @@ class Timeline:
         self._baseline = self._happenings.note(parts, before, after, self._baseline)
         self._happenings.add(*unserved(event))
 
-    def _finish(self, outcome: Outcome, end_ms: int | None, reached: Ownership | None = None) -> Rebalance | None:
+    def _finish(self, outcome: Outcome, end_ms: int | None, reached: GroupAssignment | None = None) -> Rebalance | None:
         running, group = self._running, self._group
         if running is None or group is None:
             return None

@@ -11,7 +11,7 @@ from muster.events.causes import TEXTS, Cause
 from muster.events.events import CoordinatorPaused, Why
 from muster.events.state import Member
 from muster.replay.history.items import Broken, Gap, Unreadable
-from muster.replay.rebalances.rebalance import Actor, MemberRef, Move, Outcome, Rebalance, TopicPartitions
+from muster.replay.rebalances.rebalance import Actor, MemberRef, Outcome, PartitionMove, Rebalance, TopicPartitions
 from muster.replay.times import duration, setting
 
 NAMED_MAX = 3
@@ -296,7 +296,7 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
-def move_text(move: Move) -> str:
+def move_text(move: PartitionMove) -> str:
     """'billing-1 -> billing-2: orders 0-3'."""
     previous = name(move.previous) if move.previous else "(nobody)"
     owner = name(move.owner) if move.owner else "(nobody)"

@@ -33,7 +33,7 @@ from muster.replay.results.diff import Diff
 from muster.replay.results.digest import Digest
 from muster.replay.results.groups import Groups
 from muster.replay.results.state import StateAt, States
-from muster.replay.results.story import Story
+from muster.replay.results.story import GroupHistory
 from muster.replay.verify.finding import Verified
 from muster.replay.whatif.verdict import WhatIf
 from muster.replay.zones import told_in
@@ -50,13 +50,13 @@ def render(result: Result, form: Format, console: Console, zone: tzinfo = UTC) -
         write_json(result, console.file)
     elif form is Format.JSONL:
         write_json_lines(result, console.file)
-    elif isinstance(result, Story):
+    elif isinstance(result, GroupHistory):
         _stream(result, View(form=form, zone=zone), console)
     else:
         _print(told_in(result, zone), form, console)
 
 
-def _stream(story: Story, view: View, console: Console) -> None:
+def _stream(story: GroupHistory, view: View, console: Console) -> None:
     stream = story_stream(story.group_id, story.log, None, view, console)
     for line in story.lines:
         stream.feed(line)

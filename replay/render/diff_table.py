@@ -11,7 +11,7 @@ from muster.replay.render import markdown
 from muster.replay.render.printable import text
 from muster.replay.render.tables import grid
 from muster.replay.render.why_table import movement_text
-from muster.replay.results.diff import Diff, MemberChange, Moment
+from muster.replay.results.diff import Diff, GroupAt, MemberChange
 from muster.replay.times import clock_of, day_of, zone_beside, zone_of
 
 
@@ -44,7 +44,7 @@ def _rows(diff: Diff) -> Iterator[tuple[str, RenderableType]]:
         yield "Missing", text(note, "yellow")
 
 
-def _moment(moment: Moment) -> Text:
+def _moment(moment: GroupAt) -> Text:
     at = moment.at
     told = f"{day_of(at)} {clock_of(at)} {zone_of(at)}, seq {moment.seq}, generation {moment.generation_id}"
     if moment.asked_for is not None:

@@ -7,7 +7,7 @@ from sys import maxsize
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from muster.replay.history.window import Edge
+from muster.replay.history.window import WindowEdge
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Cost, Incident, Statement
 from muster.replay.rebalances.rebalance import Outcome, Rebalance
@@ -17,7 +17,7 @@ from muster.replay.render.tables import grid
 from muster.replay.times import Instant, clock_beside, clock_of, day_of, duration, wall_ms_of, zone_of
 
 GRADE_STYLES = {Grade.RECORDED: "green", Grade.INFERRED: "yellow", Grade.UNKNOWN: "red"}
-_CROSSINGS = {Edge.SINCE: "it began before --since", Edge.UNTIL: "it was not over at --until"}
+_CROSSINGS = {WindowEdge.SINCE: "it began before --since", WindowEdge.UNTIL: "it was not over at --until"}
 
 
 class Detail(IntEnum):

@@ -10,7 +10,7 @@ from muster.replay.render import markdown
 from muster.replay.render.digest_table import when_text
 from muster.replay.render.printable import printable, text
 from muster.replay.render.tables import grid, table
-from muster.replay.verify.finding import Finding, Verified
+from muster.replay.verify.finding import LogFinding, Verified
 
 COMPACTED_SHOWN = 10
 """The table shows so many compacted groups; JSON has more."""
@@ -106,7 +106,7 @@ def _compacted(verified: Verified) -> Text:
     return Text("\n").join(lines)
 
 
-def _where(finding: Finding) -> Iterator[str]:
+def _where(finding: LogFinding) -> Iterator[str]:
     yield f"partition {finding.partition}, offset {finding.offset}"
     if finding.group_id is not None:
         yield printable(finding.group_id) + ("" if finding.seq is None else f", seq {finding.seq}")

@@ -15,7 +15,7 @@ from muster.replay.history.transitions import Step, Transition, Transitions
 from muster.replay.history.window import WHOLE, AtTime, Cut, Place, Window, bounds
 from muster.replay.incidents.edges import Edges
 from muster.replay.incidents.incident import Incident
-from muster.replay.incidents.telling import Teller
+from muster.replay.incidents.telling import IncidentTeller
 from muster.replay.rebalances.wording import jump_text, missing_text
 from muster.replay.report.lanes import Lanes
 from muster.replay.report.lives import Latest, Lives
@@ -58,7 +58,7 @@ class ReportFold:
         self._cut = Cut(window, life)
         self._edges = Edges(window, life)
         self._transitions = Transitions(group_id, group)
-        self._teller = Teller(group_id, group, at_ms=at_ms)
+        self._teller = IncidentTeller(group_id, group, at_ms=at_ms)
         self._lives = Lives(group, at_ms=at_ms)
         self._briefs: Latest[Brief] = Latest(LIMITS.incidents)
         self._weightiest: list[Brief] = []

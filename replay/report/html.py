@@ -19,7 +19,7 @@ from jinja2 import BaseLoader, Environment, PackageLoader, StrictUndefined, Temp
 
 from muster import DISTRIBUTION
 from muster.replay.report.fold import ReportFold
-from muster.replay.report.page import LIMITS, Lane, Page, Span
+from muster.replay.report.page import LIMITS, Lane, Page, SpanOnPage
 from muster.replay.times import Instant, in_zone, instant, zone_of
 
 PAGE_BYTES_MAX: Final = 2_000_000
@@ -33,7 +33,7 @@ class _Drawing(msgspec.Struct, frozen=True, kw_only=True):
     end: int
     lanes: tuple[Lane, ...]
     bands: tuple[msgspec.Struct, ...]
-    unstable: tuple[Span, ...]
+    unstable: tuple[SpanOnPage, ...]
     takeovers: tuple[msgspec.Struct, ...]
     missing: tuple[int, ...]
     incidents: tuple[tuple[int, int | None, tuple[int, ...]], ...]

@@ -6,11 +6,11 @@ from typing import TypeVar
 
 from muster.events.ids import MemberId
 from muster.events.state import Member
-from muster.replay.incidents.episode.identity import Identities, Life, Process
+from muster.replay.incidents.episode.identity import Identities, Life, ProcessIdentity
 from muster.replay.incidents.grade import Grade
 from muster.replay.rebalances.wording import host, short_member_id
-from muster.replay.report.lives import Ended, Lives
-from muster.replay.report.page import Lane, Limits, Span, shown
+from muster.replay.report.lives import EndedLife, Lives
+from muster.replay.report.page import Lane, Limits, SpanOnPage, shown
 
 NAME_MAX = 120
 SILENCE_MIN_MS = 1_000
@@ -26,7 +26,7 @@ class Lanes:
         ended = {each.life.member.member_id: each for each in lives.ended.kept}
         told = [*(each.life for each in lives.ended.kept), *lives.living.values()]
         identities = Identities(told)
-        of_process: defaultdict[Process, list[Life]] = defaultdict(list)
+        of_process: defaultdict[ProcessIdentity, list[Life]] = defaultdict(list)
         for life in told:
             of_process[identities.process_of(life.member)].append(life)
         self._lives = lives
@@ -46,7 +46,7 @@ class Lanes:
     def _last_ms(self, lives: list[Life]) -> float:
         return max(life.end_ms for life in lives)
 
-    def _lane(self, process: Process, lives: list[Life]) -> Lane:
+    def _lane(self, process: ProcessIdentity, lives: list[Life]) -> Lane:
         last = lives[-1].member
         over = self._ended.get(last.member_id)
         ids = [life.member.member_id for life in lives]
@@ -66,29 +66,29 @@ class Lanes:
         )
 
 
-def _place(told: tuple[Process, list[Life]]) -> tuple[float, int, str]:
+def _place(told: tuple[ProcessIdentity, list[Life]]) -> tuple[float, int, str]:
     """The place of a lane: by when its process came, then by name, app-2 before app-10."""
     process, lives = told
     name = _name(process, lives[-1].member)
     return lives[0].begin_ms, len(name), name
 
 
-def _name(process: Process, member: Member) -> str:
+def _name(process: ProcessIdentity, member: Member) -> str:
     if process.grade is Grade.UNKNOWN:
         return short_member_id(member.member_id)
     return member.group_instance_id or member.client_id or short_member_id(member.member_id)
 
 
-def _where(process: Process, member: Member) -> str:
+def _where(process: ProcessIdentity, member: Member) -> str:
     at = host(member.client_host) or "unknown host"
     is_named = process.grade is Grade.INFERRED or not member.client_id
     return at if is_named else f"{at}, client {member.client_id}"
 
 
-def _silences(ended: Iterable[Ended]) -> Iterator[Span]:
+def _silences(ended: Iterable[EndedLife]) -> Iterator[SpanOnPage]:
     for each in ended:
         if each.at_ms - each.last_seen_ms >= SILENCE_MIN_MS:
-            yield Span(each.last_seen_ms, each.at_ms)
+            yield SpanOnPage(each.last_seen_ms, each.at_ms)
 
 
 def _by_member(pairs: Iterable[tuple[MemberId, T]]) -> dict[MemberId, list[T]]:

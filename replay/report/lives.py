@@ -19,7 +19,7 @@ from muster.replay.history.transitions import Transition
 from muster.replay.incidents.episode.acts import CameBack, Went, acts_of
 from muster.replay.incidents.episode.identity import Life
 from muster.replay.rebalances.moves import decode_assignment
-from muster.replay.report.page import LIMITS, Band, Mark, Span, Stretch
+from muster.replay.report.page import LIMITS, Band, Mark, SpanOnPage, Stretch
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class Latest(Generic[T]):
         return self.dropped + max(0, len(self.kept) - most)
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
+class EndedLife(msgspec.Struct, frozen=True, kw_only=True):
     """A life that is over, and how. Of a silent member the life ended with its last sign of life, before `at_ms`."""
 
     life: Life
@@ -68,11 +68,11 @@ class Lives:
     """The fold. `group`: as it stood before the first step, at `at_ms`, where that is not the first of its history."""
 
     def __init__(self, group: Group | None = None, *, at_ms: int = 0) -> None:
-        self.ended: Latest[Ended] = Latest(LIMITS.stretches)
+        self.ended: Latest[EndedLife] = Latest(LIMITS.stretches)
         self.stretches: Latest[tuple[MemberId, Stretch]] = Latest(LIMITS.stretches)
         self.marks: Latest[tuple[MemberId, Mark]] = Latest(LIMITS.stretches)
         self.bands: Latest[Band] = Latest(LIMITS.bands)
-        self.unstable: Latest[Span] = Latest(LIMITS.bands)
+        self.unstable: Latest[SpanOnPage] = Latest(LIMITS.bands)
         self.living: dict[MemberId, Life] = {}
         self.group: Group | None = None
         self._open: dict[MemberId, tuple[int, int | None]] = {}  # since when, how many partitions
@@ -144,7 +144,7 @@ class Lives:
             self.bands.add(Band(self._band[0], max(self._band[0], until_ms), self._band[1]))
             self._band = (at_ms, self._band[1])
         if self._unstable_since is not None:
-            self.unstable.add(Span(self._unstable_since, max(self._unstable_since, until_ms)))
+            self.unstable.add(SpanOnPage(self._unstable_since, max(self._unstable_since, until_ms)))
             self._unstable_since = at_ms
 
     # ---- members ------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class Lives:
         self._assignments.pop(member_id, None)
         self.marks.add((member_id, Mark(at_ms, how)))
         ended = msgspec.structs.replace(life, end_ms=last_seen_ms if went is not None and went.is_silent else at_ms)
-        self.ended.add(Ended(life=ended, how=how, last_seen_ms=last_seen_ms, at_ms=at_ms))
+        self.ended.add(EndedLife(life=ended, how=how, last_seen_ms=last_seen_ms, at_ms=at_ms))
 
     def _close(self, member_id: MemberId, at_ms: int) -> None:
         since_ms, partitions = self._open.pop(member_id)
@@ -230,5 +230,5 @@ class Lives:
         if is_unstable and self._unstable_since is None:
             self._unstable_since = at_ms
         elif not is_unstable and self._unstable_since is not None:
-            self.unstable.add(Span(self._unstable_since, max(self._unstable_since, at_ms)))
+            self.unstable.add(SpanOnPage(self._unstable_since, max(self._unstable_since, at_ms)))
             self._unstable_since = None

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from muster.replay.history.window import Bounds, Edge
+from muster.replay.history.window import Bounds, WindowEdge
 from muster.replay.incidents.grade import Grade
 from muster.replay.render.printable import printable
 from muster.replay.times import Instant
@@ -59,7 +59,7 @@ class Mark(msgspec.Struct, frozen=True, array_like=True):
     what: str
 
 
-class Span(msgspec.Struct, frozen=True, array_like=True):
+class SpanOnPage(msgspec.Struct, frozen=True, array_like=True):
     begin_ms: int
     end_ms: int
 
@@ -82,7 +82,7 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     ended: str
     partitions: int | None
     stretches: tuple[Stretch, ...]
-    silences: tuple[Span, ...]
+    silences: tuple[SpanOnPage, ...]
     marks: tuple[Mark, ...]
 
 
@@ -95,7 +95,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     seqs: str
 
 
-class Story(msgspec.Struct, frozen=True, kw_only=True):
+class IncidentOnPage(msgspec.Struct, frozen=True, kw_only=True):
     """An incident. `lanes` are those of its culprits; `parent`: the number of the one within which it happened.
 
     `crosses`: which edges of the window.
@@ -112,7 +112,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     begin: Instant
     end: Instant | None
     took: str
-    crosses: tuple[Edge, ...]
+    crosses: tuple[WindowEdge, ...]
     parent: int | None
     generations: str
     chain: tuple[Told, ...]
@@ -170,9 +170,9 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     end: Instant
     lanes: tuple[Lane, ...]
     bands: tuple[Band, ...]
-    unstable: tuple[Span, ...]
+    unstable: tuple[SpanOnPage, ...]
     takeovers: tuple[Mark, ...]
-    stories: tuple[Story, ...]
+    stories: tuple[IncidentOnPage, ...]
     shifts: tuple[Shift, ...]
     missing: tuple[Missing, ...]
     damage: tuple[str, ...]

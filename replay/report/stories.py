@@ -7,7 +7,7 @@ from muster.replay.rebalances.rebalance import MemberRef, Rebalance
 from muster.replay.rebalances.wording import name, partitions, who
 from muster.replay.render.incident_table import cost_text
 from muster.replay.report.lanes import Lanes
-from muster.replay.report.page import Shift, Story, Told, shown
+from muster.replay.report.page import IncidentOnPage, Shift, Told, shown
 from muster.replay.times import duration, wall_ms_of
 
 STATEMENTS_MAX = 30
@@ -20,7 +20,7 @@ SEQS_MAX = 8
 class Brief(msgspec.Struct, frozen=True, kw_only=True):
     """An incident as it is kept while the history is read: without its rebalances whole."""
 
-    story: Story
+    story: IncidentOnPage
     incident_id: str
     parent_id: str | None
     culprits: tuple[MemberRef, ...]
@@ -50,7 +50,7 @@ def brief(incident: Incident) -> Brief:
     """An incident as the page tells it, but for what is known only in the end."""
     begin_ms = wall_ms_of(incident.started_at)
     end_ms = None if incident.ended_at is None else max(begin_ms, wall_ms_of(incident.ended_at))
-    story = Story(
+    story = IncidentOnPage(
         key="",
         kind=incident.kind,
         grade=incident.grade,
@@ -81,7 +81,7 @@ def brief(incident: Incident) -> Brief:
     )
 
 
-def story(brief: Brief, number: int, numbers: dict[str, int], lanes: Lanes) -> Story:
+def story(brief: Brief, number: int, numbers: dict[str, int], lanes: Lanes) -> IncidentOnPage:
     """The incident on the page. `numbers`: of those on the page that may be its parent, by id."""
     found = {lanes.number_of(each.member_id) for each in brief.culprits} - {None}
     return msgspec.structs.replace(

@@ -12,7 +12,7 @@ from muster.events.events import AnyEvent, JoinPhaseCompleted
 from muster.events.ids import GroupId
 from muster.replay.history.items import Happened, Item
 from muster.replay.history.window import At
-from muster.replay.rebalances.moves import Ownership, movement
+from muster.replay.rebalances.moves import GroupAssignment, movement
 from muster.replay.rebalances.rebalance import MemberRef, Movement, ValueChange
 from muster.replay.results.state import AtGeneration, MemberState, StateAt, StateFold
 from muster.replay.times import Instant
@@ -20,7 +20,7 @@ from muster.replay.times import Instant
 _SHOWN = ("state", "generation_id", "protocol_type", "protocol_name", "coordinator")
 
 
-class Moment(msgspec.Struct, frozen=True, kw_only=True):
+class GroupAt(msgspec.Struct, frozen=True, kw_only=True):
     """A side of the comparison: the group as of this event, the last one until the time that was asked for."""
 
     asked_for: Instant | None
@@ -42,8 +42,8 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True):
 
     group_id: GroupId
     log: str
-    before: Moment
-    after: Moment
+    before: GroupAt
+    after: GroupAt
     same_life: bool  # whether the group was not deleted and made anew in between
     group: tuple[ValueChange, ...]
     configs: tuple[ValueChange, ...]
@@ -112,8 +112,8 @@ def _diff(one: StateAt, other: StateAt) -> Diff:
     )
 
 
-def _moment(state: StateAt) -> Moment:
-    return Moment(asked_for=state.asked_for, at=state.at, seq=state.seq, generation_id=state.generation_id)
+def _moment(state: StateAt) -> GroupAt:
+    return GroupAt(asked_for=state.asked_for, at=state.at, seq=state.seq, generation_id=state.generation_id)
 
 
 def _member_change(before: MemberState, after: MemberState) -> MemberChange:
@@ -165,7 +165,7 @@ def _movement(one: StateAt, other: StateAt) -> Movement | None:
     return movement(before, after) if before is not None and after is not None else None
 
 
-def _ownership(members: Iterable[MemberState]) -> Ownership | None:
+def _ownership(members: Iterable[MemberState]) -> GroupAssignment | None:
     """The owners; None if an assignment is that of no consumer, or cannot be decoded."""
     owners = {}
     for member in members:
@@ -174,4 +174,4 @@ def _ownership(members: Iterable[MemberState]) -> Ownership | None:
         owner = _ref(member)
         for topic in member.assignment:
             owners.update(dict.fromkeys(((topic.topic, number) for number in topic.partitions), owner))
-    return Ownership(owners=owners, undecodable=())
+    return GroupAssignment(owners=owners, undecodable=())

@@ -27,7 +27,7 @@ from muster.replay.incidents.windows import QUIET_MS, STORM_GROUPS_MIN, STORM_NE
 from muster.replay.logs.sources import read_record
 from muster.replay.rebalances.wording import host
 from muster.replay.results.group_tail import TAIL_MAX, Partition
-from muster.replay.results.why import Why
+from muster.replay.results.why import WhyFold
 from muster.replay.times import Instant, instant, wall_ms_of
 
 SHOWN: Final = 20
@@ -155,7 +155,7 @@ class _Group:
         self._skim = Skim(home.prelude, quiet_ms=QUIET_MS, since_ms=self._since_ms)
         self._records: list[StoredRecord] = []
         self._begin = BEGINNING
-        self._fold: Why | None = None
+        self._fold: WhyFold | None = None
         self._gaps = SeqGaps()
 
     @property
@@ -186,7 +186,7 @@ class _Group:
     def _start(self) -> Iterator[Incident]:
         """Tell from the begin on; what is kept until here is told first."""
         begin = self._begin
-        self._fold = Why(self._group_id, begin, window=self._window)
+        self._fold = WhyFold(self._group_id, begin, window=self._window)
         self._unreadable += (*self._skim.broken, *begin.broken())
         self._gaps = SeqGaps(incarnation=begin.incarnation, seq=begin.seq)
         for earlier in begin.prelude:

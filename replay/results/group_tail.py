@@ -23,7 +23,7 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.logs.sources import read_record
 from muster.replay.rebalances.rebalance import Rebalance
 from muster.replay.rebalances.timeline import Timeline
-from muster.replay.results.why import Why
+from muster.replay.results.why import WhyFold
 from muster.replay.times import Instant
 
 TAIL_MAX: Final = 2_000
@@ -151,7 +151,7 @@ class Tail:
         if not self._is_quiet:
             return None, self._last_rebalance()
         begin, last, rebalance = self._begin, None, self._last
-        fold = Why(self.group_id, begin)
+        fold = WhyFold(self.group_id, begin)
         for incident in chain(chain.from_iterable(map(fold.feed, self._items())), fold.end()):
             last = incident
             rebalances = (*incident.rebalances, *(() if rebalance is None else (rebalance,)))

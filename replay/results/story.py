@@ -55,16 +55,16 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     event: AnyRecordedEvent | None
 
 
-class Story(msgspec.Struct, frozen=True, kw_only=True):
+class GroupHistory(msgspec.Struct, frozen=True, kw_only=True):
     group_id: GroupId
     log: str
     lines: tuple[Line, ...]
 
 
-def story(history: History) -> Story:
+def story(history: History) -> GroupHistory:
     """A line for each item of the history."""
     lines = StoryLines()
-    return Story(group_id=history.group_id, log=history.log, lines=tuple(map(lines.feed, history.items)))
+    return GroupHistory(group_id=history.group_id, log=history.log, lines=tuple(map(lines.feed, history.items)))
 
 
 class StoryLines:

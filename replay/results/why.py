@@ -1,8 +1,8 @@
 """`muster replay why`: why did this group rebalance? The incidents of a group, and which of them were asked for.
 
-`Why` folds a group's items into its incidents, as they pass by, and gives those that lie in a window. What comes before
-the window is folded, and an incident that crosses an edge of it is told whole, and says so. The choices below take
-incidents, oldest first, and give those that are shown; each keeps as many as it shows.
+`WhyFold` folds a group's items into its incidents, as they pass by, and gives those that lie in a window. What comes
+before the window is folded, and an incident that crosses an edge of it is told whole, and says so. The choices below
+take incidents, oldest first, and give those that are shown; each keeps as many as it shows.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ from muster.replay.history.transitions import Transition, Transitions
 from muster.replay.history.window import WHOLE, At, Bounds, Window
 from muster.replay.incidents.edges import Edges
 from muster.replay.incidents.incident import Incident
-from muster.replay.incidents.telling import Teller
+from muster.replay.incidents.telling import IncidentTeller
 from muster.replay.rebalances.rebalance import Rebalance
 from muster.replay.times import wall_ms_of
 
@@ -35,7 +35,7 @@ class Incidents(msgspec.Struct, frozen=True, kw_only=True):
     incidents: tuple[Incident, ...]
 
 
-class Why:
+class WhyFold:
     """The fold. `start`: where the items begin. `life`: the last incarnation, which numbers of events are of.
 
     `at`: a moment that is to be known in wall clock ms.
@@ -51,7 +51,7 @@ class Why:
         life: int = -1,
     ) -> None:
         self._transitions = Transitions(group_id, start.group(group_id))
-        self._teller = Teller(group_id, start.group(group_id), at_ms=start.at_ms)
+        self._teller = IncidentTeller(group_id, start.group(group_id), at_ms=start.at_ms)
         self._edges = Edges(window, life)
         self._at = Edges(Window(until=at), life)
         self.is_over = False
@@ -96,7 +96,7 @@ class Why:
 # ---- which are shown -----------------------------------------------------------------------------------------------
 
 
-class Choice(Protocol):
+class IncidentChoice(Protocol):
     """Takes incidents, oldest first, and gives those that are shown, in the order in which they are."""
 
     def take(self, incident: Incident) -> Iterable[Incident]: ...
@@ -114,7 +114,7 @@ class Every:
         return ()
 
 
-class Newest:
+class NewestIncidents:
     """The last few, newest first. `older`: how many are left out."""
 
     def __init__(self, at_most: int) -> None:
@@ -159,7 +159,7 @@ class OfGeneration:
 class Around:
     """The incidents that were going on at a moment; if there is none, the nearest before and after it."""
 
-    def __init__(self, fold: Why) -> None:
+    def __init__(self, fold: WhyFold) -> None:
         self._fold = fold
         self._spanning: list[Incident] = []
         self._before: Incident | None = None

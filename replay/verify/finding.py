@@ -59,7 +59,7 @@ ADVICE: Final = {
 """The next step for somebody who has a finding of each kind."""
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class LogFinding(msgspec.Struct, frozen=True, kw_only=True):
     """A fault that was found. Without a group it concerns the whole partition."""
 
     check: Check
@@ -106,5 +106,5 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
     passed_over: int
     unread: tuple[str, ...]
     found: int
-    findings: tuple[Finding, ...]
+    findings: tuple[LogFinding, ...]
     advice: dict[Check, str]

@@ -18,7 +18,7 @@ from muster.replay.history.items import Broken, Coordinated, Gap, Happened, LogP
 from muster.replay.history.transitions import Transition, Transitions
 from muster.replay.history.window import WHOLE, Cut, Place, Window
 from muster.replay.rerun.rerun import Difference, Rerunner, comparable
-from muster.replay.verify.finding import Check, Compacted, Finding
+from muster.replay.verify.finding import Check, Compacted, LogFinding
 from muster.replay.verify.invariants import broken_invariants, broken_move, invariants_broken_by
 
 VALUE_LENGTH_MAX = 120
@@ -57,7 +57,7 @@ class GroupCheck:
             unchecked=self._rerunner.skipped,
         )
 
-    def feed(self, item: Happened | Coordinated | Broken, *, is_compacted: bool) -> Iterator[Finding]:
+    def feed(self, item: Happened | Coordinated | Broken, *, is_compacted: bool) -> Iterator[LogFinding]:
         """Take in what concerns the group. `is_compacted`: offsets are missing since its last event."""
         place = self._cut.place(item)
         if place is Place.AFTER:
@@ -80,7 +80,7 @@ class GroupCheck:
                 self._places.clear()
             self._places[item.event.seq] = item.position
 
-    def end(self, *, is_cut: bool = False) -> Iterator[Finding]:
+    def end(self, *, is_cut: bool = False) -> Iterator[LogFinding]:
         """The log ends here. `is_cut`: what comes behind it could not be read; the last decision may be half of one."""
         is_cut = is_cut or self._is_over
         if self._unfinished is not None and not is_cut and self._cut.is_within(self._unfinished.at_ms):
@@ -89,7 +89,7 @@ class GroupCheck:
         self._rerunner.end(is_cut=is_cut)
         yield from self._by_the_rules()
 
-    def _checked(self, item: Happened | Coordinated | Broken, *, is_compacted: bool) -> Iterator[Finding]:
+    def _checked(self, item: Happened | Coordinated | Broken, *, is_compacted: bool) -> Iterator[LogFinding]:
         if isinstance(item, Happened):
             yield from self._number(item, is_compacted=is_compacted)
             yield from self._transition(item)
@@ -97,7 +97,7 @@ class GroupCheck:
             self._is_certain = self._is_well = False
             self._unreadable += 1
 
-    def _number(self, item: Happened, *, is_compacted: bool) -> Iterator[Finding]:
+    def _number(self, item: Happened, *, is_compacted: bool) -> Iterator[LogFinding]:
         event = item.event
         if event.incarnation < self._incarnation:
             expected = f"an event of incarnation {self._incarnation} or a later one"
@@ -120,7 +120,7 @@ class GroupCheck:
             self._rerunner.feed(gap)
         self._seq, self._unreadable = event.seq, 0
 
-    def _transition(self, item: Happened) -> Iterator[Finding]:
+    def _transition(self, item: Happened) -> Iterator[LogFinding]:
         self._unfinished = item
         step = self._transitions.feed(item)
         if not isinstance(step, Transition):
@@ -143,7 +143,7 @@ class GroupCheck:
         self._is_well = not broken
         return broken
 
-    def _by_the_rules(self) -> Iterator[Finding]:
+    def _by_the_rules(self) -> Iterator[LogFinding]:
         rerunner = self._rerunner
         if not (rerunner.inputs or rerunner.differences):
             return
@@ -155,11 +155,11 @@ class GroupCheck:
         rerunner.inputs.clear()
         rerunner.differences.clear()
 
-    def _difference(self, difference: Difference) -> Finding:
+    def _difference(self, difference: Difference) -> LogFinding:
         recorded = difference.recorded[0]
         place = self._places[recorded.seq]
         expected, found = first_difference(difference)
-        return Finding(
+        return LogFinding(
             check=Check.RULES,
             partition=place.partition,
             offset=place.offset,
@@ -169,8 +169,8 @@ class GroupCheck:
             found=found,
         )
 
-    def _finding(self, check: Check, item: Happened, *, expected: str, found: str) -> Finding:
-        return Finding(
+    def _finding(self, check: Check, item: Happened, *, expected: str, found: str) -> LogFinding:
+        return LogFinding(
             check=check,
             partition=item.position.partition,
             offset=item.position.offset,

@@ -12,7 +12,7 @@ from muster.events.records import StoredRecord, UndecodableKey
 from muster.replay.history.items import Broken, Coordinated, Happened, PassedOver, Prelude, Read, still_broken
 from muster.replay.history.window import WHOLE, Cut, Window
 from muster.replay.logs.sources import read_record
-from muster.replay.verify.finding import Check, Finding
+from muster.replay.verify.finding import Check, LogFinding
 from muster.replay.verify.group_check import GroupCheck
 
 
@@ -45,7 +45,7 @@ class PartitionCheck:
         self._missing_offsets += max(0, record.offset - self._next_offset)
         self._next_offset = record.offset + 1
 
-    def feed(self, record: StoredRecord) -> Iterator[Finding]:
+    def feed(self, record: StoredRecord) -> Iterator[LogFinding]:
         """Take in the next record of an owner. Raises LogTooNew."""
         self.skip(record)
         read = read_record(record) if self._is_wanted(record) else None
@@ -58,7 +58,7 @@ class PartitionCheck:
             self._note_time(told)
             yield from self._of_group(group_id, told)
 
-    def end(self, *, is_cut: bool = False) -> Iterator[Finding]:
+    def end(self, *, is_cut: bool = False) -> Iterator[LogFinding]:
         """The partition ends here. `is_cut`: what comes behind it could not be read."""
         for broken in self._unreadable:
             if self._is_within(broken):
@@ -84,8 +84,8 @@ class PartitionCheck:
         if isinstance(told, Happened):
             self.first_ms, self.last_ms = min(self.first_ms, told.at_ms), max(self.last_ms, told.at_ms)
 
-    def _of_group(self, group_id: GroupId, told: Happened | Broken) -> Iterator[Finding]:
-        found: list[Finding] = []
+    def _of_group(self, group_id: GroupId, told: Happened | Broken) -> Iterator[LogFinding]:
+        found: list[LogFinding] = []
         check = self.groups.get(group_id)
         if check is None:
             check = self.groups[group_id] = GroupCheck(group_id, self.partition, self._window)
@@ -102,13 +102,13 @@ class PartitionCheck:
         self._seen[group_id] = self._missing_offsets
         yield from check.feed(told, is_compacted=is_compacted)
 
-    def _first_of(self, group_id: GroupId, told: Happened | Broken) -> Iterator[Finding]:
+    def _first_of(self, group_id: GroupId, told: Happened | Broken) -> Iterator[LogFinding]:
         at_home = partition_for(group_id, self._partitions)
         if at_home != self.partition:
             expected, found = f"its events in partition {at_home}", f"the first one here, in partition {self.partition}"
             yield _finding(Check.PARTITION, told, group_id, expected=expected, found=found)
 
-    def _of_partition(self, told: Read) -> Iterator[Finding]:
+    def _of_partition(self, told: Read) -> Iterator[LogFinding]:
         self._prelude.note(told)
         if isinstance(told, PassedOver):
             before = len(self._unreadable)
@@ -124,7 +124,7 @@ class PartitionCheck:
             for group in self.groups.values():
                 yield from group.feed(told, is_compacted=False)
 
-    def _owner(self, told: Coordinated) -> Iterator[Finding]:
+    def _owner(self, told: Coordinated) -> Iterator[LogFinding]:
         event, elected = told.event, self._elected
         if isinstance(event, CoordinatorElected):
             # An owner that is about to renew its claim writes its present one once more, to see that it still counts.
@@ -145,7 +145,7 @@ class PartitionCheck:
         if isinstance(event, CoordinatorReady):  # it has read the log anew: nothing that it decided before can come
             self._renewed_from = event.owner_epoch
 
-    def _epoch_of(self, told: Happened | Coordinated, epoch: int, group_id: GroupId | None) -> Iterator[Finding]:
+    def _epoch_of(self, told: Happened | Coordinated, epoch: int, group_id: GroupId | None) -> Iterator[LogFinding]:
         if self._renewed_from <= epoch < self._epoch:
             return  # decided just before the owner renewed its claim, and stored just after
         if epoch < self._epoch:
@@ -166,8 +166,8 @@ def _finding(
     *,
     expected: str,
     found: str,
-) -> Finding:
-    return Finding(
+) -> LogFinding:
+    return LogFinding(
         check=check,
         partition=told.position.partition,
         offset=told.position.offset,
@@ -178,6 +178,6 @@ def _finding(
     )
 
 
-def _finding_of(told: Broken, group_id: GroupId | None) -> Finding:
+def _finding_of(told: Broken, group_id: GroupId | None) -> LogFinding:
     expected, found = "a record that this version can read", f"{told.kind.value}: {told.reason}"
     return _finding(Check.READABLE, told, group_id, expected=expected, found=found)

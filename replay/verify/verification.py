@@ -6,7 +6,7 @@ from typing import Final
 
 from muster.events.records import StoredRecord
 from muster.replay.history.window import WHOLE, Window, bounds
-from muster.replay.verify.finding import ADVICE, Check, Compacted, Finding, Verified
+from muster.replay.verify.finding import ADVICE, Check, Compacted, LogFinding, Verified
 from muster.replay.verify.partition_check import PartitionCheck
 
 LISTED_MAX: Final = 1_000
@@ -33,9 +33,9 @@ class Verification:
         self._damage = damage
         self._window = window
         self._wanted = wanted
-        self._of_partition: list[Finding] = []  # until it is known whether a group that is wanted is in it
+        self._of_partition: list[LogFinding] = []  # until it is known whether a group that is wanted is in it
         self._check: PartitionCheck | None = None
-        self._findings: list[Finding] = []
+        self._findings: list[LogFinding] = []
         self._checks: set[Check] = set()
         self._compacted: list[Compacted] = []
         self._found = self._records = self._strangers = 0
@@ -102,7 +102,7 @@ class Verification:
                 if len(self._compacted) < LISTED_MAX:
                     self._compacted.append(compacted)
 
-    def _take(self, found: Iterable[Finding]) -> None:
+    def _take(self, found: Iterable[LogFinding]) -> None:
         """Keep what was found; of a whole partition, once one of the groups that are wanted is in it."""
         if self._wanted is None:
             self._keep(found)
@@ -113,7 +113,7 @@ class Verification:
             elif len(self._of_partition) < LISTED_MAX:
                 self._of_partition.append(each)
 
-    def _keep(self, found: Iterable[Finding]) -> None:
+    def _keep(self, found: Iterable[LogFinding]) -> None:
         for each in found:
             self._found += 1
             self._checks.add(each.check)
@@ -121,5 +121,5 @@ class Verification:
                 self._findings.append(each)
 
 
-def _place(finding: Finding) -> tuple[int, int]:
+def _place(finding: LogFinding) -> tuple[int, int]:
     return finding.partition, finding.offset

@@ -65,7 +65,7 @@ def is_second_round(fact: Fact, started: RebalanceStarted, members: Mapping[Memb
     )
 
 
-class Facts:
+class RecordedFacts:
     """The fold: items -> facts, and what concerns the group besides. `group`: see `Rerunner`."""
 
     def __init__(self, group: Group | None = None) -> None:

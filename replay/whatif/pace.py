@@ -15,7 +15,7 @@ TYPICAL_MS = 1_500
 """The time until a member rejoins if none is recorded: half of the default `heartbeat.interval.ms` of clients."""
 
 
-class Pace(msgspec.Struct, frozen=True, kw_only=True):
+class MemberPace(msgspec.Struct, frozen=True, kw_only=True):
     """Durations in ms: of each member from the rebalance's start to its rejoin, and of the leader to its assignment.
 
     Who is not in `rejoins` and was a member (`members`) did not rejoin; of others nothing is recorded.
@@ -35,10 +35,10 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         return self.rejoins.get(member_id, NEVER if member_id in self.members else TYPICAL_MS)
 
 
-PROMPT = Pace()
+PROMPT = MemberPace()
 
 
-def pace_of(begun: Fact, members: Iterable[MemberId], following: Iterable[Step]) -> Pace:
+def pace_of(begun: Fact, members: Iterable[MemberId], following: Iterable[Step]) -> MemberPace:
     """The pace of the rebalance that a fact started. `members`: those of the group before it."""
     started, begun_ms = begun.started, begun.at_ms
     members = frozenset(members)
@@ -55,7 +55,7 @@ def pace_of(begun: Fact, members: Iterable[MemberId], following: Iterable[Step])
             elif isinstance(event, JoinPhaseCompleted):
                 completed_ms, leader_id = at_ms, event.group.leader_id
             elif isinstance(event, GroupStabilized) and completed_ms is not None:
-                return Pace(members=members, rejoins=rejoins, sync_ms=at_ms - completed_ms, leader_id=leader_id)
+                return MemberPace(members=members, rejoins=rejoins, sync_ms=at_ms - completed_ms, leader_id=leader_id)
             elif isinstance(event, GroupEmptied) or (isinstance(event, RebalanceStarted) and event is not started):
-                return Pace(members=members, rejoins=rejoins, sync_ms=NEVER, leader_id=leader_id)
-    return Pace(members=members, rejoins=rejoins, sync_ms=NEVER, leader_id=leader_id)
+                return MemberPace(members=members, rejoins=rejoins, sync_ms=NEVER, leader_id=leader_id)
+    return MemberPace(members=members, rejoins=rejoins, sync_ms=NEVER, leader_id=leader_id)

@@ -28,7 +28,7 @@ from muster.events.events import JoinPhaseCompleted, MemberJoined, MemberRemoved
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
 from muster.events.state import Group, GroupState, Member
 from muster.replay.whatif.awaited import Rejoins, Syncs
-from muster.replay.whatif.pace import NEVER, PROMPT, Pace
+from muster.replay.whatif.pace import NEVER, PROMPT, MemberPace
 from muster.replay.whatif.requests import join_of, sync_of
 
 _PLANS = (EndRegistration, EndRetirement, PromoteLearners)
@@ -47,7 +47,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
     is_dead: bool  # for somebody dead, whose sync did not come
 
 
-class Expired(msgspec.Struct, frozen=True, kw_only=True):
+class ExpiredSession(msgspec.Struct, frozen=True, kw_only=True):
     """A session that ended in the play."""
 
     at_ms: int
@@ -65,9 +65,9 @@ class Play:
     def __init__(self, group: Group, settings: GroupSettings, now_ms: int) -> None:
         self.group: Group | None = group
         self.now_ms = now_ms
-        self.pace: Pace = PROMPT
+        self.pace: MemberPace = PROMPT
         self.started: list[Started] = []
-        self.expired: list[Expired] = []
+        self.expired: list[ExpiredSession] = []
         self.kept: set[MemberId] = set()
         self.silent: dict[MemberId, Member] = {}
         self._silent_once_admitted: dict[MemberId, Member] = {}
@@ -275,7 +275,9 @@ class Play:
         """Note a removal: a live member that was dropped for being late learns it by its next request, and rejoins."""
         if cause is Cause.SESSION_EXPIRED:
             instance = member.group_instance_id
-            self.expired.append(Expired(at_ms=self.now_ms, member_id=member.member_id, group_instance_id=instance))
+            self.expired.append(
+                ExpiredSession(at_ms=self.now_ms, member_id=member.member_id, group_instance_id=instance)
+            )
         elif cause in _COMES_AT and self._is_alive(member.member_id):
             at_ms = self._sync_ms if cause is Cause.SYNC_TIMED_OUT else self._rejoins.at_ms(member.member_id)
             if self.now_ms <= at_ms < NEVER:

@@ -38,7 +38,7 @@ from muster.replay.whatif.facts import MISSING, Fact, Step, is_second_round
 from muster.replay.whatif.lookahead import Lookahead
 from muster.replay.whatif.pace import pace_of
 from muster.replay.whatif.play import Play, Started, TooLong
-from muster.replay.whatif.rebalances import Open, Teller, recorded_as
+from muster.replay.whatif.rebalances import Open, VerdictTeller, recorded_as
 from muster.replay.whatif.verdict import Additional
 
 _LEFT = Cause.MEMBER_LEFT
@@ -59,7 +59,7 @@ others take to hear of a rebalance that is folded in with a return, or not."""
 class Player:
     """See the module. `ahead`: the steps after the one that is taken; `group`s are as recorded before it."""
 
-    def __init__(self, altered: Altered, ahead: Lookahead, verdicts: Teller) -> None:
+    def __init__(self, altered: Altered, ahead: Lookahead, verdicts: VerdictTeller) -> None:
         self._altered = altered
         self._alterations = altered.alterations
         self._ahead = ahead

@@ -53,7 +53,7 @@ def recorded_as(begun: Started, opened: Sequence[Open]) -> Open | None:
     return first or next((one for one in waiting if one.is_arrival), None)
 
 
-class Teller(Protocol):
+class VerdictTeller(Protocol):
     """Takes the verdicts on recorded rebalances."""
 
     def would_not(self, one: Open, reason: str) -> None: ...

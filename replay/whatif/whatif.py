@@ -15,7 +15,7 @@ from muster.events.state import Group, new_group
 from muster.replay.history.items import Item
 from muster.replay.whatif.addresses import SharedAddresses
 from muster.replay.whatif.alterations import Alterations, Altered
-from muster.replay.whatif.facts import Fact, Facts
+from muster.replay.whatif.facts import Fact, RecordedFacts
 from muster.replay.whatif.lookahead import STEPS_MAX, Lookahead
 from muster.replay.whatif.player import Player
 from muster.replay.whatif.rebalances import SAME_MS, Verdicts
@@ -39,7 +39,7 @@ class WhatIfFold:
         group: Group | None = None,
         shared: SharedAddresses | None = None,
     ) -> None:
-        self._facts = Facts(group)
+        self._facts = RecordedFacts(group)
         self._ahead = Lookahead()
         self._group = group.copy() if group is not None else new_group(group_id, incarnation=-1, wall_ms=0)
         self._verdicts = Verdicts(group_id, group)

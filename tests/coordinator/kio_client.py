@@ -10,11 +10,11 @@ from kio.serial import entity_reader, entity_writer
 
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.wire.api import Api, KeepTicket, ProtocolError, keep_no_ticket
-from muster.coordinator.wire.dispatch import Peer, dispatch
+from muster.coordinator.wire.dispatch import ClientAddress, dispatch
 from muster.coordinator.wire.in_flight import Answered
 from muster.coordinator.wire.registry import APIS
 
-PEER = Peer(client_host="/10.0.0.7", principal="User:ANONYMOUS")
+PEER = ClientAddress(client_host="/10.0.0.7", principal="User:ANONYMOUS")
 CLIENT_ID = "shop"
 KEYS = {api.name: key for key, api in APIS.items()}
 ALL_VERSIONS = [(api.name, version) for api in APIS.values() for version in api.versions]

@@ -1,6 +1,6 @@
 """When a line is due that would come again and again."""
 
-from muster.coordinator.log_throttle import LINE_INTERVAL_MS, Ended, LogThrottle, NamesThrottle
+from muster.coordinator.log_throttle import LINE_INTERVAL_MS, EndedEpisode, LogThrottle, NamesThrottle
 
 
 class Clock:
@@ -29,7 +29,7 @@ def test_what_is_over_is_told_once_and_begins_anew() -> None:
     lines.due("a")
     lines.due("a")
     clock.now_ms += 43_999
-    assert lines.end("a") == Ended(seconds=43, times=2)
+    assert lines.end("a") == EndedEpisode(seconds=43, times=2)
     assert lines.end("a") is None
     assert lines.due("a") == 0
 

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from muster.cli import app
-from muster.coordinator.commands.members.answer import Format
+from muster.coordinator.commands.members.answer import AnswerFormat
 from muster.drills.given import Given
 from muster.drills.plan import Between, Fault
 from muster.drills.start import plan_of
@@ -28,7 +28,7 @@ def given(**changes: Any) -> Given:
         "joins_within": None,
         "commits_within": None,
         "out": None,
-        "form": Format.TABLE,
+        "form": AnswerFormat.TABLE,
     }
     return Given(**told | changes)
 

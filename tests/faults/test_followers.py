@@ -15,7 +15,7 @@ from muster.replay.commands.opening import Source, opened
 from muster.replay.history.items import Happened, Item
 from muster.replay.history.window import AtSeq, Window
 from muster.replay.logs.sources import find_start, from_the_beginning, items
-from muster.replay.logs.waiting import Waiting
+from muster.replay.logs.waiting import LogWait
 from tests.faults.cluster import HOST, FakeCluster
 from tests.faults.process import TOPIC, ProcessOnKafka, story
 from tests.simulation.process import GROUP
@@ -146,7 +146,7 @@ async def test_a_right_that_is_missing_is_not_waited_for_at_the_start() -> None:
         raise LogDenied("reading partition 0 of events: TOPIC_AUTHORIZATION_FAILED")
 
     with pytest.raises(LogDenied):
-        await Waiting(LOG, said.append).answer(ask, unless=LogDenied)
+        await LogWait(LOG, said.append).answer(ask, unless=LogDenied)
     assert said == []
 
 

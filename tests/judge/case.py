@@ -11,7 +11,7 @@ import msgspec
 
 import muster.replay.fleet.simulation.scenarios  # noqa: F401 -- registers them
 from muster.events.ids import MemberId
-from muster.replay.fleet.simulation.scenario import SCENARIOS, Scenario, Sort
+from muster.replay.fleet.simulation.scenario import SCENARIOS, Scenario, ScenarioSort
 from muster.replay.fleet.simulation.stage import QUIET_MS, Stage
 from muster.replay.fleet.simulation.world.rules import GROUP_ID
 from muster.replay.fleet.simulation.world.truth import Knowable, Story, Truth
@@ -19,7 +19,7 @@ from muster.replay.history.items import Broken, Happened, History, Told, Unreada
 
 WORK_SEEDS: Final = range(1_000)
 HELD_OUT_FROM: Final = 1_000_000
-WEIGHTS: Final = {Sort.PLAIN: 20, Sort.COMPOUND: 4, Sort.NEAR_MISS: 4, Sort.QUIET: 2}
+WEIGHTS: Final = {ScenarioSort.PLAIN: 20, ScenarioSort.COMPOUND: 4, ScenarioSort.NEAR_MISS: 4, ScenarioSort.QUIET: 2}
 """A third is not plain."""
 
 
@@ -31,7 +31,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     seed: int
     scenario: str
-    sort: Sort
+    sort: ScenarioSort
     setting: str
     history: History
     until_ms: int

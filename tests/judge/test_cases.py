@@ -3,7 +3,7 @@
 import pytest
 
 from muster.events.events import GroupEmptied, GroupStabilized, JoinPhaseCompleted, RebalanceStarted
-from muster.replay.fleet.simulation.scenario import SCENARIOS, Scenario, Sort
+from muster.replay.fleet.simulation.scenario import SCENARIOS, Scenario, ScenarioSort
 from muster.replay.fleet.simulation.world.truth import Knowable, RebalanceId
 from muster.replay.history.items import Broken, Gap, Happened
 from tests.judge.case import WEIGHTS, Case, make_case, play
@@ -66,7 +66,7 @@ def test_the_same_seed_gives_the_same_case() -> None:
 
 def test_a_third_is_not_plain() -> None:
     """Compounds, near misses and quiet cases."""
-    assert 3 * WEIGHTS[Sort.PLAIN] == 2 * sum(WEIGHTS.values())
+    assert 3 * WEIGHTS[ScenarioSort.PLAIN] == 2 * sum(WEIGHTS.values())
 
 
 def rebalances_of(case: Case) -> dict[RebalanceId, tuple[int, int]]:
@@ -120,7 +120,7 @@ def test_culprits_are_processes_that_were_there(cases: list[Case]) -> None:
 
 
 @pytest.mark.parametrize(
-    "scenario", [each for each in SCENARIOS.values() if each.sort is Sort.QUIET], ids=lambda s: s.name
+    "scenario", [each for each in SCENARIOS.values() if each.sort is ScenarioSort.QUIET], ids=lambda s: s.name
 )
 def test_nothing_has_to_be_told_of_a_quiet_case(scenario: Scenario) -> None:
     """But the start; and there is no rebalance after it."""

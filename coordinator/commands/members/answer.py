@@ -29,7 +29,7 @@ UNUSABLE = 2
 
 
 @unique
-class Format(StrEnum):
+class AnswerFormat(StrEnum):
     TABLE = "table"
     JSON = "json"
 
@@ -89,20 +89,20 @@ def ask(
 # ---- answering ----------------------------------------------------------------------------------
 
 
-def show(content: Mapping[str, Any], form: Format, print_table: Callable[[Console], None]) -> None:
+def show(content: Mapping[str, Any], form: AnswerFormat, print_table: Callable[[Console], None]) -> None:
     console = terminal.stdout()
-    if form is Format.JSON:
+    if form is AnswerFormat.JSON:
         print_json(content, console)
     else:
         print_table(console)
 
 
-def show_done(group: str, lines: Sequence[str], form: Format) -> None:
+def show_done(group: str, lines: Sequence[str], form: AnswerFormat) -> None:
     """Print what was done, a line each."""
     show({"group_id": group, "done": True}, form, lambda _: typer.echo("\n".join(f"{group}: {line}" for line in lines)))
 
 
-def show_results(group: str, results: Sequence["MemberResult"], done: str, form: Format) -> None:
+def show_results(group: str, results: Sequence["MemberResult"], done: str, form: AnswerFormat) -> None:
     """Print a line for each member: done ones to stdout, refused ones to stderr, with the reason."""
 
     def lines(_console: Console) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from muster.coordinator.commands.members.answer import UNUSABLE, Format, ask, fail, show, show_done, show_results
+from muster.coordinator.commands.members.answer import UNUSABLE, AnswerFormat, ask, fail, show, show_done, show_results
 from muster.coordinator.commands.members.durations import BadDuration, read_duration
 from muster.coordinator.commands.members.options import (
     HERE,
@@ -50,7 +50,7 @@ def add(
     timeout: TimeoutOption = None,
     bootstrap: BootstrapOption = HERE,
     kafka_config: KafkaConfigOption = None,
-    form: FormatOption = Format.TABLE,
+    form: FormatOption = AnswerFormat.TABLE,
 ) -> None:
     """Register static members that will join (KIP-469): the group goes on until the last one has, then one rebalance.
 
@@ -74,7 +74,7 @@ def withdraw(
     instances: InstancesArgument,
     bootstrap: BootstrapOption = HERE,
     kafka_config: KafkaConfigOption = None,
-    form: FormatOption = Format.TABLE,
+    form: FormatOption = AnswerFormat.TABLE,
 ) -> None:
     """Withdraw registrations of members that were added.
 
@@ -94,7 +94,7 @@ def retire(
     timeout: TimeoutOption = None,
     bootstrap: BootstrapOption = HERE,
     kafka_config: KafkaConfigOption = None,
-    form: FormatOption = Format.TABLE,
+    form: FormatOption = AnswerFormat.TABLE,
 ) -> None:
     """Announce that members will leave: their departures are gathered, then one rebalance.
 
@@ -115,7 +115,7 @@ def keep(
     names: NamesArgument,
     bootstrap: BootstrapOption = HERE,
     kafka_config: KafkaConfigOption = None,
-    form: FormatOption = Format.TABLE,
+    form: FormatOption = AnswerFormat.TABLE,
 ) -> None:
     """Withdraw the retirement of members.
 
@@ -134,7 +134,7 @@ def promote(
     everybody: Annotated[bool, typer.Option("--all", help="All learners.")] = False,
     bootstrap: BootstrapOption = HERE,
     kafka_config: KafkaConfigOption = None,
-    form: FormatOption = Format.TABLE,
+    form: FormatOption = AnswerFormat.TABLE,
 ) -> None:
     """Promote learners now, which gives them partitions, in one rebalance.
 
@@ -162,7 +162,7 @@ def rebalance(
     force: Annotated[bool, typer.Option("--force", help="Also when the group has dynamic members.")] = False,
     bootstrap: BootstrapOption = HERE,
     kafka_config: KafkaConfigOption = None,
-    form: FormatOption = Format.TABLE,
+    form: FormatOption = AnswerFormat.TABLE,
 ) -> None:
     """Rebalance a stable group now.
 
@@ -184,7 +184,7 @@ def remove(
     ] = None,
     bootstrap: BootstrapOption = HERE,
     kafka_config: KafkaConfigOption = None,
-    form: FormatOption = Format.TABLE,
+    form: FormatOption = AnswerFormat.TABLE,
 ) -> None:
     """Remove members at once (KIP-345). A member whose process lives joins again, or is fenced.
 
@@ -202,7 +202,7 @@ def list_command(
     group: GroupArgument,
     bootstrap: BootstrapOption = HERE,
     kafka_config: KafkaConfigOption = None,
-    form: FormatOption = Format.TABLE,
+    form: FormatOption = AnswerFormat.TABLE,
 ) -> None:
     """List members and expected instances, with their standing and the time left in their session.
 
@@ -233,7 +233,7 @@ def config(
     changes: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="KEY= restores the default.")] = None,
     bootstrap: BootstrapOption = HERE,
     kafka_config: KafkaConfigOption = None,
-    form: FormatOption = Format.TABLE,
+    form: FormatOption = AnswerFormat.TABLE,
 ) -> None:
     """Show the configs of a group, or change some of them, all or none.
 

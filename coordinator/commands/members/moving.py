@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import msgspec
 import typer
 
-from muster.coordinator.commands.members.answer import REFUSED, UNUSABLE, Format, ask, complain, fail, show
+from muster.coordinator.commands.members.answer import REFUSED, UNUSABLE, AnswerFormat, ask, complain, fail, show
 from muster.coordinator.commands.members.options import HERE, BootstrapOption, FormatOption, duration
 from muster.coordinator.group.configs import MUSTER, UPSTREAM
 from muster.coordinator.group.move_text import done, late, progress
@@ -47,7 +47,7 @@ def adopt(
     dry_run: DryRunOption = False,
     bootstrap: BootstrapOption = HERE,
     kafka_config: KafkaConfigOption = None,
-    form: FormatOption = Format.TABLE,
+    form: FormatOption = AnswerFormat.TABLE,
 ) -> None:
     """Adopt live groups from the cluster upstream, whose members are connected to the sidecar.
 
@@ -76,7 +76,7 @@ def release(
     dry_run: DryRunOption = False,
     bootstrap: BootstrapOption = HERE,
     kafka_config: KafkaConfigOption = None,
-    form: FormatOption = Format.TABLE,
+    form: FormatOption = AnswerFormat.TABLE,
 ) -> None:
     """Release groups of a sidecar to the cluster upstream, for good; their members may stay connected.
 
@@ -125,13 +125,13 @@ class _Moving:
         to: str,
         bootstrap: str,
         kafka_config: Sequence[str] | None,
-        form: Format,
+        form: AnswerFormat,
         *,
         timeout_ms: int | None = None,
     ) -> None:
         self._command, self._to = command, to
         self._bootstrap, self._kafka_config = bootstrap, kafka_config
-        self._is_json = form is Format.JSON
+        self._is_json = form is AnswerFormat.JSON
         self._timeout_ms = timeout_ms
 
     def run(self, groups: Sequence[str], *, dry_run: bool) -> None:
@@ -182,7 +182,7 @@ class _Moving:
 
     def _show(self, done: Sequence[Mapping[str, Any]]) -> None:
         if self._is_json:
-            show({"groups": done}, Format.JSON, lambda _console: None)
+            show({"groups": done}, AnswerFormat.JSON, lambda _console: None)
 
 
 def _what_they_see(members: int | None, to: str) -> str:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from muster.coordinator.commands.members.answer import Format
+from muster.coordinator.commands.members.answer import AnswerFormat
 from muster.coordinator.commands.members.durations import BadDuration, read_duration
 
 
@@ -28,7 +28,7 @@ BootstrapOption = Annotated[
         help="The address of a coordinator, or of any broker.",
     ),
 ]
-FormatOption = Annotated[Format, typer.Option("--format", help="A table for people, json for programs.")]
+FormatOption = Annotated[AnswerFormat, typer.Option("--format", help="A table for people, json for programs.")]
 TimeoutOption = Annotated[
     int | None,
     typer.Option(

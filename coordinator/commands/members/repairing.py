@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from muster.coordinator.commands.members.answer import REFUSED, Format, ask, confirmed, fail, show
+from muster.coordinator.commands.members.answer import REFUSED, AnswerFormat, ask, confirmed, fail, show
 from muster.coordinator.commands.members.options import HERE, BootstrapOption, FormatOption, GroupArgument
 from muster.coordinator.commands.members.view import printable
 from muster.events.log.options import KafkaConfigOption
@@ -37,7 +37,7 @@ def repair(
     yes: Annotated[bool, typer.Option("--yes", help="Do it, without asking.")] = False,
     bootstrap: BootstrapOption = HERE,
     kafka_config: KafkaConfigOption = None,
-    form: FormatOption = Format.TABLE,
+    form: FormatOption = AnswerFormat.TABLE,
 ) -> None:
     """Recreate a quarantined group from its readable records, so that it is served again.
 
@@ -62,7 +62,7 @@ def repair(
     damage = ask(bootstrap, kafka_config, lambda admin: damage_of(admin, group), command=COMMAND)
     if damage is None:
         fail(f"group {printable(group)} is not quarantined: there is nothing to repair", REFUSED, COMMAND)
-    if form is not Format.JSON:
+    if form is not AnswerFormat.JSON:
         typer.echo("\n".join(_lines(group, damage)))
         yes = confirmed("Recreate the group?", yes=yes)
     if yes:

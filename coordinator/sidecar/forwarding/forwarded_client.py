@@ -23,7 +23,7 @@ from muster.coordinator.sidecar.relay.intercept import RequestHandler
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.wire import heartbeat
 from muster.coordinator.wire.api import ProtocolError
-from muster.coordinator.wire.dispatch import Peer
+from muster.coordinator.wire.dispatch import ClientAddress
 from muster.coordinator.wire.in_flight import Answered as AnsweredWith
 from muster.coordinator.wire.messages import HEADER_START_BYTES
 
@@ -38,7 +38,7 @@ class ForwardedClient:
     def __init__(
         self,
         number: int,
-        peer: Peer,
+        peer: ClientAddress,
         *,
         send: Callable[[AnyMessage], None],
         ask_edge: AskEdge,

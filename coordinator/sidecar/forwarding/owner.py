@@ -34,14 +34,14 @@ from muster.coordinator.sidecar.groups.owned_groups import ListOwned as ListOwnG
 from muster.coordinator.sidecar.relay.intercept import ClientRequest, RequestHandler, SidecarApi
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.tasks import BackgroundTasks
-from muster.coordinator.wire.dispatch import Peer
+from muster.coordinator.wire.dispatch import ClientAddress
 from muster.events.ids import GroupId
 
 LISTED_AT_ONCE = 1_000
 """Groups of one message."""
 
 
-class Edge(Protocol):
+class ForwardingPeer(Protocol):
     """A process that forwards requests."""
 
     def send(self, message: AnyMessage) -> None: ...
@@ -76,7 +76,7 @@ class ForwardedRequests:
         self._authorization_cache_ms = authorization_cache_ms
         self._cached_heartbeats = SharedBytes()
         self._handler = RequestHandler(handled={}, metrics=metrics, service=service)
-        self._edges: dict[Edge, _Clients] = {}
+        self._edges: dict[ForwardingPeer, _Clients] = {}
         self._questions = itertools.count(1)
         self._tasks = BackgroundTasks(failed)
 
@@ -90,7 +90,7 @@ class ForwardedRequests:
         """Take the requests of another process."""
         connection.handle = partial(self.received, connection)
 
-    def lost(self, edge: Edge) -> None:
+    def lost(self, edge: ForwardingPeer) -> None:
         """The edge has gone, and with it all its clients."""
         clients = self._edges.pop(edge, None)
         if clients is not None:
@@ -103,7 +103,7 @@ class ForwardedRequests:
             self.lost(edge)
         await self._tasks.close()
 
-    def received(self, edge: Edge, message: AnyMessage) -> None:
+    def received(self, edge: ForwardingPeer, message: AnyMessage) -> None:
         """Handle a message of an edge; what it has no right to say is ignored."""
         clients = self._edges.get(edge)
         if clients is None:
@@ -126,7 +126,7 @@ class ForwardedRequests:
             case ListOwned(question=question):
                 self._tasks.start(self._list(edge, question), "list-owned")
 
-    def _client(self, edge: Edge, clients: _Clients, connected: Connected) -> ForwardedClient:
+    def _client(self, edge: ForwardingPeer, clients: _Clients, connected: Connected) -> ForwardedClient:
         def ask_edge(client: ForwardedClient, api_key: int, api_version: int, rest: bytes) -> asyncio.Future[bytes]:
             answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
             if client.is_open():
@@ -137,7 +137,7 @@ class ForwardedRequests:
                 answer.cancel()
             return answer
 
-        peer = Peer(client_host=connected.client_host, principal=connected.principal)
+        peer = ClientAddress(client_host=connected.client_host, principal=connected.principal)
         return ForwardedClient(
             connected.connection,
             peer,
@@ -159,7 +159,7 @@ class ForwardedRequests:
                 del clients.questions[question]
                 answer.cancel()
 
-    async def _list(self, edge: Edge, question: int) -> None:
+    async def _list(self, edge: ForwardingPeer, question: int) -> None:
         groups = await self._list_own()
         if isinstance(groups, ErrorCode):
             edge.send(Owned(question, [], groups.value, is_last=True))

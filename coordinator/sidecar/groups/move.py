@@ -27,7 +27,7 @@ WAITING_LINE_AFTER_MS, WAITING_LINE_INTERVAL_MS = 5_000, 60_000
 """When, and how often, a move that waits for members has a line in the log."""
 
 
-class Connection(Protocol):
+class MemberConnection(Protocol):
     """A client's connection."""
 
     def is_open(self) -> bool: ...
@@ -36,7 +36,7 @@ class Connection(Protocol):
 class Sender(msgspec.Struct, frozen=True, kw_only=True):
     """The member, or member to be, that sends a request."""
 
-    connection: Connection
+    connection: MemberConnection
     client_id: str
     client_host: str
     member_id: MemberId
@@ -57,7 +57,7 @@ class FormerMember(msgspec.Struct, kw_only=True, eq=False):
     session_timeout_ms: int | None = None
     rebalance_timeout_ms: int | None = None
     was_parked: bool = False
-    told_on: Connection | None = None
+    told_on: MemberConnection | None = None
     until_ms: int | None = None
     is_back: bool = False
     """Whether it has asked to join again, and so has revoked its partitions."""

@@ -34,7 +34,7 @@ from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.sidecar.relay.sasl import SaslExchange
 from muster.coordinator.wire.api import ProtocolError
-from muster.coordinator.wire.dispatch import Peer
+from muster.coordinator.wire.dispatch import ClientAddress
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -259,7 +259,7 @@ class ClientSide(ClientSocket):
         if principal is not None:
             self._conversation.authenticated()
             self._is_authenticated = True
-            self.peer = Peer(client_host=self.peer.client_host, principal=principal)
+            self.peer = ClientAddress(client_host=self.peer.client_host, principal=principal)
             if principal != UNKNOWN_PRINCIPAL:
                 self._share.principal = principal
                 if not self._listening.authenticated(self, principal):

@@ -26,7 +26,7 @@ from muster.coordinator.sidecar.relay.client_side import ClientSide
 from muster.coordinator.sidecar.relay.limits import handled_bytes_max
 from muster.coordinator.wire import api_versions, heartbeat
 from muster.coordinator.wire.api import Body, Fault, Fields, Offered, ProtocolError, RequestContext, keep_no_ticket
-from muster.coordinator.wire.dispatch import Peer, work_on
+from muster.coordinator.wire.dispatch import ClientAddress, work_on
 from muster.coordinator.wire.in_flight import Answered, InFlightRequest
 from muster.coordinator.wire.messages import message
 from muster.events.ids import GroupId, MemberId
@@ -39,7 +39,7 @@ class HandledClient(BrokerLink, Protocol):
     """The client of a request: connected to this process (ClientSide), or to another one (ForwardedClient)."""
 
     @property
-    def peer(self) -> Peer: ...
+    def peer(self) -> ClientAddress: ...
 
     @property
     def authorizations(self) -> AuthorizationCache: ...

@@ -20,7 +20,7 @@ from muster.events.steps import ENTRIES_PER_STEP, WAIT, Steps
 Write = Callable[[bytearray, Any], None]
 
 
-class AnswerMemory(Protocol):
+class SharedMemory(Protocol):
     """The memory that answers share while they are written: see `AnswerMemory` in coordinator/load/answer_memory.py."""
 
     def take(self, size: int) -> None: ...
@@ -36,7 +36,7 @@ class Output:
     `answer_bytes_max` bounds all of it; `answer_memory` is shared with others until it is closed; None: with nobody.
     """
 
-    def __init__(self, start: bytes = b"", *, answer_bytes_max: int, answer_memory: AnswerMemory | None = None) -> None:
+    def __init__(self, start: bytes = b"", *, answer_bytes_max: int, answer_memory: SharedMemory | None = None) -> None:
         self.chunk = bytearray(start)
         self._chunks: list[bytes] = []
         self._size = 0

@@ -139,7 +139,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     by_unmarked_owner: bool
 
 
-class Newest:
+class LastOwnerSearch:
     """The search for the last owner's notes, from the end of a partition backwards, past strangers' records.
 
     Batches that are marked and not native count only where none is native, or if that is not asked for.

@@ -23,7 +23,7 @@ from muster.events.log.kafka.batches import Stamp
 from muster.events.log.kafka.client.errors import refused, retried
 from muster.events.log.kafka.client.link import KafkaLink, PartitionLane
 from muster.events.log.kafka.decoding import decode_batches, decode_raw, writers_of
-from muster.events.log.kafka.marks import Marks, Newest, Written
+from muster.events.log.kafka.marks import LastOwnerSearch, Marks, Written
 from muster.events.log.limits import CHUNK_RECORDS_MAX
 from muster.events.records import BrokenBatch, RawRecord, StoredRecord
 
@@ -130,7 +130,7 @@ async def newest_stamp(
     `home`: the cluster that owners have noted; None: any.
     """
     stop = await end_offset(link, topic, partition, timeout_ms=timeout_ms) if end is None else end
-    newest, first, width = Newest(asks_native=home is not None), 0, 1
+    newest, first, width = LastOwnerSearch(asks_native=home is not None), 0, 1
     while stop > first and not newest.found:
         begin = max(first, stop - width)
         batches, first = await _writers(link, topic, partition, start=begin, end=stop, home=home, timeout_ms=timeout_ms)

@@ -60,7 +60,7 @@ def archive_command(
     _check_needs()
     from muster.replay.fleet.archive import commands
 
-    asked = commands.Asked(
+    asked = commands.AskedArchive(
         log=log,
         to=to,
         every_ms=every,

@@ -26,8 +26,8 @@ from muster.replay.archive import manifest as manifests
 from muster.replay.archive.compact import compact
 from muster.replay.archive.expire import expire
 from muster.replay.archive.files import ArchiveBusy
-from muster.replay.archive.local import Done
-from muster.replay.archive.verify import OfPartition, Verified, verify
+from muster.replay.archive.local import ArchivedRun
+from muster.replay.archive.verify import OfPartition, VerifiedArchive, verify
 from muster.replay.fleet.asked import EngineName
 from muster.replay.fleet.choice import NoSpark, choose_archiver
 from muster.replay.fleet.extra import CANNOT, fail, say
@@ -37,12 +37,12 @@ from muster.replay.rebalances.wording import size_text
 
 T = TypeVar("T")
 Watch = Callable[[int, int], None]
-Run = Callable[[], Done]
+Run = Callable[[], ArchivedRun]
 
 DAMAGED: Final = 3
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class AskedArchive(msgspec.Struct, frozen=True, kw_only=True):
     """The options of `muster fleet archive`. Without `every_ms` it is done once."""
 
     log: str
@@ -54,7 +54,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     kafka_config: Sequence[str]
 
 
-def archive_command(asked: Asked) -> None:
+def archive_command(asked: AskedArchive) -> None:
     """Archive once, or again and again; then a log that is away or missing, a full disk, another writer are waited for.
 
     What of the log could not be read is said, again and again only where it changes.
@@ -91,7 +91,7 @@ def archive_command(asked: Asked) -> None:
         raise typer.Exit(DAMAGED)
 
 
-def _chosen(asked: Asked, opening: Callable[[], EventLog]) -> tuple[str, Run]:
+def _chosen(asked: AskedArchive, opening: Callable[[], EventLog]) -> tuple[str, Run]:
     """The engine, in words, and its run; the log is asked how much there is only where that matters."""
     is_topic = asked.log.startswith("kafka:")
     records = asyncio.run(_backlog(asked, opening)) if asked.engine is EngineName.AUTO and is_topic else 0
@@ -100,7 +100,7 @@ def _chosen(asked: Asked, opening: Callable[[], EventLog]) -> tuple[str, Run]:
     return f"{chosen.engine} engine ({chosen.reason})", run
 
 
-async def _backlog(asked: Asked, opening: Callable[[], EventLog]) -> int:
+async def _backlog(asked: AskedArchive, opening: Callable[[], EventLog]) -> int:
     state = manifests.load(asked.to)
     log = opening()
     await log.open()
@@ -111,8 +111,8 @@ async def _backlog(asked: Asked, opening: Callable[[], EventLog]) -> int:
     return sum(end - (0 if state is None else state.next_offset(partition)) for partition, end in ends.items())
 
 
-def _local(asked: Asked, opening: Callable[[], EventLog]) -> Done:
-    async def run() -> Done:
+def _local(asked: AskedArchive, opening: Callable[[], EventLog]) -> ArchivedRun:
+    async def run() -> ArchivedRun:
         log = opening()
         await log.open()
         try:
@@ -124,25 +124,25 @@ def _local(asked: Asked, opening: Callable[[], EventLog]) -> Done:
     return asyncio.run(run())
 
 
-def _spark(asked: Asked, opening: Callable[[], EventLog]) -> Run:
+def _spark(asked: AskedArchive, opening: Callable[[], EventLog]) -> Run:
     from muster.replay.fleet.archive import streaming  # noqa: PLC0415 -- what Spark alone needs
     from muster.replay.fleet.archive.connector import PACKAGE, connector_options  # noqa: PLC0415
     from muster.replay.fleet.session import spark_session, told_of  # noqa: PLC0415
 
     parts = urlsplit(asked.log)
     options = connector_options(asked.kafka_config, os.environ)
-    source = streaming.Source(servers=parts.netloc, topic=parts.path[1:], options=options, open_log=opening)
+    source = streaming.KafkaSource(servers=parts.netloc, topic=parts.path[1:], options=options, open_log=opening)
     session = spark_session(asked.master, [PACKAGE], verbose=asked.verbose)
     say(told_of(session))
 
-    def run() -> Done:
+    def run() -> ArchivedRun:
         with watched(f"archiving {source.topic}") as watch:
             return streaming.archive(source, asked.to, session, watch=watch)
 
     return run
 
 
-def _tell(done: Done, engine: str, seconds: float) -> None:
+def _tell(done: ArchivedRun, engine: str, seconds: float) -> None:
     speed = f", {done.records / seconds:,.0f} a second" if seconds > 1 else ""
     typer.echo(
         f"{done.records:,} records archived in {done.segments:,} segments ({size_text(done.bytes)});"
@@ -153,7 +153,7 @@ def _tell(done: Done, engine: str, seconds: float) -> None:
 def verify_command(root: Path, log: str | None, kafka_config: Sequence[str], form: Literal["table", "json"]) -> None:
     """Verify, and tell; exit code 3 if anything is wrong."""
 
-    async def run(watch: Watch) -> Verified:
+    async def run(watch: Watch) -> VerifiedArchive:
         if log is None:
             return await verify(root, None, watch=watch)
         opened = open_log(log, read_only=True, security=security_given(kafka_config, os.environ))
@@ -169,7 +169,7 @@ def verify_command(root: Path, log: str | None, kafka_config: Sequence[str], for
         raise typer.Exit(DAMAGED)
 
 
-def _lines(found: Verified) -> list[str]:
+def _lines(found: VerifiedArchive) -> list[str]:
     against = "" if found.compared is None else f"; {found.compared:,} records of the log are in it, byte by byte"
     size = size_text(found.bytes)
     head = f"{found.archive}: {found.records:,} records in {found.segments:,} segments ({size}) of {found.log}"

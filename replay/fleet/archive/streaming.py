@@ -27,7 +27,7 @@ import msgspec
 from muster.events.log.base import EventLog, LogError, LogMismatch, LogUnavailable, OwnersMarks, RawLog
 from muster.replay.archive.commits import ArchiveWriter, Change, writing
 from muster.replay.archive.files import DISK
-from muster.replay.archive.local import Done, Watch, archived_log, ends_of, last_day
+from muster.replay.archive.local import ArchivedRun, Watch, archived_log, ends_of, last_day
 from muster.replay.archive.segment import SCHEMA, Segment
 from muster.replay.archive.writer import PartitionWriter
 from muster.replay.fleet.archive.connector import PACKAGE
@@ -51,14 +51,14 @@ _COLUMNS: Final = (
 )
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class TaskPlace(msgspec.Struct, frozen=True, kw_only=True):
     """The place in a partition at which a task goes on."""
 
     start: int
     day: str | None
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
+class KafkaSource(msgspec.Struct, frozen=True, kw_only=True):
     """The topic, as Spark's source is told of it, and how our own reader opens its log."""
 
     servers: str
@@ -67,7 +67,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     open_log: Callable[[], EventLog]
 
 
-def archive(source: Source, root: Path, session: "SparkSession", *, watch: Watch) -> Done:
+def archive(source: KafkaSource, root: Path, session: "SparkSession", *, watch: Watch) -> ArchivedRun:
     """Archive what the topic has by now; the session may be used again. Raises as `local.archive`."""
     with writing(root, make=True) as writer, tempfile.TemporaryDirectory(prefix="muster-fleet-") as checkpoint:
         run = _Run(source, writer, watch)
@@ -78,7 +78,7 @@ def archive(source: Source, root: Path, session: "SparkSession", *, watch: Watch
         return run.done()
 
 
-def _stream(session: "SparkSession", source: Source, writer: ArchiveWriter) -> "DataFrame":
+def _stream(session: "SparkSession", source: KafkaSource, writer: ArchiveWriter) -> "DataFrame":
     from pyspark.errors import AnalysisException  # noqa: PLC0415 -- an extra
 
     # Compaction may have taken what the archive would go on with: that is no error, and manifests say so.
@@ -111,7 +111,7 @@ def _await(query: Any, run: "_Run") -> None:  # noqa: ANN401 -- pyspark's Stream
 class _Run:
     """The driver's part: what is done with each batch."""
 
-    def __init__(self, source: Source, writer: ArchiveWriter, watch: Watch) -> None:
+    def __init__(self, source: KafkaSource, writer: ArchiveWriter, watch: Watch) -> None:
         self._source, self._writer, self._watch = source, writer, watch
         self._added: list[Segment] = []
         self.failure: LogError | None = None
@@ -138,7 +138,7 @@ class _Run:
         """Archive a batch."""
         try:
             state = self._writer.state
-            places = {p: Place(start=state.next_offset(p), day=last_day(state, p)) for p in state.next_offsets}
+            places = {p: TaskPlace(start=state.next_offset(p), day=last_day(state, p)) for p in state.next_offsets}
             write = _writing_segments(self._writer.root, places, self._writer.now_ms)
             rows = frame.mapInArrow(write, "segment string").collect()
             added = sorted(
@@ -151,8 +151,8 @@ class _Run:
             self.failure = error
             raise
 
-    def done(self) -> Done:
-        return Done(
+    def done(self) -> ArchivedRun:
+        return ArchivedRun(
             records=sum(each.records for each in self._added),
             segments=len(self._added),
             bytes=sum(each.bytes for each in self._added),
@@ -161,7 +161,7 @@ class _Run:
 
 
 def _writing_segments(
-    root: Path, places: Mapping[int, Place], now_ms: int
+    root: Path, places: Mapping[int, TaskPlace], now_ms: int
 ) -> Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
     """Make the work of a task: the records of one partition into segments, whose facts it gives."""
 
@@ -172,7 +172,7 @@ def _writing_segments(
 
 
 def write_segments(
-    root: Path, places: Mapping[int, Place], now_ms: int, batches: Iterable["pa.RecordBatch"]
+    root: Path, places: Mapping[int, TaskPlace], now_ms: int, batches: Iterable["pa.RecordBatch"]
 ) -> Iterator["pa.RecordBatch"]:
     """Write the segments of one partition; each one's facts come as JSON. Raises LogDamaged if the order is broken."""
     import pyarrow as pa  # noqa: PLC0415 -- an extra

@@ -28,7 +28,7 @@ from muster.replay.fleet.tables.values import Row
 from muster.replay.history.items import Broken, Happened, Item, LogPosition, PassedOver, Prelude, Read, SeqGaps, Told
 from muster.replay.history.transitions import Step, Transition, Transitions
 from muster.replay.incidents.incident import Incident
-from muster.replay.incidents.telling import Teller
+from muster.replay.incidents.telling import IncidentTeller
 from muster.replay.logs.sources import read_value
 
 RowOf: TypeAlias = tuple[str, Row]
@@ -54,7 +54,7 @@ class GroupFold:
         self._topic = topic
         self._gaps = SeqGaps()
         self._transitions = Transitions(group_id)
-        self._teller = Teller(group_id, chained=False)
+        self._teller = IncidentTeller(group_id, chained=False)
         self._stays = Stays(group_id, log_partition)
         self._offset = NOWHERE
         self._incarnation = NOWHERE

@@ -24,7 +24,7 @@ from muster.replay.rebalances.wording import listed, plural
 from muster.replay.times import in_zone
 
 if TYPE_CHECKING:
-    from muster.replay.fleet.questions.queries import Answer, Asked
+    from muster.replay.fleet.questions.queries import Answer, AskedRows
 
 T = TypeVar("T")
 
@@ -54,11 +54,11 @@ class Asking:
         self.window: Window = window_of(given.since, given.until, self.view, may_be_seq=False)
 
     @property
-    def asked(self) -> "Asked":
-        from muster.replay.fleet.questions.queries import Asked  # noqa: PLC0415 -- an extra
+    def asked(self) -> "AskedRows":
+        from muster.replay.fleet.questions.queries import AskedRows  # noqa: PLC0415 -- an extra
 
         since, until = self.window.since, self.window.until
-        return Asked(
+        return AskedRows(
             since_ms=since.wall_ms if isinstance(since, AtTime) else None,
             until_ms=until.wall_ms if isinstance(until, AtTime) else None,
             groups=self.given.group,
@@ -89,9 +89,9 @@ class Asking:
         show(answer, self.view, terminal.stdout(), nothing="" if answer.rows else self._nothing(thing))
 
     def _nothing(self, thing: str) -> str:
-        from muster.replay.fleet.questions.queries import Asked, looked_at  # noqa: PLC0415 -- an extra
+        from muster.replay.fleet.questions.queries import AskedRows, looked_at  # noqa: PLC0415 -- an extra
 
-        asked, whole = (self.told(partial(looked_at, self.tables, each)) for each in (self.asked, Asked()))
+        asked, whole = (self.told(partial(looked_at, self.tables, each)) for each in (self.asked, AskedRows()))
         told = f"The tables in {self.tables} do not tell of {thing}{when(self.window, self.view)}"
         seen = self._counted(asked)
         return f"{told}. Looked at: {seen}{'' if asked['incidents'] else f'; in all they have {self._counted(whole)}'}."

@@ -23,7 +23,7 @@ ATTEMPTS: Final = 3
 """How often a later build is looked for when a file has gone."""
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class AskedRows(msgspec.Struct, frozen=True, kw_only=True):
     """The rows that are asked for. `since_ms`, `until_ms`: wall clock, within; `groups`: a pattern, as for files."""
 
     since_ms: int | None = None
@@ -121,32 +121,32 @@ _MOMENT: Final = {
 """The column by which a row is in a window; of a table of days the whole day is."""
 
 
-def top(folder: Path, asked: Asked) -> Answer:
+def top(folder: Path, asked: AskedRows) -> Answer:
     """The groups whose rebalances cost most. Raises NoTables, as all of these do."""
     return ask(folder, asked, {"top": TOP})["top"]
 
 
-def causes(folder: Path, asked: Asked, by: By = By.KIND) -> Answer:
+def causes(folder: Path, asked: AskedRows, by: By = By.KIND) -> Answer:
     """The causes that cost most."""
     return ask(folder, asked, {"causes": BY_KIND if by is By.KIND else BY_TRIGGER})["causes"]
 
 
-def storms(folder: Path, asked: Asked) -> Answer:
+def storms(folder: Path, asked: AskedRows) -> Answer:
     """The storms that cost most."""
     return ask(folder, asked, {"storms": STORMS})["storms"]
 
 
-def incidents(folder: Path, asked: Asked, kind: str | None = None, order: Order = Order.COST) -> Answer:
+def incidents(folder: Path, asked: AskedRows, kind: str | None = None, order: Order = Order.COST) -> Answer:
     """Incidents: those that cost most, or the newest."""
     return ask(folder, asked, {"incidents": INCIDENTS[order]}, {"kind": kind})["incidents"]
 
 
-def group(folder: Path, asked: Asked) -> dict[str, Answer]:
+def group(folder: Path, asked: AskedRows) -> dict[str, Answer]:
     """Tell of the group that `asked.groups` is the id of: an answer for each part of OF_GROUP."""
     return ask(folder, asked, OF_GROUP, is_exact=True)
 
 
-def looked_at(folder: Path, asked: Asked) -> dict[str, Any]:
+def looked_at(folder: Path, asked: AskedRows) -> dict[str, Any]:
     """The extent of the incidents that are asked for: how many, of how many groups, from when to when."""
     query = """
         select count(*) as incidents, count(distinct group_id) as groups, min(started_at) as first_at,
@@ -160,13 +160,13 @@ def looked_at(folder: Path, asked: Asked) -> dict[str, Any]:
 def groups_in(folder: Path, pattern: str) -> list[str]:
     """The groups of which there are rows."""
     query = "select distinct group_id from group_day where group_id glob $pattern order by group_id"
-    return [group_id for (group_id,) in ask(folder, Asked(), {"": query}, {"pattern": pattern})[""].rows]
+    return [group_id for (group_id,) in ask(folder, AskedRows(), {"": query}, {"pattern": pattern})[""].rows]
 
 
 def kinds_in(folder: Path) -> list[str]:
     """The kinds of incidents of which there is one."""
     query = "select distinct kind from incidents order by kind"
-    return [kind for (kind,) in ask(folder, Asked(), {"": query})[""].rows]
+    return [kind for (kind,) in ask(folder, AskedRows(), {"": query})[""].rows]
 
 
 def extent_of(folder: Path, group_id: str) -> tuple[Instant, Instant] | None:
@@ -177,13 +177,13 @@ def extent_of(folder: Path, group_id: str) -> tuple[Instant, Instant] | None:
             union all select unnest([joined_at, left_at]) from memberships where group_id = $group_id
         )
     """
-    ((first, last),) = ask(folder, Asked(), {"": query}, {"group_id": group_id})[""].rows
+    ((first, last),) = ask(folder, AskedRows(), {"": query}, {"group_id": group_id})[""].rows
     return None if first is None else (first, last)
 
 
 def ask(
     folder: Path,
-    asked: Asked,
+    asked: AskedRows,
     queries: Mapping[str, str],
     values: Mapping[str, object] | None = None,
     *,
@@ -208,7 +208,7 @@ def ask(
     raise AssertionError  # the last attempt returns or raises
 
 
-def _chosen(table: str, moment: str, asked: Asked, is_exact: bool) -> str:
+def _chosen(table: str, moment: str, asked: AskedRows, is_exact: bool) -> str:
     """The rows that are asked for. What is put in are numbers, and a pattern in quotes."""
     cast = "::date" if moment == "day" else ""
     conditions = ["true"]

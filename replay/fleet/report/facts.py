@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from muster.replay.fleet.asked import Order
-from muster.replay.fleet.questions.queries import BY_KIND, BY_TRIGGER, INCIDENTS, STORMS, Answer, Asked, ask
+from muster.replay.fleet.questions.queries import BY_KIND, BY_TRIGGER, INCIDENTS, STORMS, Answer, AskedRows, ask
 from muster.replay.fleet.report.heat import HOUR_MS, HeatRow, Scale, paths_of, scale_of
 from muster.replay.fleet.report.teams import GroupCost, Team, teams_of
 from muster.replay.times import Instant
@@ -61,7 +61,7 @@ QUERIES: Final = {
 Record = dict[str, Any]
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class FleetFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The values of the page. `scale`: None if there was no rebalance; `extent`: the numbers of everything together."""
 
     extent: Record
@@ -78,14 +78,14 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     downtime: tuple[Record, ...]
 
 
-def facts_of(folder: Path, asked: Asked, pattern: re.Pattern[str], *, rows: int = ROWS_MAX) -> Facts:
+def facts_of(folder: Path, asked: AskedRows, pattern: re.Pattern[str], *, rows: int = ROWS_MAX) -> FleetFacts:
     """Ask the tables. `asked.limit`: the rows of each list. Raises NoTables."""
     told = ask(folder, asked, QUERIES, {"most": rows, "kind": None})
     costs = [GroupCost(**record) for record in told["costs"].records]
     scale = _scale(told["cells"])
     teams = teams_of(costs, pattern)
     (extent,) = told["extent"].records
-    return Facts(
+    return FleetFacts(
         extent=extent,
         scale=scale,
         rows=() if scale is None else _rows(told["cells"], costs, scale, rows),

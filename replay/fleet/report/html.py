@@ -13,8 +13,8 @@ from typing import Final
 from jinja2 import PackageLoader, Template
 
 from muster import DISTRIBUTION
-from muster.replay.fleet.questions.queries import Asked
-from muster.replay.fleet.report.facts import ROWS_MAX, Facts, facts_of
+from muster.replay.fleet.questions.queries import AskedRows
+from muster.replay.fleet.report.facts import ROWS_MAX, FleetFacts, facts_of
 from muster.replay.fleet.report.heat import LEVELS
 from muster.replay.report.html import PAGE_BYTES_MAX, policy, style_and_script, templates, told_in
 from muster.replay.report.page import shown
@@ -24,7 +24,9 @@ NAMED: Final = 5
 """The groups of a storm that are named."""
 
 
-def document(facts: Facts, tables: str, *, made_ms: int, zone: tzinfo = UTC, asked: Asked | None = None) -> str:
+def document(
+    facts: FleetFacts, tables: str, *, made_ms: int, zone: tzinfo = UTC, asked: AskedRows | None = None
+) -> str:
     """The document, however long. `zone`: in which it tells times; in UTC if the zone has no name."""
     template, style = _parts()
 
@@ -32,7 +34,7 @@ def document(facts: Facts, tables: str, *, made_ms: int, zone: tzinfo = UTC, ask
         whole = told_in(at, zone)
         return f"{whole[:19]}{whole[23:]}"
 
-    window = asked or Asked()
+    window = asked or AskedRows()
     return template.render(
         facts=facts,
         tables=tables,
@@ -52,8 +54,8 @@ def document(facts: Facts, tables: str, *, made_ms: int, zone: tzinfo = UTC, ask
 
 
 def fitting(
-    folder: Path, asked: Asked, pattern: re.Pattern[str], *, made_ms: int, zone: tzinfo = UTC
-) -> tuple[str, Facts]:
+    folder: Path, asked: AskedRows, pattern: re.Pattern[str], *, made_ms: int, zone: tzinfo = UTC
+) -> tuple[str, FleetFacts]:
     """The document of the tables with as many rows as there is room for, and its values. Raises NoTables."""
     rows = ROWS_MAX
     while True:

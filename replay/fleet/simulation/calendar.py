@@ -140,7 +140,7 @@ class Outage(msgspec.Struct, frozen=True, order=True):
     seen_before_ms: int
 
 
-class Span(msgspec.Struct, frozen=True):
+class SimulatedDays(msgspec.Struct, frozen=True):
     """The days that are simulated; wall clock, ms. It begins at midnight UTC."""
 
     began_ms: int
@@ -157,7 +157,7 @@ class Span(msgspec.Struct, frozen=True):
             yield self.began_ms + number * HOUR_MS, (first + number) % (7 * 24)
 
 
-def deeds(random: Random, span: Span, rates: tuple[Rate, ...] = RATES) -> list[Deed]:
+def deeds(random: Random, span: SimulatedDays, rates: tuple[Rate, ...] = RATES) -> list[Deed]:
     """The deeds of a group, in order. Whether the group is such that they can be done is not asked here."""
     chances = [(rate, frozenset(HOURS[rate.when]), rate.a_week / len(HOURS[rate.when])) for rate in rates]
     drawn = [
@@ -169,7 +169,7 @@ def deeds(random: Random, span: Span, rates: tuple[Rate, ...] = RATES) -> list[D
     return sorted(drawn)
 
 
-def outages(random: Random, span: Span) -> list[Outage]:
+def outages(random: Random, span: SimulatedDays) -> list[Outage]:
     """The outages of a partition, in order, LONGEST_MS apart at least."""
     drawn: list[Outage] = []
     for began_ms, hour in span.hours():

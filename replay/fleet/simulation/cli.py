@@ -45,9 +45,9 @@ def simulate_command(
     from muster.replay.fleet.extra import check_needs
 
     check_needs()
-    from muster.replay.fleet.simulation.commands import Asked, simulate
+    from muster.replay.fleet.simulation.commands import AskedSimulation, simulate
 
-    asked = Asked(
+    asked = AskedSimulation(
         to=to,
         groups=groups,
         days=days,

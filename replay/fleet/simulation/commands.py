@@ -16,7 +16,7 @@ from muster.events.log.base import LogError
 from muster.events.records import EventsError
 from muster.replay.fleet.extra import fail
 from muster.replay.fleet.simulation import spool
-from muster.replay.fleet.simulation.calendar import Span
+from muster.replay.fleet.simulation.calendar import SimulatedDays
 from muster.replay.fleet.simulation.fleet import Fleet
 from muster.replay.fleet.simulation.sinks import ARCHIVE, SQLITE, sink_of
 from muster.replay.progress import watched
@@ -24,7 +24,7 @@ from muster.replay.progress import watched
 Watch = Callable[[int, int], None]
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class AskedSimulation(msgspec.Struct, frozen=True, kw_only=True):
     """The options. `truth`: None: beside the log; `jobs`: None: one for each core."""
 
     to: str
@@ -40,7 +40,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def fleet(self) -> Fleet:
         began_ms = int(self.begin.replace(tzinfo=UTC).timestamp()) * 1_000
-        span = Span(began_ms, self.days)
+        span = SimulatedDays(began_ms, self.days)
         return Fleet(groups=self.groups, seed=self.seed, partitions=self.partitions, span=span)
 
     @property
@@ -49,7 +49,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         return self.truth or Path(f"{unquote(place.rpartition('/')[2] if '://' in place else place)}.truth.jsonl")
 
 
-def simulate(asked: Asked) -> None:
+def simulate(asked: AskedSimulation) -> None:
     """See the module."""
     fleet, truth = asked.fleet, asked.truth_file
     try:

@@ -7,7 +7,7 @@ import msgspec
 
 from muster.events.ids import GroupId
 from muster.events.partitioner import partition_for
-from muster.replay.fleet.simulation.calendar import Span
+from muster.replay.fleet.simulation.calendar import SimulatedDays
 
 TEAMS: Final = (
     "checkout", "payments", "catalog", "search", "billing", "shipping", "fraud", "identity", "pricing", "returns",
@@ -23,7 +23,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     groups: int
     seed: int
     partitions: int
-    span: Span
+    span: SimulatedDays
 
     @property
     def identity(self) -> str:

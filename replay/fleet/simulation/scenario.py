@@ -12,7 +12,7 @@ Play = Callable[[Stage], None]
 
 
 @unique
-class Sort(StrEnum):
+class ScenarioSort(StrEnum):
     """A third of all cases are not plain."""
 
     PLAIN = "plain"
@@ -27,7 +27,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """`play` does it to a group that has formed, and has been quiet, unless it `opens` the stage itself."""
 
     name: str
-    sort: Sort
+    sort: ScenarioSort
     wanted: Wanted
     play: Play
     opens: bool
@@ -41,7 +41,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {}
 
 
 def scenario(
-    sort: Sort,
+    sort: ScenarioSort,
     wanted: Wanted | None = None,
     *,
     opens: bool = False,

@@ -63,7 +63,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     path: str
 
 
-class Done(msgspec.Struct, frozen=True, kw_only=True):
+class PlayedGroups(msgspec.Struct, frozen=True, kw_only=True):
     """The result. `coordinators`: each event of the partition, as these groups have it, and when it was stored.
 
     `truths`: a line of JSON for each group.
@@ -127,7 +127,7 @@ def _work(fleet: Fleet, folder: Path) -> Iterator[Work]:
             )
 
 
-def _each_done(work: list[Work], jobs: int) -> Iterator[Done]:
+def _each_done(work: list[Work], jobs: int) -> Iterator[PlayedGroups]:
     """Yield results in the order of the work, whichever process does it."""
     if jobs == 1 or len(work) <= 1:
         yield from map(_do, work)
@@ -136,7 +136,7 @@ def _each_done(work: list[Work], jobs: int) -> Iterator[Done]:
         yield from pool.imap(_do, work)
 
 
-def _do(work: Work) -> Done:
+def _do(work: Work) -> PlayedGroups:
     fleet = work.fleet
     coordinators: list[Timed] = []
     truths: list[bytes] = []
@@ -151,7 +151,7 @@ def _do(work: Work) -> Done:
             group = group_of(lived, work.partition)
             truths.append(msgspec.json.encode(group) + b"\n")
             events, incidents = events + len(lived.told) - len(seen), incidents + len(group.incidents)
-    return Done(
+    return PlayedGroups(
         partition=work.partition,
         groups=len(work.groups),
         events=events,

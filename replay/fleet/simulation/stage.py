@@ -14,7 +14,7 @@ import msgspec
 
 from muster.coordinator.group.settings import GroupSettings
 from muster.replay.fleet.simulation.world.process import Process
-from muster.replay.fleet.simulation.world.setup import NOWHERE, Place, Setup
+from muster.replay.fleet.simulation.world.setup import NOWHERE, PlaceAndTime, Setup
 from muster.replay.fleet.simulation.world.truth import Knowable, Story
 from muster.replay.fleet.simulation.world.world import World
 
@@ -53,7 +53,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 class Stage:
     """See the module."""
 
-    def __init__(self, random: Random, wanted: Wanted, place: Place = NOWHERE) -> None:
+    def __init__(self, random: Random, wanted: Wanted, place: PlaceAndTime = NOWHERE) -> None:
         self.random = random
         self.place = place
         self.size = min(wanted.size_max, max(wanted.size_min, int(random.triangular(2, 31, 5))))

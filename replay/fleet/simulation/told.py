@@ -9,7 +9,7 @@ from muster.replay.fleet.simulation.week import Lived
 from muster.replay.fleet.simulation.world.truth import Range, RebalanceId, Truth
 
 
-class Incident(msgspec.Struct, frozen=True, kw_only=True):
+class TruthOfIncident(msgspec.Struct, frozen=True, kw_only=True):
     """An incident that was done. Fields as of Truth; `kind` is the first of `kinds`; `scenario` names the deed."""
 
     kind: str
@@ -26,7 +26,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     is_optional: bool
 
 
-class Group(msgspec.Struct, frozen=True, kw_only=True):
+class TruthOfGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A group. `processes`: the member ids of each process, by its name."""
 
     group_id: str
@@ -35,7 +35,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     setting: str
     until_ms: int
     processes: dict[str, tuple[str, ...]]
-    incidents: tuple[Incident, ...]
+    incidents: tuple[TruthOfIncident, ...]
 
     def truths(self) -> tuple[Truth, ...]:
         """The truths, as the judge has them."""
@@ -46,12 +46,12 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
         return {member_id: name for name, member_ids in self.processes.items() for member_id in member_ids}
 
 
-def group_of(lived: Lived, partition: int) -> Group:
+def group_of(lived: Lived, partition: int) -> TruthOfGroup:
     """The part that is kept of a group's days."""
     processes: dict[str, list[str]] = {}
     for member_id, name in lived.names.items():
         processes.setdefault(name, []).append(member_id)
-    return Group(
+    return TruthOfGroup(
         group_id=lived.group_id,
         team=team_of(lived.group_id),
         partition=partition,
@@ -62,15 +62,15 @@ def group_of(lived: Lived, partition: int) -> Group:
     )
 
 
-def _incident(truth: Truth, scenario: str) -> Incident:
+def _incident(truth: Truth, scenario: str) -> TruthOfIncident:
     fields: dict[str, Any] = msgspec.structs.asdict(truth)
     fields |= {name: tuple(sorted(fields[name])) for name in ("must", "may")}
     fields |= {"culprits": None if truth.culprits is None else tuple(sorted(truth.culprits))}
     fields |= {"knowable": truth.knowable.value, "kind": truth.kind, "scenario": scenario}
-    return Incident(**fields)
+    return TruthOfIncident(**fields)
 
 
-def _truth(incident: Incident) -> Truth:
+def _truth(incident: TruthOfIncident) -> Truth:
     fields: dict[str, Any] = msgspec.structs.asdict(incident)
     del fields["kind"], fields["scenario"]
     return msgspec.convert(fields, Truth)

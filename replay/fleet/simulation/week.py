@@ -13,11 +13,11 @@ import msgspec
 
 import muster.replay.fleet.simulation.scenarios  # noqa: F401 -- registers them
 from muster.events.ids import GroupId
-from muster.replay.fleet.simulation.calendar import LONGEST_MS, Deed, End, Outage, Span, deeds
+from muster.replay.fleet.simulation.calendar import LONGEST_MS, Deed, End, Outage, SimulatedDays, deeds
 from muster.replay.fleet.simulation.scenario import SCENARIOS
 from muster.replay.fleet.simulation.scenarios.coordinators import be_away, conclude
 from muster.replay.fleet.simulation.stage import MINUTE, QUIET_MS, SECOND, Stage, Wanted
-from muster.replay.fleet.simulation.world.setup import Place
+from muster.replay.fleet.simulation.world.setup import PlaceAndTime
 from muster.replay.fleet.simulation.world.truth import Story, Truth
 from muster.replay.history.items import Told
 
@@ -42,11 +42,11 @@ class Lived(msgspec.Struct, frozen=True, kw_only=True):
     until_ms: int
 
 
-def live(seed: int, group_id: GroupId, number: int, span: Span, outages: list[Outage]) -> Lived:
+def live(seed: int, group_id: GroupId, number: int, span: SimulatedDays, outages: list[Outage]) -> Lived:
     """Play a group; the same arguments give the same. `number`: its place in the fleet, for its hosts."""
     random = Random(f"{seed} {group_id}")
     wanted = Wanted(size_min=_size(random), size_max=60)
-    place = Place(group_id=group_id, began_ms=span.began_ms, first_host=number * 1_024)
+    place = PlaceAndTime(group_id=group_id, began_ms=span.began_ms, first_host=number * 1_024)
     stage = Stage(random, wanted, place)
     stage.size = wanted.size_min
     week = _Week(stage, span, outages)
@@ -69,7 +69,7 @@ def _size(random: Random) -> int:
 
 
 class _Week:
-    def __init__(self, stage: Stage, span: Span, outages: list[Outage]) -> None:
+    def __init__(self, stage: Stage, span: SimulatedDays, outages: list[Outage]) -> None:
         self._stage, self._span = stage, span
         self._outages = list(outages)
         self._home_size = stage.size

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from muster.replay.fleet.tables.schemas import TABLES, Column, Table
+from muster.replay.fleet.tables.schemas import TABLES, Column, FleetTable
 
 
 def page() -> str:
@@ -10,7 +10,7 @@ def page() -> str:
     return "\n".join(_table(table) for table in TABLES.values())
 
 
-def _table(table: Table) -> str:
+def _table(table: FleetTable) -> str:
     lines = [f"### `{table.name}`", "", table.about, "", "| Column | Type | |", "|---|---|---|"]
     return "\n".join([*lines, *map(_line, table.columns), ""])
 

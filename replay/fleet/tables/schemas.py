@@ -31,7 +31,7 @@ class Column(msgspec.Struct, frozen=True):
     can_be_null: bool = False
 
 
-class Table(msgspec.Struct, frozen=True):
+class FleetTable(msgspec.Struct, frozen=True):
     """A table. `about`: what a row is. `derived`: made of the rows of others, a file for each day."""
 
     name: str
@@ -64,7 +64,7 @@ REBALANCING_MS: Final = Column(
     can_be_null=True,
 )
 
-REBALANCES: Final = Table(
+REBALANCES: Final = FleetTable(
     "rebalances",
     "A rebalance of a group, with the incident that it belongs to.",
     (
@@ -141,7 +141,7 @@ REBALANCES: Final = Table(
     ),
 )
 
-INCIDENTS: Final = Table(
+INCIDENTS: Final = FleetTable(
     "incidents",
     "An incident of a group: what happened, who is to blame, and what it cost (docs/incidents.md).",
     (
@@ -173,7 +173,7 @@ INCIDENTS: Final = Table(
     ),
 )
 
-MEMBERSHIPS: Final = Table(
+MEMBERSHIPS: Final = FleetTable(
     "memberships",
     "A stay: a member of a group from its join to its end, under one member id.",
     (
@@ -213,7 +213,7 @@ MEMBERSHIPS: Final = Table(
     ),
 )
 
-COORDINATOR_DOWNTIME: Final = Table(
+COORDINATOR_DOWNTIME: Final = FleetTable(
     "coordinator_downtime",
     "A time in which no coordinator served a group that had members.",
     (
@@ -232,7 +232,7 @@ COORDINATOR_DOWNTIME: Final = Table(
     ),
 )
 
-QUARANTINE: Final = Table(
+QUARANTINE: Final = FleetTable(
     "quarantine",
     "A record that cannot be read. Everything else of its group is told all the same.",
     (
@@ -251,7 +251,7 @@ QUARANTINE: Final = Table(
     ),
 )
 
-GROUP_DAY: Final = Table(
+GROUP_DAY: Final = FleetTable(
     "group_day",
     "A day of a group on which anything began.",
     (
@@ -276,7 +276,7 @@ GROUP_DAY: Final = Table(
     derived=True,
 )
 
-STORMS: Final = Table(
+STORMS: Final = FleetTable(
     "storms",
     "Incidents of several groups that are one: the coordinator's doing, or one host's.",
     (
@@ -294,7 +294,7 @@ STORMS: Final = Table(
     derived=True,
 )
 
-FLAPPING_MEMBERS: Final = Table(
+FLAPPING_MEMBERS: Final = FleetTable(
     "flapping_members",
     "A process that joined a group again and again in a day.",
     (

@@ -161,7 +161,7 @@ class Duelled(Act, frozen=True, kw_only=True):
     event: MemberFenced
 
 
-class Refused(Act, frozen=True, kw_only=True):
+class JoinNotLetIn(Act, frozen=True, kw_only=True):
     """A join was refused."""
 
     error_code: int
@@ -194,7 +194,7 @@ class Phase(Act, frozen=True, kw_only=True):
     members: tuple[MemberId, ...]
 
 
-AnyAct = Came | CameBack | Went | Rejoined | Duelled | Refused | AskedFor | Called | TookOver | Phase
+AnyAct = Came | CameBack | Went | Rejoined | Duelled | JoinNotLetIn | AskedFor | Called | TookOver | Phase
 
 _PLANNED_JOINS = frozenset({Cause.LEARNER_ADMITTED, Cause.STANDBY_ADMITTED, Cause.REGISTRATION_COMPLETE})
 _PHASES = frozenset({GroupCreated, RebalanceStarted, JoinPhaseCompleted, GroupStabilized, GroupEmptied, GroupDeleted})
@@ -224,7 +224,7 @@ def _of_group(step: Transition) -> Iterator[AnyAct]:
         is_duel = why.cause is Cause.INSTANCE_DUEL
         yield Duelled(seq=seq, at_ms=at_ms, why=why, is_duel=is_duel, times=1 + event.suppressed, event=event)
     elif isinstance(event, JoinRefused):
-        yield Refused(seq=seq, at_ms=at_ms, why=why, error_code=event.error_code, times=1 + event.suppressed)
+        yield JoinNotLetIn(seq=seq, at_ms=at_ms, why=why, error_code=event.error_code, times=1 + event.suppressed)
     elif type(event) in _PHASES:
         yield Phase(seq=seq, at_ms=at_ms, why=why, event=event, members=tuple(step.after.members))
 

@@ -58,7 +58,7 @@ class Away(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
 
-class Coordinators:
+class Absences:
     """The fold over the partition's events.
 
     Times of one owner's life are steadied (`history/clock.py`), those of a takeover are compared by the wall clock:

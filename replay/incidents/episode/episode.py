@@ -18,7 +18,7 @@ from muster.replay.history.items import Broken, Gap
 from muster.replay.incidents.episode.acts import AnyAct, Came, CameBack, Departure, Phase, Rejoined, Went
 from muster.replay.incidents.episode.coordinator_absences import Away
 from muster.replay.incidents.episode.holes import Hole
-from muster.replay.incidents.episode.identity import Identities, Life, Process
+from muster.replay.incidents.episode.identity import Identities, Life, ProcessIdentity
 from muster.replay.incidents.episode.replacements import Replacement, replacements
 from muster.replay.incidents.windows import ACTS_MAX, QUIET_MS, TAKEOVER_MS
 from muster.replay.rebalances.rebalance import Rebalance
@@ -117,7 +117,7 @@ class Episode:
                 members[act.member.member_id] = msgspec.structs.replace(act.member, joined_ms=act.at_ms)
         return Identities(_life(member, went.get(member_id)) for member_id, member in members.items())
 
-    def process_of(self, member: Member) -> Process:
+    def process_of(self, member: Member) -> ProcessIdentity:
         """The member's process."""
         return self.identities.process_of(member)
 

@@ -18,7 +18,7 @@ from muster.events.state import Member
 from muster.replay.incidents.grade import Grade
 
 
-class Process(msgspec.Struct, frozen=True):
+class ProcessIdentity(msgspec.Struct, frozen=True):
     """A process by its key: equal for members that are the same one. `grade` is how well that is known."""
 
     key: tuple[str, ...]
@@ -43,7 +43,7 @@ class Identities:
         self._own_client_ids = _told_apart(dynamic, _client_id)
         self._processes = {life.member.member_id: _process(life.member, told_apart) for life in lives}
 
-    def process_of(self, member: Member) -> Process:
+    def process_of(self, member: Member) -> ProcessIdentity:
         """The member's process."""
         return self._processes.get(member.member_id) or _process(member, frozenset())
 
@@ -69,12 +69,12 @@ def _client_id(member: Member) -> str:
     return member.client_id
 
 
-def _process(member: Member, told_apart: frozenset[Hashable]) -> Process:
+def _process(member: Member, told_apart: frozenset[Hashable]) -> ProcessIdentity:
     if member.group_instance_id is not None:
-        return Process(("instance", member.group_instance_id), Grade.RECORDED)
+        return ProcessIdentity(("instance", member.group_instance_id), Grade.RECORDED)
     if _address(member) in told_apart:
-        return Process(_address(member), Grade.INFERRED)
-    return Process(("member", member.member_id), Grade.UNKNOWN)
+        return ProcessIdentity(_address(member), Grade.INFERRED)
+    return ProcessIdentity(("member", member.member_id), Grade.UNKNOWN)
 
 
 def _told_apart(lives: Iterable[Life], key: Callable[[Member], Hashable]) -> frozenset[Hashable]:

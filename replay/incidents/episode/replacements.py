@@ -14,7 +14,7 @@ import msgspec
 from muster.events.ids import MemberId
 from muster.events.state import Member
 from muster.replay.incidents.episode.acts import AnyAct, Came, CameBack, Departure, Went
-from muster.replay.incidents.episode.identity import Identities, Process
+from muster.replay.incidents.episode.identity import Identities, ProcessIdentity
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.windows import DEPLOYMENT_PROCESSES_MIN, REPLACED_MS
 
@@ -22,7 +22,7 @@ from muster.replay.incidents.windows import DEPLOYMENT_PROCESSES_MIN, REPLACED_M
 class Replacement(msgspec.Struct, frozen=True, kw_only=True):
     """A process that went and came back, in either order; a static one may not have been missed (`went` is None)."""
 
-    process: Process
+    process: ProcessIdentity
     went: Went | None
     came: Came | CameBack
 
@@ -157,5 +157,5 @@ def _base(client_id: str) -> str:
     return client_id if last.isdigit() or not base else base
 
 
-def _somebody(went: Went) -> Process:
-    return Process(("member", went.member.member_id), Grade.UNKNOWN)
+def _somebody(went: Went) -> ProcessIdentity:
+    return ProcessIdentity(("member", went.member.member_id), Grade.UNKNOWN)

@@ -8,9 +8,9 @@ from muster.replay.incidents.episode.acts import Rejoined, topics_text
 from muster.replay.incidents.evidence.naming import process_name
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
-from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.rounds import is_second_round, is_soon_after
-from muster.replay.rebalances.rebalance import Move, Rebalance
+from muster.replay.rebalances.rebalance import PartitionMove, Rebalance
 from muster.replay.rebalances.wording import plural
 from muster.replay.times import instant
 
@@ -36,7 +36,7 @@ _METADATA_CHANGED = "cached metadata has changed"
 _ASKED = frozenset({Cause.METADATA_CHANGED, Cause.LEADER_REJOINED})
 
 
-def find(view: View) -> Iterator[Claim]:
+def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     """A member asked for a new assignment with the same subscription."""
     for act in view.free(Rejoined):
         rebalance = view.episode.rebalance_of(act) if act.why.cause in _ASKED else None
@@ -44,11 +44,11 @@ def find(view: View) -> Iterator[Claim]:
             yield from _claims(view, act, rebalance)
 
 
-def _claims(view: View, act: Rejoined, rebalance: Rebalance) -> Iterator[Claim]:
+def _claims(view: EpisodeView, act: Rejoined, rebalance: Rebalance) -> Iterator[IncidentClaim]:
     """Yield at most one claim."""
     if act.why.client_reason and "enforce" in act.why.client_reason.lower():
         text = f'{process_name(act.member)} asked for a rebalance; the client says: "{act.why.client_reason}"'
-        yield Claim(kind=ENFORCED, acts=(act,), culprits=(act.member,), grade=Grade.RECORDED, headline=text)
+        yield IncidentClaim(kind=ENFORCED, acts=(act,), culprits=(act.member,), grade=Grade.RECORDED, headline=text)
         return
     if _is_second_round(view, rebalance):
         return
@@ -57,7 +57,7 @@ def _claims(view: View, act: Rejoined, rebalance: Rebalance) -> Iterator[Claim]:
             f"{process_name(act.member)} rejoined to hand on what it had given up, as cooperative assignors do;"
             " the round before is not in the log"
         )
-        yield Claim(kind=ROUND, acts=(act,), culprits=(), grade=Grade.INFERRED, headline=text)
+        yield IncidentClaim(kind=ROUND, acts=(act,), culprits=(), grade=Grade.INFERRED, headline=text)
         return
     grown = _partitions_changed(rebalance)
     says_so = (act.why.client_reason or "").startswith(_METADATA_CHANGED)
@@ -67,12 +67,12 @@ def _claims(view: View, act: Rejoined, rebalance: Rebalance) -> Iterator[Claim]:
         yield _grown_claim(act, rebalance, grown, Grade.RECORDED if says_so else Grade.INFERRED)
         return
     text = f"{process_name(act.member)} asked for a new assignment with the same subscription; why is not recorded"
-    yield Claim(kind=ENFORCED, acts=(act,), culprits=(act.member,), grade=Grade.INFERRED, headline=text)
+    yield IncidentClaim(kind=ENFORCED, acts=(act,), culprits=(act.member,), grade=Grade.INFERRED, headline=text)
 
 
-def _grown_claim(act: Rejoined, rebalance: Rebalance, grown: str, grade: Grade) -> Claim:
+def _grown_claim(act: Rejoined, rebalance: Rebalance, grown: str, grade: Grade) -> IncidentClaim:
     leader = f"the leader {process_name(act.member)}"
-    return Claim(
+    return IncidentClaim(
         kind=PARTITIONS,
         acts=(act,),
         culprits=(),
@@ -107,7 +107,7 @@ def _partitions_changed(rebalance: Rebalance) -> str | None:
     return "; ".join(_grown(topic, gained[topic], lost[topic]) for topic in sorted({*gained, *lost}))
 
 
-def _by_topic(moves: Iterable[Move]) -> defaultdict[str, set[int]]:
+def _by_topic(moves: Iterable[PartitionMove]) -> defaultdict[str, set[int]]:
     found: defaultdict[str, set[int]] = defaultdict(set)
     for of in (of for move in moves for of in move.partitions):
         found[of.topic].update(of.partitions)
@@ -127,13 +127,13 @@ def _grown(topic: str, gained: set[int], lost: set[int]) -> str:
     return f"{topic} has {len(gained)} partitions more and {len(lost)} fewer"
 
 
-def _follows_a_gap(view: View, rebalance: Rebalance) -> bool:
+def _follows_a_gap(view: EpisodeView, rebalance: Rebalance) -> bool:
     """Whether a cooperative assignor's first round may be what is missing."""
     return any(
         hole.to_ms <= rebalance.started_ms and is_soon_after(hole.to_ms, rebalance) for hole in view.episode.holes
     )
 
 
-def _is_second_round(view: View, rebalance: Rebalance) -> bool:
+def _is_second_round(view: EpisodeView, rebalance: Rebalance) -> bool:
     position = view.episode.rebalances.index(rebalance)
     return position > 0 and is_second_round(view.episode.rebalances[position - 1], rebalance)

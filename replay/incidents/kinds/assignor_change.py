@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from muster.replay.incidents.episode.acts import Rejoined, protocols_of
 from muster.replay.incidents.kinds.changed import claim_changes
-from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 
 KIND = Kind("assignor-change", "Members changed their list of assignors.", "the members that changed it")
 
 
-def find(view: View) -> Iterator[Claim]:
+def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     changed = [act for act in view.free(Rejoined) if act.changed_protocols]
     return claim_changes(KIND, changed, "came with other assignors", lambda member: ", ".join(protocols_of(member)))

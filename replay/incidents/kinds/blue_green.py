@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from muster.replay.incidents.episode.acts import Came, Departure, Went
 from muster.replay.incidents.grade import Grade
-from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.windows import (
     BLUE_GREEN_MS,
     DEPLOYMENT_PROCESSES_MIN,
@@ -19,7 +19,7 @@ KIND = Kind(
 )
 
 
-def find(view: View) -> Iterator[Claim]:
+def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     came = list(view.free(Came))
     went = [act for act in view.free(Went) if act.how is Departure.LEFT]
     if len(came) < DEPLOYMENT_PROCESSES_MIN or len(came) != len(went):
@@ -32,7 +32,7 @@ def find(view: View) -> Iterator[Claim]:
     gone = {act.member.member_id for act in went}
     if not gone >= before or not (last_came <= first_went or went[-1].at_ms <= came[0].at_ms):
         return
-    yield Claim(
+    yield IncidentClaim(
         kind=KIND,
         acts=tuple(acts),
         culprits=tuple(act.member for act in acts),

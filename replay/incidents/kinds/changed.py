@@ -6,18 +6,18 @@ from muster.events.state import Member
 from muster.replay.incidents.episode.acts import Rejoined, members_of
 from muster.replay.incidents.evidence.naming import processes
 from muster.replay.incidents.grade import Grade
-from muster.replay.incidents.kinds.kind import Claim, Kind
+from muster.replay.incidents.kinds.kind import IncidentClaim, Kind
 
 
 def claim_changes(
     kind: Kind, changed: Sequence[Rejoined], came: str, with_what: Callable[[Member], str]
-) -> Iterator[Claim]:
+) -> Iterator[IncidentClaim]:
     """Claim the changes of all these members as one; `came` and `with_what` word the first one's."""
     if not changed:
         return
     members, first = members_of(changed), changed[0]
     assert first.before is not None
-    yield Claim(
+    yield IncidentClaim(
         kind=kind,
         acts=tuple(changed),
         culprits=members,

@@ -12,7 +12,7 @@ from muster.replay.incidents.episode.coordinator_absences import Away, LastKnown
 from muster.replay.incidents.evidence.naming import moment, process_name, processes, span
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
-from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.poll_timeout import is_poll_timeout
 from muster.replay.incidents.windows import OUTAGE_AFTERMATH_MS
 from muster.replay.rebalances.wording import plural
@@ -30,14 +30,14 @@ CHANGE = Kind(
 )
 
 
-def find(view: View) -> Iterator[Claim]:
+def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     for away in view.episode.aways:
         lost = _lost(view, away)
         back = tuple(_back(view, away))
         yield _outage(view, away, lost, back) if lost else _change(view, away, back)
 
 
-def _lost(view: View, away: Away) -> list[tuple[Went, Came]]:
+def _lost(view: EpisodeView, away: Away) -> list[tuple[Went, Came]]:
     """Members that were not heard from since before it and expired, each with itself as it came back as a new one.
 
     Where it was too short for a client to give its member id up, one that came back as a new one had ended by itself.
@@ -59,7 +59,7 @@ def _ids(away: Away) -> set[MemberId]:
     return {member.member_id for member in away.members}
 
 
-def _back(view: View, away: Away) -> Iterator[CameBack]:
+def _back(view: EpisodeView, away: Away) -> Iterator[CameBack]:
     """Static members that lost the connection, and came back to their places."""
     there = _ids(away)
     for act in view.free(CameBack):
@@ -77,7 +77,7 @@ def _may_cost_its_id(away: Away, member: Member) -> bool:
     return away.longest_ms * 3 > member.session_timeout_ms * 2
 
 
-def _is_due_to(went: Went, away: Away, view: View) -> bool:
+def _is_due_to(went: Went, away: Away, view: EpisodeView) -> bool:
     """Whether nothing was heard from it since, and it was lost for that; or it had waited for longer than it may."""
     late_poll = went.how is Departure.LEFT and is_poll_timeout(went)
     if went.how not in (Departure.EXPIRED, Departure.NOT_REJOINED) and not late_poll:
@@ -87,7 +87,7 @@ def _is_due_to(went: Went, away: Away, view: View) -> bool:
     return away.until_ms <= went.at_ms <= _aftermath_until_ms(went, away, view)
 
 
-def _aftermath_until_ms(went: Went, away: Away, view: View) -> int:
+def _aftermath_until_ms(went: Went, away: Away, view: EpisodeView) -> int:
     """The last moment at which it is removed if it was not heard from since: each outage until then gave it more time.
 
     Every owner, and every end of a pause, gives all members their session timeouts anew.
@@ -102,7 +102,7 @@ def _aftermath_until_ms(went: Went, away: Away, view: View) -> int:
     return until_ms + allowance_ms
 
 
-def _may_be_due_to(went: Went, away: Away, view: View) -> bool:
+def _may_be_due_to(went: Went, away: Away, view: EpisodeView) -> bool:
     """Whether a later takeover hides if it was heard from since."""
     if not went.is_silent or not away.until_ms <= went.last_seen_ms:
         return False
@@ -119,7 +119,7 @@ class _Fates(msgspec.Struct, frozen=True):
     unknown: tuple[Member, ...]
 
 
-def _fates(view: View, away: Away) -> _Fates:
+def _fates(view: EpisodeView, away: Away) -> _Fates:
     there = _ids(away)
     gone = [went for went in view.episode.of(Went) if went.member.member_id in there]
     lost = {went.member.member_id for went in gone if _is_due_to(went, away, view)}
@@ -184,7 +184,7 @@ def _fate(went: Went) -> str:
     return "was not heard from any more, and was removed"
 
 
-def _kept_places(view: View, away: Away, kept: tuple[Member, ...]) -> str:
+def _kept_places(view: EpisodeView, away: Away, kept: tuple[Member, ...]) -> str:
     """'kept their places', so far while one of them may be dead: each has its session timeout anew from its end on."""
     known_ms, timeouts_ms = view.episode.known_until_ms, [member.session_timeout_ms for member in kept]
     may_be_dead = known_ms is not None and known_ms <= away.until_ms + max(timeouts_ms, default=0)
@@ -192,7 +192,7 @@ def _kept_places(view: View, away: Away, kept: tuple[Member, ...]) -> str:
     return f"kept {places} so far" if kept and may_be_dead else f"kept {places}"
 
 
-def _kept_text(view: View, away: Away, kept: tuple[Member, ...]) -> Iterator[Statement]:
+def _kept_text(view: EpisodeView, away: Away, kept: tuple[Member, ...]) -> Iterator[Statement]:
     if kept:
         yield Statement(
             text=f"{processes(kept)} {_kept_places(view, away, kept)}",
@@ -201,7 +201,7 @@ def _kept_text(view: View, away: Away, kept: tuple[Member, ...]) -> Iterator[Sta
         )
 
 
-def _outage(view: View, away: Away, lost: list[tuple[Went, Came]], back: tuple[CameBack, ...]) -> Claim:
+def _outage(view: EpisodeView, away: Away, lost: list[tuple[Went, Came]], back: tuple[CameBack, ...]) -> IncidentClaim:
     kept = _fates(view, away).kept
     places = "its place" if len(lost) == 1 else "their places"
     text = (
@@ -210,7 +210,7 @@ def _outage(view: View, away: Away, lost: list[tuple[Went, Came]], back: tuple[C
         f" {len(kept) or 'none'} {_kept_places(view, away, kept)}"
     )
     acts: list[AnyAct] = [act for pair in lost for act in pair]
-    return Claim(
+    return IncidentClaim(
         kind=OUTAGE,
         acts=(*acts, *back),
         culprits=(),
@@ -236,7 +236,7 @@ def _outage(view: View, away: Away, lost: list[tuple[Went, Came]], back: tuple[C
     )
 
 
-def _change(view: View, away: Away, back: tuple[CameBack, ...]) -> Claim:
+def _change(view: EpisodeView, away: Away, back: tuple[CameBack, ...]) -> IncidentClaim:
     fates = _fates(view, away)
     kept = fates.kept
     count = (
@@ -253,7 +253,7 @@ def _change(view: View, away: Away, back: tuple[CameBack, ...]) -> Claim:
     if not away.paused and away.owner != away.owner_before:
         text = f"{away.owner} took over from {away.owner_before}: {text}"
     is_known = away.paused or away.last_known is not LastKnown.EVENT
-    return Claim(
+    return IncidentClaim(
         kind=CHANGE,
         acts=back,
         culprits=(),

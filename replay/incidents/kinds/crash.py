@@ -8,7 +8,7 @@ from muster.replay.incidents.evidence.silence import silences
 from muster.replay.incidents.evidence.standbys import call_for, call_text
 from muster.replay.incidents.evidence.waiting import given_up
 from muster.replay.incidents.grade import Grade
-from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.windows import REPLACED_MS
 from muster.replay.times import duration, setting
 
@@ -19,13 +19,13 @@ KIND = Kind(
 )
 
 
-def find(view: View) -> Iterator[Claim]:
+def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     for act in view.free(Went):
         if not act.is_silent:
             continue
         is_known = view.episode.silence_of(act).is_known
         silent = "fell silent without leaving" if is_known else "was not heard from any more"
-        yield Claim(
+        yield IncidentClaim(
             kind=KIND,
             acts=(act,),
             culprits=(act.member,),
@@ -38,7 +38,7 @@ def find(view: View) -> Iterator[Claim]:
         )
 
 
-def _its_place(view: View, act: Went) -> str:
+def _its_place(view: EpisodeView, act: Went) -> str:
     """The standby that was called for its place, or that nobody took it, as far as the history goes."""
     call = call_for(view.episode, act)
     if call is not None:
@@ -49,7 +49,7 @@ def _its_place(view: View, act: Went) -> str:
     )
 
 
-def _held(view: View, act: Went) -> str:
+def _held(view: EpisodeView, act: Went) -> str:
     """The join phase that waited for it in vain, if one did."""
     rebalance = view.episode.rebalance_of(act)
     if rebalance is None or act not in given_up(rebalance, view.episode) or rebalance.trigger.seq == act.seq:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from muster.replay.incidents.episode.replacements import Replacement
 from muster.replay.incidents.evidence.naming import process_name
-from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.replaced import acts_of, grade_of, members_of
 from muster.replay.incidents.runs import runs
 from muster.replay.incidents.windows import (
@@ -21,7 +21,7 @@ KIND = Kind(
 )
 
 
-def find(view: View) -> Iterator[Claim]:
+def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     by_process: defaultdict[tuple[str, ...], list[Replacement]] = defaultdict(list)
     for each in view.free_replacements():
         by_process[each.process.key].append(each)
@@ -30,7 +30,7 @@ def find(view: View) -> Iterator[Claim]:
             if len(run) < CRASH_LOOP_TIMES_MIN:
                 continue
             span_ms = run[-1].end_ms - run[0].begin_ms
-            yield Claim(
+            yield IncidentClaim(
                 kind=KIND,
                 acts=acts_of(run),
                 culprits=members_of(run),

@@ -9,7 +9,7 @@ from muster.replay.incidents.episode.replacements import Replacement
 from muster.replay.incidents.evidence.naming import process_name, processes
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.assignor_change import KIND as ASSIGNORS
-from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.replaced import acts_of, advice_on, fenced_before, grade_of, how_it_went, members_of
 from muster.replay.incidents.runs import runs
 from muster.replay.incidents.windows import (
@@ -27,7 +27,7 @@ KIND = Kind(
 )
 
 
-def deployments(view: View) -> Iterator[tuple[list[Replacement], int]]:
+def deployments(view: EpisodeView) -> Iterator[tuple[list[Replacement], int]]:
     """The runs of free replacements that are of enough processes, each with the size of its group.
 
     A deployment replaces each process once: one that is replaced again belongs to the next deployment, or to none.
@@ -39,7 +39,7 @@ def deployments(view: View) -> Iterator[tuple[list[Replacement], int]]:
                 yield run, size
 
 
-def find(view: View) -> Iterator[Claim]:
+def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     for run, size in deployments(view):
         named = [each.member for each in run]
         left = sum(each.went is not None and each.went.how is Departure.LEFT for each in run)
@@ -48,7 +48,7 @@ def find(view: View) -> Iterator[Claim]:
         order = " at once," if at_once and is_seen else "" if at_once else " one after another,"
         how = "stopped and started" if left == len(run) else "went and came back"
         changed = _changed_assignors(run)
-        yield Claim(
+        yield IncidentClaim(
             kind=ASSIGNORS if changed else KIND,
             acts=acts_of(run),
             culprits=members_of(run),

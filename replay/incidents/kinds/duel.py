@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from muster.replay.incidents.episode.acts import AnyAct, CameBack, Duelled
 from muster.replay.incidents.grade import Grade
-from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.windows import SAME_DUEL_MS
 from muster.replay.rebalances.wording import host
 
@@ -16,7 +16,7 @@ KIND = Kind(
 )
 
 
-def find(view: View) -> Iterator[Claim]:
+def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     by_instance: defaultdict[str, list[Duelled]] = defaultdict(list)
     for act in view.free(Duelled):
         if act.is_duel and act.why.group_instance_id is not None:
@@ -30,7 +30,7 @@ def find(view: View) -> Iterator[Claim]:
         acts: list[AnyAct] = sorted([*duels, *taken], key=lambda act: act.seq)
         one, other = duels[-1].why.client_host, duels[-1].event.current_client_host
         times = sum(duel.times for duel in duels)
-        yield Claim(
+        yield IncidentClaim(
             kind=KIND,
             at_ms=acts[0].at_ms,
             acts=tuple(acts),

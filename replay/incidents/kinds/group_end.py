@@ -8,7 +8,7 @@ from muster.replay.incidents.episode.acts import Phase
 from muster.replay.incidents.evidence.emptiness import emptied_text
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
-from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.rebalances.wording import asked_by, cause_text
 from muster.replay.times import duration, instant
 
@@ -16,13 +16,13 @@ DELETED = Kind("group-deleted", "The group was deleted.", "none of the members; 
 EXPIRED = Kind("group-expired", "The group had been empty for as long as it is kept.", "none of the members")
 
 
-def find(view: View) -> Iterator[Claim]:
+def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     for act in view.free(Phase):
         event = act.event
         if not isinstance(event, GroupDeleted):
             continue
         what = f"{cause_text(act.why, [])}{asked_by(act.why)}"
-        yield Claim(
+        yield IncidentClaim(
             kind=EXPIRED if act.why.cause is Cause.GROUP_EXPIRED else DELETED,
             acts=(act,),
             culprits=(),

@@ -21,7 +21,7 @@ class Kind(msgspec.Struct, frozen=True):
     culprits: str
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class IncidentClaim(msgspec.Struct, frozen=True, kw_only=True):
     """An incident that was found: the acts and the rebalances that are its own.
 
     `held`: rebalances that it is the primary incident of, whatever started them.
@@ -40,7 +40,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """When it was, or began, and when it was over; wall clock ms. None: as its acts tell."""
 
 
-class View:
+class EpisodeView:
     """An episode, and which of its acts no incident has claimed yet."""
 
     def __init__(self, episode: Episode) -> None:
@@ -68,11 +68,11 @@ class View:
         """The rebalances that no incident holds yet."""
         return (each for each in self.episode.rebalances if id(each) not in self._held)
 
-    def take(self, claim: Claim) -> None:
+    def take(self, claim: IncidentClaim) -> None:
         """Note that the acts and rebalances of the claim belong to an incident."""
         self._claimed.update(act.seq for act in claim.acts)
         self._held.update(map(id, claim.held))
 
 
-Find = Callable[[View], Iterable[Claim]]
+Find = Callable[[EpisodeView], Iterable[IncidentClaim]]
 """Finds what is free in the view and of its kinds."""

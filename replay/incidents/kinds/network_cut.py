@@ -9,7 +9,7 @@ from muster.replay.incidents.evidence.naming import common_network, processes
 from muster.replay.incidents.evidence.silence import silences
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.deployment import deployments
-from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.runs import runs
 from muster.replay.incidents.windows import SAME_MOMENT_MS
 from muster.replay.rebalances.wording import plural
@@ -21,7 +21,7 @@ KIND = Kind(
 )
 
 
-def find(view: View) -> Iterator[Claim]:
+def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     back = view.returns()
     expired = (act for act in view.free(Went) if act.how is Departure.EXPIRED)
     seen = (act for act in expired if view.episode.silence_of(act).is_known)
@@ -40,7 +40,7 @@ def find(view: View) -> Iterator[Claim]:
         count = "all" if len(returned) == len(together) else f"{len(returned)} of them"
         again = f"; {count} came back" if returned else ""
         acts: list[AnyAct] = [*together, *(each.came for each in returned if isinstance(each.came, Came))]
-        yield Claim(
+        yield IncidentClaim(
             kind=KIND,
             acts=tuple(sorted(acts, key=lambda act: act.seq)),
             culprits=tuple(members),
@@ -54,7 +54,7 @@ def find(view: View) -> Iterator[Claim]:
         )
 
 
-def _came_back_from(view: View, together: list[Went]) -> set[MemberId]:
+def _came_back_from(view: EpisodeView, together: list[Went]) -> set[MemberId]:
     """Static members that had fallen silent with them, and came back before they were missed."""
     from_ms = together[0].last_seen_ms - SAME_MOMENT_MS
     until_ms = together[-1].last_seen_ms + SAME_MOMENT_MS
@@ -66,7 +66,7 @@ def _came_back_from(view: View, together: list[Went]) -> set[MemberId]:
     }
 
 
-def _are_deployed(view: View, together: Sequence[Went]) -> bool:
+def _are_deployed(view: EpisodeView, together: Sequence[Went]) -> bool:
     """Whether others were replaced before or after those of them who came back, and none is known not to have died."""
     if any(act.member.member_id in view.episode.heard_again for act in together):
         return False

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 
 from muster.events.causes import Cause
 from muster.events.state import Member
-from muster.replay.incidents.episode.acts import AnyAct, AskedFor, Came, Departure, Phase, Refused, Went
+from muster.replay.incidents.episode.acts import AnyAct, AskedFor, Came, Departure, JoinNotLetIn, Phase, Went
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.asked_for import ENFORCED
-from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.rebalances.rebalance import Actor
 from muster.replay.rebalances.wording import cause_text, plural
 
@@ -24,22 +24,22 @@ CAPACITY = Kind(
 )
 
 
-def find(view: View) -> Iterator[Claim]:
+def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     yield from _asked_for(view)
     yield from _over_capacity(view)
     yield from _planned(view)
 
 
-def _asked_for(view: View) -> Iterator[Claim]:
+def _asked_for(view: EpisodeView) -> Iterator[IncidentClaim]:
     for act in view.free(AskedFor):
         if act.cause is not Cause.REBALANCE_REQUESTED:
             continue
         text = cause_text(act.why, [])
-        yield Claim(kind=ENFORCED, acts=(act,), culprits=(), grade=Grade.RECORDED, headline=text)
+        yield IncidentClaim(kind=ENFORCED, acts=(act,), culprits=(), grade=Grade.RECORDED, headline=text)
 
 
-def _over_capacity(view: View) -> Iterator[Claim]:
-    refused = [act for act in view.free(Refused) if act.why.cause is Cause.GROUP_FULL]
+def _over_capacity(view: EpisodeView) -> Iterator[IncidentClaim]:
+    refused = [act for act in view.free(JoinNotLetIn) if act.why.cause is Cause.GROUP_FULL]
     dropped = [act for act in view.free(Went) if act.why.cause in (Cause.OVER_CAPACITY, Cause.GROUP_FULL)]
     phases = [act for act in view.free(Phase) if act.why.cause is Cause.OVER_CAPACITY]
     acts: list[AnyAct] = sorted([*refused, *dropped, *phases], key=lambda act: act.seq)
@@ -49,10 +49,10 @@ def _over_capacity(view: View) -> Iterator[Claim]:
     text = f"the group has as many members as group.max.size allows: {plural(times, 'join')} refused"
     if dropped:
         text += f", {plural(len(dropped), 'member')} dropped"
-    yield Claim(kind=CAPACITY, acts=tuple(acts), culprits=(), grade=Grade.RECORDED, headline=text)
+    yield IncidentClaim(kind=CAPACITY, acts=tuple(acts), culprits=(), grade=Grade.RECORDED, headline=text)
 
 
-def _planned(view: View) -> Iterator[Claim]:
+def _planned(view: EpisodeView) -> Iterator[IncidentClaim]:
     """One plan: what was asked for, and who came and went by it. A group has few plans at a time."""
     asked = [act for act in view.free(AskedFor) if act.cause is not Cause.REBALANCE_REQUESTED]
     went = [act for act in view.free(Went) if act.how is Departure.PLANNED]
@@ -63,7 +63,9 @@ def _planned(view: View) -> Iterator[Claim]:
     if not acts:
         return
     told = dict.fromkeys(cause_text(act.why, []) for act in asked) or _by_plan([*went, *came])
-    yield Claim(kind=PLANNED, acts=tuple(acts), culprits=(), grade=Grade.RECORDED, headline="; then ".join(told))
+    yield IncidentClaim(
+        kind=PLANNED, acts=tuple(acts), culprits=(), grade=Grade.RECORDED, headline="; then ".join(told)
+    )
 
 
 def _by_plan(acts: Sequence[Went | Came]) -> Iterator[str]:

@@ -6,7 +6,7 @@ from muster.replay.incidents.episode.acts import Came, CameBack, Departure, Went
 from muster.replay.incidents.evidence.naming import process_name
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
-from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.replaced import grade_of, members_of
 from muster.replay.times import duration, instant
 
@@ -42,14 +42,14 @@ def _evidence(went: Went, came: Came | CameBack | None) -> Iterator[Statement]:
         )
 
 
-def find(view: View) -> Iterator[Claim]:
+def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     back = view.returns()
     for went in view.free(Went):
         if went.how is not Departure.LEFT or not is_poll_timeout(went):
             continue
         each = back.get(went.seq)
         again = f", and came back {duration(each.came.at_ms - went.at_ms)} later" if each is not None else ""
-        yield Claim(
+        yield IncidentClaim(
             kind=KIND,
             acts=each.acts if each is not None else (went,),
             culprits=members_of([each]) if each is not None else (went.member,),

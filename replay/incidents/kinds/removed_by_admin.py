@@ -7,7 +7,7 @@ from muster.replay.incidents.episode.acts import AnyAct, Came, CameBack, Departu
 from muster.replay.incidents.evidence.naming import process_name, processes
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
-from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.rebalances.wording import asked_by, says_something
 from muster.replay.times import instant
 
@@ -18,7 +18,7 @@ KIND = Kind(
 )
 
 
-def find(view: View) -> Iterator[Claim]:
+def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     removed = [act for act in view.free(Went) if act.how is Departure.REMOVED]
     back = view.returns() if removed else {}
     for _, together in groupby(removed, key=lambda act: (act.at_ms, act.why.client_id, act.why.client_host)):
@@ -30,7 +30,7 @@ def find(view: View) -> Iterator[Claim]:
             text += f': "{went[0].why.client_reason}"'
         returned = [back[act.seq].came for act in went if act.seq in back]
         acts: list[AnyAct] = sorted([*went, *returned], key=lambda act: act.seq)
-        yield Claim(
+        yield IncidentClaim(
             kind=KIND,
             acts=tuple(acts),
             culprits=tuple(members),

@@ -9,7 +9,7 @@ from muster.replay.incidents.evidence.naming import process_name
 from muster.replay.incidents.evidence.silence import silences
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
-from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.replaced import advice_on, fenced_before, members_of
 from muster.replay.rebalances.wording import host, is_close, says_something
 from muster.replay.times import duration, instant, setting
@@ -21,9 +21,9 @@ KIND = Kind(
 )
 
 
-def find(view: View) -> Iterator[Claim]:
+def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     for each in view.free_replacements():
-        yield Claim(
+        yield IncidentClaim(
             kind=KIND,
             acts=each.acts,
             culprits=members_of([each]),

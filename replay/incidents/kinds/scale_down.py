@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from muster.replay.incidents.episode.acts import Departure, Went
 from muster.replay.incidents.evidence.naming import processes
 from muster.replay.incidents.grade import Grade
-from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.scaling import changes_of_size, span_text
 from muster.replay.rebalances.wording import is_close, says_something
 
@@ -13,13 +13,13 @@ DOWN = Kind("scale-down", "Processes left in good order, and none came for them.
 SHUTDOWN = Kind("shutdown", "All processes left in good order, and the group was empty.", "all processes")
 
 
-def find(view: View) -> Iterator[Claim]:
+def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     for run in changes_of_size([act for act in view.free(Went) if act.how is Departure.LEFT]):
         members = tuple(act.member for act in run)
         gone = {member.member_id for member in members}
         emptied = view.episode.members_at(run[-1].at_ms + 1) <= gone
         count = "a process" if len(run) == 1 else f"{len(run)} processes"
-        yield Claim(
+        yield IncidentClaim(
             kind=SHUTDOWN if emptied else DOWN,
             acts=tuple(run),
             culprits=members,

@@ -9,7 +9,7 @@ from muster.replay.incidents.evidence.emptiness import emptied_text
 from muster.replay.incidents.evidence.naming import processes
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
-from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.scaling import changes_of_size, span_text
 from muster.replay.rebalances.wording import asked_by, cause_text
 from muster.replay.times import instant
@@ -22,13 +22,13 @@ UP = Kind(
 START = Kind("start", "The first processes came to an empty group.", "the processes that came")
 
 
-def find(view: View) -> Iterator[Claim]:
+def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     for run in _runs(view):
         members = tuple(act.member for act in run)
         started = _is_start(view, run)
         count = "a new process" if len(run) == 1 else f"{len(run)} new processes"
         to = " to an empty group" if started else ""
-        yield Claim(
+        yield IncidentClaim(
             kind=START if started else UP,
             acts=tuple(run),
             culprits=members,
@@ -41,11 +41,11 @@ def find(view: View) -> Iterator[Claim]:
         )
 
 
-def _is_start(view: View, run: Sequence[Came]) -> bool:
+def _is_start(view: EpisodeView, run: Sequence[Came]) -> bool:
     return not view.episode.members_at(run[0].at_ms)
 
 
-def _runs(view: View) -> Iterator[list[Came]]:
+def _runs(view: EpisodeView) -> Iterator[list[Came]]:
     """Yield runs of processes that came one after another. A start is over once a member went, or was replaced."""
     for run in changes_of_size(list(view.free(Came))):
         if not _is_start(view, run):

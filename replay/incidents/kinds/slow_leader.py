@@ -10,7 +10,7 @@ from muster.replay.incidents.evidence.silence import silences
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.deployment import deployments
-from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.replaced import grade_of
 from muster.replay.incidents.windows import HELD_MS
 from muster.replay.rebalances.rebalance import Outcome, Rebalance, SyncPhase
@@ -26,7 +26,7 @@ KIND = Kind(
 _ADVICE = ("see how long its assignor takes: it has the rebalance timeout (max.poll.interval.ms in Java) for it",)
 
 
-def find(view: View) -> Iterator[Claim]:
+def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     for rebalance in view.rebalances():
         phase, went = rebalance.sync_phase, _leader_lost(view, rebalance)
         slow_ms = 0 if phase is None or phase.duration_ms is None else phase.duration_ms
@@ -37,7 +37,7 @@ def find(view: View) -> Iterator[Claim]:
             yield _claim(view, rebalance, leader, went, slow_ms)
 
 
-def _ended_in_deployment(view: View, rebalance: Rebalance, leader: Member, went: Went | None) -> bool:
+def _ended_in_deployment(view: EpisodeView, rebalance: Rebalance, leader: Member, went: Went | None) -> bool:
     """Whether it was replaced with others and had ended before the assignment was there, or died beside them."""
     for run, _ in deployments(view):
         own = next((each for each in run if each.former_id == leader.member_id), None)
@@ -48,7 +48,7 @@ def _ended_in_deployment(view: View, rebalance: Rebalance, leader: Member, went:
     return False
 
 
-def _claim(view: View, rebalance: Rebalance, leader: Member, went: Went | None, slow_ms: int) -> Claim:
+def _claim(view: EpisodeView, rebalance: Rebalance, leader: Member, went: Went | None, slow_ms: int) -> IncidentClaim:
     own: tuple[AnyAct, ...] = ()
     grade = Grade.RECORDED
     if went is not None and view.is_free(went):
@@ -57,7 +57,7 @@ def _claim(view: View, rebalance: Rebalance, leader: Member, went: Went | None, 
         grade = grade if back is None else grade_of([back])
     others = len(rebalance.members_after) - 1
     what = _what(view, rebalance, leader, went, slow_ms)
-    return Claim(
+    return IncidentClaim(
         kind=KIND,
         acts=own,
         culprits=(leader,),
@@ -69,7 +69,7 @@ def _claim(view: View, rebalance: Rebalance, leader: Member, went: Went | None, 
     )
 
 
-def _what(view: View, rebalance: Rebalance, leader: Member, went: Went | None, slow_ms: int) -> str:
+def _what(view: EpisodeView, rebalance: Rebalance, leader: Member, went: Went | None, slow_ms: int) -> str:
     assigning = f"the assignment ({rebalance.protocol_name}, {plural(len(rebalance.members_after), 'member')})"
     if went is not None and went.how is Departure.EXPIRED:
         return f"was not heard from any more while all waited for {assigning}"
@@ -100,7 +100,7 @@ def _evidence(rebalance: Rebalance, leader: Member, went: Went | None, episode: 
     return (got, Statement(text=sent, grade=Grade.RECORDED, at=phase.ended_at, seqs=(rebalance.last_seq,)))
 
 
-def _leader_lost(view: View, rebalance: Rebalance) -> Went | None:
+def _leader_lost(view: EpisodeView, rebalance: Rebalance) -> Went | None:
     """The leader's removal, if it ended the rebalance before its assignment was there: the next one began with it."""
     sync = rebalance.sync_phase
     if rebalance.outcome is not Outcome.SUPERSEDED or sync is None or sync.leader is None:
@@ -113,5 +113,5 @@ def _leader_lost(view: View, rebalance: Rebalance) -> Went | None:
     return found if found is not None and found.how in (Departure.NOT_SYNCED, Departure.EXPIRED) else None
 
 
-def _leader(view: View, phase: SyncPhase | None) -> Member | None:
+def _leader(view: EpisodeView, phase: SyncPhase | None) -> Member | None:
     return None if phase is None or phase.leader is None else view.episode.member(phase.leader.member_id)

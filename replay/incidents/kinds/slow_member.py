@@ -7,7 +7,7 @@ from muster.replay.incidents.episode.episode import JOINERS
 from muster.replay.incidents.evidence.naming import process_name, processes
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
-from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.replaced import grade_of
 from muster.replay.incidents.windows import HELD_MS, HELD_SHARE
 from muster.replay.rebalances.rebalance import Rebalance
@@ -21,7 +21,7 @@ KIND = Kind(
 )
 
 
-def find(view: View) -> Iterator[Claim]:
+def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     for rebalance in view.rebalances():
         duration_ms = rebalance.join_phase.duration_ms
         sync = rebalance.sync_phase
@@ -45,7 +45,7 @@ def find(view: View) -> Iterator[Claim]:
             were = "it was" if len(dropped) == 1 else "they were"
             ended = f"; {were} dropped when the rebalance timeout of {timeout} had passed"
         others = len(rebalance.members_before) - len(members)
-        yield Claim(
+        yield IncidentClaim(
             kind=KIND,
             acts=tuple(own),
             culprits=members,
@@ -79,7 +79,7 @@ def _took(slow: int, dropped: int, duration_ms: int) -> str:
     return f"took {duration(duration_ms)} to rejoin"
 
 
-def _slow(view: View, rebalance: Rebalance, duration_ms: int) -> Iterator[Rejoined | Went]:
+def _slow(view: EpisodeView, rebalance: Rebalance, duration_ms: int) -> Iterator[Rejoined | Went]:
     """Members from before that came after a long gap without any other, or were dropped although they were alive."""
     awaited = {member.member_id for member in rebalance.members_before}
     start_ms = rebalance.started_ms

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 from muster.replay.incidents.episode.acts import Rejoined, topics_text
 from muster.replay.incidents.kinds.changed import claim_changes
-from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 
 KIND = Kind(
     "subscription-change", "Members that stayed subscribed other topics.", "the members that changed their subscription"
 )
 
 
-def find(view: View) -> Iterator[Claim]:
+def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     changed = [act for act in view.free(Rejoined) if act.changed_topics]
     return claim_changes(KIND, changed, "subscribed other topics", topics_text)

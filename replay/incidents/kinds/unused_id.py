@@ -7,7 +7,7 @@ from muster.events.state import HandedOutId, HandedOutIdOutcome
 from muster.replay.incidents.evidence.waiting import end_of_join_phase, held_ms, unused_ids
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
-from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.rebalances.rebalance import MemberRef
 from muster.replay.rebalances.wording import host, listed, plural
 from muster.replay.times import duration, instant
@@ -28,7 +28,7 @@ _ENDS = {
 }
 
 
-def find(view: View) -> Iterator[Claim]:
+def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     for rebalance in view.rebalances():
         phase, waited_ms = end_of_join_phase(rebalance, view.episode), held_ms(rebalance)
         if phase is None or waited_ms is None or not unused_ids(phase):
@@ -36,7 +36,7 @@ def find(view: View) -> Iterator[Claim]:
         event, holders = phase.event, unused_ids(phase)
         assert isinstance(event, JoinPhaseCompleted | GroupEmptied)
         more = f", and {event.handed_out_ids_more} more" if event.handed_out_ids_more else ""
-        yield Claim(
+        yield IncidentClaim(
             kind=KIND,
             acts=(),
             culprits=tuple(map(_ref, holders)),

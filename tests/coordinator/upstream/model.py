@@ -9,9 +9,9 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.upstream.shadow import (
     Action,
     CommitIdentity,
-    Heartbeat,
     Join,
     Leave,
+    ShadowHeartbeat,
     Sync,
     on_joined,
     on_left,
@@ -56,7 +56,7 @@ class Upstream(msgspec.Struct):
         match step:
             case Join(member_id):
                 return self._join(member_id)
-            case Sync(identity) | Heartbeat(identity):
+            case Sync(identity) | ShadowHeartbeat(identity):
                 error = self._checked(identity.member_id)
                 if error is ErrorCode.none and identity.generation_id != self.generation_id:
                     return ErrorCode.illegal_generation
@@ -94,7 +94,7 @@ class Upstream(msgspec.Struct):
                 return on_joined(state, self._identity)
             case Sync():
                 return on_synced(state)
-            case Heartbeat():
+            case ShadowHeartbeat():
                 return state
             case Leave():
                 return on_left(state)

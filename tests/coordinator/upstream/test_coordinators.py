@@ -2,7 +2,7 @@
 
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.upstream.coordinators import Coordinators
+from muster.coordinator.upstream.coordinators import GroupCoordinators
 from muster.events.ids import REMEMBERED_ID_LENGTH_MAX
 from muster.events.kafka.errors import OwnShortage, TryAgain
 
@@ -10,7 +10,7 @@ from muster.events.kafka.errors import OwnShortage, TryAgain
 def test_a_coordinator_that_could_not_be_asked_is_looked_up_again() -> None:
     """Also where the reason was ours; then it counts as no absence of the coordinator."""
     for error, away in ((TryAgain("kafka:9092 hung up"), True), (OwnShortage("no free file"), False)):
-        coordinators = Coordinators(lambda: 7)
+        coordinators = GroupCoordinators(lambda: 7)
         coordinators.learn("g", 1)
         coordinators.failed("g", error)
         assert coordinators.known("g") is None
@@ -19,7 +19,7 @@ def test_a_coordinator_that_could_not_be_asked_is_looked_up_again() -> None:
 
 def test_who_was_never_found_was_away_since_nobody_knows_when() -> None:
     """And no broker is remembered for that."""
-    coordinators = Coordinators(lambda: 7)
+    coordinators = GroupCoordinators(lambda: 7)
     coordinators.failed("g", TryAgain("kafka:9092 hung up"))
     assert coordinators.last_away("g") == (0, 7)
     assert not coordinators.heard
@@ -27,7 +27,7 @@ def test_who_was_never_found_was_away_since_nobody_knows_when() -> None:
 
 def test_a_coordinator_that_was_heard_was_away_since_then_at_the_earliest() -> None:
     """Members whose silence began before that were silent on their own."""
-    coordinators = Coordinators(lambda: 7)
+    coordinators = GroupCoordinators(lambda: 7)
     coordinators.learn("g", 1)
     coordinators.heard[1].answered(5)
     coordinators.failed("g", TryAgain("kafka:9092 hung up"))
@@ -36,7 +36,7 @@ def test_a_coordinator_that_was_heard_was_away_since_then_at_the_earliest() -> N
 
 def test_a_group_with_a_very_long_id_is_looked_up_each_time() -> None:
     """As many as are kept would take 3 GB."""
-    coordinators, long = Coordinators(lambda: 7), "g" * REMEMBERED_ID_LENGTH_MAX
+    coordinators, long = GroupCoordinators(lambda: 7), "g" * REMEMBERED_ID_LENGTH_MAX
     for group_id, node_id, away in ((long, 1, (0, 7)), (long + "g", None, None)):
         coordinators.moved(group_id, ErrorCode.coordinator_load_in_progress)
         coordinators.learn(group_id, 1)

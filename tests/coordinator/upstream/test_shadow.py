@@ -12,10 +12,10 @@ from muster.coordinator.upstream.shadow import (
     UNKNOWN_GENERATION,
     Action,
     CommitIdentity,
-    Heartbeat,
     Join,
     Leave,
     Shadow,
+    ShadowHeartbeat,
     ShadowRefused,
     ShadowState,
     Sync,
@@ -46,7 +46,7 @@ def test_a_new_shadow_joins_syncs_and_rests() -> None:
     assert next_action(shadow) == Sync(FIRST)
     shadow = on_synced(shadow)
     assert next_action(shadow) is None
-    assert next_action(shadow, heartbeat_is_due=True) == Heartbeat(FIRST)
+    assert next_action(shadow, heartbeat_is_due=True) == ShadowHeartbeat(FIRST)
 
 
 def test_the_first_generation_needs_no_bump() -> None:
@@ -155,7 +155,7 @@ def test_it_comes_back_when_it_is_not_known_whether_it_has_left() -> None:
 
 
 @pytest.mark.parametrize("error", [ErrorCode.rebalance_in_progress, ErrorCode.illegal_generation])
-@pytest.mark.parametrize("action", [Sync(FIRST), Heartbeat(FIRST)])
+@pytest.mark.parametrize("action", [Sync(FIRST), ShadowHeartbeat(FIRST)])
 def test_upstream_rebalances(action: Action, error: ErrorCode) -> None:
     """It joins again, under its member id."""
     shadow = on_error(BUMPED, action, error)
@@ -164,7 +164,7 @@ def test_upstream_rebalances(action: Action, error: ErrorCode) -> None:
     assert commit_identity(shadow, 5) is None
 
 
-@pytest.mark.parametrize("action", [Join("m-1"), Sync(FIRST), Heartbeat(FIRST)])
+@pytest.mark.parametrize("action", [Join("m-1"), Sync(FIRST), ShadowHeartbeat(FIRST)])
 def test_it_was_removed_or_expired(action: Action) -> None:
     """It joins anew."""
     shadow = on_error(BUMPED, action, ErrorCode.unknown_member_id)

@@ -13,7 +13,7 @@ from muster.drills.report.making import result
 from muster.drills.report.moments import moments
 from muster.drills.report.result import Result
 from muster.drills.report.table import headline, print_result
-from muster.replay.report.page import Span, Stretch
+from muster.replay.report.page import SpanOnPage, Stretch
 from tests.drills.report.recorded import FAULT_MS, GROUP, NAMES, rebalanced, recorded
 
 
@@ -95,7 +95,7 @@ def test_a_lane_has_who_owned_what_and_who_waited() -> None:
     assert first.stretches == (Stretch(begin_ms, FAULT_MS, 1), Stretch(FAULT_MS, end_ms, 0))
     assert second.stretches == (Stretch(begin_ms, ready_ms, 0), Stretch(ready_ms, end_ms, 1))
     assert member.name == "static-0 member-0"
-    assert member.silences == (Span(FAULT_MS, FAULT_MS + 2_600),)
+    assert member.silences == (SpanOnPage(FAULT_MS, FAULT_MS + 2_600),)
     assert member.stretches == (Stretch(begin_ms, FAULT_MS, 1), Stretch(FAULT_MS + 2_600, end_ms, 1))
 
 

@@ -10,7 +10,7 @@ from muster.events.log.base import EventLog, OwnersMarks
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from muster.events.records import RawRecord
 from muster.replay.archive.digest import digest_of
-from muster.replay.archive.local import Done, archive, raw_chunks
+from muster.replay.archive.local import ArchivedRun, archive, raw_chunks
 from muster.replay.archive.log import ArchiveLog
 from tests.replay.archive.disks import CrashingDisk
 
@@ -84,7 +84,7 @@ def more(log: RawMemoryLog, records: int) -> None:
             log.write(partition, at_ms=NOON + (number - 20) * DAY_MS // 3, value=value, headers=headers)
 
 
-async def archived(log: EventLog, root: Path, **settings: object) -> Done:
+async def archived(log: EventLog, root: Path, **settings: object) -> ArchivedRun:
     """Archive what the log has, by the clock of these tests."""
     wanted: Any = {"now_ms": NOON, "disk": CrashingDisk(), **settings}
     return await archive(log, root, watch=lambda _done, _total: None, **wanted)

@@ -7,7 +7,7 @@ import pytest
 from muster.events.log.base import LogDamaged, LogMismatch
 from muster.events.records import RawRecord
 from muster.replay.archive.commits import LINGER_MS
-from muster.replay.archive.compact import Compacted, compact
+from muster.replay.archive.compact import CompactedArchive, compact
 from muster.replay.archive.expire import expire
 from muster.replay.archive.manifest import load, numbers
 from muster.replay.archive.verify import verify
@@ -26,7 +26,7 @@ from tests.replay.archive.logs import (
 )
 
 
-def compacted(root: Path, *, now_ms: int = NOON) -> Compacted:
+def compacted(root: Path, *, now_ms: int = NOON) -> CompactedArchive:
     return compact(root, watch=lambda _done, _total: None, now_ms=now_ms)
 
 
@@ -43,11 +43,11 @@ async def in_small_pieces(root: Path) -> RawMemoryLog:
 async def test_small_segments_of_a_day_become_one(tmp_path: Path) -> None:
     """The records stay as they are; a second run finds nothing to do."""
     log = await in_small_pieces(tmp_path)
-    assert compacted(tmp_path) == Compacted(replaced=8, added=2, removed=0)
+    assert compacted(tmp_path) == CompactedArchive(replaced=8, added=2, removed=0)
     assert await digests_in(tmp_path) == await digests(log)
     assert (await verify(tmp_path, log, watch=lambda _done, _total: None)).damage == ()
     before = numbers(tmp_path)
-    assert compacted(tmp_path) == Compacted(replaced=0, added=0, removed=0)
+    assert compacted(tmp_path) == CompactedArchive(replaced=0, added=0, removed=0)
     assert numbers(tmp_path) == before
     more(log, 2)
     await archived(log, tmp_path)

@@ -7,12 +7,12 @@ import pytest
 from muster.events.log.base import LogDamaged, LogMismatch
 from muster.events.records import RawRecord
 from muster.replay.archive.manifest import load, path_of
-from muster.replay.archive.verify import Verified, verify
+from muster.replay.archive.verify import VerifiedArchive, verify
 from tests.replay.archive.logs import MARK, NOON, RawMemoryLog, archived, filled, more
 from tests.replay.stories import a_night
 
 
-async def verified(root: Path, log: RawMemoryLog | None = None) -> Verified:
+async def verified(root: Path, log: RawMemoryLog | None = None) -> VerifiedArchive:
     return await verify(root, log, watch=lambda _done, _total: None)
 
 

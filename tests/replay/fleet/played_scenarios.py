@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from muster.events.ids import GroupId
-from muster.replay.fleet.simulation.calendar import Span, deeds, outages
+from muster.replay.fleet.simulation.calendar import SimulatedDays, deeds, outages
 from muster.replay.fleet.simulation.scenario import SCENARIOS, Scenario
 from muster.replay.fleet.simulation.week import live
 from muster.replay.fleet.simulation.world.truth import Truth
@@ -53,7 +53,7 @@ def _line_of(scenario: Scenario) -> str:
 
 
 def _line_of_days(name: str) -> str:
-    number, span = OF_DAYS.index(name), Span(MONDAY_MS, DAYS)
+    number, span = OF_DAYS.index(name), SimulatedDays(MONDAY_MS, DAYS)
     lived = live(number, GroupId(name), number, span, outages(Random(f"outages {number}"), span))
     checksum = _checksum((*_times(lived.told), *map(_truth, lived.truths)))
     told = f"{_events(lived.told)} events, {len(set(lived.names.values()))} processes, {_incidents(lived.truths)}"
@@ -62,7 +62,7 @@ def _line_of_days(name: str) -> str:
 
 def _line_of_lots() -> str:
     """The deeds and outages of many weeks, and the groups of a fleet."""
-    weeks = Span(MONDAY_MS, 70)
+    weeks = SimulatedDays(MONDAY_MS, 70)
     drawn = [*deeds(Random("deeds"), weeks), *outages(Random("outages"), weeks)]
     small = fleet(60, 7)
     groups = _checksum(f"{each}" for each in small.by_partition().items())

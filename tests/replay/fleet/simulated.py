@@ -6,11 +6,11 @@ import msgspec
 
 from muster.events.ids import MemberId
 from muster.replay.fleet.simulation import spool
-from muster.replay.fleet.simulation.calendar import Span
+from muster.replay.fleet.simulation.calendar import SimulatedDays
 from muster.replay.fleet.simulation.fleet import Fleet
-from muster.replay.fleet.simulation.scenario import Sort
+from muster.replay.fleet.simulation.scenario import ScenarioSort
 from muster.replay.fleet.simulation.sinks import ArchiveSink
-from muster.replay.fleet.simulation.told import Group
+from muster.replay.fleet.simulation.told import TruthOfGroup
 from muster.replay.history.items import History
 from tests.judge.case import Case
 
@@ -19,24 +19,26 @@ MONDAY_MS = 1_767_571_200_000
 
 
 def fleet(groups: int, days: int, *, seed: int = 1, partitions: int = 3) -> Fleet:
-    return Fleet(groups=groups, seed=seed, partitions=partitions, span=Span(MONDAY_MS, days))
+    return Fleet(groups=groups, seed=seed, partitions=partitions, span=SimulatedDays(MONDAY_MS, days))
 
 
-def simulated(what: Fleet, folder: Path) -> tuple[Path, list[Group]]:
+def simulated(what: Fleet, folder: Path) -> tuple[Path, list[TruthOfGroup]]:
     """Play it into an archive in the folder; the archive, and the truth of each group."""
     (spooled := folder / "spool").mkdir()
     truth = folder / "truth.jsonl"
     spool.play(what, spooled, truth, jobs=1, watch=lambda _done, _total: None)
     ArchiveSink(fleet=what, root=folder / "archive").write(spooled, lambda _records: None)
-    return folder / "archive", [msgspec.json.decode(line, type=Group) for line in truth.read_bytes().splitlines()]
+    return folder / "archive", [
+        msgspec.json.decode(line, type=TruthOfGroup) for line in truth.read_bytes().splitlines()
+    ]
 
 
-def case_of(group: Group, history: History) -> Case:
+def case_of(group: TruthOfGroup, history: History) -> Case:
     """A group's days as the judge counts them."""
     return Case(
         seed=0,
         scenario=group.group_id,
-        sort=Sort.FLEET,
+        sort=ScenarioSort.FLEET,
         setting=group.setting,
         history=history,
         until_ms=group.until_ms,

@@ -16,7 +16,7 @@ from muster.replay.fleet.building.build import Built, make_build
 from muster.replay.fleet.building.engines.engine import Engine
 from muster.replay.fleet.building.engines.local import LocalEngine
 from muster.replay.fleet.building.fold import OutOfOrder
-from muster.replay.fleet.questions.queries import Asked, incidents
+from muster.replay.fleet.questions.queries import AskedRows, incidents
 from tests.replay.archive.logs import archived
 from tests.replay.fleet import fleets
 from tests.replay.fleet.fleets import CAUSES, INCIDENTS, all_tables, in_order, judged, rows_of, told_by_why, up_to
@@ -92,7 +92,7 @@ async def test_a_loss_is_found_by_seq_and_told(engine: Engine, tmp_path: Path) -
     )
     await tables_of(log, tmp_path / "tables", engine)
     await assert_told_as_by_why(log, tmp_path / "tables")
-    asked = Asked(since_ms=None, until_ms=None, groups=GROUP, limit=100)
+    asked = AskedRows(since_ms=None, until_ms=None, groups=GROUP, limit=100)
     assert len(incidents(tmp_path / "tables", asked, None, Order.TIME).rows) > 0
     notes = [note for row in rows_of(tmp_path / "tables", "incidents") for note in row["notes"]]
     assert any("is not in the log" in note for note in notes), notes

@@ -14,7 +14,7 @@ from muster.events.log.memory import MemoryStorage
 from muster.events.records import StoredRecord
 from muster.replay.fleet.building import joining, open_items
 from muster.replay.fleet.building.open_items import NotCarriedOver
-from muster.replay.fleet.questions.queries import Asked, top
+from muster.replay.fleet.questions.queries import AskedRows, top
 from muster.replay.fleet.tables import builds, parts
 from muster.replay.fleet.tables.builds import CannotBuild, NoTables, current, last_build, locked
 from muster.replay.fleet.tables.schemas import RULES_VERSION
@@ -133,17 +133,17 @@ async def test_tables_that_another_build_is_writing_are_read_as_the_last_one_lef
     """New files are no part of them until a manifest says so; the old ones stay for a while."""
     storage = judged(SEEDS)
     await built(up_to(storage, 0.5), tmp_path)
-    before, told = top(tmp_path, Asked()), current(tmp_path)
+    before, told = top(tmp_path, AskedRows()), current(tmp_path)
     (tmp_path / "rebalances" / "000002-0123456789abcdef0123456789abcdef-closed.parquet").write_bytes(
         b"PAR1 and not much more"
     )
-    assert top(tmp_path, Asked()) == before
+    assert top(tmp_path, AskedRows()) == before
     await built(storage, tmp_path)
     assert all((tmp_path / part.path).exists() for part in told.parts), "somebody reads through the build before"
     assert not (tmp_path / "rebalances" / "000002-0123456789abcdef0123456789abcdef-closed.parquet").exists(), (
         "a leftover stays for ever"
     )
-    assert top(tmp_path, Asked()) != before
+    assert top(tmp_path, AskedRows()) != before
     await built(storage, tmp_path, rebuild=True)
     assert not all((tmp_path / part.path).exists() for part in told.parts)
 
@@ -178,7 +178,7 @@ async def test_a_reader_whose_files_have_gone_reads_the_later_build(
     monkeypatch.setattr(
         "muster.replay.fleet.questions.queries.current", lambda folder: seen.pop() if seen else current(folder)
     )
-    assert top(tmp_path, Asked(limit=1_000)).rows
+    assert top(tmp_path, AskedRows(limit=1_000)).rows
     assert seen == []
 
 
@@ -264,9 +264,9 @@ async def test_tables_of_other_rules_ask_for_a_rebuild(tmp_path: Path, monkeypat
     with pytest.raises(CannotBuild, match="--rebuild"):
         await built(storage, tmp_path)
     with pytest.raises(NoTables, match="--rebuild"):
-        top(tmp_path, Asked())
+        top(tmp_path, AskedRows())
     await built(storage, tmp_path, rebuild=True)
-    assert top(tmp_path, Asked()).rows
+    assert top(tmp_path, AskedRows()).rows
 
 
 @pytest.mark.parametrize(

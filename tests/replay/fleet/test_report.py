@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from muster.cli import app
-from muster.replay.fleet.questions.queries import Asked
+from muster.replay.fleet.questions.queries import AskedRows
 from muster.replay.fleet.report.facts import THE_REST, facts_of
 from muster.replay.fleet.report.heat import COLUMNS_MAX, LEVELS, level_of, paths_of, scale_of
 from muster.replay.fleet.report.html import document
@@ -40,7 +40,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def page(tables: Path) -> str:
-    return document(facts_of(tables, Asked(), TEAM, rows=5), str(tables), made_ms=MADE_MS)
+    return document(facts_of(tables, AskedRows(), TEAM, rows=5), str(tables), made_ms=MADE_MS)
 
 
 def made(tables: Path, out: Path, *more: str) -> Result:
@@ -61,7 +61,7 @@ def hostile_tables(text: str, folder: Path) -> Path:
 
 def test_its_numbers_are_those_of_the_tables(tables: Path) -> None:
     """Added up here row by row; the groups without a row of their own are in the last one."""
-    facts = facts_of(tables, Asked(), TEAM, rows=5)
+    facts = facts_of(tables, AskedRows(), TEAM, rows=5)
     rebalances = rows_of(tables, "rebalances")
     costs = Counter[str]()
     for row in rebalances:
@@ -80,11 +80,11 @@ def test_its_numbers_are_those_of_the_tables(tables: Path) -> None:
 def test_the_window_and_the_pattern_choose(tables: Path) -> None:
     """Nothing that began outside of them is on the page."""
     group_id = rows_of(tables, "rebalances")[0]["group_id"]
-    facts = facts_of(tables, Asked(groups=group_id), TEAM)
+    facts = facts_of(tables, AskedRows(groups=group_id), TEAM)
     assert {row.name for row in facts.rows} == {group_id}
     assert {row["group_id"] for row in facts.incidents} == {group_id}
     assert facts.rest == 0
-    nothing = facts_of(tables, Asked(since_ms=MADE_MS + 10**12), TEAM)
+    nothing = facts_of(tables, AskedRows(since_ms=MADE_MS + 10**12), TEAM)
     assert (nothing.scale, nothing.rows, nothing.incidents) == (None, (), ())
 
 
@@ -165,7 +165,7 @@ def test_what_clients_say_opens_no_tag(tmp_path: Path) -> None:
 
 def test_the_worst_of_a_quarter_of_ten_thousand_groups_fits(tables: Path) -> None:
     """Rows of which no two neighbours have the same level, and names of the longest."""
-    facts = facts_of(tables, Asked(), TEAM)
+    facts = facts_of(tables, AskedRows(), TEAM)
     scale = scale_of(0, 24 * 90 - 1)
     paths = paths_of({hour: 10**7 * (hour // 3 % 2) for hour in range(24 * 90)}, scale)
     import msgspec

@@ -9,7 +9,7 @@ import pytest
 
 from muster.replay.fleet.tables.builds import current
 from muster.replay.fleet.tables.docs_tables import page
-from muster.replay.fleet.tables.schemas import TABLES, Table
+from muster.replay.fleet.tables.schemas import TABLES, FleetTable
 from tests.replay.fleet.fleets import built, judged, rows_of, table_of
 
 DOCS = Path(__file__).parents[3] / "docs" / "fleet.md"
@@ -23,7 +23,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
-def test_what_is_written_has_the_documented_schema(table: Table, tables: Path) -> None:
+def test_what_is_written_has_the_documented_schema(table: FleetTable, tables: Path) -> None:
     """Each file of it: names, types, and which columns may be null."""
     for part in current(tables).of(table.name):
         assert pq.read_schema(tables / part.path).remove_metadata().equals(table.schema)
@@ -33,7 +33,7 @@ def test_what_is_written_has_the_documented_schema(table: Table, tables: Path) -
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
-def test_times_are_timestamps_and_durations_whole_milliseconds(table: Table) -> None:
+def test_times_are_timestamps_and_durations_whole_milliseconds(table: FleetTable) -> None:
     """Their names end in `_at` and `_ms`, and every column is told of in a sentence."""
     for column in table.columns:
         if column.name.endswith("_at"):

@@ -76,7 +76,7 @@ async def test_without_the_connectors_jar_the_package_is_named(
     log = await filled()
     with writing(tmp_path, make=True) as writer:
         writer.begin(archived_log(log))
-        source = streaming.Source(servers="kafka:9092", topic="events", options={}, open_log=lambda: log)
+        source = streaming.KafkaSource(servers="kafka:9092", topic="events", options={}, open_log=lambda: log)
         with pytest.raises(LogMismatch, match=f"say --packages {PACKAGE} to spark-submit"):
             streaming._stream(spark_session_here, source, writer)
 

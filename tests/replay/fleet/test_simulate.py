@@ -18,10 +18,10 @@ from muster.events.kafka.security import NOT_SECURED
 from muster.events.log.kafka.log import KafkaEventLog
 from muster.events.records import StoredRecord
 from muster.replay.fleet.cli import app
-from muster.replay.fleet.simulation.calendar import HOUR_MS, LONGEST_MS, OUTAGES, RATES, Span, When, outages
+from muster.replay.fleet.simulation.calendar import HOUR_MS, LONGEST_MS, OUTAGES, RATES, SimulatedDays, When, outages
 from muster.replay.fleet.simulation.scenario import SCENARIOS
 from muster.replay.fleet.simulation.sinks import KEPT_MS
-from muster.replay.fleet.simulation.told import Group
+from muster.replay.fleet.simulation.told import TruthOfGroup
 from muster.replay.fleet.simulation.week import live
 from muster.replay.logs.opening import open_for_reading
 from tests.brokers.broker import Broker
@@ -88,7 +88,7 @@ def test_the_truth_names_processes_by_their_member_ids(tmp_path: Path) -> None:
             assert set(incident.culprits or ()) <= set(group.processes)
             assert incident.starts
             assert incident.kind in incident.kinds
-    assert [msgspec.json.decode(msgspec.json.encode(group), type=Group) for group in groups] == groups
+    assert [msgspec.json.decode(msgspec.json.encode(group), type=TruthOfGroup) for group in groups] == groups
 
 
 def test_a_log_with_events_is_refused(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ async def topic_configs(broker: Broker, topic: str) -> dict[str, str]:
 
 def test_a_rebalance_is_one_storys_though_both_its_phases_were_held() -> None:
     """Its join phase by one process for a while, its sync phase by the leader: a group of 10,000 groups, seed 1."""
-    span = Span(began_ms=MONDAY_MS, days=7)
+    span = SimulatedDays(began_ms=MONDAY_MS, days=7)
     lived = live(1, GroupId("loyalty7-notify-03476"), 3476, span, list(outages(Random("1 partition 0"), span)))
     told = [rebalance for truth in lived.truths for rebalance in truth.must]
     assert len(told) == len(set(told)) > 10

@@ -11,7 +11,7 @@ from muster.replay.fleet.building.build import make_build
 from muster.replay.fleet.building.engines.engine import Engine
 from muster.replay.fleet.building.engines.local import LocalEngine
 from muster.replay.fleet.building.engines.spark import SparkEngine
-from muster.replay.fleet.simulation.told import Group
+from muster.replay.fleet.simulation.told import TruthOfGroup
 from muster.replay.fleet.tables.schemas import TABLES
 from muster.replay.logs.opening import open_for_reading
 from muster.replay.logs.sources import read_histories
@@ -28,7 +28,7 @@ SEED = 2
 
 
 @pytest.fixture(scope="module")
-def week(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Group]]:
+def week(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[TruthOfGroup]]:
     """Its archive, and the truth."""
     return simulated(fleet(GROUPS, DAYS, seed=SEED), tmp_path_factory.mktemp("week"))
 
@@ -63,19 +63,19 @@ def assert_same(here: Path, there: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def tables(week: tuple[Path, list[Group]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tables(week: tuple[Path, list[TruthOfGroup]], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tables of the week, by the engine in this process."""
     return asyncio.run(tables_of(f"archive:{week[0]}", tmp_path_factory.mktemp("tables"), LocalEngine()))
 
 
-async def test_the_week_is_told_as_by_why(week: tuple[Path, list[Group]], tables: Path) -> None:
+async def test_the_week_is_told_as_by_why(week: tuple[Path, list[TruthOfGroup]], tables: Path) -> None:
     """This is by the engine in this process; the other one makes the same tables."""
     await assert_told_as_by_why(f"archive:{week[0]}", tables)
 
 
 @pytest.mark.spark
 async def test_both_engines_make_the_same_tables_of_the_week(
-    week: tuple[Path, list[Group]], tables: Path, spark: SparkEngine, tmp_path: Path
+    week: tuple[Path, list[TruthOfGroup]], tables: Path, spark: SparkEngine, tmp_path: Path
 ) -> None:
     """Rows and Arrow schema."""
     assert_same(tables, await tables_of(f"archive:{week[0]}", tmp_path, spark))
@@ -97,7 +97,7 @@ async def test_both_engines_make_the_same_tables_of_real_clients(name: str, spar
     assert_same(here, await tables_of(url, tmp_path / "spark", spark))
 
 
-async def test_what_is_told_of_the_week_is_what_was_done(week: tuple[Path, list[Group]]) -> None:
+async def test_what_is_told_of_the_week_is_what_was_done(week: tuple[Path, list[TruthOfGroup]]) -> None:
     """The judge's goals hold: all that is recorded, 95 % of what must be inferred, and nothing that is false."""
     archive, groups = week
     verdicts: list[Verdict] = []
@@ -109,7 +109,9 @@ async def test_what_is_told_of_the_week_is_what_was_done(week: tuple[Path, list[
     assert len(verdicts) > 5 * GROUPS
 
 
-async def test_an_outage_is_one_for_all_groups_of_its_partition(week: tuple[Path, list[Group]], tables: Path) -> None:
+async def test_an_outage_is_one_for_all_groups_of_its_partition(
+    week: tuple[Path, list[TruthOfGroup]], tables: Path
+) -> None:
     """The partition's coordinator is away at the same moments for each of them."""
     _, groups = week
     downtimes = rows_of(tables, "coordinator_downtime")

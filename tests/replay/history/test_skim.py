@@ -20,7 +20,7 @@ from muster.replay.rebalances.timeline import Timeline
 from muster.replay.results.groups import Overview, read_overview
 from muster.replay.results.state import state_at
 from muster.replay.results.story import StoryLines
-from muster.replay.results.why import Newest, Why
+from muster.replay.results.why import NewestIncidents, WhyFold
 from tests.judge.case import make_case
 from tests.replay import memberships
 from tests.replay.histories import Script
@@ -125,7 +125,7 @@ async def test_the_last_incident_of_any_fleet_is_told_without_what_came_before(s
 async def _tells_the_last_incident(reading: Reading, whole: list[Item]) -> None:
     expected = incidents(History(group_id=ORDERS, log="memory", items=tuple(whole)))
     start = await find_start(reading, ORDERS, None, quiet_ms=QUIET_MS, rebalances=2)
-    fold, newest = Why(ORDERS, start.checkpoint), Newest(1)
+    fold, newest = WhyFold(ORDERS, start.checkpoint), NewestIncidents(1)
     async for item in items(reading, start):
         for incident in fold.feed(item):
             newest.take(incident)

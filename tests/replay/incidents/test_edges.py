@@ -5,7 +5,7 @@ from muster.replay.history.items import Happened
 from muster.replay.history.window import AtTime, Window
 from muster.replay.incidents.incident import Incident
 from muster.replay.report.fold import ReportFold
-from muster.replay.results.why import Around, Why
+from muster.replay.results.why import Around, WhyFold
 from tests.replay.incidents.fleet import QUIET_MS, Fleet
 
 HOUR_MS = 3_600_000
@@ -17,7 +17,7 @@ def names(found: list[Incident]) -> list[str | None]:
 
 def told(fleet: Fleet, window: Window) -> list[str | None]:
     """The culprits of the incidents in the window, of which the page has as many."""
-    fold, page = Why(GROUP_ID, window=window), ReportFold(GROUP_ID, window=window)
+    fold, page = WhyFold(GROUP_ID, window=window), ReportFold(GROUP_ID, window=window)
     found: list[Incident] = []
     for item in fleet.history().items:
         found += fold.feed(item)
@@ -58,7 +58,7 @@ def test_the_incident_of_a_moment_is_found_after_a_jump() -> None:
     for number in (4, 5):
         fleet.start(number)
         fleet.rest(QUIET_MS)
-    fold = Why(GROUP_ID, at=AtTime(last_ms(fleet)))
+    fold = WhyFold(GROUP_ID, at=AtTime(last_ms(fleet)))
     choice = Around(fold)
     for item in fleet.history().items:
         for incident in fold.feed(item):

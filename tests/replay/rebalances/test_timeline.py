@@ -13,7 +13,7 @@ from muster.events.causes import Cause
 from muster.events.events import CoordinatorPaused
 from muster.events.ids import MemberId
 from muster.replay.history.items import Broken, Gap, Happened, History, LogPosition, Told, Unreadable, with_gaps
-from muster.replay.rebalances.moves import NOBODY, Ownership, movement
+from muster.replay.rebalances.moves import NOBODY, GroupAssignment, movement
 from muster.replay.rebalances.rebalance import HappeningKind, MemberRef, Outcome, Rebalance
 from muster.replay.rebalances.timeline import rebalances
 from muster.replay.results.event_texts import event_text
@@ -238,12 +238,12 @@ _refs = st.builds(
     client_host=st.just("/h"),
 )
 _ownerships = st.dictionaries(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 5)), _refs).map(
-    lambda owners: Ownership(owners=owners, undecodable=())
+    lambda owners: GroupAssignment(owners=owners, undecodable=())
 )
 
 
 @given(_ownerships, _ownerships)
-def test_every_partition_is_counted_once(before: Ownership, after: Ownership) -> None:
+def test_every_partition_is_counted_once(before: GroupAssignment, after: GroupAssignment) -> None:
     """Moved, gained, lost and stayed add up, and the way back is the mirror image."""
     there, back = movement(before, after), movement(after, before)
     total = len(before.owners.keys() | after.owners.keys())

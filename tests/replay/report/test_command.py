@@ -12,7 +12,7 @@ import pytest
 from muster.events.causes import Cause
 from muster.events.ids import GroupId
 from muster.replay.history.items import Happened
-from muster.replay.history.window import AtTime, Edge, Window
+from muster.replay.history.window import AtTime, Window, WindowEdge
 from muster.replay.incidents.telling import incidents
 from muster.replay.incidents.windows import QUIET_MS
 from muster.replay.logs.reading import Reading
@@ -186,13 +186,15 @@ async def test_an_incident_of_a_window_is_that_of_the_whole_history(story: Calla
             for each in whole.stories
             if each.end_ms is None or each.end_ms >= edge
         ]
-        assert [Edge.SINCE in each.crosses for each in late.stories] == [each.begin_ms < edge for each in late.stories]
+        assert [WindowEdge.SINCE in each.crosses for each in late.stories] == [
+            each.begin_ms < edge for each in late.stories
+        ]
         assert late.state == whole.state
         early = await windowed(told, Window(until=AtTime(edge)))
         assert [(each.kind, each.headline, each.cost) for each in early.stories] == [
             (each.kind, each.headline, each.cost) for each in whole.stories if each.begin_ms <= edge
         ]
-        assert [Edge.UNTIL in each.crosses for each in early.stories] == [
+        assert [WindowEdge.UNTIL in each.crosses for each in early.stories] == [
             each.end_ms is None or each.end_ms > edge for each in early.stories
         ]
 

@@ -11,14 +11,14 @@ import pytest
 from rich.console import Console
 
 from muster.events.causes import Cause
-from muster.replay.commands.why import Asked, _Shown
+from muster.replay.commands.why import AskedIncidents, _Shown
 from muster.replay.form import Format
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import incidents
 from muster.replay.rebalances.rebalance import Rebalance
 from muster.replay.render import Detail, IncidentStream
 from muster.replay.render.incident_table import print_incident
-from muster.replay.results.why import NEWEST, Every, Newest
+from muster.replay.results.why import NEWEST, Every, NewestIncidents
 from tests.replay.commands.test_cli import assert_fails, run
 from tests.replay.golden import assert_golden
 from tests.replay.histories import Script
@@ -215,9 +215,9 @@ def test_of_a_list_the_newest_is_told_whole_and_the_others_in_brief() -> None:
         def end(self) -> None:
             pass
 
-    for choice, others in ((Newest(NEWEST), Detail.BRIEF), (Every(), Detail.WHOLE)):
+    for choice, others in ((NewestIncidents(NEWEST), Detail.BRIEF), (Every(), Detail.WHOLE)):
         stream = Stream()
-        _Shown(stream, Asked(), choice).feed(NIGHT[:3])
+        _Shown(stream, AskedIncidents(), choice).feed(NIGHT[:3])
         assert stream.details == [Detail.WHOLE, others, others]
 
 

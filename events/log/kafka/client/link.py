@@ -33,7 +33,7 @@ _TRANSACTION: Final = 1
 """The key type of FindCoordinator for transactional ids."""
 
 
-class AuthenticationFailed(LinkRefused, LogUnavailable):
+class LogAuthenticationFailed(LinkRefused, LogUnavailable):
     """The broker refuses our credentials or certificate, or we refuse the broker's certificate."""
 
 
@@ -94,7 +94,7 @@ class KafkaLink(ClusterLink):
         self._view = FollowedTopics()
         try:
             await self.refresh()
-        except AuthenticationFailed as error:
+        except LogAuthenticationFailed as error:
             raise LogMismatch(f"no connection to {self._said_at(error)}") from error
         except TryAgain as error:
             raise LogUnavailable(f"no broker answers at {self._said_at(error)}") from error
@@ -116,7 +116,7 @@ class KafkaLink(ClusterLink):
                 return TryAgain(f"{address}: hung up before anything was answered: {wanted}")
         if is_refusal(error):
             user, shows = security.sasl_plain_username, security.presents_certificate
-            return AuthenticationFailed(f"{address}: {refusal(error, user=user, presents_certificate=shows)}")
+            return LogAuthenticationFailed(f"{address}: {refusal(error, user=user, presents_certificate=shows)}")
         return TryAgain(f"{address}: {f'hung up: {wanted}' if hung_up(error) else said(error)}")
 
     # ---- what is known of the cluster ------------------------------------------------------------------

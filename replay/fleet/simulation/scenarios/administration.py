@@ -11,7 +11,7 @@ from muster.coordinator.group.commands import (
 )
 from muster.coordinator.group.configs import LEARNER_TIMEOUT, REGISTERED, RETIRED, TARGET_GROUP_SIZE
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId
-from muster.replay.fleet.simulation.scenario import Sort, scenario
+from muster.replay.fleet.simulation.scenario import ScenarioSort, scenario
 from muster.replay.fleet.simulation.scenarios.losses import crash_of, silent_ms
 from muster.replay.fleet.simulation.scenarios.replacing import shut_down
 from muster.replay.fleet.simulation.stage import QUIET_MS, SECOND, Stage, Wanted
@@ -67,7 +67,7 @@ def plan(stage: Stage) -> Story:
     return story
 
 
-@scenario(Sort.PLAIN)
+@scenario(ScenarioSort.PLAIN)
 def removed_by_admin(stage: Stage) -> None:
     """Some or all members of one sort are removed."""
     among = stage.static if stage.static and (stage.random.random() < 0.5 or not stage.dynamic) else stage.dynamic
@@ -75,7 +75,7 @@ def removed_by_admin(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
-@scenario(Sort.PLAIN, Wanted(static=0.0, size_max=12))
+@scenario(ScenarioSort.PLAIN, Wanted(static=0.0, size_max=12))
 def group_deleted(stage: Stage) -> None:
     """The empty group is deleted; later others form it anew."""
     shut_down(stage)
@@ -90,7 +90,7 @@ def group_deleted(stage: Stage) -> None:
     _form_anew(stage)
 
 
-@scenario(Sort.PLAIN, Wanted(static=0.0, size_max=12))
+@scenario(ScenarioSort.PLAIN, Wanted(static=0.0, size_max=12))
 def group_expired(stage: Stage) -> None:
     """The empty group expires; later others form it anew."""
     shut_down(stage)
@@ -110,7 +110,7 @@ def _form_anew(stage: Stage) -> None:
         stage.rest(10 * SECOND)
 
 
-@scenario(Sort.PLAIN)
+@scenario(ScenarioSort.PLAIN)
 def planned_registration(stage: Stage) -> None:
     """Instances are registered, and come."""
     story = plan(stage)
@@ -122,7 +122,7 @@ def planned_registration(stage: Stage) -> None:
     stage.rest(SECOND)
 
 
-@scenario(Sort.PLAIN, Wanted(static=0.0, size_min=3))
+@scenario(ScenarioSort.PLAIN, Wanted(static=0.0, size_min=3))
 def planned_retirement(stage: Stage) -> None:
     """Members are retired, and then closed."""
     story = plan(stage)
@@ -134,7 +134,7 @@ def planned_retirement(stage: Stage) -> None:
     stage.rest(SECOND)
 
 
-@scenario(Sort.PLAIN, Wanted(size_min=3))
+@scenario(ScenarioSort.PLAIN, Wanted(size_min=3))
 def planned_size(stage: Stage) -> None:
     """An administrator lowers `target.group.size`."""
     story = plan(stage)
@@ -142,7 +142,7 @@ def planned_size(stage: Stage) -> None:
     stage.rest(5 * SECOND)
 
 
-@scenario(Sort.PLAIN)
+@scenario(ScenarioSort.PLAIN)
 def planned_learners(stage: Stage) -> None:
     """Newcomers learn first, and are promoted together."""
     story = plan(stage)
@@ -151,7 +151,7 @@ def planned_learners(stage: Stage) -> None:
     stage.rest(30 * SECOND)
 
 
-@scenario(Sort.PLAIN)
+@scenario(ScenarioSort.PLAIN)
 def planned_release(stage: Stage) -> None:
     """The group is released to the cluster upstream, and comes back."""
     story = plan(stage)
@@ -164,7 +164,7 @@ def planned_release(stage: Stage) -> None:
     stage.rest(10 * SECOND)
 
 
-@scenario(Sort.PLAIN, cuts=1)
+@scenario(ScenarioSort.PLAIN, cuts=1)
 def unknown(stage: Stage) -> None:
     """The log does not have what became of a crash."""
     crash_of(stage, stage.one())

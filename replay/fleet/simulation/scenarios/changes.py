@@ -4,7 +4,7 @@ from functools import partial
 
 from muster.coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation
 from muster.coordinator.group.configs import REBALANCE
-from muster.replay.fleet.simulation.scenario import Sort, scenario
+from muster.replay.fleet.simulation.scenario import ScenarioSort, scenario
 from muster.replay.fleet.simulation.scenarios.losses import silent_ms
 from muster.replay.fleet.simulation.scenarios.slowness import newcomer
 from muster.replay.fleet.simulation.stage import SECOND, Stage, Wanted
@@ -33,7 +33,7 @@ def change(stage: Stage, process: Process, setup: Setup, story: Story, reason: s
     process.rejoin_soon(reason)
 
 
-@scenario(Sort.PLAIN)
+@scenario(ScenarioSort.PLAIN)
 def subscription_change(stage: Stage) -> None:
     """Some subscribe other topics."""
     story = stage.world.story("subscription-change")
@@ -47,14 +47,14 @@ def subscription_change(stage: Stage) -> None:
     stage.rest(5 * SECOND)
 
 
-@scenario(Sort.PLAIN, Wanted(assignors=(("cooperative-sticky",),), size_max=5), cuts=1, keeps_second_round=True)
+@scenario(ScenarioSort.PLAIN, Wanted(assignors=(("cooperative-sticky",),), size_max=5), cuts=1, keeps_second_round=True)
 def cooperative_round(stage: Stage) -> None:
     """A new process comes, which makes two rounds; the first is not in the log."""
     newcomer(stage)
     stage.rest(5 * SECOND)
 
 
-@scenario(Sort.PLAIN)
+@scenario(ScenarioSort.PLAIN)
 def partitions_changed(stage: Stage) -> None:
     """The topic gets more partitions, and the leader finds out."""
     story = stage.world.story("partitions-changed", knowable=Knowable.INFERRED)
@@ -68,7 +68,7 @@ def partitions_changed(stage: Stage) -> None:
     stage.rest(5 * SECOND)
 
 
-@scenario(Sort.PLAIN, Wanted(assignors=(("range",), ("roundrobin", "range"))))
+@scenario(ScenarioSort.PLAIN, Wanted(assignors=(("range",), ("roundrobin", "range"))))
 def assignor_change(stage: Stage) -> None:
     """Processes list other assignors, without being restarted."""
     story = stage.world.story("assignor-change")
@@ -81,7 +81,7 @@ def assignor_change(stage: Stage) -> None:
     stage.rest(5 * SECOND)
 
 
-@scenario(Sort.PLAIN, Wanted(assignors=(("range",), ("roundrobin", "range")), size_max=12))
+@scenario(ScenarioSort.PLAIN, Wanted(assignors=(("range",), ("roundrobin", "range")), size_max=12))
 def assignor_deployment(stage: Stage) -> None:
     """All processes are restarted, one after another, with other assignors."""
     story = stage.world.story("assignor-change", culprits=[each.name for each in stage.processes])
@@ -97,7 +97,7 @@ def assignor_deployment(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
-@scenario(Sort.PLAIN, Wanted(libraries=("java",), version_min=9))
+@scenario(ScenarioSort.PLAIN, Wanted(libraries=("java",), version_min=9))
 def enforced_by_application(stage: Stage) -> None:
     """The leader's application calls enforceRebalance."""
     leader = stage.world.leader()
@@ -107,7 +107,7 @@ def enforced_by_application(stage: Stage) -> None:
     stage.rest(5 * SECOND)
 
 
-@scenario(Sort.PLAIN)
+@scenario(ScenarioSort.PLAIN)
 def enforced_by_administrator(stage: Stage) -> None:
     """An administrator asks Muster for a rebalance."""
     story = stage.world.story("enforced", culprits=None)

@@ -1,7 +1,7 @@
 """Two things at a time: each is an incident of its own."""
 
 from muster.events.state import GroupState
-from muster.replay.fleet.simulation.scenario import Sort, scenario
+from muster.replay.fleet.simulation.scenario import ScenarioSort, scenario
 from muster.replay.fleet.simulation.scenarios.administration import remove
 from muster.replay.fleet.simulation.scenarios.changes import SUBSCRIPTION_CHANGED, change
 from muster.replay.fleet.simulation.scenarios.coordinators import away, conclude
@@ -16,7 +16,7 @@ TELLING = (Style.OWN_IDS, Style.BEHIND_ONE_HOST, Style.SHARED_ID)
 HOUR_MS = 60 * MINUTE
 
 
-@scenario(Sort.COMPOUND, Wanted(size_min=3))
+@scenario(ScenarioSort.COMPOUND, Wanted(size_min=3))
 def two_crashes(stage: Stage) -> None:
     """Two processes die, half a minute apart."""
     first, second = stage.some(2)
@@ -26,7 +26,7 @@ def two_crashes(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
-@scenario(Sort.COMPOUND, Wanted(size_min=5, size_max=16, styles=TELLING))
+@scenario(ScenarioSort.COMPOUND, Wanted(size_min=5, size_max=16, styles=TELLING))
 def crash_in_deployment(stage: Stage) -> None:
     """A process that was not due dies while others are still to be replaced."""
     due = stage.some(stage.random.randint(third(stage.size), stage.size - 2))
@@ -43,7 +43,7 @@ def crash_in_deployment(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
-@scenario(Sort.COMPOUND, Wanted(styles=TELLING))
+@scenario(ScenarioSort.COMPOUND, Wanted(styles=TELLING))
 def scaling_beside_restart(stage: Stage) -> None:
     """New processes come while one is being restarted."""
     process = stage.one()
@@ -56,7 +56,7 @@ def scaling_beside_restart(stage: Stage) -> None:
     stage.rest(down_ms)
 
 
-@scenario(Sort.COMPOUND, Wanted(styles=TELLING))
+@scenario(ScenarioSort.COMPOUND, Wanted(styles=TELLING))
 def crash_before_outage(stage: Stage) -> None:
     """A process dies shortly before the coordinator does, which comes back and gives it its full session."""
     crash_of(stage, stage.one())
@@ -68,7 +68,7 @@ def crash_before_outage(stage: Stage) -> None:
     conclude(stage, outage)
 
 
-@scenario(Sort.COMPOUND)
+@scenario(ScenarioSort.COMPOUND)
 def crash_and_newcomer(stage: Stage) -> None:
     """A process dies, and one that is no replacement comes first: its phase waits for the dead one."""
     crash_of(stage, stage.one())
@@ -81,7 +81,7 @@ def crash_and_newcomer(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
-@scenario(Sort.COMPOUND, Wanted(size_min=5, styles=(*TELLING, Style.PODS)))
+@scenario(ScenarioSort.COMPOUND, Wanted(size_min=5, styles=(*TELLING, Style.PODS)))
 def cut_and_crash(stage: Stage) -> None:
     """Some are cut off; when all is well again, another one dies."""
     processes = stage.some(stage.random.randint(2, stage.size - 2))
@@ -98,7 +98,7 @@ def cut_and_crash(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
-@scenario(Sort.COMPOUND, Wanted(size_min=3, styles=TELLING))
+@scenario(ScenarioSort.COMPOUND, Wanted(size_min=3, styles=TELLING))
 def deployment_then_scale_up(stage: Stage) -> None:
     """All are replaced, and then there are more."""
     deployed = stage.world.story("deployment", culprits=[each.name for each in stage.processes])
@@ -112,7 +112,7 @@ def deployment_then_scale_up(stage: Stage) -> None:
     stage.rest(SECOND)
 
 
-@scenario(Sort.COMPOUND, Wanted(static=0.0, size_min=4, styles=TELLING))
+@scenario(ScenarioSort.COMPOUND, Wanted(static=0.0, size_min=4, styles=TELLING))
 def deployment_and_scale_down(stage: Stage) -> None:
     """Some are replaced, and one is closed for good half-way."""
     *due, leaver = stage.some(stage.random.randint(third(stage.size), stage.size - 1) + 1)
@@ -126,7 +126,7 @@ def deployment_and_scale_down(stage: Stage) -> None:
     stage.rest(SECOND)
 
 
-@scenario(Sort.COMPOUND, Wanted(size_min=3, styles=TELLING, libraries=("java", "kafka-python", "aiokafka")))
+@scenario(ScenarioSort.COMPOUND, Wanted(size_min=3, styles=TELLING, libraries=("java", "kafka-python", "aiokafka")))
 def outage_then_restart(stage: Stage) -> None:
     """The coordinator is replaced, and minutes later a process."""
     conclude(stage, away(stage, stage.random.randint(SECOND, 10 * SECOND)))
@@ -137,7 +137,7 @@ def outage_then_restart(stage: Stage) -> None:
     stage.rest(silent_ms(stage) + SECOND)
 
 
-@scenario(Sort.COMPOUND, Wanted(size_min=4))
+@scenario(ScenarioSort.COMPOUND, Wanted(size_min=4))
 def crash_beside_removal(stage: Stage) -> None:
     """An administrator removes somebody; seconds later another one dies."""
     removed, other = stage.some(2)
@@ -147,7 +147,7 @@ def crash_beside_removal(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
-@scenario(Sort.COMPOUND, Wanted(size_min=3))
+@scenario(ScenarioSort.COMPOUND, Wanted(size_min=3))
 def crash_after_subscription_change(stage: Stage) -> None:
     """A process subscribes other topics, and half a minute later another one dies."""
     changing, other = stage.some(2)
@@ -160,14 +160,14 @@ def crash_after_subscription_change(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
-@scenario(Sort.COMPOUND, cuts=0)
+@scenario(ScenarioSort.COMPOUND, cuts=0)
 def lost_beginning(stage: Stage) -> None:
     """The log has lost how the group formed; what came later is there."""
     crash_of(stage, stage.one())
     stage.rest(silent_ms(stage))
 
 
-@scenario(Sort.COMPOUND)
+@scenario(ScenarioSort.COMPOUND)
 def clock_jump(stage: Stage) -> None:
     """The wall clock jumps by an hour while somebody's coming makes a rebalance."""
     newcomer(stage)

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from muster.replay.fleet.simulation.scenario import Sort, scenario
+from muster.replay.fleet.simulation.scenario import ScenarioSort, scenario
 from muster.replay.fleet.simulation.stage import SECOND, Stage, Wanted
 from muster.replay.fleet.simulation.world.outages import bring_up, pause, resume, take_down
 from muster.replay.fleet.simulation.world.truth import Story
@@ -51,33 +51,33 @@ def conclude(stage: Stage, story: Story) -> None:
         story.kinds = ("coordinator-change",)
 
 
-@scenario(Sort.PLAIN, Wanted(libraries=("librdkafka", "librdkafka", "java")))
+@scenario(ScenarioSort.PLAIN, Wanted(libraries=("librdkafka", "librdkafka", "java")))
 def coordinator_outage(stage: Stage) -> None:
     """Longer than the sessions, and librdkafka's clients come back as new members."""
     conclude(stage, away(stage, stage.session_ms + stage.random.randint(4 * SECOND, 40 * SECOND)))
 
 
-@scenario(Sort.PLAIN, Wanted(libraries=("librdkafka", "librdkafka", "java")))
+@scenario(ScenarioSort.PLAIN, Wanted(libraries=("librdkafka", "librdkafka", "java")))
 def coordinator_paused(stage: Stage) -> None:
     """The same, but the coordinator only stood still."""
     away_ms = stage.session_ms + stage.random.randint(4 * SECOND, 15 * SECOND)
     conclude(stage, away(stage, away_ms, paused=True))
 
 
-@scenario(Sort.PLAIN)
+@scenario(ScenarioSort.PLAIN)
 def coordinator_away(stage: Stage) -> None:
     """Any clients, for any time."""
     paused = stage.random.random() < 0.3
     conclude(stage, away(stage, stage.random.randint(SECOND, 60 * SECOND), paused=paused))
 
 
-@scenario(Sort.PLAIN, Wanted(libraries=("java", "kafka-python", "aiokafka")))
+@scenario(ScenarioSort.PLAIN, Wanted(libraries=("java", "kafka-python", "aiokafka")))
 def coordinator_change(stage: Stage) -> None:
     """The coordinator changes, and every member stays."""
     conclude(stage, away(stage, stage.random.randint(500, 30 * SECOND)))
 
 
-@scenario(Sort.PLAIN, Wanted(size_max=12))
+@scenario(ScenarioSort.PLAIN, Wanted(size_max=12))
 def capacity(stage: Stage) -> None:
     """The group is full, and somebody is refused."""
     world = stage.world
@@ -87,7 +87,7 @@ def capacity(stage: Stage) -> None:
     stage.rest(SECOND)
 
 
-@scenario(Sort.PLAIN, Wanted(size_min=3, size_max=12, static=0.0))
+@scenario(ScenarioSort.PLAIN, Wanted(size_min=3, size_max=12, static=0.0))
 def capacity_after_change(stage: Stage) -> None:
     """The next coordinator has a smaller group.max.size, and the surplus is refused."""
     world = stage.world

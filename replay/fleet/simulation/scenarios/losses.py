@@ -1,6 +1,6 @@
 """Processes that are lost: crashes, restarts, loops of them, poll time-outs, network cuts, duels."""
 
-from muster.replay.fleet.simulation.scenario import Sort, scenario
+from muster.replay.fleet.simulation.scenario import ScenarioSort, scenario
 from muster.replay.fleet.simulation.stage import MINUTE, SECOND, Stage, Style, Wanted
 from muster.replay.fleet.simulation.world.outages import cut, heal
 from muster.replay.fleet.simulation.world.process import Process
@@ -18,14 +18,14 @@ def silent_ms(stage: Stage) -> int:
     return stage.session_ms + 4 * SECOND
 
 
-@scenario(Sort.PLAIN)
+@scenario(ScenarioSort.PLAIN)
 def crash(stage: Stage) -> None:
     """One process dies, and nobody comes."""
     crash_of(stage, stage.one())
     stage.rest(silent_ms(stage))
 
 
-@scenario(Sort.PLAIN)
+@scenario(ScenarioSort.PLAIN)
 def restart(stage: Stage) -> None:
     """One process ends, and comes back later than its session."""
     process, is_crash = stage.one(), stage.random.random() < 0.5
@@ -35,7 +35,7 @@ def restart(stage: Stage) -> None:
     stage.rest(down_ms + SECOND)
 
 
-@scenario(Sort.PLAIN, Wanted(static=0.0))
+@scenario(ScenarioSort.PLAIN, Wanted(static=0.0))
 def restart_at_once(stage: Stage) -> None:
     """A dynamic process dies and is back before its session has expired, so that its former self holds the phase."""
     process = stage.one()
@@ -45,7 +45,7 @@ def restart_at_once(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
-@scenario(Sort.PLAIN)
+@scenario(ScenarioSort.PLAIN)
 def crash_loop(stage: Stage) -> None:
     """One process dies again and again."""
     process = stage.one()
@@ -59,7 +59,7 @@ def crash_loop(stage: Stage) -> None:
         stage.run(stage.random.randint(10 * SECOND, 5 * MINUTE))
 
 
-@scenario(Sort.PLAIN)
+@scenario(ScenarioSort.PLAIN)
 def poll_timeout(stage: Stage) -> None:
     """A process is busy for longer than its poll interval, and comes back."""
     process = stage.one()
@@ -78,13 +78,15 @@ def poll_timeout(stage: Stage) -> None:
     stage.rest(away_ms + SECOND)
 
 
-@scenario(Sort.PLAIN, Wanted(libraries=("java",), version_min=9, static=0.0))
+@scenario(ScenarioSort.PLAIN, Wanted(libraries=("java",), version_min=9, static=0.0))
 def poll_timeout_with_reason(stage: Stage) -> None:
     """The same with a client that says so."""
     poll_timeout(stage)
 
 
-@scenario(Sort.PLAIN, Wanted(size_min=4, styles=(Style.OWN_IDS, Style.BEHIND_ONE_HOST, Style.SHARED_ID, Style.PODS)))
+@scenario(
+    ScenarioSort.PLAIN, Wanted(size_min=4, styles=(Style.OWN_IDS, Style.BEHIND_ONE_HOST, Style.SHARED_ID, Style.PODS))
+)
 def network_cut(stage: Stage) -> None:
     """Some are cut off for longer than their sessions, and come back when the network does."""
     number = stage.random.randint(2, stage.size - 1)
@@ -99,7 +101,7 @@ def network_cut(stage: Stage) -> None:
     stage.rest(cut_ms + 5 * SECOND)
 
 
-@scenario(Sort.PLAIN, Wanted(size_min=4))
+@scenario(ScenarioSort.PLAIN, Wanted(size_min=4))
 def network_cut_for_good(stage: Stage) -> None:
     """Some are cut off, and never seen again."""
     processes = stage.some(stage.random.randint(2, stage.size - 1))
@@ -109,7 +111,7 @@ def network_cut_for_good(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
-@scenario(Sort.PLAIN, Wanted(static=1.0, size_max=12))
+@scenario(ScenarioSort.PLAIN, Wanted(static=1.0, size_max=12))
 def duel(stage: Stage) -> None:
     """Two supervised processes have one instance id, and fence each other in turn."""
     first = stage.one()

@@ -1,6 +1,6 @@
 """Incidents that are nearly another kind: on the other side of a window or a limit."""
 
-from muster.replay.fleet.simulation.scenario import Sort, scenario
+from muster.replay.fleet.simulation.scenario import ScenarioSort, scenario
 from muster.replay.fleet.simulation.scenarios.losses import crash_of, silent_ms
 from muster.replay.fleet.simulation.scenarios.slowness import newcomer
 from muster.replay.fleet.simulation.stage import MINUTE, SECOND, Stage, Style, Wanted
@@ -17,7 +17,7 @@ def one_restart(stage: Stage, down_ms: int, name: str | None = None) -> None:
     stage.rest(down_ms + SECOND)
 
 
-@scenario(Sort.NEAR_MISS, Wanted(size_min=7, styles=TELLING))
+@scenario(ScenarioSort.NEAR_MISS, Wanted(size_min=7, styles=TELLING))
 def too_few_for_deployment(stage: Stage) -> None:
     """Two processes of many are replaced: two restarts."""
     for process in stage.some(2):
@@ -25,7 +25,7 @@ def too_few_for_deployment(stage: Stage) -> None:
         stage.run(stage.random.randint(10 * SECOND, MINUTE))
 
 
-@scenario(Sort.NEAR_MISS, Wanted(size_min=2, size_max=4, styles=TELLING))
+@scenario(ScenarioSort.NEAR_MISS, Wanted(size_min=2, size_max=4, styles=TELLING))
 def too_slow_for_deployment(stage: Stage) -> None:
     """Two processes of few are replaced, the second more than five minutes after the first: two restarts."""
     first, second = stage.some(2)
@@ -36,7 +36,7 @@ def too_slow_for_deployment(stage: Stage) -> None:
     one_restart(stage, down_ms, second.name)
 
 
-@scenario(Sort.NEAR_MISS)
+@scenario(ScenarioSort.NEAR_MISS)
 def newcomers_too_far_apart(stage: Stage) -> None:
     """The second comes two minutes and a second after the first: two incidents."""
     newcomer(stage)
@@ -45,7 +45,7 @@ def newcomers_too_far_apart(stage: Stage) -> None:
     stage.rest(SECOND)
 
 
-@scenario(Sort.NEAR_MISS)
+@scenario(ScenarioSort.NEAR_MISS)
 def newcomers_near_enough(stage: Stage) -> None:
     """The second comes a second before two minutes are over: one incident."""
     story = stage.world.story("scale-up")
@@ -53,7 +53,7 @@ def newcomers_near_enough(stage: Stage) -> None:
     stage.rest(SECOND)
 
 
-@scenario(Sort.NEAR_MISS)
+@scenario(ScenarioSort.NEAR_MISS)
 def not_so_slow_member(stage: Stage) -> None:
     """A member takes just under five seconds to rejoin."""
     slow = stage.one()
@@ -63,7 +63,7 @@ def not_so_slow_member(stage: Stage) -> None:
     stage.rest(10 * SECOND)
 
 
-@scenario(Sort.NEAR_MISS)
+@scenario(ScenarioSort.NEAR_MISS)
 def not_so_slow_leader(stage: Stage) -> None:
     """The leader takes just under five seconds to assign."""
     leader = stage.world.leader()
@@ -73,7 +73,7 @@ def not_so_slow_leader(stage: Stage) -> None:
     stage.rest(10 * SECOND)
 
 
-@scenario(Sort.NEAR_MISS, Wanted(styles=TELLING))
+@scenario(ScenarioSort.NEAR_MISS, Wanted(styles=TELLING))
 def two_restarts_of_one(stage: Stage) -> None:
     """The same process is restarted twice: no loop yet."""
     name = stage.one().name
@@ -82,7 +82,7 @@ def two_restarts_of_one(stage: Stage) -> None:
         stage.run(stage.random.randint(MINUTE, 4 * MINUTE))
 
 
-@scenario(Sort.NEAR_MISS, Wanted(styles=TELLING))
+@scenario(ScenarioSort.NEAR_MISS, Wanted(styles=TELLING))
 def too_slow_for_loop(stage: Stage) -> None:
     """The same process is restarted thrice, more than ten minutes apart."""
     name = stage.one().name
@@ -91,7 +91,7 @@ def too_slow_for_loop(stage: Stage) -> None:
         stage.run(10 * MINUTE + stage.random.randint(10 * SECOND, MINUTE))
 
 
-@scenario(Sort.NEAR_MISS, Wanted(static=0.0, styles=TELLING))
+@scenario(ScenarioSort.NEAR_MISS, Wanted(static=0.0, styles=TELLING))
 def too_late_for_restart(stage: Stage) -> None:
     """A process dies, and is started again more than ten minutes later: a crash, and somebody who comes."""
     process = stage.one()
@@ -101,7 +101,7 @@ def too_late_for_restart(stage: Stage) -> None:
     stage.rest(SECOND)
 
 
-@scenario(Sort.NEAR_MISS, Wanted(size_min=4))
+@scenario(ScenarioSort.NEAR_MISS, Wanted(size_min=4))
 def two_crashes_no_cut(stage: Stage) -> None:
     """Two processes die ten seconds apart, as no network cut has it."""
     first, second = stage.some(2)
@@ -111,7 +111,7 @@ def two_crashes_no_cut(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
-@scenario(Sort.NEAR_MISS, Wanted(static=0.0, size_max=10))
+@scenario(ScenarioSort.NEAR_MISS, Wanted(static=0.0, size_max=10))
 def too_late_for_blue_green(stage: Stage) -> None:
     """As many new processes come as there are; the old ones go more than ten minutes later."""
     old = stage.processes
@@ -124,7 +124,7 @@ def too_late_for_blue_green(stage: Stage) -> None:
     stage.rest(SECOND)
 
 
-@scenario(Sort.NEAR_MISS, Wanted(static=0.0, size_min=3))
+@scenario(ScenarioSort.NEAR_MISS, Wanted(static=0.0, size_min=3))
 def not_quite_shutdown(stage: Stage) -> None:
     """All but one leave."""
     leaving = stage.some(stage.size - 1)
@@ -135,7 +135,7 @@ def not_quite_shutdown(stage: Stage) -> None:
     stage.rest(SECOND)
 
 
-@scenario(Sort.NEAR_MISS, Wanted(static=1.0))
+@scenario(ScenarioSort.NEAR_MISS, Wanted(static=1.0))
 def overlapping_restart(stage: Stage) -> None:
     """The new process starts before the old one has ended, which is fenced once: no duel."""
     old = stage.one()
@@ -147,7 +147,7 @@ def overlapping_restart(stage: Stage) -> None:
     stage.rest(10 * SECOND)
 
 
-@scenario(Sort.NEAR_MISS)
+@scenario(ScenarioSort.NEAR_MISS)
 def frozen(stage: Stage) -> None:
     """A process stands still for longer than its session: the table has no word of its own for it but `restart`."""
     process = stage.one()

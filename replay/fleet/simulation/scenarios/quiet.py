@@ -1,17 +1,17 @@
 """Nothing happens, or nothing that makes a rebalance. What was absorbed may be told, without a rebalance."""
 
-from muster.replay.fleet.simulation.scenario import Sort, scenario
+from muster.replay.fleet.simulation.scenario import ScenarioSort, scenario
 from muster.replay.fleet.simulation.stage import MINUTE, SECOND, Stage, Wanted
 from muster.replay.fleet.simulation.world.outages import cut, heal
 
 
-@scenario(Sort.QUIET)
+@scenario(ScenarioSort.QUIET)
 def nothing(stage: Stage) -> None:
     """A long time."""
     stage.run(stage.random.randint(MINUTE, 60 * MINUTE))
 
 
-@scenario(Sort.QUIET, Wanted(static=1.0))
+@scenario(ScenarioSort.QUIET, Wanted(static=1.0))
 def absorbed_restart(stage: Stage) -> None:
     """A static process is back before its session expires."""
     process = stage.one()
@@ -21,7 +21,7 @@ def absorbed_restart(stage: Stage) -> None:
     stage.rest(down_ms + 2 * SECOND)
 
 
-@scenario(Sort.QUIET, Wanted(static=1.0))
+@scenario(ScenarioSort.QUIET, Wanted(static=1.0))
 def absorbed_deployment(stage: Stage) -> None:
     """All static processes are replaced one after another, and none is missed."""
     story = stage.world.story("deployment", culprits=[each.name for each in stage.processes], is_optional=True)
@@ -32,7 +32,7 @@ def absorbed_deployment(stage: Stage) -> None:
     stage.rest(2 * SECOND)
 
 
-@scenario(Sort.QUIET, Wanted(static=1.0))
+@scenario(ScenarioSort.QUIET, Wanted(static=1.0))
 def absorbed_crash_loop(stage: Stage) -> None:
     """One static process dies thrice, and is back at once each time."""
     name = stage.one().name
@@ -44,7 +44,7 @@ def absorbed_crash_loop(stage: Stage) -> None:
         stage.run(down_ms + stage.random.randint(20 * SECOND, 4 * MINUTE))
 
 
-@scenario(Sort.QUIET)
+@scenario(ScenarioSort.QUIET)
 def short_cut(stage: Stage) -> None:
     """Some are cut off for less than their sessions, as far as they can be."""
     processes = stage.some(stage.random.randint(1, stage.size))
@@ -55,7 +55,7 @@ def short_cut(stage: Stage) -> None:
     stage.rest(cut_ms + 5 * SECOND)
 
 
-@scenario(Sort.QUIET)
+@scenario(ScenarioSort.QUIET)
 def short_freeze(stage: Stage) -> None:
     """A process stands still (SIGSTOP) for less than its session."""
     process = stage.one()
@@ -66,7 +66,7 @@ def short_freeze(stage: Stage) -> None:
     stage.rest(freeze_ms + 5 * SECOND)
 
 
-@scenario(Sort.QUIET)
+@scenario(ScenarioSort.QUIET)
 def clock_jump_at_rest(stage: Stage) -> None:
     """The wall clock jumps while nothing happens."""
     jump_ms = stage.random.choice((-60 * MINUTE, 60 * MINUTE))

@@ -1,6 +1,6 @@
 """Many processes that come, go or are replaced: deployments, scaling, start and shutdown."""
 
-from muster.replay.fleet.simulation.scenario import Sort, scenario
+from muster.replay.fleet.simulation.scenario import ScenarioSort, scenario
 from muster.replay.fleet.simulation.scenarios.losses import silent_ms
 from muster.replay.fleet.simulation.stage import MINUTE, QUIET_MS, SECOND, Stage, Wanted
 from muster.replay.fleet.simulation.world.truth import Knowable, Story
@@ -25,7 +25,7 @@ def roll(stage: Stage, story: Story, number: int, *, gap_ms: tuple[int, int], cr
     stage.run(down_max_ms + SECOND)
 
 
-@scenario(Sort.PLAIN)
+@scenario(ScenarioSort.PLAIN)
 def deployment(stage: Stage) -> None:
     """A rolling deployment: stop, start, the next."""
     story = stage.world.story("deployment")
@@ -36,7 +36,7 @@ def deployment(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
-@scenario(Sort.FLEET)
+@scenario(ScenarioSort.FLEET)
 def rolling_deployment(stage: Stage) -> None:
     """All are replaced, each when the one before is back and the group is at rest, as orchestrators do it."""
     story = stage.world.story("deployment", culprits=[each.name for each in stage.processes])
@@ -48,7 +48,7 @@ def rolling_deployment(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
-@scenario(Sort.PLAIN)
+@scenario(ScenarioSort.PLAIN)
 def deployment_by_crashes(stage: Stage) -> None:
     """The same with processes that do not end in order."""
     story = stage.world.story("deployment")
@@ -58,7 +58,7 @@ def deployment_by_crashes(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
-@scenario(Sort.PLAIN)
+@scenario(ScenarioSort.PLAIN)
 def all_crash_and_restart(stage: Stage) -> None:
     """All die at one moment, and come back."""
     story = stage.world.story("deployment", culprits=[each.name for each in stage.processes])
@@ -67,7 +67,7 @@ def all_crash_and_restart(stage: Stage) -> None:
     stage.rest(60 * SECOND + silent_ms(stage))
 
 
-@scenario(Sort.PLAIN, Wanted(static=0.0, size_min=4))
+@scenario(ScenarioSort.PLAIN, Wanted(static=0.0, size_min=4))
 def deployment_at_once(stage: Stage) -> None:
     """Some, but not all, are stopped at one moment and started again."""
     number = stage.random.randint(third(stage.size), stage.size - 1)
@@ -79,7 +79,7 @@ def deployment_at_once(stage: Stage) -> None:
     stage.rest(40 * SECOND)
 
 
-@scenario(Sort.PLAIN, Wanted(static=0.0, size_max=15))
+@scenario(ScenarioSort.PLAIN, Wanted(static=0.0, size_max=15))
 def blue_green(stage: Stage) -> None:
     """As many new processes come as there are, then the old ones go."""
     old = stage.processes
@@ -92,7 +92,7 @@ def blue_green(stage: Stage) -> None:
     stage.rest(SECOND)
 
 
-@scenario(Sort.PLAIN)
+@scenario(ScenarioSort.PLAIN)
 def scale_up(stage: Stage) -> None:
     """New processes come."""
     story = stage.world.story("scale-up")
@@ -101,7 +101,7 @@ def scale_up(stage: Stage) -> None:
     stage.rest(SECOND)
 
 
-@scenario(Sort.PLAIN, Wanted(static=0.0))
+@scenario(ScenarioSort.PLAIN, Wanted(static=0.0))
 def scale_down(stage: Stage) -> None:
     """Some leave, and some stay."""
     story = stage.world.story("scale-down")
@@ -123,13 +123,13 @@ def shut_down(stage: Stage) -> None:
     stage.rest(stage.rebalance_ms + SECOND)
 
 
-@scenario(Sort.PLAIN, Wanted(static=0.0))
+@scenario(ScenarioSort.PLAIN, Wanted(static=0.0))
 def shutdown(stage: Stage) -> None:
     """All leave, and the group is empty."""
     shut_down(stage)
 
 
-@scenario(Sort.PLAIN, Wanted(static=0.0))
+@scenario(ScenarioSort.PLAIN, Wanted(static=0.0))
 def shutdown_and_start(stage: Stage) -> None:
     """All leave; much later others come to the empty group."""
     shut_down(stage)
@@ -140,7 +140,7 @@ def shutdown_and_start(stage: Stage) -> None:
     stage.rest(10 * SECOND)
 
 
-@scenario(Sort.PLAIN, Wanted(size_max=10), opens=True)
+@scenario(ScenarioSort.PLAIN, Wanted(size_max=10), opens=True)
 def slow_start(stage: Stage) -> None:
     """The first processes come one after another, over minutes."""
     stage.open(within_ms=stage.random.randint(30, 100) * SECOND)

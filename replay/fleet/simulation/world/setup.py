@@ -11,7 +11,7 @@ HOSTS = 1_024
 """The addresses of a group in a fleet, so that no two share a host."""
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class PlaceAndTime(msgspec.Struct, frozen=True, kw_only=True):
     """The place and time of a group. `began_ms`: wall clock; None: drawn by lot.
 
     `first_host`: the number of its first host within 10.0.0.0/8, of HOSTS; None: hosts as in every case of the judge.
@@ -29,7 +29,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return f"/10.{address >> 16}.{address >> 8 & 255}.{address & 255}"
 
 
-NOWHERE = Place()
+NOWHERE = PlaceAndTime()
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):

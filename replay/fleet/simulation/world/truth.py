@@ -53,7 +53,7 @@ class Truth(msgspec.Struct, frozen=True, kw_only=True):
         return self.kinds[0]
 
 
-class Rebalance:
+class SeenRebalance:
     """A rebalance as the world sees it; times are (monotonic, wall) ms. `arrivals`: who joined
     its phase, and when. `leader`: the member id of the leader since `joined_ms`, the end of the phase."""
 
@@ -73,7 +73,7 @@ class Rebalance:
         assert self.to_generation is not None, "the case ended within a rebalance"
         return self.incarnation, self.to_generation
 
-    def ends_after(self, first: "Rebalance") -> list[int]:
+    def ends_after(self, first: "SeenRebalance") -> list[int]:
         """Return its end by the wall clock; and, in case that jumped, the begin of the first and what passed since."""
         assert self.ended is not None, "the case ended within a rebalance"
         return [self.ended[1], first.began[1] + self.ended[0] - first.began[0]]
@@ -103,8 +103,8 @@ class Story:
         self.parent = parent
         self.is_optional = is_optional
         self.holds_phases = holds_phases
-        self.must: list[Rebalance] = []
-        self.may: list[Rebalance] = []
+        self.must: list[SeenRebalance] = []
+        self.may: list[SeenRebalance] = []
         self.acts: list[Range] = []
 
     @property

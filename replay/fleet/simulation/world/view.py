@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from muster.coordinator.group.commands import AnyCommand, JoinGroup
 from muster.events.state import GroupState
 from muster.replay.fleet.simulation.world.rules import Rules
-from muster.replay.fleet.simulation.world.truth import Rebalance, Story
+from muster.replay.fleet.simulation.world.truth import SeenRebalance, Story
 
 if TYPE_CHECKING:
     from muster.replay.fleet.simulation.world.process import Process
@@ -31,13 +31,13 @@ Seen = tuple[int, GroupState, int]
 """Incarnation, state, generation."""
 
 
-class View:
+class WorldView:
     """See the module."""
 
     def __init__(self, rules: Rules) -> None:
-        self.rebalances: list[Rebalance] = []
+        self.rebalances: list[SeenRebalance] = []
         self._rules = rules
-        self._current: Rebalance | None = None
+        self._current: SeenRebalance | None = None
 
     def seen(self) -> Seen:
         group = self._rules.group
@@ -82,7 +82,7 @@ class View:
         if state in (GroupState.STABLE, GroupState.EMPTY):
             self._end()
 
-    def _judge_sync_phase(self, rebalance: Rebalance, subjects: "Sequence[Process]") -> None:
+    def _judge_sync_phase(self, rebalance: SeenRebalance, subjects: "Sequence[Process]") -> None:
         """If the leader was slow to send the assignment, or never did, the rebalance is its story's."""
         leader = next((each for each in subjects if each.member_id == rebalance.leader), None)
         if leader is None or leader.story is rebalance.story or not leader.story.holds_phases:
@@ -98,7 +98,7 @@ class View:
         assert story is not None, "a rebalance that nobody explains"
         self._end()
         began = self._rules.now_ms, self._rules.wall_ms
-        self._current = Rebalance(began, incarnation, story, from_empty=from_empty)
+        self._current = SeenRebalance(began, incarnation, story, from_empty=from_empty)
         self.rebalances.append(self._current)
         story.must.append(self._current)
 
@@ -108,12 +108,12 @@ class View:
         self._current = None
 
     @staticmethod
-    def _fold(rebalance: Rebalance, story: Story) -> None:
+    def _fold(rebalance: SeenRebalance, story: Story) -> None:
         """Note a rebalance in which members of another story came or went: it might be told with either."""
         if rebalance not in story.must and rebalance not in story.may:
             story.may.append(rebalance)
 
-    def _judge_join_phase(self, rebalance: Rebalance, last: "Sequence[Process]") -> None:
+    def _judge_join_phase(self, rebalance: SeenRebalance, last: "Sequence[Process]") -> None:
         """Whether the phase waited for one of `last` alone, and for how long."""
         holder = next((each for each in last if each.story is not rebalance.story), None)
         if holder is None or rebalance.from_empty or (holder.alive and not holder.story.holds_phases):
@@ -132,7 +132,7 @@ class View:
                 self._fold(rebalance, each)
 
 
-def _hand_over(rebalance: Rebalance, story: Story) -> None:
+def _hand_over(rebalance: SeenRebalance, story: Story) -> None:
     """The rebalance is another story's. The one that began it may still be told with it, or not at all."""
     began = rebalance.story
     if rebalance in began.must:  # else its join phase was held by a third one for a while

@@ -29,9 +29,9 @@ from muster.events.ids import MemberId
 from muster.events.state import GroupState
 from muster.replay.fleet.simulation.world.process import NEVER, Process
 from muster.replay.fleet.simulation.world.rules import Rules
-from muster.replay.fleet.simulation.world.setup import NOWHERE, Place, Setup
+from muster.replay.fleet.simulation.world.setup import NOWHERE, PlaceAndTime, Setup
 from muster.replay.fleet.simulation.world.truth import Story
-from muster.replay.fleet.simulation.world.view import View
+from muster.replay.fleet.simulation.world.view import WorldView
 
 BEGAN_WALL_MS = 1_700_000_000_000
 FIRING_MAX = 2_000
@@ -42,12 +42,12 @@ class World:
     """See the module. Times are monotonic ms; `rules.wall_ms` is the wall clock."""
 
     def __init__(
-        self, random: Random, *, settings: GroupSettings, partitions: Mapping[str, int], place: Place = NOWHERE
+        self, random: Random, *, settings: GroupSettings, partitions: Mapping[str, int], place: PlaceAndTime = NOWHERE
     ) -> None:
         self.random = random
         began_ms = BEGAN_WALL_MS + random.randrange(10**9) if place.began_ms is None else place.began_ms
         self.rules = Rules(wall_ms=began_ms, settings=settings, group_id=place.group_id)
-        self.view = View(self.rules)
+        self.view = WorldView(self.rules)
         self.partitions = dict(partitions)
         self.processes: list[Process] = []
         self.names: dict[MemberId, str] = {}

@@ -19,7 +19,7 @@ from muster.events.log.kafka.batches import (
     uncompressed_bytes,
 )
 from muster.events.log.kafka.decoding import decode_batches, writers_of
-from muster.events.log.kafka.marks import Marks, Newest
+from muster.events.log.kafka.marks import LastOwnerSearch, Marks
 from muster.events.records import BrokenRecord, Record, StoredRecord, Transition
 
 STAMP = Stamp(producer_id=7, producer_epoch=3, epoch_base=0)
@@ -145,7 +145,7 @@ def test_a_batch_is_compressed_from_its_size_on() -> None:
 
 def newest(fetched: bytes) -> Stamp | None:
     """The last writer's stamp, found from the end backwards."""
-    found = Newest()
+    found = LastOwnerSearch()
     found.look_back([written for written, _ in writers_of(fetched, end=100) if written is not None])
     return found.stamp
 

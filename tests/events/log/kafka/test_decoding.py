@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from muster.events.log.kafka.batches import MARK, UNCOMPRESSED_BYTES_MAX, Stamp, encode_batch
 from muster.events.log.kafka.decoding import decode_batches, writers_of
-from muster.events.log.kafka.marks import KEY_PREFIXES, Marks, Newest
+from muster.events.log.kafka.marks import KEY_PREFIXES, LastOwnerSearch, Marks
 from muster.events.log.limits import CHUNK_RECORDS_MAX
 from muster.events.records import FORMAT_LEVEL, BrokenRecord, Record, StoredRecord
 from tests.events.log.kafka import foreign_batches as foreign
@@ -324,7 +324,7 @@ def test_owners_records_are_the_same_with_strangers_among_them(
 
 def newest(*windows: bytes) -> Stamp | None:
     """Looked for in these, the last one first."""
-    found = Newest()
+    found = LastOwnerSearch()
     for window in reversed(windows):
         found.look_back([written for written, _ in writers_of(window, end=100) if written is not None])
     return found.stamp

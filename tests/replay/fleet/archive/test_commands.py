@@ -15,7 +15,7 @@ from muster.events.log.base import LogMissing, LogUnavailable
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from muster.replay.archive import files, local
 from muster.replay.archive.commits import writing
-from muster.replay.archive.local import Done
+from muster.replay.archive.local import ArchivedRun
 from muster.replay.fleet import choice
 from muster.replay.fleet.archive import commands
 from muster.replay.fleet.asked import EngineName
@@ -163,10 +163,12 @@ def test_what_cannot_be_read_of_the_log_is_said_and_is_the_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With --every it goes on, and says it once."""
-    broken = Done(records=0, segments=0, bytes=0, next_offsets={}, damage=("events, partition 0, offset 6: broken",))
+    broken = ArchivedRun(
+        records=0, segments=0, bytes=0, next_offsets={}, damage=("events, partition 0, offset 6: broken",)
+    )
     waited: list[float] = []
 
-    async def archive(*_: object, **__: object) -> Done:
+    async def archive(*_: object, **__: object) -> ArchivedRun:
         return broken
 
     def between_steps(seconds: float) -> None:

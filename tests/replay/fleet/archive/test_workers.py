@@ -11,7 +11,7 @@ from muster.replay.archive.local import archived_log
 from muster.replay.archive.segment import Segment, batch_of
 from muster.replay.fleet.archive import streaming
 from muster.replay.fleet.archive.connector import connector_options
-from muster.replay.fleet.archive.streaming import Place, write_segments
+from muster.replay.fleet.archive.streaming import TaskPlace, write_segments
 from tests.replay.archive.logs import NOON, RawMemoryLog, digests, digests_in, filled, more, named
 
 PRIVATE_KEY = "-----BEGIN PRIVATE KEY-----\nabc\n-----END PRIVATE KEY-----"
@@ -24,7 +24,7 @@ def of_source(log: RawMemoryLog, partition: int) -> list[pa.RecordBatch]:
     return [columns.slice(0, 0), *(columns.slice(at, 3) for at in range(0, columns.num_rows, 3))]
 
 
-def written(root: Path, log: RawMemoryLog, places: dict[int, Place]) -> list[Segment]:
+def written(root: Path, log: RawMemoryLog, places: dict[int, TaskPlace]) -> list[Segment]:
     """The segments that one worker for each partition writes."""
     import msgspec
 
@@ -42,10 +42,10 @@ async def test_workers_write_what_the_driver_commits(tmp_path: Path) -> None:
     log = await filled()
     with writing(tmp_path, make=True) as writer:
         writer.begin(archived_log(log))
-        places = {partition: Place(start=0, day=None) for partition in range(2)}
+        places = {partition: TaskPlace(start=0, day=None) for partition in range(2)}
         writer.commit(Change(action="archive", added=written(tmp_path, log, places)))
         more(log, 2)
-        again = {partition: Place(start=10, day=None) for partition in range(2)}
+        again = {partition: TaskPlace(start=10, day=None) for partition in range(2)}
         written(tmp_path, log, again)  # by workers whose driver died
         writer.commit(Change(action="archive", added=written(tmp_path, log, again)))
     assert await digests_in(tmp_path) == await digests(log)
