@@ -60,6 +60,7 @@ LEFT_OUT: Final = (
     "tests/replay/incidents/test_judged.py",
     "tests/replay/report/test_browser.py",
     "tests/replay/test_rerun.py",
+    "tests/replay/whatif/test_scenarios_otherwise.py",
     "tests/replay/whatif/test_whatif_cost.py",
     "tests/simulation",
     "tests/test_commands.py",
