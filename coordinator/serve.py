@@ -35,6 +35,7 @@ from muster.coordinator.cluster import Cluster, new_cluster
 from muster.coordinator.observability.group_metrics import GroupMetrics
 from muster.coordinator.observability.logs import configure_logs
 from muster.coordinator.observability.metrics import ServerMetrics
+from muster.coordinator.observability.standby_metrics import StandbyMetrics
 from muster.coordinator.observability.status import StatusParts
 from muster.coordinator.offsets.open import offset_store_for
 from muster.coordinator.open_files import within_open_files
@@ -141,7 +142,12 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
     waiting_quota = new_waiting_quota(settings, metrics)
     owner = new_owner(settings, event_log, offsets, clock, waiting_quota=waiting_quota)
     sharing = PartitionSharing(settings, event_log, clock) if settings.share_partitions else None
-    runtime = Runtime(owner, give_up=lost, deposed=None if sharing is None else sharing.deposed)
+    runtime = Runtime(
+        owner,
+        give_up=lost,
+        deposed=None if sharing is None else sharing.deposed,
+        stands_by=sharing is not None and not settings.no_hot_standbys,
+    )
     service = new_service(
         WaitingLimit(runtime, waiting_quota, runtime.is_member), cluster, clock, runtime, waiting_quota
     )
@@ -151,6 +157,7 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
     _advertise(service, server, settings)
     collect(GroupMetrics(runtime.figures), stack)
     parts.ownership = runtime.status
+    collect(StandbyMetrics(runtime.standby_figures), stack)
     listen = f"{service.cluster.node.host}:{service.cluster.node.port}"
     log.info("listening", listen=listen, log=settings.log)
     await keep_open(event_log, settings, stack, readiness, lost=lost)

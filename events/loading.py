@@ -22,28 +22,60 @@ last record is a stranger's, it may drop the owner's. `overwritten` says which t
     for _ in loading.fold():
         ...  # others may work
     loading.projector.groups
+
+A reading may go on after that, for a process that follows a partition of another one: each record is then fed as it
+comes, and what has been superseded is not kept. It tells the same as a load of all would, but for a record that cannot
+be read: whether that one counts is known only from those behind it. Then it raises MustReadAnew.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
+
+import msgspec
 
 from muster.events.avro.codec import decode, event_type_of
 from muster.events.events import PartitionEvent
-from muster.events.keys import EntityKind, RecordKey
+from muster.events.ids import GroupId
+from muster.events.keys import EntityKind, RecordKey, decode_key, encode_key
 from muster.events.projector import Projector, entity_of
-from muster.events.records import BrokenRecord, StoredRecord
+from muster.events.records import BrokenRecord, StoredRecord, UndecodableKey
 from muster.events.strangers import Strangers
 
-RECORDS_PER_STEP = 2_000
-"""Some 40 ms, in which nobody else is served."""
+RECORDS_PER_STEP = 32
+"""Some 0.5 ms of work."""
+
+DELETED_MAX = 10_000
+"""The deleted groups that a reading that goes on remembers, since the offsets of the last ones may still be there."""
+
+
+class LastRead(msgspec.Struct, frozen=True):
+    """The last record of a reading, by which the reading that goes on knows the log again."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes
+
+    def is_at(self, record: StoredRecord) -> bool:
+        """Whether this is the record at that offset, or that one was compacted away."""
+        return record.offset > self.offset or (record.timestamp_ms, record.key) == (self.timestamp_ms, self.key)
+
+
+class MustReadAnew(Exception):
+    """The reading cannot go on from where it is; a load of the whole partition tells what is there."""
 
 
 class Loading:
-    """One load of a partition. `projector` is complete at the end of `fold`. Raises the projector's errors."""
+    """One reading of a partition. `projector` is complete at the end of `fold`. Raises the projector's errors.
+
+    After `fold` it may go on, with `read`, and is complete at any time. Between two calls it can be given up or passed
+    on; so can a `fold` that was not gone through, whose rest another call does.
+    """
 
     def __init__(self, strangers: Strangers | None = None) -> None:
         self.projector = Projector()
         self.strangers = Strangers() if strangers is None else strangers
+        self.last: LastRead | None = None
+        """The last record that was read, whoever wrote it."""
         self._overwritten: set[bytes] = set()
         """Keys of values behind whose last record a stranger's stands."""
         self._values: dict[bytes, StoredRecord] = {}
@@ -56,9 +88,65 @@ class Loading:
         """The tombstones of groups that were deleted and do not exist again."""
         self._events_read = 0
         self._next_offset = 0
+        self._left: Iterator[StoredRecord] | None = None
+        """The records that are not folded yet, once `fold` was called."""
+        self._is_folded = False
 
-    def read(self, chunk: Iterable[StoredRecord]) -> None:
-        """Take in the next records, in offset order. Raises LogTooNew."""
+    @classmethod
+    def going_on(
+        cls,
+        projector: Projector,
+        *,
+        last: LastRead | None,
+        overwritten: Iterable[RecordKey] = (),
+        strangers: Strangers | None = None,
+    ) -> "Loading":
+        """Make a reading that goes on where this projector is; `last` and `overwritten` are of the reading before."""
+        loading = cls(strangers)
+        loading.projector, loading.last = projector, last
+        loading._overwritten = set(map(encode_key, overwritten))
+        loading._next_offset = projector.next_offset
+        loading._left, loading._is_folded = iter(()), True
+        return loading
+
+    @property
+    def next_offset(self) -> int:
+        """The offset from which the reading goes on."""
+        return self._next_offset
+
+    @property
+    def events_read(self) -> int:
+        """The events that were read so far."""
+        return self.projector.events_read if self._is_folded else self._events_read
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether `projector` is complete."""
+        return self._is_folded
+
+    @property
+    def is_being_folded(self) -> bool:
+        """Whether a `fold` has begun and has not ended; nothing can be read before it has."""
+        return self._left is not None and not self._is_folded
+
+    def nothing_before(self, offset: int) -> None:
+        """Note that there is no record left before this offset: compaction has removed the last ones."""
+        self._next_offset = max(self._next_offset, offset)
+        if self._is_folded:
+            self.projector.next_offset = self._next_offset
+
+    def read(self, chunk: Sequence[StoredRecord]) -> None:
+        """Take in the next records, in offset order. Raises LogTooNew; once folded, MustReadAnew and EventsError."""
+        if self._is_folded:
+            for record in chunk:
+                self._follow(record)
+        else:
+            assert self._left is None, "it is being folded"
+            self._collect(chunk)
+        if chunk:
+            self.last = LastRead(chunk[-1].offset, chunk[-1].timestamp_ms, chunk[-1].key)
+
+    def _collect(self, chunk: Iterable[StoredRecord]) -> None:
         values, tombstones = self._values, self._tombstones
         for record in chunk:
             self._next_offset = record.offset + 1
@@ -89,22 +177,49 @@ class Loading:
                 if record.value is not None:
                     self._broken[key] = broken
 
+    def _follow(self, record: StoredRecord) -> None:
+        """Feed a record behind those that are folded. Raises MustReadAnew, LogTooNew and BrokenRecord."""
+        projector = self.projector
+        if record.stranger:
+            self.strangers.note(record)
+            if (entity := _entity_or_none(record.key)) is not None and projector.has(entity):
+                self._overwritten.add(record.key)
+        else:
+            self._overwritten.discard(record.key)
+            if record.value is not None or _entity_or_none(record.key) is not None:  # else it was repaired
+                quarantined = len(projector.quarantined)
+                if quarantined and GroupId(entity_of(record).group_id) in projector.quarantined:
+                    raise MustReadAnew("a record of a group that is quarantined came")
+                projector.feed(record)
+                if len(projector.quarantined) != quarantined:
+                    raise MustReadAnew("a record came that cannot be read")
+        while len(projector.deleted) > DELETED_MAX:
+            del projector.deleted[next(iter(projector.deleted))]
+        projector.next_offset = self._next_offset = record.offset + 1
+
     def fold(self) -> Iterator[None]:
         """Feed what is left to the projector, a little at a time. Raises BrokenRecord."""
-        for broken in self._broken.values():
-            raise broken
-        left = sorted([*self._values.values(), *self._tombstones.values()], key=attrgetter("offset"))
-        for number, record in enumerate(left, start=1):
+        if self._left is None:
+            for broken in self._broken.values():
+                raise broken
+            left = [*self._values.values(), *self._tombstones.values()]
+            left.sort(key=attrgetter("offset"))
+            self._left = iter(left)
+            self._values, self._tombstones = {}, {}
+        for number, record in enumerate(self._left, start=1):
             self.projector.feed(record)
             if number % RECORDS_PER_STEP == 0:
                 yield
-        self.projector.events_read = self._events_read
-        self.projector.next_offset = self._next_offset
+        if not self._is_folded:
+            self._is_folded = True
+            self.projector.events_read = self._events_read
+            self.projector.next_offset = self._next_offset
 
     @property
     def overwritten(self) -> list[RecordKey]:
-        """The entities that are there, but whose last record is a stranger's."""
-        return [entity_of(self._values[key]) for key in self._overwritten]
+        """The entities that are there, but whose last record is a stranger's; known once all is folded."""
+        entities = [decode_key(key) for key in self._overwritten]
+        return [entity for entity in entities if self.projector.has(entity)]
 
     def _bury(self, record: StoredRecord) -> None:
         """Note a tombstone: a member's leaves its incarnation, a group's nothing that is older."""
@@ -126,3 +241,11 @@ class Loading:
         else:
             if not isinstance(event, PartitionEvent):
                 projector.incarnation_max = max(projector.incarnation_max, event.incarnation)
+
+
+def _entity_or_none(key: bytes) -> RecordKey | None:
+    """Decode a key, which may be no key of ours."""
+    try:
+        return decode_key(key)
+    except UndecodableKey:
+        return None

@@ -11,6 +11,8 @@ is known. Readers use `quarantined` to say what they could not read.
     projector.groups, projector.quarantined
 """
 
+from typing import assert_never
+
 import msgspec
 
 from muster.events.avro.codec import decode
@@ -52,8 +54,8 @@ class Projector:
     def __init__(self) -> None:
         self.groups: dict[GroupId, Group] = {}
         self.quarantined: dict[GroupId, Quarantined] = {}
-        self.deleted: set[GroupId] = set()
-        """Groups that were there, as far as the records tell, and are not any more."""
+        self.deleted: dict[GroupId, None] = {}
+        """Groups that were there, as far as the records tell, and are not any more; the last one deleted comes last."""
         self.last_partition_event: AnyPartitionEvent | None = None
         self.before_election: AnyPartitionEvent | None = None
         """The last event under the epoch before the newest one, of another owner or the same."""
@@ -91,17 +93,40 @@ class Projector:
         if group is None:
             group = self.groups[event.group_id] = first(event)
             self._known_by_parts.add(event.group_id)
-            self.deleted.discard(event.group_id)
+            self.deleted.pop(event.group_id, None)
         else:
             apply(group, event)
         if is_gone(group):
             del self.groups[event.group_id]
-            self.deleted.add(event.group_id)
+            self._note_deleted(event.group_id)
         if event.group_id in self._known_by_parts:
             if isinstance(event, GroupEvent):
                 self._known_by_parts.discard(event.group_id)
             else:
                 self._drop_if_compacted_away(event.group_id)
+
+    def has(self, entity: RecordKey) -> bool:
+        """Whether there is such an entity of a group, with a record of its own."""
+        group_id = GroupId(entity.group_id)
+        group = self.groups.get(group_id)
+        if group is None:
+            return False
+        match entity.kind:
+            case EntityKind.GROUP:
+                return group_id not in self._known_by_parts
+            case EntityKind.STATIC_MEMBER:
+                return GroupInstanceId(entity.entity_id) in group.instances
+            case EntityKind.DYNAMIC_MEMBER:
+                member = group.members.get(MemberId(entity.entity_id))
+                return member is not None and member.group_instance_id is None
+            case EntityKind.REGISTRATION:
+                return GroupInstanceId(entity.entity_id) in group.registrations
+            case EntityKind.GROUP_CONFIG:
+                return group.config != NOT_CONFIGURED
+            case EntityKind.PARTITION:
+                return False
+            case _:
+                assert_never(entity.kind)
 
     def _take_partition_event(self, event: AnyPartitionEvent) -> None:
         if isinstance(event, CoordinatorElected) and event.format_level > FORMAT_LEVEL:
@@ -126,7 +151,7 @@ class Projector:
             self.groups.pop(group_id, None)
             self.quarantined.pop(group_id, None)
             self._known_by_parts.discard(group_id)
-            self.deleted.add(group_id)
+            self._note_deleted(group_id)
         elif group is not None and key.kind is EntityKind.STATIC_MEMBER:
             remove_member(group, MemberId(""), GroupInstanceId(key.entity_id))
         elif group is not None and key.kind is EntityKind.DYNAMIC_MEMBER:
@@ -137,6 +162,10 @@ class Projector:
             group.config = NOT_CONFIGURED
         self._drop_if_compacted_away(group_id)
 
+    def _note_deleted(self, group_id: GroupId) -> None:
+        self.deleted.pop(group_id, None)
+        self.deleted[group_id] = None
+
     def _drop_if_compacted_away(self, group_id: GroupId) -> None:
         """A live group's own record outlives every compaction: one that has none, nor anything else, was deleted."""
         if group_id not in self._known_by_parts:
@@ -145,7 +174,7 @@ class Projector:
         if not group.members and not group.registrations and group.config == NOT_CONFIGURED:
             self._known_by_parts.discard(group_id)
             del self.groups[group_id]
-            self.deleted.add(group_id)
+            self._note_deleted(group_id)
 
     def _quarantine(self, key: RecordKey, record: StoredRecord, broken: BrokenRecord) -> None:
         if key.kind is EntityKind.PARTITION:

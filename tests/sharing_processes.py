@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+from urllib.error import HTTPError
 
 from tests.brokers.broker import HOST, lasting_ports
 from tests.muster_process import MusterProcess, running_muster
@@ -20,12 +21,18 @@ SHARED_WITHIN_S: Final = 60.0
 
 @contextmanager
 def sharing_process(
-    log: str, node_id: int, *, partitions: int, replication: int = 1, topics: Sequence[str] = ()
+    log: str,
+    node_id: int,
+    *,
+    partitions: int,
+    replication: int = 1,
+    topics: Sequence[str] = (),
+    more: Sequence[str] = (),
 ) -> Iterator[MusterProcess]:
-    """One of them, while the block lasts."""
+    """One of them, while the block lasts; `more`: options."""
     options = ["--share-partitions", "--node-id", str(node_id), "--owner-session-timeout-ms", str(SESSION_MS)]
-    options += ["--log-partitions", str(partitions), "--log-replication", str(replication)]
-    with running_muster(log=log, topics=topics, options=options) as running:
+    options += ["--metrics", f"{HOST}:0", "--log-partitions", str(partitions), "--log-replication", str(replication)]
+    with running_muster(log=log, topics=topics, options=[*options, *more]) as running:
         yield running
 
 
@@ -53,6 +60,29 @@ def until_shared(*processes: MusterProcess, partitions: int) -> None:
         return None not in shares and even and sorted(whole) == list(range(partitions))
 
     until_so(shared, lambda: [each.events("partitions shared")[-1:] for each in processes], within_s=SHARED_WITHIN_S)
+
+
+def until_served(*processes: MusterProcess) -> None:
+    """Wait until each of them serves all that it is to own."""
+
+    def is_ready(process: MusterProcess) -> bool:
+        try:
+            process.asked("/readyz")
+        except HTTPError:
+            return False
+        return True
+
+    until_so(lambda: all(map(is_ready, processes)), within_s=SHARED_WITHIN_S)
+
+
+def until_standing_by(process: MusterProcess, *, partitions: int) -> None:
+    """Wait until this process follows so many partitions of others, and has read all that is there of them."""
+
+    def stands_by() -> bool:
+        ready = f"muster_standby_partitions_ready {partitions}.0\n"
+        return ready in (told := process.asked("/metrics")) and "muster_standby_lag_records 0.0\n" in told
+
+    until_so(stands_by, lambda: process.asked("/metrics"), within_s=SHARED_WITHIN_S)
 
 
 def _share_of(process: MusterProcess) -> list[int] | None:

@@ -10,4 +10,5 @@ status.py              What the process tells of itself at /status, for `muster 
 process_metrics.py     The version, whether it is ready, and what the process uses of the machine.
 metrics_endpoint.py    The HTTP endpoint: /metrics for Prometheus, /status, /healthz (the event loop turns), /readyz
                        (every partition is served).
+standby_metrics.py     How far this process is behind the partitions that it follows.
 """

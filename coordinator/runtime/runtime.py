@@ -23,6 +23,7 @@ from muster.coordinator.observability.group_metrics import (
     NamedGroup,
     in_slices,
 )
+from muster.coordinator.observability.standby_metrics import StandbyFigures
 from muster.coordinator.observability.status import OwnershipStatus
 from muster.coordinator.runtime.ownership.lease_keeper import LeaseKeeper
 from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
@@ -35,6 +36,7 @@ from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.service import CommittedOffset, ListedGroup, ReplyTo
 from muster.coordinator.tasks import BackgroundTasks
 from muster.events.ids import GroupId
+from muster.events.log.base import FollowedLog
 from muster.events.partitioner import partition_for
 from muster.events.state import NOT_CONFIGURED, Group, GroupConfig, GroupState
 from muster.events.steps import Each
@@ -53,7 +55,9 @@ class Runtime:
         *,
         give_up: Callable[[Exception], None],
         deposed: Callable[[int], None] | None = None,
+        stands_by: bool = False,
     ) -> None:
+        """`stands_by`: whether it follows the partitions that are not assigned to it, so that a takeover is short."""
         self._owner = owner
         self._log = owner.event_log
         self._offsets = owner.offsets
@@ -63,7 +67,12 @@ class Runtime:
             None if lease_ms is None else LeaseKeeper(owner.event_log, lease_ms, owner.boot_ms, failed=give_up)
         )
         self._partitions = OwnedPartitions(
-            owner, last_sign_of=self._signs.last_of, give_up=give_up, deposed=deposed, keeper=self._keeper
+            owner,
+            last_sign_of=self._signs.last_of,
+            give_up=give_up,
+            deposed=deposed,
+            keeper=self._keeper,
+            standby_log=owner.event_log if stands_by and isinstance(owner.event_log, FollowedLog) else None,
         )
         self._slow = SlowAppends(owner.event_log, lambda: self._owned)
         self._background = BackgroundTasks(give_up)
@@ -95,6 +104,8 @@ class Runtime:
             self._background.start(self._renew(self._log.claim_renewal_ms), "renew-claims")
         self._signs.begin()
         self._background.start(self._slow.watch(), "slow-appends")
+        if self._partitions.standbys is not None:
+            self._background.start(self._partitions.standbys.follow(), "standbys")
 
     async def assign(self, numbers: Iterable[int]) -> None:
         """Take partitions over, side by side; those whose log is unavailable are retried in the background.
@@ -154,6 +165,11 @@ class Runtime:
         if not self._is_assigned:  # the log is not open
             return OwnershipStatus(owner=self._owner.name)
         return ownership_status(self._owner, self._partitions, self.figures())
+
+    def standby_figures(self) -> StandbyFigures | None:
+        """The figures of the standbys; None where this process has none. Thread-safe."""
+        standbys = self._partitions.standbys
+        return None if standbys is None else standbys.figures
 
     @property
     def ready(self) -> bool:

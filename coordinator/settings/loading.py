@@ -119,8 +119,9 @@ def _contradictions(settings: Settings) -> Iterator[str]:
 def _sharing_refusals(settings: Settings) -> Iterator[str]:
     share, given = settings.name_of("share_partitions"), settings.model_fields_set
     if not settings.share_partitions:
-        if "owner_session_timeout_ms" in given:
-            yield f"{settings.name_of('owner_session_timeout_ms')} is for {share}, which is not given"
+        for setting in ("owner_session_timeout_ms", "no_hot_standbys"):
+            if setting in given:
+                yield f"{settings.name_of(setting)} is for {share}, which is not given"
         return
     if not settings.log.startswith("kafka:"):
         yield f"{share} needs an event log in Kafka, and {settings.name_of('log')} is {settings.log}"

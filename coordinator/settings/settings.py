@@ -137,6 +137,12 @@ class Settings(SidecarSettings, KafkaSettings):
         ge=1_000,
         le=1_800_000,
     )
+    no_hot_standbys: bool = option(
+        default=False,
+        help_="With --share-partitions: do not follow the partitions of the other processes. A takeover then reads the "
+        "whole history, where it else reads what is new; and a process has its own groups in memory alone.",
+        panel=EVENT_LOG,
+    )
     audit_window_ms: int | None = option(
         None, "How long the event log keeps the whole history; 7 days in a new log.", panel=EVENT_LOG, ge=0
     )

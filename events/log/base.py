@@ -232,6 +232,31 @@ class EventLog(Protocol):
         ...
 
 
+Ends = AsyncGenerator[Mapping[int, int], None]
+"""The end offsets of several partitions, by partition, as the answers come."""
+
+
+@runtime_checkable
+class FollowedLog(Protocol):
+    """A log whose partitions can be followed by a process that does not own them."""
+
+    @property
+    def deletions_kept_ms(self) -> int | None:
+        """How long the log keeps what was deleted, at least, since it was; None: that is not known.
+
+        Who has not read a partition for longer may have missed a deletion: it has been compacted away, its tombstone,
+        too.
+        """
+        ...
+
+    def end_offsets(self, partitions: Sequence[int], *, timeout_ms: int) -> Ends:
+        """Ask once for the ends of these partitions, in one request for those that one broker stores.
+
+        A partition is left out of the answers if its end cannot be had at the moment. Raises nothing of the log's.
+        """
+        ...
+
+
 @runtime_checkable
 class SearchableLog(Protocol):
     """A log that finds records by their keys without reading the values of others."""

@@ -9,7 +9,16 @@ import uuid
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-from muster.events.log.base import AppendRefused, Deposed, LogUnavailable, LogWriter, Repeated, Repeats, SignOfLife
+from muster.events.log.base import (
+    AppendRefused,
+    Deposed,
+    Ends,
+    LogUnavailable,
+    LogWriter,
+    Repeated,
+    Repeats,
+    SignOfLife,
+)
 from muster.events.log.limits import BATCH_BYTES_MAX, CHUNK_RECORDS_MAX, verdict_on
 from muster.events.log.wall_clock import wall_clock_ms
 from muster.events.records import FORMAT_LEVEL, StoredRecord, Transition
@@ -61,6 +70,7 @@ class MemoryEventLog:
         self.storage = MemoryStorage() if storage is None else storage
         self.claim_renewal_ms = claim_renewal_ms
         self.can_be_taken_over = True
+        self.deletions_kept_ms: int | None = None
         self.trouble: str | None = None
         self._batch_bytes_max = batch_bytes_max
         self._wall_ms = wall_ms
@@ -153,6 +163,11 @@ class MemoryEventLog:
     async def end_offset(self, partition: int) -> int:
         self._check_open()
         return self.storage.end_offset(partition)
+
+    async def end_offsets(self, partitions: Sequence[int], *, timeout_ms: int) -> Ends:  # noqa: ARG002 -- asks nobody
+        """See FollowedLog."""
+        await asyncio.sleep(0)
+        yield {number: self.storage.end_offset(number) for number in partitions}
 
     async def read(
         self, partition: int, *, start: int = 0, end: int | None = None

@@ -136,7 +136,12 @@ class MusterServer:
         offsets = TopicOffsetStore(lambda: cast("EventLog", self._new_log(self._topics.offsets)))
         quota = WaitingQuota(each_max=1_000, metrics=_METRICS)
         deposed = None if self._election is None else self._deposed
-        self.runtime = runtime = Runtime(self._owner(event_log, offsets, quota), give_up=self._give_up, deposed=deposed)
+        self.runtime = runtime = Runtime(
+            self._owner(event_log, offsets, quota),
+            give_up=self._give_up,
+            deposed=deposed,
+            stands_by=deposed is not None,
+        )
         service = self._service(runtime, quota)
         self._server = Server(settings=ServerSettings(), service=service, apis=APIS, metrics=_METRICS)
         await event_log.open()

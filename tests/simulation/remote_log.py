@@ -13,6 +13,7 @@ import msgspec
 from muster.events.log.base import (
     AppendRefused,
     Deposed,
+    Ends,
     LogError,
     LogUnavailable,
     LogWriter,
@@ -122,6 +123,14 @@ class RemoteLog(MemoryEventLog):
 
     async def end_offset(self, partition: int) -> int:
         return await self.link.ask(lambda: self.storage.end_offset(partition))
+
+    async def end_offsets(self, partitions: Sequence[int], *, timeout_ms: int) -> Ends:
+        """As in the contract: one question, asked once."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                yield await self.link.ask_once(lambda: {each: self.storage.end_offset(each) for each in partitions})
+        except TimeoutError:
+            yield {}
 
     async def read(
         self, partition: int, *, start: int = 0, end: int | None = None

@@ -5,7 +5,7 @@ What belongs here: one seed, and many. What it must not know: what happens in a 
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,10 +13,21 @@ import msgspec
 import structlog
 
 from muster.coordinator.wire.registry import load_messages_of_members
+from muster.events.avro.codec import decode
+from muster.events.events import CoordinatorReady
+from muster.events.records import StoredRecord
 from tests.simulation.schedule import REQUESTS_MIN, Played, Schedule
 from tests.simulation.verdict import violations
 
-COUNTED = ("takeovers", "fenced appends", "unknown outcomes", "repeated batches", "joins asked again", "evictions")
+COUNTED = (
+    "takeovers",
+    "short takeovers",
+    "fenced appends",
+    "unknown outcomes",
+    "repeated batches",
+    "joins asked again",
+    "evictions",
+)
 """Events that have to happen in a run of some dozen schedules, or they try nothing."""
 
 
@@ -68,6 +79,7 @@ def _counts(played: Played) -> Counter[str]:
     events, offsets, ledger = played.topics.events, played.topics.offsets, played.members.ledger
     counts = Counter({f"fault: {name}": times for name, times in played.faults.items()})
     counts["takeovers"] = sum(events.storage.epochs) - len(events.storage.epochs)
+    counts["short takeovers"] = sum(_read_little(records) for records in events.storage.records)
     counts["fenced appends"] = events.fenced + offsets.fenced
     counts["repeated batches"] = events.repeated + offsets.repeated
     counts["unknown outcomes"] = played.network.lost_answers
@@ -75,6 +87,17 @@ def _counts(played: Played) -> Counter[str]:
     counts["evictions"] = ledger.counts["evictions"]
     counts["commits accepted"] = len(ledger.commits)
     return counts
+
+
+def _read_little(records: Sequence[StoredRecord]) -> int:
+    """How many takeovers of a partition have read less than half of its events, by a standby."""
+    short = events = 0
+    for record in records:
+        if record.value is not None:
+            event = decode(record.value)
+            short += isinstance(event, CoordinatorReady) and event.events_read < events / 2
+            events += 1
+    return short
 
 
 @contextmanager

@@ -25,11 +25,12 @@ from muster.coordinator.runtime.ownership.lease_keeper import LeaseKeeper
 from muster.coordinator.runtime.ownership.log_outage import LogOutage
 from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
 from muster.coordinator.runtime.ownership.ready_log import ReadyLog
+from muster.coordinator.runtime.ownership.standbys import Standbys
 from muster.coordinator.runtime.ownership.takeover import LastSignOf, take_over
 from muster.coordinator.runtime.partition.outbox import kind_of
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.tasks import on_failure
-from muster.events.log.base import Deposed, LogDenied, LogError, LogUnavailable
+from muster.events.log.base import Deposed, FollowedLog, LogDenied, LogError, LogUnavailable
 from muster.events.records import BrokenRecord
 
 log = structlog.get_logger(__name__)
@@ -56,7 +57,9 @@ class OwnedPartitions:
         give_up: Callable[[Exception], None],
         deposed: Callable[[int], None] | None,
         keeper: LeaseKeeper | None,
+        standby_log: FollowedLog | None = None,
     ) -> None:
+        """`standby_log`: the owner's log, if this process is to follow the partitions that are not assigned to it."""
         self._owner = owner
         self._last_sign_of = last_sign_of
         self._give_up = give_up
@@ -80,6 +83,14 @@ class OwnedPartitions:
         self._lost_now: dict[int, str] = {}
         """The partitions that were lost, and why, until the next log line."""
         self._ready = ReadyLog()
+        self.standbys: Standbys | None = None
+        if standby_log is not None:
+            self.standbys = Standbys(
+                owner,
+                standby_log,
+                is_ours=lambda number: number in self.assigned or number in self._closing,
+                is_taking_over=lambda: bool(self._taking),
+            )
 
     async def assign(self, numbers: Iterable[int]) -> None:
         """Take partitions over, side by side; those whose log is unavailable are retried in the background.
@@ -184,6 +195,7 @@ class OwnedPartitions:
     async def _take_over(self, number: int) -> None:
         if closing := self._closing.get(number):
             await asyncio.wait([closing])
+        standby = None if self.standbys is None else await self.standbys.take(number)
         try:
             ownership = self.owned[number] = await take_over(
                 self._owner,
@@ -191,13 +203,18 @@ class OwnedPartitions:
                 last_sign_of=self._last_sign_of,
                 lost=lambda error: self.lost(number, error),
                 ready_log=self._ready,
+                standby=standby,
             )
         except BrokenRecord as broken:
             self._cannot_read(number, broken)
         else:
+            standby = None  # its groups are the partition's
             self.read.add(number)
             if self._keeper is not None and ownership.kept is not None:
                 self._keeper.add(number, ownership.kept)
+        finally:
+            if self.standbys is not None and standby is not None:
+                self.standbys.put_back(number, standby)
 
     def _cannot_read(self, number: int, broken: BrokenRecord) -> None:
         location = self._owner.event_log.location

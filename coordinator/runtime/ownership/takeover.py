@@ -1,7 +1,8 @@
 """Taking a partition over: claim it, write the fence record, read up to that record, serve.
 
 The fence record comes first because the log accepts the old owner's appends until the new owner's first one (see the
-event log's contract); only a reading up to the fence record is complete. While the old owner may still answer from
+event log's contract); only a reading up to the fence record is complete. Who has followed the partition reads on from
+where it is (standbys.py). While the old owner may still answer from
 memory, the new one answers too, and puts off whatever would change something (`CommandProcessor`).
 """
 
@@ -15,7 +16,9 @@ from muster.coordinator.offsets.deleted_topics import refuse_if_event_topic_dele
 from muster.coordinator.runtime.ownership.fencing import append_one, claim_and_fence
 from muster.coordinator.runtime.ownership.orphans import find_orphans, finish_deletions, recreate_groups
 from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
+from muster.coordinator.runtime.ownership.reading import folded, read_on
 from muster.coordinator.runtime.ownership.ready_log import PhaseTimer, ReadyLog
+from muster.coordinator.runtime.ownership.standbys import Standby
 from muster.coordinator.runtime.partition.answer_lease import AnswerLease
 from muster.coordinator.runtime.partition.outbox import OnLost, Outbox
 from muster.coordinator.runtime.partition.owner import Owner
@@ -27,10 +30,10 @@ from muster.events.damage import Damage, DamageSurvey
 from muster.events.events import CoordinatorReady
 from muster.events.ids import GroupId
 from muster.events.keys import EntityKind, RecordKey, decode_key
-from muster.events.loading import Loading
+from muster.events.loading import Loading, MustReadAnew
 from muster.events.log.base import EventLog, LogUnavailable, LogWriter
 from muster.events.projector import Projector
-from muster.events.records import UndecodableKey
+from muster.events.records import EventsError, UndecodableKey
 
 log = structlog.get_logger(__name__)
 
@@ -39,9 +42,19 @@ LastSignOf = Callable[[str], Awaitable[int | None]]
 
 
 async def take_over(
-    owner: Owner, number: int, *, last_sign_of: LastSignOf, lost: OnLost, ready_log: ReadyLog
+    owner: Owner,
+    number: int,
+    *,
+    last_sign_of: LastSignOf,
+    lost: OnLost,
+    ready_log: ReadyLog,
+    standby: Standby | None = None,
 ) -> OwnedPartition:
-    """Take the partition over. Raises LogError, and EventsError for a history that cannot be served."""
+    """Take the partition over. Raises LogError, and EventsError for a history that cannot be served.
+
+    `standby`: what was read of it before, if this process has followed it; unless it is spent then, it can be used
+    again if this fails.
+    """
     clock = owner.clock
     started_ms, phases = clock.monotonic_ms(), PhaseTimer(clock.monotonic_ms)
     await refuse_if_event_topic_deleted(owner.event_log, owner.offsets, number)
@@ -49,7 +62,7 @@ async def take_over(
     writer = await claim_and_fence(owner, number)
     fenced_ms = owner.boot_ms()
     phases.end(TakeoverPhase.CLAIM)
-    loading = await _load(owner, writer)
+    loading, events_read = await _loaded(owner, writer, standby)
     phases.end(TakeoverPhase.READ)
     projector = loading.projector
     owner.former_owners.warn_unless_stopped(projector.before_election, by=owner.name, location=owner.event_log.location)
@@ -60,7 +73,9 @@ async def take_over(
     if lease is not None:
         owner.old_leases.taken_over(number, projector.before_election, fenced_ms=fenced_ms, lease_ms=lease.lease_ms)
     phases.end(TakeoverPhase.OFFSETS)
-    ready = _ready(owner, writer, projector, started_ms=started_ms, owner_before_seen_ms=seen_ms)
+    ready = _ready(
+        owner, writer, projector, events_read=events_read, started_ms=started_ms, owner_before_seen_ms=seen_ms
+    )
     sent_ms = owner.boot_ms()
     await append_one(writer, records_of([ready], owner.event_log.format_level))
     ready_log.note(ready)
@@ -90,15 +105,19 @@ async def take_over(
         raise
     partition.rewrite(loading.overwritten)
     phases.end(TakeoverPhase.RESUME)
-
-    async def rewrite(keys: Collection[bytes]) -> None:
-        partition.rewrite(filter(None, map(_entity, keys)))
-
-    strangers = StrangersWatch(owner.event_log, number, owner.strangers, rewrite=rewrite, failed=lost)
-    outbox.strangers_noticed = strangers.notice
+    strangers = _watch(owner, partition, outbox, lost)
     if gap := gap_between(projector.next_offset, writer.next_offset, recreated + 1):  # since the end of the reading
         strangers.notice(gap)
     return OwnedPartition(owner, partition, outbox, writer, strangers=strangers, lease=lease, lost=lost)
+
+
+def _watch(owner: Owner, partition: Partition, outbox: Outbox, lost: OnLost) -> StrangersWatch:
+    async def rewrite(keys: Collection[bytes]) -> None:
+        partition.rewrite(filter(None, map(_entity, keys)))
+
+    watch = StrangersWatch(owner.event_log, partition.number, owner.strangers, rewrite=rewrite, failed=lost)
+    outbox.strangers_noticed = watch.notice
+    return watch
 
 
 def _ready(
@@ -106,6 +125,7 @@ def _ready(
     writer: LogWriter,
     projector: Projector,
     *,
+    events_read: int,
     started_ms: int,
     owner_before_seen_ms: int | None,
 ) -> CoordinatorReady:
@@ -116,7 +136,7 @@ def _ready(
         owner=owner.name,
         ready_ms=owner.clock.wall_ms(),
         took_ms=now_ms - started_ms,
-        events_read=projector.events_read,
+        events_read=events_read,
         groups=len(projector.groups),
         members=sum(len(group.members) for group in projector.groups.values()),
         incarnation_max=projector.incarnation_max,
@@ -153,7 +173,7 @@ async def _claim_offsets(owner: Owner, writer: LogWriter, projector: Projector) 
     number, offsets = writer.partition, owner.offsets
     with_offsets = await offsets.claim(number)
     orphans = await find_orphans(with_offsets, projector, number, owner.event_log.partitions, owner.slices)
-    unknown = set[GroupId]() if offsets.own_log is None else orphans - projector.deleted
+    unknown = set[GroupId]() if offsets.own_log is None else orphans.difference(projector.deleted)
     await finish_deletions(offsets, number, orphans - unknown)
     if offsets.own_log is not None:
         settings, clock, events = owner.settings, owner.clock, owner.event_log
@@ -173,13 +193,27 @@ async def _damages(log_: EventLog, writer: LogWriter, projector: Projector) -> d
     return survey.damages()
 
 
-async def _load(owner: Owner, writer: LogWriter) -> Loading:
-    """Load the groups up to the writer's fence record. Raises LogUnavailable if the reading ends before it (L6)."""
-    loading = Loading(owner.strangers.reading(writer.partition))
-    async for chunk in owner.event_log.read(writer.partition):
-        loading.read(chunk)
-    for _ in loading.fold():
-        await asyncio.sleep(0)
+async def _loaded(owner: Owner, writer: LogWriter, standby: Standby | None) -> tuple[Loading, int]:
+    """Load the groups up to the writer's fence record; returns how many events were read for it, too.
+
+    Raises LogUnavailable if the reading ends before that record (L6).
+    """
+    loading, before = None, 0
+    if standby is not None:
+        before = standby.loading.events_read
+        try:
+            loading = await _read_rest(owner, writer, standby)
+        except (MustReadAnew, EventsError) as error:
+            standby.is_spent = True
+            log.info(
+                "partition read from its beginning, as what was read before cannot be used",
+                partition=writer.partition,
+                reason=str(error),
+            )
+    if loading is None:
+        loading, before = Loading(owner.strangers.reading(writer.partition)), 0
+        await read_on(owner.event_log, writer.partition, loading)
+        await folded(loading)
     last = loading.projector.last_partition_event
     if last is None or last.owner_epoch < writer.epoch:
         raise LogUnavailable(
@@ -187,4 +221,26 @@ async def _load(owner: Owner, writer: LogWriter) -> Loading:
             " claimed the partition"
         )
     owner.strangers.report(loading.strangers, owner.event_log.location)
+    return loading, loading.events_read - before
+
+
+async def _read_rest(owner: Owner, writer: LogWriter, standby: Standby) -> Loading:
+    """Read what a standby has not read yet, up to the fence record.
+
+    Raises MustReadAnew if that cannot be done, EventsError and LogUnavailable.
+    """
+    loading, fenced = standby.loading, writer.next_offset
+    before = loading.last if loading.is_folded else None  # else the last one is of long ago
+    if fenced is None:
+        raise MustReadAnew("the log does not tell where it ends")
+    if loading.next_offset >= fenced:
+        raise MustReadAnew(f"the log ends at offset {fenced}, before what was read")
+    if loading.is_being_folded:
+        await folded(loading)
+    await read_on(owner.event_log, writer.partition, loading, end=fenced)
+    await folded(loading)
+    # By the log's own clock, too, since that of this machine may have been set.
+    since_ms = 0 if before is None or loading.last is None else loading.last.timestamp_ms - before.timestamp_ms
+    if since_ms >= standby.deletions_kept_ms:
+        raise MustReadAnew("it was not read for longer than the log keeps deletions")
     return loading

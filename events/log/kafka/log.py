@@ -16,7 +16,16 @@ import msgspec
 
 from muster.events.kafka.muster_check import is_muster
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
-from muster.events.log.base import Deposed, LogMismatch, LogMissing, LogWriter, OwnersMarks, Repeats, SignOfLife
+from muster.events.log.base import (
+    Deposed,
+    Ends,
+    LogMismatch,
+    LogMissing,
+    LogWriter,
+    OwnersMarks,
+    Repeats,
+    SignOfLife,
+)
 from muster.events.log.kafka import signs
 from muster.events.log.kafka.client.errors import retried
 from muster.events.log.kafka.client.link import KafkaLink, Timeouts
@@ -34,7 +43,7 @@ from muster.events.log.kafka.marks import Marks, origin_of
 from muster.events.log.kafka.names import PROBE_SUFFIX, warning_of_new_topic
 from muster.events.log.kafka.origin import check_origin, notes_of
 from muster.events.log.kafka.producer import WriterConfig, claim, last_owner
-from muster.events.log.kafka.reader import end_offset, newest_stamp, read, read_raw
+from muster.events.log.kafka.reader import end_offset, end_offsets, newest_stamp, read, read_raw
 from muster.events.log.kafka.resent_batches import repeat
 from muster.events.log.kafka.topic import check_topic, cleanup_policy, create_topic, created_topic_facts, topic_facts
 from muster.events.log.wall_clock import wall_clock_ms
@@ -192,6 +201,14 @@ class KafkaEventLog:
 
     async def end_offset(self, partition: int) -> int:
         return await end_offset(self._link, self._plan.name, partition, timeout_ms=self._timeout_ms)
+
+    @property
+    def deletions_kept_ms(self) -> int | None:
+        """See FollowedLog; None where the brokers do not tell."""
+        return self._guarantees.deletions_kept_ms if self._guarantees else None
+
+    def end_offsets(self, partitions: Sequence[int], *, timeout_ms: int) -> Ends:
+        return end_offsets(self._link, self._plan.name, partitions, timeout_ms=timeout_ms)
 
     async def read(
         self, partition: int, *, start: int = 0, end: int | None = None

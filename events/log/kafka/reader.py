@@ -9,7 +9,9 @@ behind a gap that compaction left: an empty answer from a leader that knows of t
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,8 +19,8 @@ from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.offset import OffsetRequest
 from kio.schema.errors import ErrorCode
 
-from muster.events.kafka.errors import TryAgain
-from muster.events.log.base import LogUnavailable
+from muster.events.kafka.errors import LinkError, TryAgain
+from muster.events.log.base import Ends, LogError, LogUnavailable
 from muster.events.log.kafka.batches import Stamp
 from muster.events.log.kafka.client.errors import refused, retried
 from muster.events.log.kafka.client.link import KafkaLink, PartitionLane
@@ -36,6 +38,9 @@ _LATEST = -1
 _CONSUMER = -1
 _READ_UNCOMMITTED = 0
 _LOOK_AGAIN_AFTER_MS = 200
+_ENDS_LANE = "ends"
+_DECODED_WITHIN_S = 0.004
+"""How long decoding may hold the loop."""
 
 FETCH_BYTES = 1024 * 1024
 """The size of one fetch: large enough that the cost of requests does not count."""
@@ -56,6 +61,45 @@ class _Fetched(msgspec.Struct, frozen=True, kw_only=True):
 async def end_offset(link: KafkaLink, topic: str, partition: int, *, timeout_ms: int) -> int:
     """Return the offset after the last record that all in-sync replicas have. Raises LogUnavailable."""
     return await retried(lambda: _offset(link, topic, partition, _LATEST), timeout_ms=timeout_ms)
+
+
+async def end_offsets(link: KafkaLink, topic: str, partitions: Sequence[int], *, timeout_ms: int) -> Ends:
+    """See FollowedLog: one request for each broker, asked once."""
+    by_leader: dict[int, list[int]] = {}
+    for partition in partitions:
+        leader = link.leader(topic, partition)
+        if leader is None:
+            link.refresh_soon()
+        else:
+            by_leader.setdefault(leader, []).append(partition)
+    asking = [
+        asyncio.create_task(_ends(link, topic, *each, timeout_ms=timeout_ms), name=f"ends-{each[0]}")
+        for each in by_leader.items()
+    ]
+    try:
+        for answered in asyncio.as_completed(asking):
+            yield await answered
+    finally:
+        for each in asking:
+            each.cancel()
+
+
+async def _ends(
+    link: KafkaLink, topic: str, leader: int, partitions: Sequence[int], *, timeout_ms: int
+) -> Mapping[int, int]:
+    wanted = [(partition, _LATEST) for partition in partitions]
+    request = OffsetRequest(_CONSUMER, _READ_UNCOMMITTED, [(topic, wanted)])
+    try:
+        response = await link.ask(leader, request, lane=_ENDS_LANE, timeout_ms=timeout_ms)
+    except (LinkError, LogError):
+        return {}
+    ends = {}
+    for _, answers in response.topics:
+        for partition, code, _, offset, *_ in answers:
+            with contextlib.suppress(TryAgain):  # such as a leader that has moved: it is asked for its address then
+                if link.settled(code, "ListOffsets") is ErrorCode.none:
+                    ends[partition] = int(offset)
+    return ends
 
 
 async def read(
@@ -102,6 +146,7 @@ async def _read(
         if not fetched.batches:
             return
         before, chunk = position, list[R]()
+        held_since_s = time.perf_counter()
         broken: BrokenBatch | None = None
         try:
             for records, after in decode(fetched.batches, before):
@@ -110,8 +155,10 @@ async def _read(
                 if len(chunk) >= CHUNK_RECORDS_MAX:
                     yield chunk
                     chunk = []
-                    # Decoding waits for nothing, so an owner that tails partitions would answer nobody meanwhile.
+                if time.perf_counter() - held_since_s >= _DECODED_WITHIN_S:
+                    # Decoding waits for nothing, so an owner that follows partitions would answer nobody meanwhile.
                     await asyncio.sleep(0)
+                    held_since_s = time.perf_counter()
         except BrokenBatch as error:
             broken = error
         if chunk:

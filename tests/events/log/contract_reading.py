@@ -4,7 +4,9 @@ import asyncio
 import re
 import time
 
-from muster.events.log.base import EventLog, LogWriter
+import pytest
+
+from muster.events.log.base import EventLog, FollowedLog, LogWriter
 from muster.events.records import Record
 from tests.events.log.storage import LogStorage, OpenLog
 from tests.events.log.transitions import (
@@ -64,6 +66,19 @@ class ReadingContract:
 
         assert await log.end_offset(0) == 0
         assert await read_all(log) == []
+
+    async def test_the_ends_of_several_partitions_can_be_asked_for(self, log: EventLog, writer: LogWriter) -> None:
+        """At once, of a log that others follow."""
+        if not isinstance(log, FollowedLog):
+            pytest.skip("nobody follows a file: it has one process")
+        await writer.append([transition("a", records=3)])
+
+        ends: dict[int, int] = {}
+        async for some in log.end_offsets(range(log.partitions), timeout_ms=60_000):
+            ends |= some
+
+        assert ends == {number: 3 if number == writer.partition else 0 for number in range(log.partitions)}
+        assert [each async for each in log.end_offsets((), timeout_ms=60_000) if each] == []
 
     async def test_records_are_read_in_the_order_of_their_append(self, log: EventLog, writer: LogWriter) -> None:
         """Transitions of one append, and of several, stand one behind the other."""

@@ -23,6 +23,9 @@ _EXPIRATIONS = ("producer.id.expiration.ms", "transactional.id.expiration.ms")
 _EXPIRATION_MS_MIN = 60_000
 _CLAIMS_PER_EXPIRATION = 4
 
+_DELETIONS_KEPT = ("min.compaction.lag.ms", "delete.retention.ms")
+"""No record is compacted away before the first, and no tombstone before the second; so the longer one counts."""
+
 BROKER_CONFIGS = (*_EXPIRATIONS, "socket.request.max.bytes")
 """The configs that are read of each broker."""
 
@@ -76,6 +79,8 @@ class Guarantees(msgspec.Struct, frozen=True, kw_only=True):
     claim_renewal_ms: int | None
     """The interval at which an owner must claim anew, or the brokers forget its fence; None: they do not tell."""
     warnings: tuple[str, ...]
+    deletions_kept_ms: int | None = None
+    """How long a deletion stays, at least, since it was appended; None: the brokers do not tell."""
 
 
 def guarantees(
@@ -106,7 +111,12 @@ def guarantees(
         batch_bytes_max=_batch_bytes_max(plan, topic, brokers),
         claim_renewal_ms=min(expirations) // _CLAIMS_PER_EXPIRATION if expirations else None,
         warnings=tuple(_warnings(plan, facts, topic, brokers, who=who)),
+        deletions_kept_ms=max(map(int, kept)) if (kept := _configured(topic, _DELETIONS_KEPT)) else None,
     )
+
+
+def _configured(topic: Configs, settings: Iterable[str]) -> list[str]:
+    return [topic[setting] for setting in settings if setting in topic]
 
 
 def _partition_refusals(plan: TopicPlan, facts: TopicFacts) -> Iterator[str]:

@@ -38,7 +38,9 @@ def promised(
 
 def test_the_topic_that_we_would_make_is_right() -> None:
     """It holds batches of the size planned, and wants a claim in a quarter of the shorter expiration."""
-    assert promised() == Guarantees(batch_bytes_max=64 * 1024 * 1024, claim_renewal_ms=21_600_000, warnings=())
+    assert promised() == Guarantees(
+        batch_bytes_max=64 * 1024 * 1024, claim_renewal_ms=21_600_000, warnings=(), deletions_kept_ms=1000
+    )
 
 
 def test_the_way_out_of_a_contradiction_is_a_command() -> None:

@@ -1,0 +1,55 @@
+"""The metrics of hot standbys: how far this process is behind the partitions that it follows.
+
+What belongs here: the figures, and their Prometheus form. What it must not know: how partitions are followed.
+"""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+
+class StandbyFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """The partitions that a process follows. `ready`: those that a takeover would only read on.
+
+    `behind_max`: the most offsets that one is behind; `oldest_ms`: the longest time since one was known to be at its
+    end.
+    """
+
+    followed: int
+    ready: int
+    behind_max: int
+    oldest_ms: int
+
+
+class StandbyMetrics(Collector):
+    """Asks for the figures when it is asked itself, in another thread; None: this process has no standbys."""
+
+    def __init__(self, figures: Callable[[], StandbyFigures | None]) -> None:
+        self._figures = figures
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the figures as metrics."""
+        figures = self._figures()
+        if figures is None:
+            return
+        for name, text, value in (
+            ("muster_standby_partitions", "Partitions of other processes that are followed", figures.followed),
+            (
+                "muster_standby_partitions_ready",
+                "Partitions of other processes of which a takeover would read what is new alone",
+                figures.ready,
+            ),
+            (
+                "muster_standby_lag_records",
+                "Offsets that the followed partition furthest behind its end is behind",
+                figures.behind_max,
+            ),
+            (
+                "muster_standby_lag_seconds",
+                "Time since the followed partition that is furthest behind was known to be at its end",
+                figures.oldest_ms / 1000,
+            ),
+        ):
+            yield GaugeMetricFamily(name, text, value=value)

@@ -1,0 +1,212 @@
+"""Hot standbys: this process follows the partitions of others, so that a takeover reads what is new, and no history.
+
+What belongs here: when a partition is read, and when what was read is thrown away. What it must not know: how records
+become groups (events/loading.py), and what a takeover does with them.
+
+Every second the ends of all these partitions are asked for, in one request for each broker, and those that have grown
+are read on. The state of a partition is here or with its owner (owned_partitions.py), never twice: a takeover takes it
+from here, and who gives a partition up begins to read it anew.
+
+    the log is unavailable                      what was read stays, and is read on later
+    it ends before what was read, or another    thrown away: a leader was elected that had not all of it, or somebody
+    record stands where the last one was        has made the topic anew
+    it was not read for longer than deletions   thrown away: a deletion may have been compacted away, its tombstone too
+    are kept, as on a suspended machine
+    a record cannot be read                     thrown away: whether it counts is known only from those behind it
+
+A partition without a standby is read from its beginning when it is taken over. So all that fails here costs time.
+"""
+
+import asyncio
+import gc
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Final
+
+import msgspec
+import structlog
+
+from muster.coordinator.observability.standby_metrics import StandbyFigures
+from muster.coordinator.runtime.ownership.reading import folded, read_on
+from muster.coordinator.runtime.partition.owner import Owner
+from muster.coordinator.tasks import BackgroundTasks
+from muster.events.loading import Loading, MustReadAnew
+from muster.events.log.base import FollowedLog, LogError, LogUnavailable
+from muster.events.records import EventsError
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+LOOK_INTERVAL_S: Final = 1.0
+LOOK_TIMEOUT_MS: Final = 2_000
+READ_AT_ONCE: Final = 4
+"""Partitions that are read on at a time; each has one fetch in memory. Of those that are read first it is one."""
+RETRY_MS: Final = 5_000
+RETRY_MAX_MS: Final = 600_000
+"""The pause after a standby was thrown away, which doubles up to the maximum."""
+DELETIONS_KEPT_MS: Final = 60_000
+"""Where the brokers do not tell how long deletions are kept."""
+
+
+class Standby(msgspec.Struct, kw_only=True, eq=False):
+    """The part of a partition that was read. `at_end_ms`: when it was known last to be all, by the clock of leases."""
+
+    loading: Loading
+    at_end_ms: int
+    deletions_kept_ms: int
+    """How long the log keeps deletions: one that was not read for longer may have missed one."""
+    is_spent: bool = False
+    """Whether a takeover has found that it cannot be used."""
+
+
+class _Followed(msgspec.Struct, kw_only=True, eq=False):
+    """A partition that is followed. `behind`: offsets between what was read and the end, when that was last known."""
+
+    standby: Standby | None = None
+    reading: "asyncio.Task[None] | None" = None
+    behind: int | None = None
+    failures: int = 0
+    not_before_ms: int = 0
+
+
+class Standbys:
+    """See the module. `is_ours`: whether a partition is this process's to own, so that it is not followed.
+
+    `is_taking_over`: whether partitions are being taken over, for which first readings wait.
+    """
+
+    def __init__(
+        self,
+        owner: Owner,
+        event_log: FollowedLog,
+        *,
+        is_ours: Callable[[int], bool],
+        is_taking_over: Callable[[], bool],
+    ) -> None:
+        self._owner = owner
+        self._log = event_log
+        self._is_ours = is_ours
+        self._is_taking_over = is_taking_over
+        self._followed: dict[int, _Followed] = {}
+        self._reading_first = asyncio.Lock()
+        self._reading_on = asyncio.Semaphore(READ_AT_ONCE)
+        self._tasks = BackgroundTasks(lambda _: None)  # each says itself what has failed
+
+    @property
+    def figures(self) -> StandbyFigures:
+        """See the class. Thread-safe."""
+        followed = [each for number, each in list(self._followed.items()) if not self._is_ours(number)]
+        standbys = [each.standby for each in followed if each.standby is not None and each.standby.loading.is_folded]
+        now_ms = self._owner.boot_ms()
+        return StandbyFigures(
+            followed=len(followed),
+            ready=len(standbys),
+            behind_max=max((each.behind or 0 for each in followed), default=0),
+            oldest_ms=max((now_ms - each.at_end_ms for each in standbys), default=0),
+        )
+
+    async def follow(self) -> None:
+        """Follow the partitions of others, for ever."""
+        try:
+            while True:
+                await self._look()
+                await asyncio.sleep(LOOK_INTERVAL_S)
+        finally:
+            await self._tasks.close()
+
+    async def take(self, number: int) -> Standby | None:
+        """Give a standby up, to the partition's takeover; None: there is none that can be used."""
+        followed = self._followed.pop(number, None)
+        if followed is None:
+            return None
+        if followed.reading is not None:
+            followed.reading.cancel()
+            await asyncio.wait([followed.reading])
+        standby = followed.standby
+        if standby is None or self._is_too_old(standby):
+            return None
+        return standby
+
+    def put_back(self, number: int, standby: Standby) -> None:
+        """Keep the standby of a takeover that has failed, for the next attempt, or to follow on."""
+        if not standby.is_spent:
+            self._followed[number] = _Followed(standby=standby)
+
+    # ---- following -----------------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        """Ask for the ends, and read on where there is something new."""
+        numbers = [number for number in range(self._owner.event_log.partitions) if not self._is_ours(number)]
+        asked_ms = self._owner.boot_ms()
+        async with aclosing(self._log.end_offsets(numbers, timeout_ms=LOOK_TIMEOUT_MS)) as answers:
+            async for ends in answers:
+                for number, end in ends.items():
+                    if not self._is_ours(number):
+                        self._told_end(number, end, asked_ms)
+
+    def _told_end(self, number: int, end: int, asked_ms: int) -> None:
+        followed = self._followed.setdefault(number, _Followed())
+        standby = followed.standby
+        followed.behind = end - (0 if standby is None else standby.loading.next_offset)
+        if followed.reading is not None and not followed.reading.done():
+            return
+        if standby is not None and self._is_too_old(standby):
+            self._throw_away(number, followed, "it was not read for longer than the log keeps deletions")
+        elif standby is not None and followed.behind < 0:
+            self._throw_away(number, followed, f"the log ends at offset {end}, before what was read")
+        elif standby is not None and standby.loading.is_folded and not followed.behind:
+            standby.at_end_ms, followed.failures = asked_ms, 0
+        elif asked_ms >= followed.not_before_ms:
+            followed.reading = self._tasks.start(self._read(number, followed, end, asked_ms), f"standby-{number}")
+
+    def _is_too_old(self, standby: Standby) -> bool:
+        return self._owner.boot_ms() - standby.at_end_ms >= standby.deletions_kept_ms
+
+    def _throw_away(self, number: int, followed: _Followed, reason: str) -> None:
+        pause_ms = min(RETRY_MS << min(followed.failures, 10), RETRY_MAX_MS)
+        followed.standby = None
+        followed.failures += 1
+        followed.not_before_ms = self._owner.boot_ms() + pause_ms
+        log.warning(
+            "a partition of another process is read anew", partition=number, reason=reason, in_s=pause_ms // 1000
+        )
+
+    async def _read(self, number: int, followed: _Followed, end: int, asked_ms: int) -> None:
+        """Read a partition up to this end."""
+        try:
+            if followed.standby is None or not followed.standby.loading.is_folded:
+                async with self._reading_first:
+                    if not self._is_taking_over():
+                        await self._read_first(number, followed, end, asked_ms)
+            else:
+                async with self._reading_on:
+                    await self._read_on(number, followed, followed.standby, end, asked_ms)
+        except LogUnavailable:
+            pass  # the next look comes soon, and who owns partitions there says it
+        except (LogError, EventsError, MustReadAnew) as error:
+            self._throw_away(number, followed, str(error))
+        except Exception as bug:
+            followed.failures = max(followed.failures, 10)
+            self._throw_away(number, followed, repr(bug))
+            log.error("a standby has failed by an error in Muster itself, please report it", exc_info=bug)
+
+    async def _read_first(self, number: int, followed: _Followed, end: int, asked_ms: int) -> None:
+        if followed.standby is None:
+            followed.standby = self._new_standby(number)
+        loading = followed.standby.loading
+        if not loading.is_being_folded:
+            await read_on(self._owner.event_log, number, loading, end=end)
+        await folded(loading)
+        followed.standby.at_end_ms, followed.behind = asked_ms, 0
+        gc.freeze()  # as after a takeover: what was read stays, and is not to be gone through again and again
+
+    async def _read_on(self, number: int, followed: _Followed, standby: Standby, end: int, asked_ms: int) -> None:
+        await read_on(self._owner.event_log, number, standby.loading, end=end)
+        standby.at_end_ms, followed.behind = asked_ms, 0
+
+    def _new_standby(self, number: int) -> Standby:
+        kept_ms = self._log.deletions_kept_ms
+        return Standby(
+            loading=Loading(self._owner.strangers.reading(number)),
+            at_end_ms=self._owner.boot_ms(),
+            deletions_kept_ms=DELETIONS_KEPT_MS if kept_ms is None else kept_ms,
+        )

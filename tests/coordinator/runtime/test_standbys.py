@@ -1,0 +1,325 @@
+"""A process follows the partitions of others, and takes one over by reading what is new; in virtual time."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from kio.schema.errors import ErrorCode
+from structlog.testing import capture_logs
+
+from muster.coordinator.observability.standby_metrics import StandbyFigures
+from muster.coordinator.runtime.ownership.standbys import (
+    DELETIONS_KEPT_MS,
+    LOOK_INTERVAL_S,
+    RETRY_MAX_MS,
+    RETRY_MS,
+    Standbys,
+)
+from muster.coordinator.runtime.runtime import Runtime
+from muster.events.avro.codec import decode
+from muster.events.ids import GroupId
+from muster.events.keys import EntityKind, RecordKey, decode_key, encode_key
+from muster.events.log.base import LogUnavailable
+from muster.events.log.memory import MemoryStorage
+from muster.events.records import StoredRecord
+from tests.coordinator.runtime.test_runtime import story
+from tests.simulation.process import SimulatedProcess
+from tests.simulation.virtual_time import VirtualClock
+from tests.waiting import until
+
+ALONE = 1
+"""One partition is enough for most of them."""
+
+
+class Peer:
+    """A process that shares the log with others, and stands by for what is not its own. Its clock can be moved."""
+
+    def __init__(self, storage: MemoryStorage, *, stands_by: bool = True) -> None:
+        self.process = SimulatedProcess(storage)
+        self.suspended_ms = 0
+        self.deposed: list[int] = []
+        owner = msgspec.structs.replace(self.process.runtime._owner, boot_ms=self._boot_ms)
+        self.runtime = self.process.runtime = Runtime(
+            owner, give_up=self.process.lost.append, deposed=self.deposed.append, stands_by=stands_by
+        )
+        self.reads: list[tuple[int, int]] = []
+        """The partition and the first offset of each reading."""
+        usual = self.process.log.read
+
+        def read(partition: int, *, start: int = 0, end: int | None = None) -> AsyncIterator[Sequence[StoredRecord]]:
+            self.reads.append((partition, start))
+            return usual(partition, start=start, end=end)
+
+        self.process.log.read = read  # type: ignore[method-assign]
+
+    def _boot_ms(self) -> int:
+        return VirtualClock().monotonic_ms() + self.suspended_ms
+
+    async def start(self, *numbers: int) -> "Peer":
+        await self.process.log.open()
+        await self.runtime.start(numbers)
+        return self
+
+    @property
+    def standbys(self) -> Standbys:
+        assert self.runtime._partitions.standbys is not None
+        return self.runtime._partitions.standbys
+
+    @property
+    def figures(self) -> StandbyFigures:
+        figures = self.runtime.standby_figures()
+        assert figures is not None
+        return figures
+
+    async def until_ready(self) -> None:
+        await until(lambda: self.figures.followed and self.figures.ready == self.figures.followed, lambda: self.figures)
+
+
+async def pair(storage: MemoryStorage) -> tuple[Peer, Peer]:
+    """The owner of everything, with a group of two; and one that stands by and has read it all."""
+    owner = await Peer(storage).start(*range(len(storage.records)))
+    await owner.process.stable_group("a", "b")
+    standby = await Peer(storage).start()
+    await standby.until_ready()
+    return owner, standby
+
+
+async def more(owner: Peer) -> None:
+    """Something new in the log."""
+    owner.process.group_id = GroupId("another")
+    await owner.process.stable_group("a", "b")
+
+
+async def ended(*peers: Peer) -> None:
+    for peer in peers:
+        await peer.runtime.stop()
+        assert not peer.process.lost
+
+
+def last_ready(storage: MemoryStorage) -> Any:
+    """The newest one of any partition, by its time."""
+    key = EntityKind.PARTITION, "ready"
+    records = [record for records in storage.records for record in records if not record.stranger]
+    of_ready = [r for r in records if r.value and (decode_key(r.key).kind, decode_key(r.key).entity_id) == key]
+    return decode(max(of_ready, key=lambda record: (record.timestamp_ms, record.offset)).value or b"")
+
+
+def said(logs: Sequence[Any]) -> list[str]:
+    return [line["reason"] for line in logs if "read anew" in line["event"] or "from its beginning" in line["event"]]
+
+
+@story
+async def test_a_takeover_reads_what_is_new_and_no_history() -> None:
+    """The group is as it was, with what came since the last look."""
+    storage = MemoryStorage(ALONE)
+    owner, standby = await pair(storage)
+    for _ in range(20):
+        await owner.process.stable_group("a", "b")
+    await asyncio.sleep(2 * LOOK_INTERVAL_S)
+    told = await owner.process.stable_group("a", "b")
+    read = storage.end_offset(0)
+    await standby.runtime.assign([0])
+    assert last_ready(storage).events_read < 10 < read
+    assert (await standby.process.heartbeat(told["a"])).error is ErrorCode.none
+    groups = {group.group_id: group for group in standby.runtime._owned[0].partition.groups()}
+    whole = await Peer(storage, stands_by=False).start(0)
+    assert groups == {group.group_id: group for group in whole.runtime._owned[0].partition.groups()}
+    assert last_ready(storage).events_read > read / 2
+    await ended(owner, standby, whole)
+
+
+@story
+async def test_a_partition_that_is_given_up_is_followed_from_then_on() -> None:
+    """And is taken over again by what is new."""
+    storage = MemoryStorage(2)
+    owner, standby = await pair(storage)
+    assert (owner.figures.followed, standby.figures.followed) == (0, 2)
+    await owner.runtime.release([1])
+    await standby.runtime.assign([1])
+    await owner.until_ready()
+    assert (owner.figures.followed, standby.figures.followed) == (1, 1)
+    await standby.runtime.release([1])
+    await asyncio.sleep(2 * LOOK_INTERVAL_S)
+    await owner.runtime.assign([1])
+    assert last_ready(storage).events_read == 1  # its own fence record
+    await ended(owner, standby)
+
+
+@story
+async def test_the_state_of_a_partition_is_there_once() -> None:
+    """The groups that stood by are the owner's from then on."""
+    storage = MemoryStorage(ALONE)
+    owner, standby = await pair(storage)
+    (followed,) = standby.standbys._followed.values()
+    assert followed.standby is not None
+    (group,) = followed.standby.loading.projector.groups.values()
+    await standby.runtime.assign([0])
+    assert standby.standbys._followed == {}
+    (owned,) = standby.runtime._owned[0].partition.groups()
+    assert owned is group
+    await until(lambda: owner.deposed == [0] or owner.process.leave("x").done())
+    await ended(owner, standby)
+
+
+@story
+async def test_a_takeover_in_the_midst_of_a_first_reading_goes_on_with_it() -> None:
+    """Nothing is read twice."""
+    storage = MemoryStorage(ALONE)
+    owner = await Peer(storage).start(0)
+    told = await owner.process.stable_group("a", "b")
+    for number in range(3_000):  # more than a chunk
+        key = encode_key(RecordKey("0", EntityKind.PARTITION, f"{number}"))
+        storage.records[0].append(StoredRecord(0, storage.end_offset(0), 0, key, None))
+    standby = await Peer(storage).start()
+    stood_at = 0
+    while not stood_at:
+        await asyncio.sleep(0)
+        for followed in standby.standbys._followed.values():
+            stood_at = 0 if followed.standby is None else followed.standby.loading.next_offset
+    assert stood_at < 3_000
+    assert standby.figures.ready == 0
+    await standby.runtime.assign([0])
+    assert standby.reads[0] == (0, 0)
+    assert all(start >= stood_at - 1 for _, start in standby.reads[1:])
+    assert (await standby.process.heartbeat(told["a"])).error is ErrorCode.none
+    await ended(standby, owner)
+
+
+async def _truncated(storage: MemoryStorage, standby: Peer) -> None:
+    del storage.records[0][-2:]
+
+
+async def _written_anew(storage: MemoryStorage, standby: Peer) -> None:
+    last = storage.records[0].pop()
+    storage.records[0].append(msgspec.structs.replace(last, timestamp_ms=last.timestamp_ms + 1))
+    storage.records[0].append(msgspec.structs.replace(last, offset=last.offset + 1, timestamp_ms=last.timestamp_ms + 1))
+
+
+async def _suspended(storage: MemoryStorage, standby: Peer) -> None:
+    standby.suspended_ms += DELETIONS_KEPT_MS
+
+
+async def _unreadable(storage: MemoryStorage, standby: Peer) -> None:
+    group = encode_key(RecordKey("orders", EntityKind.GROUP, ""))
+    storage.records[0].append(StoredRecord(0, storage.end_offset(0), 0, group, b"\xc3\x01 of the future"))
+
+
+@pytest.mark.parametrize(
+    ("happens", "reason"),
+    [
+        (_truncated, "before what was read"),
+        (_written_anew, "another record stands at offset"),
+        (_suspended, "longer than the log keeps deletions"),
+        (_unreadable, "a record came that cannot be read"),
+    ],
+)
+@pytest.mark.parametrize("when", ["followed", "taken over"])
+def test_what_cannot_be_gone_on_with_is_thrown_away(
+    happens: Callable[[MemoryStorage, Peer], Any], reason: str, when: str
+) -> None:
+    """It is read anew after a pause; and a takeover reads everything. In both cases one line says why."""
+
+    @story
+    async def run() -> None:
+        storage = MemoryStorage(ALONE)
+        owner, standby = await pair(storage)
+        await asyncio.sleep(LOOK_INTERVAL_S / 2)
+        with capture_logs() as logs:
+            await happens(storage, standby)
+            reads = len(standby.reads)
+            if when == "followed":
+                await until(lambda: said(logs))
+                assert standby.figures.ready == 0
+                await standby.until_ready()
+                assert (0, 0) in standby.reads[reads:]
+                assert len(said(logs)) == 1
+                assert reason in said(logs)[0]
+            else:
+                await standby.runtime.assign([0])
+                assert (0, 0) in standby.reads[reads:]
+                assert last_ready(storage).events_read > 5
+                assert [text for text in said(logs) if reason in text] == said(logs)
+        await ended(standby)
+        await owner.runtime.stop()
+
+    run()
+
+
+@story
+async def test_who_cannot_read_a_partition_tries_more_and_more_rarely() -> None:
+    """A record of the partition itself that is broken stops a takeover; a standby is none for so long."""
+    storage = MemoryStorage(ALONE)
+    ready = encode_key(RecordKey("0", EntityKind.PARTITION, "ready"))
+    storage.records[0].append(StoredRecord(0, 0, 0, ready, b"\xc3\x01 broken"))
+    standby = await Peer(storage).start()
+    with capture_logs() as logs:
+        await asyncio.sleep(4 * RETRY_MAX_MS / 1000)
+    pauses = [line["in_s"] for line in logs]
+    assert pauses[:3] == [RETRY_MS / 1000 * 2**n for n in range(3)]
+    assert pauses[-2:] == [RETRY_MAX_MS / 1000] * 2
+    await ended(standby)
+
+
+@story
+async def test_while_the_log_is_away_a_standby_stays_as_it_is() -> None:
+    """It is read on where it was, and a takeover that had to be tried again still reads what is new alone."""
+    storage = MemoryStorage(ALONE)
+    owner, standby = await pair(storage)
+    usual, is_away = standby.process.log.read, True
+
+    async def read(partition: int, *, start: int = 0, end: int | None = None) -> AsyncIterator[Sequence[StoredRecord]]:
+        if is_away:
+            raise LogUnavailable("no broker")
+        async for chunk in usual(partition, start=start, end=end):
+            yield chunk
+
+    standby.process.log.read = read  # type: ignore[method-assign]
+    with capture_logs() as logs:
+        await more(owner)
+        await until(lambda: standby.figures.behind_max > 0)
+        await asyncio.sleep(5)
+        assert standby.figures.oldest_ms >= 5_000
+        await standby.runtime.assign([0])
+        is_away = False
+        await standby.runtime.all_owned()
+    assert said(logs) == []
+    assert (0, 0) not in standby.reads[1:]
+    assert last_ready(storage).events_read < 20
+    await ended(standby)
+    await owner.runtime.stop()
+
+
+@story
+async def test_a_bug_in_a_standby_costs_time_and_nothing_else() -> None:
+    """It is said, and the takeover reads everything."""
+    storage = MemoryStorage(ALONE)
+    owner, standby = await pair(storage)
+    (followed,) = standby.standbys._followed.values()
+    assert followed.standby is not None
+
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError
+
+    followed.standby.loading.read = fails  # type: ignore[method-assign, assignment]
+    with capture_logs() as logs:
+        await more(owner)
+        await until(lambda: any("error in Muster itself" in line["event"] for line in logs))
+    await standby.runtime.assign([0])
+    assert not standby.process.lost
+    assert last_ready(storage).events_read > 5
+    await ended(standby)
+    await owner.runtime.stop()
+
+
+@story
+async def test_who_does_not_stand_by_reads_nothing_of_others() -> None:
+    """As where it is switched off."""
+    storage = MemoryStorage(ALONE)
+    owner = await Peer(storage).start(0)
+    idle = await Peer(storage, stands_by=False).start()
+    await asyncio.sleep(60)
+    assert idle.reads == []
+    assert idle.runtime.standby_figures() is None
+    await ended(owner, idle)
