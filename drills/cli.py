@@ -10,7 +10,7 @@ import typer
 from muster.coordinator.commands.members.answer import AnswerFormat
 from muster.coordinator.commands.members.options import duration
 from muster.drills.given import Given
-from muster.drills.plan import Between, Fault
+from muster.drills.plan import Between, Fault, Mode
 from muster.events.kafka.security import KAFKA_CONFIG, KAFKA_CONFIG_HELP
 
 app = typer.Typer(
@@ -76,6 +76,17 @@ _LOCAL: Final = {
     ),
     "kafka": _text(
         "With --local: the cluster that gets the drill's event log, topic muster-drill-RUN.", "--kafka", "HOST:PORT"
+    ),
+    "mode": (
+        Annotated[
+            Mode,
+            typer.Option(
+                "--mode",
+                help="With --local: standalone processes, or sidecars in front of that cluster.",
+                rich_help_panel=WHERE,
+            ),
+        ],
+        Mode.STANDALONE,
     ),
     "processes": _number(
         2, "With --local: how many processes share the partitions.", "--processes", WHERE, least=2, most=50

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from muster.coordinator.commands.members.answer import AnswerFormat
-from muster.drills.plan import Between
+from muster.drills.plan import Between, Mode
 
 
 class Given(msgspec.Struct, kw_only=True):
@@ -25,6 +25,7 @@ class Given(msgspec.Struct, kw_only=True):
     form: AnswerFormat
     local: bool = False
     kafka: str | None = None
+    mode: Mode = Mode.STANDALONE
     processes: int = 2
     partitions: int = 10
     owner_session: int = 10_000

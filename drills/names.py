@@ -38,8 +38,13 @@ class Names(msgspec.Struct, frozen=True):
         """The topic of a local drill's event log, in the cluster."""
         return self.prefix
 
-    def is_topic_of_log(self, topic: str) -> bool:
-        """Whether a topic is the event log of a local drill, or one that the log has beside it."""
+    @property
+    def subscribed_topic(self) -> str:
+        """The topic that members subscribe where there are sidecars, in whose cluster topics are real."""
+        return f"{self.topic}_subscribed"
+
+    def is_topic(self, topic: str) -> bool:
+        """Whether a topic is a local drill's: its event log, one that the log has beside it, or the subscribed one."""
         return topic == self.topic or topic.startswith(f"{self.topic}_")
 
     def group(self, number: int, *, static: bool) -> str:

@@ -1,7 +1,6 @@
 """The plan of a drill: what was asked for, as values. Durations are in ms."""
 
 from enum import StrEnum, unique
-from typing import Final
 
 import msgspec
 
@@ -23,6 +22,14 @@ class Between(StrEnum):
 
     LOG = "log"
     CLIENTS = "clients"
+
+
+@unique
+class Mode(StrEnum):
+    """The kinds of processes that a local drill starts."""
+
+    STANDALONE = "standalone"
+    SIDECAR = "sidecar"
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +68,3 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     within_ms: int = 120_000
     delay_ms: int = 0
     between: Between = Between.LOG
-
-
-LEASE_MS: Final = 2_000
-"""Muster's default for --answer-lease-ms."""

@@ -15,7 +15,7 @@ from muster.drills.faults.restart import restart
 from muster.drills.faults.slow_broker import slow_down
 from muster.drills.faults.takeover import take_over
 from muster.drills.given import Given
-from muster.drills.plan import Between, Fault, Limits, Load, Plan
+from muster.drills.plan import Between, Fault, Limits, Load, Mode, Plan
 from muster.drills.service.local import Proxied, Setup
 from muster.drills.service.running import RunningService
 from muster.events.kafka.addresses import read_servers
@@ -98,10 +98,16 @@ def _setup(fault: Fault, given: Given) -> Setup:
             f"{fault} reads what passes between a process and its brokers, and cannot with TLS"
             f" ({KAFKA_CONFIG} security.protocol={security.security_protocol}): name a listener without it"
         )
+    if given.mode is Mode.SIDECAR and (proxied is not Proxied.NOTHING or security.security_protocol in _TLS):
+        _refuse(
+            "--mode sidecar is for takeover, restart and fence, and for a cluster without TLS: neither the members nor"
+            f" the proxies of a drill reach {given.kafka} through a sidecar otherwise"
+        )
     return Setup(
         kafka=given.kafka,
         security=security,
         kafka_config=tuple(given.kafka_config or ()),
+        mode=given.mode,
         processes=given.processes,
         partitions=given.partitions,
         topic_partitions=given.members,

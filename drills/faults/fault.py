@@ -15,6 +15,7 @@ from muster.drills.names import Names
 from muster.drills.plan import Plan
 from muster.drills.service.local import LocalService
 from muster.drills.service.process import MusterProcess
+from muster.events.partitioner import partition_for
 
 Ending = Literal["killed", "stopped"]
 
@@ -62,6 +63,5 @@ LocalFault = Callable[[Stage, LocalService], Awaitable[None]]
 
 def busiest(stage: Stage, service: LocalService) -> MusterProcess:
     """The process that coordinates most of the drill's groups."""
-    coordinators = [stage.load.coordinator_of(group_id) for group_id in stage.load.groups]
-    (address, _), *_ = Counter(filter(None, coordinators)).most_common(1)
-    return service.process_at(address)
+    groups_on = Counter(partition_for(group_id, service.partitions) for group_id in stage.load.groups)
+    return max(service.processes, key=lambda each: sum(groups_on[number] for number in service.owned_by(each)))

@@ -44,10 +44,6 @@ class Coordinators:
             await asyncio.wait({self._round})
         return found
 
-    def known(self, group_id: str) -> BrokerAddress | None:
-        """The group's coordinator as of the last lookup."""
-        return self._found.get(group_id)
-
     def forget(self, group_id: str, address: BrokerAddress) -> None:
         """Look the coordinator up anew: this one did not answer, or is not it."""
         if self._found.get(group_id) == address:
@@ -62,25 +58,28 @@ class Coordinators:
     async def _look_up(self) -> None:
         """Ask for all that are wanted, once; then wait, so that the next round is not at once."""
         wanted, self._wanted = sorted(self._wanted), set()
-        for at in range(0, len(wanted), GROUPS_AT_ONCE):
-            keys = tuple(wanted[at : at + GROUPS_AT_ONCE])
-            exchange = Exchange(FindCoordinatorRequest(coordinator_keys=keys), FindCoordinatorResponse)
-            among = random.sample(self._bootstrap, len(self._bootstrap))  # one may know less than another
-
-            async def ask(
-                address: BrokerAddress, exchange: Exchange[FindCoordinatorResponse] = exchange
-            ) -> FindCoordinatorResponse:
-                answer: FindCoordinatorResponse = await self._connections.ask(
-                    address, exchange, lane="look-up", timeout_ms=LOOK_UP_TIMEOUT_MS
-                )
-                return answer
-
-            asked = await first_answer(among, ask, (LinkError,))
-            if asked.answer is not None:
-                self._found |= {
-                    each.key: BrokerAddress(each.host, each.port)
-                    for each in asked.answer[1].coordinators
-                    if each.error_code is ErrorCode.none
-                }
+        order = random.sample(self._bootstrap, len(self._bootstrap))
+        for at, address in enumerate(order):  # each address is asked first for its share, as clients choose any
+            share = wanted[at :: len(order)]
+            others = [each for each in order if each != address]
+            for first in range(0, len(share), GROUPS_AT_ONCE):
+                await self._ask(share[first : first + GROUPS_AT_ONCE], [address, *others])
         if any(key not in self._found for key in wanted):
             await asyncio.sleep(LOOK_UP_EVERY_S)
+
+    async def _ask(self, group_ids: Sequence[str], among: Sequence[BrokerAddress]) -> None:
+        exchange = Exchange(FindCoordinatorRequest(coordinator_keys=tuple(group_ids)), FindCoordinatorResponse)
+
+        async def ask(address: BrokerAddress) -> FindCoordinatorResponse:
+            answer: FindCoordinatorResponse = await self._connections.ask(
+                address, exchange, lane="look-up", timeout_ms=LOOK_UP_TIMEOUT_MS
+            )
+            return answer
+
+        asked = await first_answer(among, ask, (LinkError,))
+        if asked.answer is not None:
+            self._found |= {
+                each.key: BrokerAddress(each.host, each.port)
+                for each in asked.answer[1].coordinators
+                if each.error_code is ErrorCode.none
+            }

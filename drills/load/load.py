@@ -75,10 +75,6 @@ class Load:
         """The requests so far that are over; in the end, all."""
         return self._asking.asked
 
-    def coordinator_of(self, group_id: str) -> BrokerAddress | None:
-        """The address that coordinates a group, as of the last lookup."""
-        return self._coordinators.known(group_id)
-
     async def form(self, progress: Progress, *, within_s: float) -> None:
         """Have all members join, until no group rebalances any more. Raises ServiceFailed."""
         for member in self.members:

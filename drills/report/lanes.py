@@ -18,7 +18,7 @@ from muster.replay.report.page import SpanOnPage, Stretch
 from muster.replay.times import duration
 
 MEMBERS_MAX = 40
-WAIT_MIN_MS = 50
+WAIT_MIN_MS = 100
 """A shorter wait is not drawn."""
 ENDS = {"killed": "lost", "stopped": "left"}
 """How the script calls the ends of processes, whose marks it draws: a cross, a circle."""

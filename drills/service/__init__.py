@@ -6,5 +6,6 @@ running.py    a running service of others, whose processes a command of the oper
 process.py    one `muster serve` as a child process
 leashed.py    runs `muster` and ends with whoever started it
 proxy.py      a proxy of the drill's own: before a process, or between a process and its log; it cuts and delays
-cleaning.py   deletes what a local drill has made in the cluster
+cluster.py    the cluster of a local drill: its brokers, and a topic to subscribe
+cleaning.py   deletes what a drill has made
 """

@@ -1,4 +1,4 @@
-"""Deletes what a drill has made: its groups, and of a local one the topics of its log and the group of its processes.
+"""Deletes what a drill has made: its groups, and of a local one its topics and the group of its processes.
 
 Transactional ids of the log's owners stay until the brokers forget them (transactional.id.expiration.ms); they have the
 run's name, and cannot be deleted.
@@ -7,7 +7,6 @@ run's name, and cannot be deleted.
 import asyncio
 from collections.abc import Iterable, Sequence
 
-from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
 from kio.schema.delete_groups.v2.response import DeleteGroupsResponse
@@ -15,8 +14,9 @@ from kio.schema.errors import ErrorCode
 from kio.schema.types import GroupId
 
 from muster.coordinator.admin.group_admin import GroupAdmin
-from muster.coordinator.admin.link import AdminError, CoordinatorLink, Refused
+from muster.coordinator.admin.link import AdminError, CoordinatorLink
 from muster.drills.names import Names
+from muster.drills.service.cluster import cluster_admin
 from muster.events.kafka.errors import LinkError
 from muster.events.kafka.exchange import Exchange
 from muster.events.kafka.security import KafkaSecurity
@@ -26,38 +26,37 @@ TIMEOUT_MS = 10_000
 
 
 async def delete_topics(bootstrap: str, names: Names, security: KafkaSecurity) -> list[str]:
-    """Delete all topics of the run's event log; returns what is left, in words."""
-    admin = AIOKafkaAdminClient(
-        bootstrap_servers=bootstrap,
-        client_id="muster-drill",
-        request_timeout_ms=TIMEOUT_MS,
-        **security.client_arguments(),
-    )
+    """Delete all topics of the run; returns what is left, in words."""
     try:
-        await admin.start()
-        topics = [topic for topic in await admin.list_topics() if names.is_topic_of_log(topic)]
-        answer = await admin.delete_topics(topics) if topics else None
+        async with cluster_admin(bootstrap, security) as admin:
+            topics = [topic for topic in await admin.list_topics() if names.is_topic(topic)]
+            answer = await admin.delete_topics(topics) if topics else None
     except (KafkaError, OSError) as error:
         return [f"topics {names.topic}* at {bootstrap}: {error}"]
-    finally:
-        await admin.close()
     refused = [(topic, code) for topic, code, *_ in (answer.topic_error_codes if answer else ()) if code]
     return [f"topic {topic} at {bootstrap}: {ErrorCode(code).name.upper()}" for topic, code in refused]
 
 
-async def delete_ownership_group(bootstrap: str, names: Names, security: KafkaSecurity) -> list[str]:
-    """Delete the consumer group of the run's processes, which have ended; returns what is left, in words."""
-    group_id = ownership_group(names.topic)
+async def delete_all_groups(bootstrap: str, names: Names, security: KafkaSecurity) -> list[str]:
+    """Delete the run's groups in the cluster, with the members that processes have left there; returns what is left.
+
+    They are the group of the processes themselves, and of sidecars each group that they had a member of their own in.
+    """
+    ownership = ownership_group(names.topic)
     try:
         async with GroupAdmin(bootstrap, security=security, limit_ms=TIMEOUT_MS) as admin:
-            members = (await admin.describe_group(group_id)).members
-            if instance_ids := [each.group_instance_id for each in members if each.group_instance_id is not None]:
-                await admin.remove_members_from_group(group_id, instance_ids, reason="the drill is over")
-    except Refused as error:
-        return [] if error.error is ErrorCode.group_id_not_found else [f"group {group_id} at {bootstrap}: {error}"]
+            found = [each for each in await admin.list_groups() if each == ownership or names.is_ours(each)]
+            await asyncio.gather(*(_empty(admin, group_id) for group_id in found))
     except (AdminError, LinkError) as error:
-        return [f"group {group_id} at {bootstrap}: {error}"]
-    return await _delete(bootstrap, [group_id], security)
+        return [f"group {ownership}, and groups {names.prefix}-* at {bootstrap}: {error}"]
+    return await _delete(bootstrap, found, security)
+
+
+async def _empty(admin: GroupAdmin, group_id: str) -> None:
+    """Remove all members of a group. Raises AdminError."""
+    members = (await admin.describe_group(group_id)).members
+    if ids := [each.group_instance_id or each.member_id for each in members]:
+        await admin.remove_members_from_group(group_id, ids, reason="the drill is over")
 
 
 async def delete_groups(bootstrap: str, names: Names, group_ids: Iterable[str], security: KafkaSecurity) -> list[str]:

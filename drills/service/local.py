@@ -8,8 +8,11 @@ members ─► [proxy] ─► muster serve ─► [proxy] ─► the brokers, wh
 import asyncio
 import random
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import Enum, auto, unique
+from pathlib import Path
+from secrets import token_hex
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import msgspec
@@ -18,7 +21,9 @@ from muster.coordinator.admin.link import AdminError
 from muster.drills.checking.offsets import groups_there
 from muster.drills.errors import ServiceFailed, Unusable
 from muster.drills.names import Names
-from muster.drills.service.cleaning import delete_ownership_group, delete_topics
+from muster.drills.plan import Mode
+from muster.drills.service.cleaning import delete_all_groups, delete_topics
+from muster.drills.service.cluster import make_topic, node_ids
 from muster.drills.service.process import MusterProcess
 from muster.drills.service.proxy import HOST, Proxy, Weather
 from muster.events.kafka.addresses import BrokerAddress, read_servers
@@ -49,6 +54,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     kafka: str
     security: KafkaSecurity = NOT_SECURED
     kafka_config: tuple[str, ...] = ()
+    mode: Mode = Mode.STANDALONE
     processes: int = 2
     partitions: int = 10
     topic_partitions: int
@@ -57,44 +63,27 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
-    """One process: what its arguments are made of."""
+    """One process, as far as its arguments are its own. `ports`: more ports of its own, as many as it may need.
+
+    `brokers`: the cluster, as the process reaches it.
+    """
 
     node_id: int
     listen: str
     advertise: str
-    log_url: str
-    topic: str
-    setup: Setup
-
-
-KindOfProcess = Callable[[Spec], Sequence[str]]
-"""Makes the arguments of `muster serve`."""
-
-
-def standalone(spec: Spec) -> Sequence[str]:
-    """A standalone process that shares the partitions of its log with the others."""
-    setup = spec.setup
-    options = {
-        "--listen": spec.listen,
-        "--advertise": spec.advertise,
-        "--node-id": str(spec.node_id),
-        "--topic": f"{spec.topic}:{setup.topic_partitions}",
-        "--log": spec.log_url,
-        "--log-partitions": str(setup.partitions),
-        "--owner-session-timeout-ms": str(setup.owner_session_timeout_ms),
-        "--config": INITIAL_DELAY,
-    }
-    given = [part for option in options.items() for part in option]
-    return [*given, "--share-partitions", *(part for each in setup.kafka_config for part in ("--kafka-config", each))]
+    brokers: str
+    ports: tuple[int, ...]
 
 
 class LocalService:
     """See the module; a `Service`. `end` is to be called however it goes."""
 
-    def __init__(self, setup: Setup, names: Names, *, kind: KindOfProcess = standalone) -> None:
+    def __init__(self, setup: Setup, names: Names) -> None:
         self._setup = setup
         self._names = names
-        self._kind = kind
+        self._scratch = TemporaryDirectory(prefix="muster-drill-")
+        self._nodes: list[int] = []
+        self._has_topic = False
         self._proxies: list[Proxy] = []
         self._names_by_pid: dict[str, str] = {}
         self.processes: list[MusterProcess] = []
@@ -106,8 +95,13 @@ class LocalService:
         return ",".join(process.address for process in self.processes)
 
     @property
+    def partitions(self) -> int:
+        """How many partitions the event log has."""
+        return self._setup.partitions
+
+    @property
     def topic(self) -> str:
-        return "drilled"
+        return self._names.subscribed_topic
 
     @property
     def log_url(self) -> str:
@@ -119,7 +113,7 @@ class LocalService:
 
     @property
     def client_security(self) -> KafkaSecurity:
-        return NOT_SECURED
+        return NOT_SECURED if self._setup.mode is Mode.STANDALONE else self._setup.security
 
     @property
     def log_security(self) -> KafkaSecurity:
@@ -128,7 +122,8 @@ class LocalService:
     @property
     def description(self) -> str:
         partitions = f"{self._setup.partitions} partitions of {self.log_url}"
-        return f"{len(self.processes)} processes of its own, which share {partitions}"
+        kind = "processes" if self._setup.mode is Mode.STANDALONE else "sidecars"
+        return f"{len(self.processes)} {kind} of its own, which share {partitions}"
 
     def process_of(self, owner: str) -> str:
         return self._names_by_pid.get(owner.rpartition(":")[2], owner)
@@ -139,8 +134,13 @@ class LocalService:
             await groups_there(self._setup.kafka, self._setup.security, timeout_ms=KAFKA_TIMEOUT_MS)
         except AdminError as error:
             raise Unusable(f"--kafka {self._setup.kafka}: {error}") from error
-        for node_id, port in enumerate(_lasting_ports(self._setup.processes), 1):
-            self.processes.append(self._new_process(node_id, port))
+        if self._setup.mode is Mode.SIDECAR:
+            await self._prepare_for_sidecars()
+        each = 2 + len(self._nodes)
+        ports = _lasting_ports(each * self._setup.processes)
+        for node_id in range(1, self._setup.processes + 1):
+            first, *others = ports[each * (node_id - 1) : each * node_id]
+            self.processes.append(self._new_process(node_id, first, tuple(others)))
         async with asyncio.TaskGroup() as starting:
             for process in self.processes:
                 starting.create_task(self.start_again(process))
@@ -170,21 +170,31 @@ class LocalService:
         told = process.last("partitions shared")
         return frozenset(told["ours"]) if told is not None else frozenset()
 
-    def process_at(self, address: BrokerAddress) -> MusterProcess:
-        """The process that clients reach at this address."""
-        return next(each for each in self.processes if each.address == str(address))
-
     async def end(self) -> list[str]:
         """End all processes, and delete what they made in the cluster; returns what is left, in words."""
-        was_started = any(process.was_started for process in self.processes)
+        has_made_something = self._has_topic or any(process.was_started for process in self.processes)
         await asyncio.gather(*(process.end() for process in self.processes), return_exceptions=True)
         await asyncio.gather(*(proxy.close() for proxy in self._proxies), return_exceptions=True)
-        if not was_started:
+        self._scratch.cleanup()
+        if not has_made_something:
             return []
-        left = await delete_ownership_group(self._setup.kafka, self._names, self._setup.security)
+        left = await delete_all_groups(self._setup.kafka, self._names, self._setup.security)
         return left + await delete_topics(self._setup.kafka, self._names, self._setup.security)
 
-    def _new_process(self, node_id: int, port: int) -> MusterProcess:
+    async def _prepare_for_sidecars(self) -> None:
+        """Make what sidecars need: a topic, a secret, and a port for each broker. Raises ServiceFailed."""
+        setup = self._setup
+        self._nodes = await node_ids(setup.kafka, setup.security)
+        await make_topic(setup.kafka, self.topic, setup.topic_partitions, setup.security, brokers=len(self._nodes))
+        self._has_topic = True
+        self._secret.touch(mode=0o600)
+        self._secret.write_text(token_hex(32), encoding="ascii")
+
+    @property
+    def _secret(self) -> Path:
+        return Path(self._scratch.name, "secret")
+
+    def _new_process(self, node_id: int, port: int, ports: tuple[int, ...]) -> MusterProcess:
         name, listen = f"process {node_id}", f"{HOST}:{port}"
         advertise, brokers = listen, self._setup.kafka
         if self._setup.proxied is not Proxied.NOTHING:
@@ -195,15 +205,38 @@ class LocalService:
                 brokers = proxy.before_brokers(read_servers(brokers))
             else:
                 advertise = proxy.before(BrokerAddress(HOST, port))
-        spec = Spec(
-            node_id=node_id,
-            listen=listen,
-            advertise=advertise,
-            log_url=f"kafka://{brokers}/{self._names.topic}",
-            topic=self.topic,
-            setup=self._setup,
-        )
-        return MusterProcess(name, self._kind(spec), address=advertise)
+        spec = Spec(node_id=node_id, listen=listen, advertise=advertise, brokers=brokers, ports=ports)
+        return MusterProcess(name, self._arguments(spec), address=advertise)
+
+    def _arguments(self, spec: Spec) -> list[str]:
+        """The arguments of `muster serve` for a process."""
+        setup = self._setup
+        options = {
+            "--listen": spec.listen,
+            "--node-id": str(spec.node_id),
+            "--log": f"kafka://{spec.brokers}/{self._names.topic}",
+            "--log-partitions": str(setup.partitions),
+            "--owner-session-timeout-ms": str(setup.owner_session_timeout_ms),
+            "--config": INITIAL_DELAY,
+            **(self._of_standalone(spec) if setup.mode is Mode.STANDALONE else self._of_sidecar(spec)),
+        }
+        config = "--kafka-config" if setup.mode is Mode.STANDALONE else "--upstream-config"
+        given = [part for option in options.items() for part in option]
+        return [*given, "--share-partitions", *(part for each in setup.kafka_config for part in (config, each))]
+
+    def _of_standalone(self, spec: Spec) -> dict[str, str]:
+        return {"--advertise": spec.advertise, "--topic": f"{self.topic}:{self._setup.topic_partitions}"}
+
+    def _of_sidecar(self, spec: Spec) -> dict[str, str]:
+        peer, *listeners = spec.ports
+        ports = ",".join(f"{node}={port}" for node, port in zip(self._nodes, listeners, strict=True))
+        return {
+            "--upstream": spec.brokers,
+            "--groups": f"{self._names.prefix}-*",
+            "--listener-map": ports,
+            "--peer-listen": f"{HOST}:{peer}",
+            "--peer-secret-file": str(self._secret),
+        }
 
 
 def _is_shared(processes: Sequence[MusterProcess], partitions: int) -> bool:

@@ -18,8 +18,10 @@ from tests.waiting import until_so
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
 
+SIDECARS = "takeover of a sidecar"
 KINDS: Mapping[str, tuple[str, ...]] = {
     "takeover": (),
+    SIDECARS: ("--mode", "sidecar"),
     "restart": (),
     "fence": (),
     "partition": ("--for", "6s"),
@@ -43,7 +45,7 @@ def drills(kafka_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> It
         begun = {}
         for kind, own in KINDS.items():
             options = ("--local", "--kafka", kafka_broker.bootstrap, *QUICK, *GENEROUS, "--format", "json", *own)
-            begun[kind] = Drill(kind, *options, directory=directory)
+            begun[kind] = Drill(kind.split()[0], *options, directory=directory)
             stack.callback(begun[kind].close)
         yield begun
 
@@ -86,9 +88,10 @@ def test_nothing_of_a_drill_stays(reports: Mapping[str, dict[str, Any]], admin: 
     until_so(lambda: left_of(run, admin) == [], lambda: left_of(run, admin))
 
 
-def test_a_kill_is_a_takeover_without_a_hand_over(reports: Mapping[str, dict[str, Any]]) -> None:
+@pytest.mark.parametrize("kind", ["takeover", SIDECARS])
+def test_a_kill_is_a_takeover_without_a_hand_over(reports: Mapping[str, dict[str, Any]], kind: str) -> None:
     """Another process takes all partitions that the killed one had."""
-    report = reports["takeover"]
+    report = reports[kind]
     (killed,) = [each for each in report["done"] if each["is_fault"]]
     assert killed["text"].startswith("kill -9")
     assert {each["former_owner"] for each in report["takeovers"]} == {killed["process"]}
@@ -135,7 +138,7 @@ def test_its_page_is_written_and_tells_the_verdict(
 ) -> None:
     for kind, drill in drills.items():
         page = drill.page.read_text(encoding="utf-8")
-        assert f"<title>A drill of Muster: {kind}</title>" in page
+        assert f"<title>A drill of Muster: {kind.split()[0]}</title>" in page
         assert "all goals met" in page
         assert reports[kind]["run"] in page
 

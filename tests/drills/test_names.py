@@ -37,8 +37,9 @@ def test_a_group_of_our_name_that_is_there_already_stops_the_drill() -> None:
 def test_the_topics_of_a_log_are_told_from_those_of_other_runs() -> None:
     """And from what only begins alike."""
     ours = ["muster-drill-0123456789", "muster-drill-0123456789_offsets", "muster-drill-0123456789_fencing_probe"]
+    ours += [NAMES.subscribed_topic]
     others = ["muster-drill-01234567890", "orders", "muster-drill-9876543210_offsets", "x_muster-drill-0123456789"]
-    assert [each for each in [*others, *ours] if NAMES.is_topic_of_log(each)] == ours
+    assert [each for each in [*others, *ours] if NAMES.is_topic(each)] == ours
 
 
 def test_people_read_the_name_without_what_all_have_in_common() -> None:

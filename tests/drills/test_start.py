@@ -74,6 +74,11 @@ def test_while_nobody_can_answer_the_goals_allow_for_it() -> None:
         (["restart", "--local", *KAFKA, "--kafka-config", "sasl.user=x"], "there is no property 'sasl.user'"),
         (["slow-broker", "--local", *KAFKA, "--kafka-config", "security.protocol=SSL"], "cannot with TLS"),
         (["partition", "--local", *KAFKA, "--kafka-config", "security.protocol=SSL"], "cannot with TLS"),
+        (["partition", "--local", *KAFKA, "--mode", "sidecar"], "--mode sidecar is for takeover, restart and fence"),
+        (
+            ["takeover", "--local", *KAFKA, "--mode", "sidecar", "--kafka-config", "security.protocol=SSL"],
+            "for a cluster without TLS",
+        ),
         (["takeover", "--local", *KAFKA, "-o", "/nowhere/at/all.html"], "there is no folder /nowhere/at"),
     ],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
