@@ -1,6 +1,7 @@
 """`muster fleet build` on a year's archive: in one process, on Spark with one core and two, and one new day of it.
 
-Beside them the bare work: Spark sorts the same records by key and offset, and a worker counts them.
+Then an archive of which one group has all events, which one core folds. Beside them the bare work: Spark sorts the same
+records by key and offset, and a worker counts them.
 """
 
 import asyncio
@@ -19,9 +20,9 @@ import msgspec
 import pyarrow as pa
 from rich.console import Console
 
-from benchmarks.measuring.history import days_of, one_group
+from benchmarks.measuring.history import days_of, long_group, one_group
 from benchmarks.results import Figure, Goal, Results
-from muster.events.avro.codec import records_of
+from muster.events.avro.codec import glance, records_of
 from muster.events.events import AnyEvent
 from muster.events.ids import GroupId
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
@@ -47,13 +48,19 @@ COLUMNS: Final = {
 _LOOK_EVERY_S: Final = 0.1
 _TOOK: Final = re.compile(r"folding (\d+\.\d) s")
 _MAIN: Final = "from muster.cli import main; main()"
+_ENVIRONMENT: Final = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+"""With it, each worker would compile all that it imports."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """A command that was run: seconds, those of its fold, and the most memory of a worker of Spark, in MB."""
+    """A command that was run: seconds, and those of its fold, by the clock.
+
+    `cpu_s`: on a core, of all its processes; `worker_mb`: the most memory of a worker of Spark.
+    """
 
     took_s: float
     folding_s: float
+    cpu_s: float
     worker_mb: float
 
 
@@ -72,8 +79,11 @@ def measure(events: int, console: Console) -> Results:
             one = _build(year, folder / "one", "spark", "local[1]")
             two = _build(year, folder / "two", "spark", "local[2]")
             bare_s = _bare(year)
-    folding = {name: total / run.folding_s for name, run in (("local", local), ("one", one), ("fleet", two))}
-    shell = {name: run.took_s for name, run in (("local", local), ("one", one), ("fleet", two))}
+        with console.status("one group"):
+            hot, hot_total = _archived_of_one(folder / "hot", events)
+            of_hot = _build(hot, folder / "of-hot", "spark", "local[2]")
+    runs = {"local": local, "one": one, "fleet": two}
+    folding = {name: total / run.folding_s for name, run in runs.items()}
     figures += [
         Figure(
             name=f"{total:,} events sorted and folded",
@@ -81,20 +91,46 @@ def measure(events: int, console: Console) -> Results:
             values={"bare": total / bare_s, **folding},
             goal=Goal(at_least=EVENTS_A_SECOND),
         ),
-        Figure(name="... the whole command", unit="s", values=shell),
+        Figure(
+            name="... the whole command",
+            unit="1/s",
+            values={name: total / run.took_s for name, run in runs.items()},
+            goal=Goal(at_least=EVENTS_A_SECOND),
+        ),
+        Figure(
+            name="... for each second that all its processes were on a core",
+            unit="1/s",
+            values={name: total / run.cpu_s for name, run in runs.items()},
+        ),
+        Figure(name="... two cores beside one, the fold", unit="x", values={"fleet": one.folding_s / two.folding_s}),
         Figure(
             name="... the largest worker",
             unit="MB",
             values={"one": one.worker_mb, "fleet": two.worker_mb},
             goal=Goal(at_most=WORKER_MB),
         ),
+        Figure(
+            name=f"one group with all of {hot_total:,} events, folded",
+            unit="1/s",
+            values={"fleet": hot_total / of_hot.folding_s},
+        ),
+        Figure(
+            name="... for each second that all its processes were on a core",
+            unit="1/s",
+            values={"fleet": hot_total / of_hot.cpu_s},
+        ),
+        Figure(
+            name="... the largest worker", unit="MB", values={"fleet": of_hot.worker_mb}, goal=Goal(at_most=WORKER_MB)
+        ),
         Figure(name=f"one day more of {DAYS}, the whole command", unit="s", values={"local": day.took_s}),
+        Figure(name="... on a core", unit="s", values={"local": day.cpu_s}),
         Figure(
             name=f"{SMALL_MB} MB of events, the whole command, engine auto",
             unit="s",
             values={"fleet": of_small.took_s},
             goal=Goal(at_most=5),
         ),
+        Figure(name="... on a core", unit="s", values={"fleet": of_small.cpu_s}),
     ]
     return Results(title="Fleet", columns=COLUMNS, figures=figures, kafka=KAFKA_VERSION)
 
@@ -133,6 +169,23 @@ def _append(storage: MemoryStorage, told: list[AnyEvent]) -> None:
         stored.append(StoredRecord(partition, len(stored), event.why.decided_ms, record.key, record.value))
 
 
+def _archived_of_one(root: Path, events: int) -> tuple[Path, int]:
+    """An archive of which one group has all events, with how many it has."""
+    storage = MemoryStorage(partitions=1)
+    storage.identity = root.name
+    stored = storage.records[0]
+    for transition in long_group(one_group(rebalances=2), GroupId("group-0"), events):
+        for record in transition:
+            at_ms = stored[-1].timestamp_ms if record.value is None else _decided_ms(record.value)
+            stored.append(StoredRecord(0, len(stored), at_ms, record.key, record.value))
+    _archive(storage, root)
+    return root, sum(record.value is not None for record in stored)
+
+
+def _decided_ms(value: bytes) -> int:
+    return glance(value).why.decided_ms
+
+
 def _archive(storage: MemoryStorage, root: Path) -> None:
     async def run() -> None:
         log = MemoryEventLog(storage)
@@ -150,31 +203,56 @@ def _build(root: Path, to: Path, engine: str, master: str = "local[2]") -> Run:
     line = ["fleet", "build", "--archive", str(root), "--to", str(to), "--engine", engine, "--master", master]
     started = time.perf_counter()
     child = subprocess.Popen(
-        [sys.executable, "-c", _MAIN, *line], stdout=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "-c", _MAIN, *line],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=_ENVIRONMENT,
     )
-    worker_mb = 0.0
+    used = _Used(child.pid)
     told = None
     while told is None:
         try:
             told, _ = child.communicate(timeout=_LOOK_EVERY_S)
         except subprocess.TimeoutExpired:
-            worker_mb = max(worker_mb, _largest_worker_mb(child.pid))
+            used.look()
     assert child.returncode == 0, told
     took = _TOOK.search(told)
     assert took is not None, told
     folding_s = max(0.1, float(took.group(1)))
-    return Run(took_s=time.perf_counter() - started, folding_s=folding_s, worker_mb=worker_mb)
+    took_s = time.perf_counter() - started
+    return Run(took_s=took_s, folding_s=folding_s, cpu_s=used.cpu_s, worker_mb=used.worker_mb)
 
 
-def _largest_worker_mb(session: int) -> float:
-    """The most memory that one of the session's workers has had, in MB."""
-    largest = 0.0
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended
-            if os.getsid(int(process.name)) == session and b"pyspark.daemon" in (process / "cmdline").read_bytes():
-                peak = re.search(r"VmHWM:\s+(\d+)", (process / "status").read_text())
-                largest = max(largest, int(peak.group(1)) / 1024 if peak else 0.0)
-    return largest
+class _Used:
+    """The resources that the processes of a session have used, as often as one looks.
+
+    `worker_mb`: the most memory that a worker of Spark has had.
+    """
+
+    def __init__(self, session: int) -> None:
+        self._session = session
+        self._ticks: dict[str, int] = {}
+        self.worker_mb = 0.0
+
+    @property
+    def cpu_s(self) -> float:
+        """The seconds that all of them were on a core."""
+        return sum(self._ticks.values()) / os.sysconf("SC_CLK_TCK")
+
+    def look(self) -> None:
+        """Look at each process of the session that there is."""
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # it has ended
+                if os.getsid(int(process.name)) == self._session:
+                    self._look_at(process)
+
+    def _look_at(self, process: Path) -> None:
+        user, system = (process / "stat").read_text().rpartition(")")[2].split()[11:13]
+        self._ticks[process.name] = int(user) + int(system)
+        if b"pyspark.daemon" in (process / "cmdline").read_bytes():
+            peak = re.search(r"VmHWM:\s+(\d+)", (process / "status").read_text())
+            self.worker_mb = max(self.worker_mb, int(peak.group(1)) / 1024 if peak else 0.0)
 
 
 def _build_a_day_more(root: Path, to: Path, events: int) -> Run:
