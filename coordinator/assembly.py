@@ -32,6 +32,7 @@ from muster.coordinator.observability.process_metrics import process_collectors
 from muster.coordinator.observability.status import Identity, StatusParts, StatusReport
 from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.runtime.ownership.log_outage import LogOutage
+from muster.coordinator.runtime.ownership.snapshots import SnapshotFolder
 from muster.coordinator.runtime.partition.group_context import (
     AskAboutSilence,
     GenerationListener,
@@ -163,6 +164,20 @@ def new_owner(
         superseded=waiting_quota.release,
         slices=Slices(answer_memory_of(settings.queued_max_request_bytes)),
     )
+
+
+def snapshot_folder(settings: Settings) -> SnapshotFolder | None:
+    """The folder of snapshots, in which something was written for a try. Raises CannotServe."""
+    if settings.snapshots is None:
+        return None
+    snapshots = SnapshotFolder(folder=settings.snapshots, interval_ms=settings.snapshot_interval_ms)
+    try:
+        snapshots.prepare()
+    except OSError as error:
+        raise CannotServe(
+            f"{settings.name_of('snapshots')} {settings.snapshots}: {error.strerror}; name a folder to write in"
+        ) from error
+    return snapshots
 
 
 def new_service(

@@ -26,6 +26,7 @@ from muster.coordinator.assembly import (
     new_service,
     new_waiting_quota,
     open_metrics_endpoint,
+    snapshot_folder,
     take_over,
     watch_files,
     watch_loop,
@@ -146,7 +147,8 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
         owner,
         give_up=lost,
         deposed=None if sharing is None else sharing.deposed,
-        stands_by=sharing is not None and not settings.no_hot_standbys,
+        stands_by=settings.stands_by,
+        snapshots=snapshot_folder(settings),
     )
     service = new_service(
         WaitingLimit(runtime, waiting_quota, runtime.is_member), cluster, clock, runtime, waiting_quota

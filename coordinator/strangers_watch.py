@@ -85,6 +85,8 @@ class StrangersWatch:
         self._failed = failed
         self._left: range | None = None
         self._looking: asyncio.Task[None] | None = None
+        self._is_reading = False
+        self._found_broken = False
         self._is_closed = False
 
     def notice(self, gap: range) -> None:
@@ -96,6 +98,11 @@ class StrangersWatch:
             self._looking = asyncio.create_task(self._look_on(), name=f"strangers-{self._partition}")
             self._looking.add_done_callback(on_failure(self._failed))
 
+    @property
+    def knows_all(self) -> bool:
+        """Whether all that somebody else has appended was read, as far as it was noticed, and could be read."""
+        return self._left is None and not self._is_reading and not self._found_broken
+
     async def close(self) -> None:
         """Stop watching."""
         self._is_closed = True
@@ -106,18 +113,22 @@ class StrangersWatch:
     async def _look_on(self) -> None:
         while self._left is not None:
             gap, self._left = self._left, None
+            self._is_reading = True
             try:
                 await self._look(gap)
             except LogUnavailable:
                 self.notice(gap)
             except BrokenRecord as broken:
                 # It stops the next takeover, if nobody repairs it; what is owned is in memory and goes on.
+                self._found_broken = True
                 log.error(
                     "the event log has a record that cannot be read: after a restart its partition would not be served",
                     log=self._log.location,
                     error=str(broken),
                     way_out=way_out(broken),
                 )
+            finally:
+                self._is_reading = False
             await asyncio.sleep(PAUSE_S)
         self._looking = None
 

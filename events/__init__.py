@@ -6,6 +6,7 @@
     projector.py          many records folded into the groups of a partition
     ids.py                the names of things, as types
     loading.py            a partition's records read from the first to the last
+    snapshot.py           what a reading has made of a partition so far, as bytes
     damage.py             what of a group can be read, and what cannot
     strangers.py          records that no owner wrote, sorted out
     keys.py, records.py   what a log stores, and under which key

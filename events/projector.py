@@ -11,6 +11,7 @@ is known. Readers use `quarantined` to say what they could not read.
     projector.groups, projector.quarantined
 """
 
+from collections.abc import Collection
 from typing import assert_never
 
 import msgspec
@@ -104,6 +105,17 @@ class Projector:
                 self._known_by_parts.discard(event.group_id)
             else:
                 self._drop_if_compacted_away(event.group_id)
+
+    @property
+    def known_by_parts(self) -> Collection[GroupId]:
+        """The groups of which members, registrations or configs are known, and no record of their own."""
+        return self._known_by_parts
+
+    def resume_group(self, group: Group, *, has_own_record: bool) -> None:
+        """Take in a group as another projector had made it."""
+        self.groups[group.group_id] = group
+        if not has_own_record:
+            self._known_by_parts.add(group.group_id)
 
     def has(self, entity: RecordKey) -> bool:
         """Whether there is such an entity of a group, with a record of its own."""

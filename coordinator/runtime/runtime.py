@@ -31,6 +31,7 @@ from muster.coordinator.runtime.ownership.owned_partitions import OwnedPartition
 from muster.coordinator.runtime.ownership.owned_status import ownership_status
 from muster.coordinator.runtime.ownership.signs_of_life import SignsOfLife
 from muster.coordinator.runtime.ownership.slow_appends import SlowAppends
+from muster.coordinator.runtime.ownership.snapshots import SnapshotFolder, Snapshots
 from muster.coordinator.runtime.partition.group_context import Ticket
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.service import CommittedOffset, ListedGroup, ReplyTo
@@ -56,8 +57,12 @@ class Runtime:
         give_up: Callable[[Exception], None],
         deposed: Callable[[int], None] | None = None,
         stands_by: bool = False,
+        snapshots: SnapshotFolder | None = None,
     ) -> None:
-        """`stands_by`: whether it follows the partitions that are not assigned to it, so that a takeover is short."""
+        """`stands_by`: whether it follows the partitions that are not assigned to it, so that a takeover is short.
+
+        `snapshots`: where it saves all partitions, so that a start is short.
+        """
         self._owner = owner
         self._log = owner.event_log
         self._offsets = owner.offsets
@@ -66,13 +71,18 @@ class Runtime:
         self._keeper = (
             None if lease_ms is None else LeaseKeeper(owner.event_log, lease_ms, owner.boot_ms, failed=give_up)
         )
+        followed_log = owner.event_log if isinstance(owner.event_log, FollowedLog) else None
+        self._snapshots: Snapshots | None = None
+        if snapshots is not None and followed_log is not None:
+            self._snapshots = Snapshots(owner, followed_log, snapshots, owned=lambda: self._owned)
         self._partitions = OwnedPartitions(
             owner,
             last_sign_of=self._signs.last_of,
             give_up=give_up,
             deposed=deposed,
             keeper=self._keeper,
-            standby_log=owner.event_log if stands_by and isinstance(owner.event_log, FollowedLog) else None,
+            standby_log=followed_log if stands_by else None,
+            snapshots=self._snapshots,
         )
         self._slow = SlowAppends(owner.event_log, lambda: self._owned)
         self._background = BackgroundTasks(give_up)
@@ -106,6 +116,9 @@ class Runtime:
         self._background.start(self._slow.watch(), "slow-appends")
         if self._partitions.standbys is not None:
             self._background.start(self._partitions.standbys.follow(), "standbys")
+        if self._snapshots is not None:
+            self._snapshots.standbys = self._partitions.standbys
+            self._background.start(self._snapshots.keep(), "snapshots")
 
     async def assign(self, numbers: Iterable[int]) -> None:
         """Take partitions over, side by side; those whose log is unavailable are retried in the background.

@@ -108,12 +108,22 @@ def _contradictions(settings: Settings) -> Iterator[str]:
         kafka_config, log = name_of("kafka_config"), name_of("log")
         yield f"{kafka_config} is for an event log in Kafka, and {log} is {settings.log}: leave it out"
     yield from _sharing_refusals(settings)
+    yield from _snapshot_refusals(settings)
     metrics = None if settings.metrics is None else Address(settings.metrics)
     yield from refusals(settings, settings.model_fields_set, Address(settings.listen), metrics)
     setting = "listen" if settings.advertise is None else "advertise"
     if Address(settings.advertise or settings.listen).is_wildcard:
         where = f"{name_of(setting)} {settings.advertise or settings.listen}"
         yield f"{where}: clients cannot be told that address; give --advertise HOST:PORT"
+
+
+def _snapshot_refusals(settings: Settings) -> Iterator[str]:
+    snapshots, given = settings.name_of("snapshots"), settings.model_fields_set
+    if settings.snapshots is None:
+        if "snapshot_interval_ms" in given:
+            yield f"{settings.name_of('snapshot_interval_ms')} is for {snapshots}, which is not given"
+    elif not settings.log.startswith("kafka:"):
+        yield f"{snapshots} needs an event log in Kafka, and {settings.name_of('log')} is {settings.log}"
 
 
 def _sharing_refusals(settings: Settings) -> Iterator[str]:

@@ -5,6 +5,7 @@ table, `MUSTER_GROUP_MAX_SIZE` in the environment. The sidecar's own settings ar
 and which of them contradict each other, in loading.py. Nothing else reads the environment.
 """
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator
@@ -15,7 +16,7 @@ from muster.coordinator.net.limits import FRAME_BYTES_MAX, ConnectionLimits
 from muster.coordinator.settings.addresses import HostPort
 from muster.coordinator.settings.kafka_settings import KAFKA_SETTINGS, KafkaSettings
 from muster.coordinator.settings.options import EVENT_LOG, STANDALONE, WATCHING, option
-from muster.coordinator.settings.sidecar import EVENT_TOPIC, Properties, SidecarSettings, split_list
+from muster.coordinator.settings.sidecar import EDGE, EVENT_TOPIC, Properties, SidecarSettings, split_list
 from muster.coordinator.topics import BadTopic, Topic, declare_topic
 from muster.events.kafka.security import KAFKA_CONFIG, KafkaSecurity, kafka_security
 
@@ -143,6 +144,16 @@ class Settings(SidecarSettings, KafkaSettings):
         "whole history, where it else reads what is new; and a process has its own groups in memory alone.",
         panel=EVENT_LOG,
     )
+    snapshots: Path | None = option(
+        None,
+        "A folder for snapshots of a Kafka event log: a start reads them and what is new, instead of the history. One "
+        "that is lost or cannot be used costs time alone.",
+        metavar="FOLDER",
+        panel=EVENT_LOG,
+    )
+    snapshot_interval_ms: int = option(
+        60_000, "With --snapshots: how often each partition is saved.", panel=EVENT_LOG, ge=1_000, le=86_400_000
+    )
     audit_window_ms: int | None = option(
         None, "How long the event log keeps the whole history; 7 days in a new log.", panel=EVENT_LOG, ge=0
     )
@@ -162,6 +173,11 @@ class Settings(SidecarSettings, KafkaSettings):
     log_format: Literal["auto", "console", "json"] = option(
         "auto", "auto: console on a terminal, else JSON.", panel=WATCHING
     )
+
+    @property
+    def stands_by(self) -> bool:
+        """Whether this process follows the partitions of others, to take them over."""
+        return self.share_partitions and self.role != EDGE and not self.no_hot_standbys
 
     def topics(self) -> list[Topic]:
         """The topics declared by `--topic`."""

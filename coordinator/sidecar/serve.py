@@ -28,6 +28,7 @@ from muster.coordinator.assembly import (
     new_service,
     new_waiting_quota,
     open_metrics_endpoint,
+    snapshot_folder,
     take_over,
     watch_files,
     watch_loop,
@@ -40,6 +41,7 @@ from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.net.listening import Listening
 from muster.coordinator.observability.group_metrics import GroupMetrics
 from muster.coordinator.observability.metrics import ServerMetrics
+from muster.coordinator.observability.standby_metrics import StandbyMetrics
 from muster.coordinator.observability.status import StatusParts
 from muster.coordinator.offsets.upstream import UpstreamOffsetStore
 from muster.coordinator.partition_sharing import PartitionSharing
@@ -140,8 +142,18 @@ class _Sidecar:
             ask_about_silence=self._reachability().ask_about_silence,
             waiting_quota=waiting_quota,
         )
-        runtime = Runtime(owner, give_up=self.lost, deposed=None if sharing is None else sharing.deposed)
-        for collector in (GroupMetrics(runtime.figures), ShadowMetrics(shadows.census)):
+        runtime = Runtime(
+            owner,
+            give_up=self.lost,
+            deposed=None if sharing is None else sharing.deposed,
+            stands_by=settings.stands_by,
+            snapshots=snapshot_folder(settings),
+        )
+        for collector in (
+            GroupMetrics(runtime.figures),
+            StandbyMetrics(runtime.standby_figures),
+            ShadowMetrics(shadows.census),
+        ):
             collect(collector, stack)
         self.parts.ownership, self.parts.shadows = runtime.status, lambda: shadows_status(shadows.census())
         moves = self._moves(runtime, shadows)

@@ -110,7 +110,7 @@ def read_on(loading: Loading, records: Sequence[StoredRecord], dice: random.Rand
     return loading
 
 
-TRIED = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+TRIED = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 SEEDS = st.integers(min_value=0, max_value=2**32)
 
 

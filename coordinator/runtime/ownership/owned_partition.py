@@ -20,9 +20,10 @@ from muster.coordinator.runtime.partition.partition import Partition
 from muster.coordinator.strangers_watch import StrangersWatch
 from muster.coordinator.tasks import on_failure
 from muster.events.avro.codec import records_of
-from muster.events.events import CoordinatorStopped
+from muster.events.events import CoordinatorReady, CoordinatorStopped
 from muster.events.log.base import Deposed, LogUnavailable, LogWriter
 from muster.events.log.succession import check_nobody_else_wrote
+from muster.events.projector import Projector
 
 log = structlog.get_logger(__name__)
 
@@ -92,6 +93,20 @@ class OwnedPartition:
             self._renewing = asyncio.create_task(self._renew(), name=f"renew-{self.partition.number}")
             self._renewing.add_done_callback(on_failure(self._lost))
 
+    async def durable_state(self) -> Projector | None:
+        """The state of the partition between two writes: what a reading of the log up to there would make of it.
+
+        None if it is not known at that moment. May wait for ever if the partition is lost meanwhile.
+        """
+        state: Projector | None = None
+
+        async def take() -> None:
+            nonlocal state
+            state = self._durable_state()
+
+        await self._outbox.between_writes(take)
+        return state
+
     async def stop(self) -> None:
         """Let what is under way become durable, and write CoordinatorStopped.
 
@@ -123,6 +138,30 @@ class OwnedPartition:
     async def report_successor(self, deposed: Deposed) -> None:
         """Find the process that has taken the partition over, and name it in the error and in a log line."""
         await report_successor(self._owner.event_log, self._writer, deposed)
+
+    def _durable_state(self) -> Projector | None:
+        next_offset = self._writer.next_offset
+        if next_offset is None or not self.partition.is_told_by_its_groups or not self._strangers.knows_all:
+            return None
+        projector = Projector()
+        for group in self.partition.groups():
+            projector.resume_group(group, has_own_record=True)
+        projector.next_offset = next_offset
+        projector.served_by = self._owner.name
+        projector.incarnation_max = self.partition.incarnation_max
+        # Deletions are over, offsets too. The last event says that this owner serves, and has not stopped.
+        projector.last_partition_event = CoordinatorReady(
+            partition=self.partition.number,
+            owner_epoch=self._writer.epoch,
+            owner=self._owner.name,
+            ready_ms=self._owner.clock.wall_ms(),
+            took_ms=0,
+            events_read=0,
+            groups=len(projector.groups),
+            members=0,
+            incarnation_max=projector.incarnation_max,
+        )
+        return projector
 
     @property
     def _old_lease_left_ms(self) -> int:

@@ -25,6 +25,7 @@ from muster.coordinator.runtime.ownership.lease_keeper import LeaseKeeper
 from muster.coordinator.runtime.ownership.log_outage import LogOutage
 from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
 from muster.coordinator.runtime.ownership.ready_log import ReadyLog
+from muster.coordinator.runtime.ownership.snapshots import Snapshots
 from muster.coordinator.runtime.ownership.standbys import Standbys
 from muster.coordinator.runtime.ownership.takeover import LastSignOf, take_over
 from muster.coordinator.runtime.partition.outbox import kind_of
@@ -58,8 +59,10 @@ class OwnedPartitions:
         deposed: Callable[[int], None] | None,
         keeper: LeaseKeeper | None,
         standby_log: FollowedLog | None = None,
+        snapshots: Snapshots | None = None,
     ) -> None:
         """`standby_log`: the owner's log, if this process is to follow the partitions that are not assigned to it."""
+        self._snapshots = snapshots
         self._owner = owner
         self._last_sign_of = last_sign_of
         self._give_up = give_up
@@ -90,6 +93,7 @@ class OwnedPartitions:
                 standby_log,
                 is_ours=lambda number: number in self.assigned or number in self._closing,
                 is_taking_over=lambda: bool(self._taking),
+                load=None if snapshots is None else snapshots.load,
             )
 
     async def assign(self, numbers: Iterable[int]) -> None:
@@ -196,6 +200,8 @@ class OwnedPartitions:
         if closing := self._closing.get(number):
             await asyncio.wait([closing])
         standby = None if self.standbys is None else await self.standbys.take(number)
+        if standby is None and self._snapshots is not None:
+            standby = await self._snapshots.load(number)
         try:
             ownership = self.owned[number] = await take_over(
                 self._owner,

@@ -42,6 +42,7 @@ def ownership_status(owner: Owner, partitions: OwnedPartitions, figures: GroupFi
         log_identity=owner.event_log.identity,
         log_partitions=owner.event_log.partitions,
         owned=[_owned(number, each) for number, each in owned.items()],
+        standbys=[] if partitions.standbys is None else partitions.standbys.status(),
         waiting=waiting,
         quarantined=[*islice(_quarantined(owner, owned), NAMED_MAX)],
         quarantined_count=figures.quarantined,

@@ -19,14 +19,15 @@ A partition without a standby is read from its beginning when it is taken over. 
 
 import asyncio
 import gc
-from collections.abc import Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
 from typing import Final
 
 import msgspec
 import structlog
 
 from muster.coordinator.observability.standby_metrics import StandbyFigures
+from muster.coordinator.observability.status import StandbyStatus
 from muster.coordinator.runtime.ownership.reading import folded, read_on
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.tasks import BackgroundTasks
@@ -65,6 +66,8 @@ class _Followed(msgspec.Struct, kw_only=True, eq=False):
     reading: "asyncio.Task[None] | None" = None
     behind: int | None = None
     failures: int = 0
+    rests: bool = False
+    """Whether it is not read on for a while, since it is being saved."""
     not_before_ms: int = 0
 
 
@@ -81,7 +84,10 @@ class Standbys:
         *,
         is_ours: Callable[[int], bool],
         is_taking_over: Callable[[], bool],
+        load: Callable[[int], Awaitable[Standby | None]] | None = None,
     ) -> None:
+        """`load`: returns what was saved of a partition, if it can be used."""
+        self._load = load
         self._owner = owner
         self._log = event_log
         self._is_ours = is_ours
@@ -103,6 +109,19 @@ class Standbys:
             behind_max=max((each.behind or 0 for each in followed), default=0),
             oldest_ms=max((now_ms - each.at_end_ms for each in standbys), default=0),
         )
+
+    def status(self) -> list[StandbyStatus]:
+        """How far each standby is. Thread-safe."""
+        now_ms = self._owner.boot_ms()
+        return [
+            StandbyStatus(
+                partition=number,
+                lag_records=each.behind,
+                lag_ms=now_ms - each.standby.at_end_ms if each.standby and each.standby.loading.is_folded else None,
+            )
+            for number, each in sorted(dict(self._followed).items())
+            if not self._is_ours(number)
+        ]
 
     async def follow(self) -> None:
         """Follow the partitions of others, for ever."""
@@ -131,6 +150,26 @@ class Standbys:
         if not standby.is_spent:
             self._followed[number] = _Followed(standby=standby)
 
+    @asynccontextmanager
+    async def resting(self, number: int) -> AsyncIterator[Standby | None]:
+        """Have a standby as it is while the block lasts, unless it is taken; None: there is none that is all."""
+        followed = self._followed.get(number)
+        if followed is None or followed.standby is None or not followed.standby.loading.is_folded:
+            yield None
+            return
+        followed.rests = True
+        try:
+            if followed.reading is not None:
+                await asyncio.wait([followed.reading])
+            yield followed.standby if self._followed.get(number) is followed else None
+        finally:
+            followed.rests = False
+
+    def is_still(self, number: int, standby: Standby) -> bool:
+        """Whether this standby is still the partition's, and was not taken or thrown away."""
+        followed = self._followed.get(number)
+        return followed is not None and followed.standby is standby
+
     # ---- following -----------------------------------------------------------------------------------
 
     async def _look(self) -> None:
@@ -147,7 +186,7 @@ class Standbys:
         followed = self._followed.setdefault(number, _Followed())
         standby = followed.standby
         followed.behind = end - (0 if standby is None else standby.loading.next_offset)
-        if followed.reading is not None and not followed.reading.done():
+        if followed.rests or (followed.reading is not None and not followed.reading.done()):
             return
         if standby is not None and self._is_too_old(standby):
             self._throw_away(number, followed, "it was not read for longer than the log keeps deletions")
@@ -190,6 +229,8 @@ class Standbys:
             log.error("a standby has failed by an error in Muster itself, please report it", exc_info=bug)
 
     async def _read_first(self, number: int, followed: _Followed, end: int, asked_ms: int) -> None:
+        if followed.standby is None and self._load is not None and not followed.failures:
+            followed.standby = await self._load(number)
         if followed.standby is None:
             followed.standby = self._new_standby(number)
         loading = followed.standby.loading
@@ -204,9 +245,14 @@ class Standbys:
         standby.at_end_ms, followed.behind = asked_ms, 0
 
     def _new_standby(self, number: int) -> Standby:
-        kept_ms = self._log.deletions_kept_ms
         return Standby(
             loading=Loading(self._owner.strangers.reading(number)),
             at_end_ms=self._owner.boot_ms(),
-            deletions_kept_ms=DELETIONS_KEPT_MS if kept_ms is None else kept_ms,
+            deletions_kept_ms=deletions_kept_ms(self._log),
         )
+
+
+def deletions_kept_ms(event_log: FollowedLog) -> int:
+    """How long the log keeps deletions, as far as that is known."""
+    kept_ms = event_log.deletions_kept_ms
+    return DELETIONS_KEPT_MS if kept_ms is None else kept_ms

@@ -97,7 +97,7 @@ class CommandProcessor:
         self._format_level = format_level
         self._settings = settings
         self._clock = clock
-        self._incarnation_max = incarnation_max
+        self.incarnation_max = incarnation_max
         self._retention_clock = retention_clock
         self._committed = committed
         self._waiting = waiting
@@ -152,7 +152,7 @@ class CommandProcessor:
             now_ms=self._clock.monotonic_ms(),
             wall_ms=wall_ms,
             owner_epoch=self.epoch,
-            incarnation=max(wall_ms, self._incarnation_max + 1),
+            incarnation=max(wall_ms, self.incarnation_max + 1),
         )
 
     def note_moment(self) -> Moment:
@@ -166,7 +166,7 @@ class CommandProcessor:
 
     def know_incarnation(self, incarnation: int) -> None:
         """Note the incarnation of a group that was created by something else than a decision."""
-        self._incarnation_max = max(self._incarnation_max, incarnation)
+        self.incarnation_max = max(self.incarnation_max, incarnation)
 
     # ---- a step --------------------------------------------------------------------------------------
 
@@ -224,7 +224,7 @@ class CommandProcessor:
         if decision.metadata_refused_bytes and isinstance(command, JoinGroup):
             self._refused_joins.note_metadata_too_large(command, decision.metadata_refused_bytes)
         if decision.events:
-            self._incarnation_max = max(self._incarnation_max, decision.events[-1].incarnation)
+            self.incarnation_max = max(self.incarnation_max, decision.events[-1].incarnation)
         if decision.refreshed_session is not None and isinstance(command, Request):
             decision.refreshed_session.refresh(command.caller.arrived_ms, answered_ms=moment.now_ms)
             # A restarted member may have asked for a shorter session than the old process: it ends earlier (ST8).

@@ -117,6 +117,8 @@ class Partition:
         interval_ms = owner.settings.offsets_retention_check_interval_ms
         self._sweep = Sweep(interval_ms=interval_ms, group_ids=self._contexts.keys, check=self._check_expiry)
         self._closed_with: ErrorCode | None = None
+        self._rewriting: set[GroupId] = set()
+        """Groups of which entities were to be rewritten, and may not be yet."""
 
     @property
     def epoch(self) -> int:
@@ -197,6 +199,7 @@ class Partition:
         for group_id, of_group in by_group.items():
             context = self._contexts.get(group_id)
             if context is not None and self._closed_with is None:
+                self._rewriting.add(group_id)
                 ENTITIES_REWRITTEN.inc(len(of_group))
                 for first in range(0, len(of_group), REWRITTEN_AT_ONCE):
                     some = tuple(of_group[first : first + REWRITTEN_AT_ONCE])
@@ -205,6 +208,18 @@ class Partition:
     def groups(self) -> Sequence[Group]:
         """The groups, as far as they are durable."""
         return [context.group for context in list(self._contexts.values()) if context.group is not None]
+
+    @property
+    def incarnation_max(self) -> int:
+        """The highest incarnation that a group of the partition has had, or will have by what is decided."""
+        return self._processor.incarnation_max
+
+    @property
+    def is_told_by_its_groups(self) -> bool:
+        """Whether `groups` is all that the log says so far: nobody is quarantined, and nothing is to be rewritten."""
+        contexts = [(group_id, self._contexts.get(group_id)) for group_id in self._rewriting]
+        self._rewriting = {each for each, context in contexts if context and (context.busy or context.put_off)}
+        return self._closed_with is None and not self._quarantine and not self._rewriting
 
     def would_refuse(self, command: JoinGroup) -> bool:
         """Whether this join would now be answered with an error at once, without any change."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 import pytest
@@ -57,7 +57,7 @@ class Peer:
     def _boot_ms(self) -> int:
         return VirtualClock().monotonic_ms() + self.suspended_ms
 
-    async def start(self, *numbers: int) -> "Peer":
+    async def start(self, *numbers: int) -> Self:
         await self.process.log.open()
         await self.runtime.start(numbers)
         return self

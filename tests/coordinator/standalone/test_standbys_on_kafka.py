@@ -1,6 +1,9 @@
 """Real processes that share a log in a real Kafka: one is killed, and who takes over from it reads no history."""
 
 import os
+import shutil
+import time
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -10,6 +13,7 @@ from tests.clients.probe import coordinator_of, described
 from tests.coordinator.formed import form_group
 from tests.muster_process import MusterProcess
 from tests.sharing_processes import sharing_process, until_served, until_shared, until_standing_by
+from tests.waiting import until_so
 
 pytestmark = [
     pytest.mark.broker,
@@ -66,3 +70,35 @@ def test_who_takes_over_from_a_killed_process_reads_no_history(kafka_broker: Bro
         assert len(partitions) == LOG_PARTITIONS // 2
         assert sum(each["groups"] for each in taken_over) > 0
         assert (sum(each["events"] for each in taken_over) <= FEW * len(partitions)) is stands_by, taken_over
+
+
+def test_a_start_reads_its_snapshots_and_what_is_new(kafka_broker: Broker, tmp_path: Path) -> None:
+    """After the only process was killed; and after the snapshots are gone it reads everything."""
+    log = f"kafka://{kafka_broker.bootstrap}/snapshots-{uuid4().hex[:8]}"
+    folder = tmp_path / "snapshots"
+    more = ("--snapshots", str(folder), "--snapshot-interval-ms", "1000")
+    with sharing_process(log, 1, partitions=LOG_PARTITIONS, more=more) as process:
+        until_shared(process, partitions=LOG_PARTITIONS)
+        until_served(process)
+        groups = form_groups(process)
+        formed_ns = time.time_ns()
+        until_so(lambda: _all_saved_since(folder, formed_ns), lambda: [*folder.iterdir()])
+        read = {}
+        for has_snapshots in (True, False):
+            process.kill()
+            if not has_snapshots:
+                shutil.rmtree(folder)
+            process.start(until="listening")
+            until_shared(process, partitions=LOG_PARTITIONS)
+            until_served(process)
+            assert [members_of(process, group_id) for group_id in groups] == [list(MEMBERS)] * GROUPS
+            assert process.events("a snapshot is not used, the event log is read instead") == []
+            read[has_snapshots] = sum(each["events"] for each in process.events("partitions ready"))
+        assert read[True] <= FEW * LOG_PARTITIONS < read[False], read
+
+
+def _all_saved_since(folder: Path, since_ns: int) -> bool:
+    """Whether each partition was saved from its beginning after that moment."""
+    files = [file for file in folder.iterdir() if file.suffix == ".snapshot"]
+    # One that was begun before may be written after it: the one behind it was not.
+    return len(files) == LOG_PARTITIONS and all(file.stat().st_mtime_ns > since_ns + 2_000_000_000 for file in files)

@@ -1,0 +1,221 @@
+"""Snapshots of all partitions in a folder, so that a process that starts again reads what is new, and no history.
+
+What belongs here: when a partition is saved, its file, and what is said of one that cannot be used. What it must not
+know: the bytes (events/snapshot.py), and what is read behind them.
+
+Each minute every partition is saved: one that is followed as it was read (standbys.py), one that is owned as it is
+durable between two writes. It is written in slices, and to the disk by a thread: a file beside the last one, which it
+replaces when all of it is there. A snapshot says the same whoever wrote it, so processes may share a folder.
+"""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from muster.coordinator.log_throttle import LogThrottle
+from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
+from muster.coordinator.runtime.ownership.standbys import Standby, Standbys, deletions_kept_ms
+from muster.coordinator.runtime.partition.owner import Owner
+from muster.events.loading import LastRead, Loading
+from muster.events.log.base import FollowedLog, LogError
+from muster.events.records import EventsError
+from muster.events.snapshot import SnapshotOf, Unpacking, UnusableSnapshot, head_of, unpacked, usable_head, written
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+CUT_TIMEOUT_S: Final = 5.0
+"""How long a partition may take to come to a moment between two writes; if it does not, it is saved the next time."""
+REST_TIMES: Final = 20
+"""A pause is so many times as long as saving took, where that is longer than the interval."""
+
+InThread = Callable[..., Awaitable[Any]]
+
+
+class SnapshotFolder(msgspec.Struct, frozen=True, kw_only=True):
+    """Where snapshots are, and how often they are written."""
+
+    folder: Path
+    interval_ms: int
+
+    def prepare(self) -> None:
+        """Make the folder if it is missing, and see that it can be written in. Raises OSError."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=self.folder):
+            pass
+
+
+class Snapshots:
+    """See the module. `owned`: the partitions of this process; `in_thread` runs what waits for the disk."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        event_log: FollowedLog,
+        at: SnapshotFolder,
+        *,
+        owned: Callable[[], Mapping[int, OwnedPartition]],
+        in_thread: InThread = asyncio.to_thread,
+    ) -> None:
+        self._owner = owner
+        self._log = event_log
+        self._at = at
+        self._owned = owned
+        self._in_thread = in_thread
+        self._throttle = LogThrottle(owner.clock.monotonic_ms)
+        self.standbys: Standbys | None = None
+        """The partitions that are followed, if there are any."""
+
+    def file_of(self, number: int) -> Path:
+        """The file of a partition's snapshot."""
+        return self._at.folder / f"{self._owner.event_log.location}-{number}.snapshot"
+
+    async def load(self, number: int) -> Standby | None:
+        """Return the state of a partition by its snapshot, to read on from there; None: there is none to be used."""
+        try:
+            data = await self._in_thread(_read, self.file_of(number))
+            if data is None:
+                return None
+            return await self._unpacked(number, data)
+        except UnusableSnapshot as unusable:
+            self._say_unused(number, unusable.kind, str(unusable))
+        except OSError as error:
+            self._say_unused(number, "disk", f"it cannot be read: {error.strerror}")
+        except Exception as bug:
+            log.error("a snapshot is not used by an error in Muster itself, please report it", exc_info=bug)
+        return None
+
+    async def keep(self) -> None:
+        """Save all partitions again and again, for ever."""
+        interval_s, now_s = self._at.interval_ms / 1000, asyncio.get_running_loop().time
+        while True:
+            await asyncio.sleep(interval_s)
+            since_s = now_s()
+            await self.save_all()
+            await asyncio.sleep(max(0.0, REST_TIMES * (now_s() - since_s) - interval_s))
+
+    async def save_all(self) -> None:
+        """Save each partition that can be saved at the moment; what fails is said, and tried again the next time."""
+        for number in range(self._owner.event_log.partitions):
+            try:
+                await self._save(number)
+            except (LogError, EventsError, TimeoutError) as error:
+                log.debug("a partition was not saved", partition=number, error=str(error))
+            except OSError as error:
+                if self._throttle.due("write") is not None:
+                    log.warning(
+                        "a snapshot could not be written: after a restart more of the event log has to be read",
+                        file=str(self.file_of(number)),
+                        error=error.strerror or str(error),
+                    )
+            except Exception as bug:
+                log.error("no snapshot was written by an error in Muster itself, please report it", exc_info=bug)
+            else:
+                self._throttle.end("write")
+
+    # ---- reading -------------------------------------------------------------------------------------
+
+    async def _unpacked(self, number: int, data: bytes) -> Standby:
+        frames: list[bytes] = await self._in_thread(unpacked, data)
+        kept_ms, wall_ms = deletions_kept_ms(self._log), self._owner.clock.wall_ms()
+        head = usable_head(frames[0], self._of(number), wall_ms=wall_ms, deletions_kept_ms=kept_ms)
+        unpacking = Unpacking(head)
+        for frame in frames[1:]:
+            unpacking.add(frame)
+            await asyncio.sleep(0)
+        loading = unpacking.loading(self._owner.strangers.reading(number))
+        at_end_ms = self._owner.boot_ms() - (wall_ms - head.at_end_ms)
+        return Standby(loading=loading, at_end_ms=at_end_ms, deletions_kept_ms=kept_ms)
+
+    def _say_unused(self, number: int, kind: str, reason: str) -> None:
+        if self._throttle.due(kind) is not None:  # there may be one for each partition
+            log.warning(
+                "a snapshot is not used, the event log is read instead",
+                partition=number,
+                file=str(self.file_of(number)),
+                reason=reason,
+            )
+
+    def _of(self, number: int) -> SnapshotOf:
+        event_log = self._owner.event_log
+        return SnapshotOf(
+            log=event_log.identity,
+            partition=number,
+            partitions=event_log.partitions,
+            format_level=event_log.format_level,
+        )
+
+    # ---- writing -------------------------------------------------------------------------------------
+
+    async def _save(self, number: int) -> None:
+        ownership = self._owned().get(number)
+        if ownership is not None:
+            at_end_ms = self._owner.clock.wall_ms()
+            loading = await self._cut(ownership)
+            if loading is not None:
+                await self._write(number, loading, at_end_ms, is_still=lambda: True)
+        elif self.standbys is not None:
+            async with self.standbys.resting(number) as standby:
+                if standby is not None:
+                    age_ms = self._owner.boot_ms() - standby.at_end_ms
+                    at_end_ms = self._owner.clock.wall_ms() - age_ms
+                    still = self.standbys.is_still
+                    await self._write(number, standby.loading, at_end_ms, is_still=lambda: still(number, standby))
+
+    async def _cut(self, ownership: OwnedPartition) -> Loading | None:
+        """Take the state of an owned partition between two writes, and find the record that stands before it."""
+        async with asyncio.timeout(CUT_TIMEOUT_S):
+            projector = await ownership.durable_state()
+        if projector is None:
+            return None
+        number, end = ownership.partition.number, projector.next_offset
+        async for chunk in self._owner.event_log.read(number, start=end - 1, end=end):
+            last = LastRead(chunk[-1].offset, chunk[-1].timestamp_ms, chunk[-1].key)
+            return Loading.going_on(projector, last=last)
+        return None
+
+    async def _write(self, number: int, loading: Loading, at_end_ms: int, *, is_still: Callable[[], bool]) -> None:
+        head = head_of(loading, self._of(number), at_end_ms=at_end_ms)
+        if head is None:
+            return
+        pieces, projector = [], loading.projector
+        groups = list(projector.groups.values())
+        for piece in written(head, groups, known_by_parts=projector.known_by_parts):
+            pieces.append(piece)
+            await asyncio.sleep(0)
+            if not is_still():
+                return
+        await self._in_thread(_replace, self.file_of(number), pieces)
+
+
+def _read(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _replace(file: Path, pieces: Sequence[bytes]) -> None:
+    """Write a file that is there wholly or not at all, also when the machine ends meanwhile."""
+    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=file.name, suffix=".new")  # of mode 0600
+    try:
+        with open(descriptor, "wb") as beside:  # noqa: PTH123 -- a descriptor
+            beside.writelines(pieces)
+            beside.flush()
+            os.fsync(beside.fileno())
+        Path(name).replace(file)
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
