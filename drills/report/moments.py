@@ -85,7 +85,7 @@ def _phases(result: Result, numbers: dict[str, int]) -> Iterator[Moment]:
 
 def _average(takeovers: Iterable[Takeover], phase: str) -> str:
     times = [ms for each in takeovers for name, ms in phases(each) if name == phase]
-    return f"in the mean {duration(round(sum(times) / len(times)))}"
+    return f"on average {duration(round(sum(times) / len(times)))}"
 
 
 def _waits(result: Result, numbers: dict[str, int]) -> Iterator[Moment]:

@@ -33,7 +33,7 @@ PORTS: Final = range(15_000, 32_768)
 """Below the ephemeral ranges of Linux (from 32768) and macOS (from 49152): a port of theirs may be given to an outgoing
 connection while its process is away, as when it is restarted."""
 
-SHARED_WITHIN_S: Final = 60.0
+SHARED_WITHIN_S: Final = 120.0
 POLL_S: Final = 0.05
 KAFKA_TIMEOUT_MS: Final = 5_000
 INITIAL_DELAY: Final = "group.initial.rebalance.delay.ms=500"

@@ -16,7 +16,7 @@ from typing import Any, Final
 from muster.drills.errors import ServiceFailed
 
 COMMAND: Final = ("-m", "muster.drills.service.leashed", "serve")
-STARTED_WITHIN_S: Final = 60.0
+STARTED_WITHIN_S: Final = 120.0
 STOPPED_WITHIN_S: Final = 30.0
 LINES_KEPT_BYTES: Final = 1 << 20
 TAIL_LINES: Final = 8

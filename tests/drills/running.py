@@ -12,7 +12,8 @@ from confluent_kafka.admin import AdminClient
 
 from muster.drills.names import PREFIX
 
-ENDS_WITHIN_S: Final = 150
+ENDS_WITHIN_S: Final = 300
+BEGINS_WITHIN_S: Final = 240
 SMALL: Final = ("--groups", "6", "--members", "3", "--partitions", "4", "--interval", "250ms", "--before", "500ms")
 QUICK: Final = (*SMALL, "--after", "500ms", "--owner-session", "3s")
 GENEROUS: Final = ("--heartbeats-within", "2m", "--joins-within", "2m", "--commits-within", "2m")

@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from tests.brokers.broker import Broker
-from tests.drills.running import GENEROUS, QUICK, Drill, left_of, processes_of
+from tests.drills.running import BEGINS_WITHIN_S, GENEROUS, QUICK, Drill, left_of, processes_of
 from tests.waiting import until_so
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 
 SIDECARS = "takeover of a sidecar"
 KINDS: Mapping[str, tuple[str, ...]] = {
@@ -34,6 +34,16 @@ def interrupted(kafka_broker: Broker, tmp_path_factory: pytest.TempPathFactory) 
     """A drill that measures for minutes before its fault, begun before all others."""
     options = ("--local", "--kafka", kafka_broker.bootstrap, *QUICK, "--before", "10m")
     drill = Drill("takeover", *options, directory=tmp_path_factory.mktemp("interrupted"))
+    yield drill
+    drill.close()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def noticed(kafka_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drill]:
+    """A drill that members have to notice: they are cut off for longer than their sessions. Begun before others."""
+    options = ("--local", "--kafka", kafka_broker.bootstrap, *QUICK, *GENEROUS, "--format", "json")
+    cut = ("--between", "clients", "--for", "9s", "--session-timeout", "6s")
+    drill = Drill("partition", *options, *cut, directory=tmp_path_factory.mktemp("noticed"))
     yield drill
     drill.close()
 
@@ -143,9 +153,27 @@ def test_its_page_is_written_and_tells_the_verdict(
         assert reports[kind]["run"] in page
 
 
+def test_what_members_notice_is_told_and_is_a_goal_that_is_not_met(noticed: Drill) -> None:
+    """Whoever is not heard for a session is given up, so its group rebalances, and it has to join again."""
+    assert noticed.ended() == 1, noticed.errors
+    report = noticed.report
+    assert not report["is_met"]
+    missed = {each["name"] for each in report["goals"] if not each["is_met"]}
+    assert missed == {"rebalances caused", "errors that members noticed"}
+    assert all(each["why"] and each["at"] >= report["fault_at"] for each in report["rebalances"])
+    assert {each["error"] for each in report["noticed"]} & {"UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS"}
+    assert report["takeovers"] == report["left"] == []
+    assert goals(report)["events lost"] == goals(report)["commits lost"] == 0
+    assert "not met" in noticed.page.read_text(encoding="utf-8")
+
+
 def test_ctrl_c_leaves_nothing_behind(interrupted: Drill, admin: AdminClient) -> None:
     """In the middle of the load."""
-    until_so(lambda: "measuring before the fault" in interrupted.errors, lambda: interrupted.errors)
+    until_so(
+        lambda: "measuring before the fault" in interrupted.errors,
+        lambda: interrupted.errors,
+        within_s=BEGINS_WITHIN_S,
+    )
     (run,) = re.findall(r"run (\w+)", interrupted.errors)
     assert len(processes_of(run)) == 2
     interrupted.process.send_signal(signal.SIGINT)

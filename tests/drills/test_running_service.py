@@ -11,12 +11,12 @@ from confluent_kafka.admin import AdminClient
 
 from tests.brokers.broker import Broker
 from tests.clients.consumers import Confluent
-from tests.drills.running import GENEROUS, SMALL, Drill, left_of
+from tests.drills.running import BEGINS_WITHIN_S, GENEROUS, SMALL, Drill, left_of
 from tests.muster_process import MusterProcess
 from tests.sharing_processes import sharing_process, until_shared
 from tests.waiting import until_so
 
-pytestmark = [pytest.mark.broker, pytest.mark.clients, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.broker, pytest.mark.clients, pytest.mark.timeout(600)]
 
 PARTITIONS = 2
 """The drill's six groups are on both of them."""
@@ -114,7 +114,7 @@ def test_ctrl_c_removes_the_groups_from_the_service(
     service: list[MusterProcess], options: Mapping[str, str], tmp_path: Path
 ) -> None:
     drill = Drill("restart", *given(options), "--by", "sleep 600", *DRILL, "--yes", directory=tmp_path)
-    until_so(lambda: "$ sleep 600" in drill.errors, lambda: drill.errors)
+    until_so(lambda: "$ sleep 600" in drill.errors, lambda: drill.errors, within_s=BEGINS_WITHIN_S)
     drill.process.send_signal(signal.SIGINT)
     assert drill.ended() == 130, drill.errors
     assert "interrupted; nothing of the drill is left" in drill.errors
