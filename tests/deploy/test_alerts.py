@@ -1,0 +1,134 @@
+"""The alerts, the dashboard and the runbook name what there is, and the rules do what they say."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.coordinator.observability.every_metric import every_metric, every_name
+
+ROOT: Final = Path(__file__).parents[2]
+DEPLOY: Final = ROOT / "deploy"
+RULES: Final = DEPLOY / "prometheus-rules.yml"
+RUNBOOK: Final = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
+NAME: Final = re.compile(r"\b(?:muster|process|python)_[a-z_]+")
+OF_PROMETHEUS: Final = {"up"}
+LABELS_OF_PROMETHEUS: Final = {"service", "instance", "job"}
+
+
+def alerts() -> list[dict[str, Any]]:
+    groups = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def panels() -> Iterator[dict[str, Any]]:
+    yield from json.loads((DEPLOY / "grafana-dashboard.json").read_text(encoding="utf-8"))["panels"]
+
+
+def queries() -> list[str]:
+    """All that the dashboard asks for."""
+    dashboard = json.loads((DEPLOY / "grafana-dashboard.json").read_text(encoding="utf-8"))
+    asked = [target["expr"] for panel in panels() for target in panel.get("targets", ())]
+    asked += [each["expr"] for each in dashboard["annotations"]["list"]]
+    return asked + [each["query"]["query"] for each in dashboard["templating"]["list"] if each["type"] == "query"]
+
+
+def names_in(query: str) -> set[str]:
+    """The metrics of a query: not what stands in quotes, and no label."""
+    return set(NAME.findall(re.sub(r'"[^"]*"', "", query)))
+
+
+@pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert["alert"])
+def test_an_alert_asks_for_metrics_that_there_are_and_says_what_to_do(alert: dict[str, Any]) -> None:
+    """In one line, and in a section of the runbook."""
+    assert names_in(alert["expr"]) <= every_name()
+    assert names_in(alert["expr"]) or OF_PROMETHEUS & set(re.findall(r"\w+", alert["expr"]))
+    assert alert["labels"]["severity"] in {"page", "ticket"}
+    assert {"summary", "runbook", "runbook_url"} <= alert["annotations"].keys()
+    assert alert["annotations"]["runbook_url"] == f"docs/runbook.md#{alert['alert'].lower()}"
+    section = RUNBOOK.split(f"### {alert['alert']}\n")
+    assert len(section) == 2, "the runbook has a section of each alert, once"
+    assert f"*{alert['labels']['severity']}.*" in section[1].split("\n#")[0]
+
+
+def test_the_runbook_has_no_alert_that_is_gone() -> None:
+    assert set(re.findall(r"^### (\w+)$", RUNBOOK, re.MULTILINE)) == {alert["alert"] for alert in alerts()}
+
+
+def test_links_of_the_runbook_lead_to_sections_and_pages_that_are_there() -> None:
+    sections = {heading.lower() for heading in re.findall(r"^#+ (\w+)$", RUNBOOK, re.MULTILINE)}
+    for target in re.findall(r"\]\(([^)]+)\)", RUNBOOK):
+        path, _, section = target.partition("#")
+        assert (ROOT / "docs" / path).exists() if path else section in sections, target
+
+
+def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
+    assert len(queries()) > 30
+    for query in queries():
+        found = names_in(query)
+        assert found, query
+        assert found <= every_name(), query
+
+
+def test_labels_that_are_asked_for_are_those_of_the_metrics() -> None:
+    """A selector with a label that no series has finds nothing, and nobody notices."""
+    known = set(LABELS_OF_PROMETHEUS)
+    for metric in every_metric():
+        for sample in metric.samples:
+            known |= sample.labels.keys()
+    known |= {"le", "kind", "reason", "cause", "phase", "ended", "api", "version", "limit", "group"}
+    for query in [*queries(), *(alert["expr"] for alert in alerts())]:
+        for selector in re.findall(r"\{([^}]*)\}", query):
+            assert set(re.findall(r'(\w+)\s*(?:=~|!~|!=|=)\s*"', selector)) <= known, query
+
+
+def test_panels_have_room_and_ids_of_their_own() -> None:
+    """None lies over another one, none is wider than the page."""
+    taken: set[tuple[int, int]] = set()
+    ids = [panel["id"] for panel in panels()]
+    assert len(ids) == len(set(ids))
+    for panel in panels():
+        at = panel["gridPos"]
+        assert at["x"] + at["w"] <= 24
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert not cells & taken, panel["title"]
+        taken |= cells
+
+
+def promtool(*arguments: str) -> str:
+    tool = shutil.which("promtool")
+    if tool is None:
+        pytest.skip("promtool is not there (Debian's package prometheus has it): the rules were not tried")
+    done = subprocess.run([tool, *arguments], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_rules_are_ones_for_prometheus() -> None:
+    assert f"{len(alerts())} rules found" in promtool("check", "rules", str(RULES))
+    promtool("check", "config", str(DEPLOY / "prometheus.yml"))
+
+
+def test_the_rules_do_what_they_say(tmp_path: Path) -> None:
+    """On series that are made up."""
+    told = (Path(__file__).parent / "rules_test.yml").read_text(encoding="utf-8")
+    (tmp_path / "rules_test.yml").write_text(told.replace("RULES", str(RULES)), encoding="utf-8")
+    promtool("test", "rules", str(tmp_path / "rules_test.yml"))
+
+
+def test_every_query_of_the_dashboard_can_be_parsed(tmp_path: Path) -> None:
+    """As a rule, with Grafana's variables filled in."""
+    rules = [
+        {"record": f"query:{number}", "expr": query.replace("$__rate_interval", "5m")}
+        for number, query in enumerate(queries())
+        if not query.startswith("label_values")
+    ]
+    file = tmp_path / "queries.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}), encoding="utf-8")
+    promtool("check", "rules", str(file))
