@@ -286,7 +286,7 @@ def _status_report(settings: Settings, parts: StatusParts, readiness: Readiness,
     identity = Identity(
         version=version(DISTRIBUTION),
         mode="standalone" if settings.upstream is None else "sidecar",
-        node_id=settings.node_id if settings.upstream is None else None,
+        node_id=settings.node_id if settings.upstream is None or settings.share_partitions else None,
         listen=str(settings.advertise or settings.listen),
         log=settings.log,
         upstream=settings.upstream,

@@ -1,9 +1,9 @@
-"""`muster serve`. A skin: read the settings, run the service, choose the exit code."""
+"""`muster serve` and `muster config check`. A skin: read the settings, run the service, choose the exit code."""
 
 import inspect
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 
 import typer
 from pydantic.fields import FieldInfo
@@ -68,13 +68,40 @@ def serve(**given: Any) -> None:  # noqa: ANN401 -- see `_signature`
             REGISTRY.register(lines)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run(settings))
-    except (BadSettings, CannotServe) as error:
-        fail(str(error), EXIT_UNUSABLE)
+    except BadSettings as error:
+        fail_each(error, EXIT_UNUSABLE)
+    except CannotServe as error:
+        end(str(error), EXIT_UNUSABLE)
     except LogLost as error:
-        fail(str(error), EXIT_LOST)
+        end(str(error), EXIT_LOST)
 
 
-def _signature() -> inspect.Signature:
+def check(**given: Any) -> None:  # noqa: ANN401 -- see `_signature`
+    """Check all settings as muster serve does, without starting anything, and show what is effective and from where.
+
+    It takes what muster serve takes: options, MUSTER_ variables, a file. Files of certificates and keys are read; no
+    port is bound, no log is opened, no broker is asked. Secrets are not shown.
+
+    Exit codes: 0 muster serve would take these settings; 2 some cannot be used, each of which is named in one line.
+
+    Examples:
+
+        muster config check --config-file /etc/muster/muster.toml
+
+        muster config check --upstream kafka-1:9092 --format json
+    """
+    config, config_file, form = given.pop("config"), given.pop("config_file"), given.pop("form")
+    from muster.coordinator.commands.config_check import show_settings
+    from muster.coordinator.settings.loading import BadSettings, load_settings
+
+    try:
+        settings = load_settings(given, config or [], config_file)
+    except BadSettings as error:
+        fail_each(error, EXIT_UNUSABLE)
+    show_settings(settings, as_json=form == "json")
+
+
+def _signature(*others: inspect.Parameter) -> inspect.Signature:
     """Make the signature from which typer makes the command: an option for each declared setting, by panel."""
     fields = [(name, field) for name, field in Settings.model_fields.items() if name not in KafkaSettings.model_fields]
     fields.sort(key=lambda each: PANELS.index(shown_of(each[1]).panel))
@@ -92,6 +119,7 @@ def _signature() -> inspect.Signature:
             *(_parameter(name, Annotated[_given_as(field), _option(name, field)]) for name, field in fields),
             _parameter("config", Annotated[list[str] | None, config]),
             _parameter("config_file", Annotated[Path | None, config_file]),
+            *others,
         ]
     )
 
@@ -118,8 +146,39 @@ def _given_as(field: FieldInfo) -> Any:  # noqa: ANN401 -- a type
 serve.__signature__ = _signature()  # type: ignore[attr-defined]
 app.command("serve", epilog=CONFIG_HELP)(serve)
 
+FORM = typer.Option("--format", metavar="table|json", help="A table for people, JSON for programs. [default: table]")
+check.__signature__ = _signature(  # type: ignore[attr-defined]
+    _parameter("form", Annotated[Literal["table", "json"] | None, FORM])
+)
+config_app = typer.Typer(
+    name="config",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    help="Check settings, without starting anything.",
+)
+config_app.command("check", epilog=CONFIG_HELP)(check)
 
-def fail(message: str, code: int) -> None:
-    """Print one line, without a traceback, and exit."""
-    print(f"muster: {message}", file=sys.stderr)
+
+@config_app.callback()
+def config_() -> None:
+    """Check settings, without starting anything."""
+
+
+def fail_each(error: Exception, code: int) -> NoReturn:
+    """Print each line of what is wrong with the settings, and exit."""
+    for line in str(error).splitlines():
+        print(f"muster: {line}", file=sys.stderr)
+    raise typer.Exit(code)
+
+
+def end(message: str, code: int) -> NoReturn:
+    """Say why the process ends in one line, in the form of the log, and exit."""
+    from muster.coordinator.observability.logs import are_json, say_last
+
+    if are_json():
+        say_last(message, code)
+    else:
+        print(f"muster: {message}", file=sys.stderr)
     raise typer.Exit(code)

@@ -52,7 +52,7 @@ from muster.coordinator.topics import BadTopic
 from muster.coordinator.wire.registry import APIS, load_messages_of_members
 from muster.events.log.base import Deposed, LogDamaged, LogError
 from muster.events.records import EventsError
-from muster.variables import mistyped
+from muster.variables import sets_nothing
 
 log = structlog.get_logger(__name__)
 
@@ -64,8 +64,9 @@ class LogLost(Exception):
 async def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT. Raises CannotServe at the start, LogLost later."""
     configure_logs(settings.log_level, settings.log_format)
-    for variable, meant in mistyped(os.environ, Settings.model_fields.keys() - PROPERTY_FIELDS):
-        log.warning("a variable sets nothing: there is no such setting", variable=variable, did_you_mean=meant)
+    for variable, meant in sets_nothing(os.environ, Settings.model_fields.keys() - PROPERTY_FIELDS):
+        hint = {} if meant is None else {"did_you_mean": meant}
+        log.warning("a variable sets nothing: there is no such setting", variable=variable, **hint)
     settings = within_open_files(settings)
     ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
 

@@ -38,6 +38,17 @@ TEST_CONFIG: Final[Mapping[str, str]] = {
 }
 
 
+def last_words(stderr: str) -> list[str]:
+    """The lines with which a process said why it ends, or what is wrong with its settings, whatever the form."""
+    said = []
+    for line in stderr.splitlines():
+        if line.startswith("muster: "):
+            said.append(line)
+        elif line.startswith("{") and (told := json.loads(line))["event"] == "muster ends":
+            said.append(f"muster: {told['reason']}")
+    return said
+
+
 class MusterEnded(Exception):
     """The process ended, or went on, when it should not have; the message holds the end of its log."""
 

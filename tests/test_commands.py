@@ -24,7 +24,7 @@ SUBCOMMANDS = [
     ["log"], ["log", "repair"], ["log", "upgrade"], ["replay"], ["replay", "groups"], ["replay", "history"],
     ["replay", "why"], ["replay", "state"], ["replay", "report"], ["fleet"], ["fleet", "build"], ["fleet", "archive"],
     ["fleet", "verify"], ["fleet", "compact"], ["fleet", "expire"], ["fleet", "top"], ["fleet", "group"],
-    ["fleet", "report"], ["adopt"], ["release"], ["drill"], ["drill", "takeover"], ["drill", "partition"],
+    ["fleet", "report"], ["adopt"], ["release"], ["status"], ["drill"], ["drill", "takeover"], ["drill", "partition"],
 ]  # fmt: skip
 
 
@@ -51,7 +51,7 @@ def test_help_imports_nothing_that_takes_long() -> None:
 
 def test_the_help_of_serve_imports_its_settings_alone() -> None:
     """Neither logs, metrics nor Kafka's messages."""
-    assert imported_by(["serve"]) & (SLOW | SETTINGS) == SETTINGS
+    assert imported_by(["serve"], ["config"], ["config", "check"]) & (SLOW | SETTINGS) == SETTINGS
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -26,7 +26,7 @@ from tests.brokers.child import leashed, signal_group
 from tests.clients.consumers import Confluent
 from tests.clients.probe import described
 from tests.conformance.wire import Connection, ms
-from tests.muster_process import COMMAND, MusterProcess, running_muster, sqlite_log
+from tests.muster_process import COMMAND, MusterProcess, last_words, running_muster, sqlite_log
 from tests.replay import written
 from tests.waiting import until_so
 
@@ -47,7 +47,7 @@ def refused(*arguments: str, **variables: str) -> str:
     elsewhere = "MUSTER_LISTEN" in variables or "--config-file" in arguments
     listen = [] if elsewhere else ["--listen", f"{HOST}:0"]
     done = muster("serve", *listen, *arguments, variables=variables)
-    lines = [line for line in done.stderr.splitlines() if line.startswith("muster: ")]
+    lines = last_words(done.stderr)
     assert (done.returncode, done.stdout, len(lines)) == (2, "", 1), done.stderr
     assert "Traceback" not in done.stderr
     return lines[0]
@@ -152,7 +152,7 @@ def test_an_error_in_muster_itself_is_told_with_its_traceback(form: str) -> None
     assert done.returncode == 1, done.stderr
     assert "Traceback (most recent call last)" in done.stderr
     assert "in look" in done.stderr
-    last = done.stderr.splitlines()[-1]
+    (last,) = last_words(done.stderr.splitlines()[-1])
     assert last.startswith("muster: ended by an error in Muster itself, please report it")
     assert last.endswith("KeyError('a bug of ours')")
 

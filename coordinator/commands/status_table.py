@@ -56,7 +56,7 @@ def _print_processes(asked: Sequence[Asked], console: Console) -> None:
         is_good = status.not_ready is None and status.not_well is None
         table.add_row(
             _cell(each.address),
-            "sidecar" if status.node_id is None else str(status.node_id),
+            " ".join(["sidecar"] * (status.mode == "sidecar") + [str(status.node_id)] * (status.node_id is not None)),
             _cell("ready", "green") if is_good else _cell("not ready", "red"),
             _up(status.uptime_ms),
             f"{len(ownership.owned)} of {ownership.log_partitions}",

@@ -2,8 +2,10 @@
 
 import logging
 import sys
+import threading
 import time
 from collections.abc import Callable, Collection
+from types import TracebackType
 
 import msgspec
 import structlog
@@ -99,6 +101,37 @@ class OfLibraries(logging.Handler):
             self.handleError(record)
 
 
+def are_json() -> bool:
+    """Whether logs are set up, as JSON."""
+    return isinstance(structlog.get_config()["processors"][-1], structlog.processors.JSONRenderer)
+
+
+def say_last(reason: str, exit_code: int) -> None:
+    """Write why the process ends, as its last line."""
+    structlog.get_logger(__name__).error("muster ends", reason=reason, exit_code=exit_code)
+
+
+def _log_what_nobody_caught() -> None:
+    """Have what Python itself prints, tracebacks and warnings, in the stream of lines, too."""
+    log = structlog.get_logger(__name__)
+
+    def uncaught(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+        log.critical("an error that nobody caught", exc_info=(kind, error, traceback))
+
+    def of_thread(args: threading.ExceptHookArgs) -> None:
+        where = "?" if args.thread is None else args.thread.name
+        error = args.exc_value or args.exc_type()
+        log.critical("an error that nobody caught", thread=where, exc_info=(args.exc_type, error, args.exc_traceback))
+
+    def unraisable(args: "sys.UnraisableHookArgs") -> None:
+        error = args.exc_value or args.exc_type()
+        said = args.err_msg or "an error that nobody could catch"
+        log.error(said, at=repr(args.object), exc_info=(args.exc_type, error, args.exc_traceback))
+
+    sys.excepthook, threading.excepthook, sys.unraisablehook = uncaught, of_thread, unraisable
+    logging.captureWarnings(capture=True)
+
+
 def configure_logs(level: str, form: str) -> None:
     """Set up logging. `form` is auto, console or json; auto means console on a terminal."""
     console = form == "console" or (form == "auto" and sys.stderr.isatty())
@@ -124,4 +157,6 @@ def configure_logs(level: str, form: str) -> None:
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),  # a line is one write, so that none is torn
         cache_logger_on_first_use=True,
     )
+    if not console:
+        _log_what_nobody_caught()
     logging.basicConfig(level=max(number, logging.WARNING), handlers=[OfLibraries()])

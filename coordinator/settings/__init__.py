@@ -12,6 +12,8 @@ loading.py            Settings from flags, `MUSTER_*` variables and a TOML file:
 options.py            The declaration of a setting, with its type, default, limits and help.
 peers.py              The settings of several sidecars of one log: where they reach each other, and how they prove who
                       they are.
+problems.py           Everything that is wrong with settings, gathered.
+settings_file.py      The file of settings, read, with its names checked.
 setting_sources.py    Where a setting came from: the name of its flag, variable or key in the file.
 settings.py           The settings of `muster serve`: each declared once, here or in sidecar.py, with its type,
                       default and help.

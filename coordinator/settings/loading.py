@@ -8,9 +8,8 @@ The first source that names a setting wins: a flag, a variable, the file. Kafka'
 them.
 """
 
-import difflib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,60 +17,121 @@ from pydantic import ValidationError
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, TomlConfigSettingsSource
 
 from muster.coordinator.settings.addresses import Address
-from muster.coordinator.settings.kafka_settings import KAFKA_SETTINGS
+from muster.coordinator.settings.problems import Problems, Unusable
 from muster.coordinator.settings.setting_sources import PROPERTY_FIELDS, Sources, flag
 from muster.coordinator.settings.settings import Settings
+from muster.coordinator.settings.settings_file import field_of, read_file
 from muster.coordinator.settings.sidecar import EVENT_TOPIC, refusals
-from muster.coordinator.settings.sidecar_tls import BadTls
-from muster.events.kafka.security import (
-    BadSecurity,
-    check_names,
-    properties_of_environment,
-    split_properties,
-)
+from muster.events.kafka.security import BadSecurity, properties_of_environment, split_properties
 
 
 class BadSettings(Exception):
-    """A setting cannot be used. The message names it, its value and the way out, one problem a line."""
+    """Settings cannot be used. The message has a line for each problem: its name, its value and the way out."""
 
 
 def load_settings(flags: Mapping[str, Any], config: Sequence[str], file: Path | None) -> Settings:
-    """Load the settings from flags (None: not given), `--config` entries, environment and file. Raises BadSettings."""
+    """Load the settings from flags (None: not given), `--config` entries, environment and file. Raises BadSettings.
+
+    All is looked at, whatever is wrong with a part of it, files of certificates too.
+    """
+    problems = Problems()
     given = {name: value for name, value in flags.items() if value is not None and value != []}
-    given |= dict(_split_config(entry) for entry in config)
-    try:
-        table = _read_file(file) if file is not None else {}
-    except BadSecurity as error:
-        raise BadSettings(str(error)) from error
+    for entry in config:
+        with problems.noted():
+            given |= dict([_split_config(entry)])
+    table: dict[str, Any] = {}
+    if file is not None:
+        with problems.noted():
+            table = read_file(file, problems)
     sources = Sources(flags=given, environment=os.environ, table=table, file=file)
-    try:
-        settings = _gathered(given, table)
-        settings.came_from(sources)
-        if settings.upstream is not None and "log" not in settings.model_fields_set:
-            settings = settings.model_copy(update={"log": f"kafka://{settings.upstream}/{EVENT_TOPIC}"})
+    settings = _validated(_Given(given, table, problems), sources, problems)
+    if settings is not None:
         if "kafka_config" not in {*given, *table}:
             settings = settings.without_idle_variables()
-        problems = [*_contradictions(settings)]
-        if not problems:
+        if not problems.add_all(_contradictions(settings)):
             # Files are looked at now, and not when the first client comes.
-            settings.upstream_security()
-            settings.log_security()
-            settings.client_tls()
-    except ValidationError as error:
-        raise BadSettings("\n".join(_problem(dict(detail), sources) for detail in error.errors())) from None
-    except (BadSecurity, BadTls) as error:
-        raise BadSettings(str(error)) from error
-    if problems:
-        raise BadSettings("\n".join(problems))
+            for look in (settings.upstream_security, settings.log_security, settings.client_tls):
+                with problems.noted():
+                    look()
+        with problems.noted():
+            _check_log(settings)
+    if problems or settings is None:
+        raise BadSettings("\n".join(problems.lines))
     return settings
 
 
-def _gathered(given: Mapping[str, Any], table: Mapping[str, Any]) -> Settings:
-    """Merge all sources; client properties name by name. Raises ValidationError and BadSecurity."""
-    split = {name: split_properties(given[name], flag(name)) for name in PROPERTY_FIELDS if name in given}
-    prefixes = {name: f"MUSTER_{name.upper()}_" for name in PROPERTY_FIELDS}
-    named = {name: properties_of_environment(os.environ, prefix) for name, prefix in prefixes.items()}
-    from_environment = {name: properties for name, properties in named.items() if properties}
+class _Given:
+    """The contents of the sources that pydantic is given: flags and properties that can be read at all."""
+
+    def __init__(self, given: Mapping[str, Any], table: Mapping[str, Any], problems: Problems) -> None:
+        self.table = table
+        self.flags = {
+            **given,
+            **{name: _properties(given[name], name, problems) for name in PROPERTY_FIELDS if name in given},
+        }
+        self.properties = {name: _from_environment(name, problems) for name in PROPERTY_FIELDS}
+
+
+def _properties(entries: Sequence[str], name: str, problems: Problems) -> dict[str, str]:
+    """Parse the flags of client properties, all that can be parsed."""
+    properties: dict[str, str] = {}
+    for entry in entries:
+        with problems.noted():
+            ((key, value),) = split_properties([entry], flag(name)).items()
+            if key in properties:
+                raise BadSecurity(f"{flag(name)} {key} is given twice")
+            properties[key] = value
+    return properties
+
+
+def _from_environment(name: str, problems: Problems) -> dict[str, str]:
+    """Read client properties from variables; none if there is a variable that is none of them, which is a problem."""
+    prefix, environment, is_bad = f"MUSTER_{name.upper()}_", dict(os.environ), False
+    while True:
+        try:
+            found = properties_of_environment(environment, prefix)
+        except BadSecurity as error:
+            is_bad = True
+            problems.add(str(error))
+            environment.pop(str(error).partition(":")[0])
+        else:
+            return {} if is_bad else found
+
+
+def _validated(given: _Given, sources: Sources, problems: Problems) -> Settings | None:
+    """Make the settings; fields that cannot be used are problems, and have their defaults from there on."""
+    try:
+        settings = _gathered(given.flags, given)
+    except ValidationError as error:
+        details: list[dict[str, Any]] = [dict(detail) for detail in error.errors()]
+        for detail in details:
+            problems.add(_problem(detail, sources))
+        failed = {str(detail["loc"][0]) for detail in details if detail["loc"]} & Settings.model_fields.keys()
+        problems.mute(sources.name_of(field) for field in failed)
+        defaults = {name: Settings.model_fields[name].get_default(call_default_factory=True) for name in failed}
+        try:
+            settings = _gathered({**given.flags, **defaults}, given)
+        except ValidationError:
+            return None
+    settings.came_from(sources)
+    if settings.upstream is not None and "log" not in settings.model_fields_set:
+        settings = settings.model_copy(update={"log": f"kafka://{settings.upstream}/{EVENT_TOPIC}"})
+    return settings
+
+
+def _check_log(settings: Settings) -> None:
+    """Check the URL of the event log, and nothing behind it. Raises InvalidLogUrl."""
+    from muster.events.log.url import InvalidLogUrl, open_log  # noqa: PLC0415 -- `--help` needs no logs
+
+    try:
+        open_log(settings.log, partitions=settings.log_partitions)
+    except InvalidLogUrl as error:
+        raise Unusable(f"{settings.name_of('log')}: {error}") from error
+
+
+def _gathered(flags: Mapping[str, Any], given: _Given) -> Settings:
+    """Merge all sources; client properties name by name. Raises ValidationError."""
+    from_environment = {name: properties for name, properties in given.properties.items() if properties}
 
     class FromHere(Settings):
         @classmethod
@@ -84,11 +144,11 @@ def _gathered(given: Mapping[str, Any], table: Mapping[str, Any]) -> Settings:
             file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         ) -> tuple[PydanticBaseSettingsSource, ...]:
             from_file = TomlConfigSettingsSource(settings_cls, toml_file=None)
-            from_file.init_kwargs = dict(table)
+            from_file.init_kwargs = dict(given.table)
             properties = InitSettingsSource(settings_cls, init_kwargs=from_environment)
             return init_settings, env_settings, properties, from_file
 
-    return FromHere(**{**given, **split})
+    return FromHere(**flags)
 
 
 def _contradictions(settings: Settings) -> Iterator[str]:
@@ -109,12 +169,14 @@ def _contradictions(settings: Settings) -> Iterator[str]:
         yield f"{kafka_config} is for an event log in Kafka, and {log} is {settings.log}: leave it out"
     yield from _sharing_refusals(settings)
     yield from _snapshot_refusals(settings)
-    metrics = None if settings.metrics is None else Address(settings.metrics)
-    yield from refusals(settings, settings.model_fields_set, Address(settings.listen), metrics)
     setting = "listen" if settings.advertise is None else "advertise"
     if Address(settings.advertise or settings.listen).is_wildcard:
         where = f"{name_of(setting)} {settings.advertise or settings.listen}"
         yield f"{where}: clients cannot be told that address; give --advertise HOST:PORT"
+    listen, metrics = Address(settings.listen), None if settings.metrics is None else Address(settings.metrics)
+    if metrics is not None and metrics.shares_port_with(listen):
+        yield f"{name_of('metrics')} {metrics}: {name_of('listen')} {listen} has that port"
+    yield from refusals(settings, settings.model_fields_set, listen, metrics)
 
 
 def _snapshot_refusals(settings: Settings) -> Iterator[str]:
@@ -142,81 +204,8 @@ def _sharing_refusals(settings: Settings) -> Iterator[str]:
 def _split_config(entry: str) -> tuple[str, str]:
     name, equals, value = entry.partition("=")
     if not equals:
-        raise BadSettings(f"--config {entry!r} should be KEY=VALUE, for example group.max.size=100")
-    return _field_of(name.strip(), f"--config {entry}"), value.strip()
-
-
-def _field_of(name: str, where: str) -> str:
-    field = KAFKA_SETTINGS.get(name)
-    if field is None:
-        raise BadSettings(f"{where}: {_unknown(name, KAFKA_SETTINGS)}")
-    return field
-
-
-def _unknown(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}?" if near else "muster serve --help lists them"
-    return f"there is no setting {name!r}; {hint}"
-
-
-def _misplaced(name: str, value: Any) -> str:  # noqa: ANN401 -- whatever a file has
-    """Explain what is wrong with a name at the top of the file."""
-    kafkas = next((each for each in _dotted({name: value}) if each in KAFKA_SETTINGS), None)
-    if kafkas is not None:
-        return f"{kafkas} belongs into the table [config]"
-    return _unknown(name, [flag(each).removeprefix("--") for each in Settings.model_fields])
-
-
-def _read_file(file: Path) -> dict[str, Any]:
-    import tomllib  # noqa: PLC0415 -- only with a file
-
-    try:
-        table = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadSettings(f"cannot read {_as_given(file)}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        twice = "Cannot overwrite a value" in str(error) and "[upstream]" in file.read_text(encoding="utf-8")
-        hint = "; the addresses of [upstream] are its bootstrap.servers" if twice else ""
-        raise BadSettings(f"{file} is no TOML file: {error}{hint}") from error
-    except RecursionError as error:
-        raise BadSettings(f"{file} cannot be read: its values are nested too deeply") from error
-    config = table.pop("config", {})
-    if not isinstance(config, dict):
-        raise BadSettings(f"{file}: [config] should be a table of Kafka's settings")
-    flat = {name.replace("-", "_"): value for name, value in table.items()}
-    if isinstance(upstream := flat.get("upstream"), dict):
-        properties = flat["upstream_config"] = _dotted(upstream)
-        flat["upstream"] = properties.pop("bootstrap.servers", None)
-    for name in PROPERTY_FIELDS & flat.keys():
-        if not isinstance(flat[name], dict):
-            raise BadSettings(f"{file}: [{name.replace('_', '-')}] should be a table of Kafka's client properties")
-        flat[name] = _dotted(flat[name])
-        check_names(flat[name], str(file))
-    for name, value in table.items():
-        if name.replace("-", "_") not in Settings.model_fields:
-            raise BadSettings(f"{file}: {_misplaced(name, value)}")
-    given = {name: value for name, value in flat.items() if value is not None}
-    given |= {_field_of(name, str(file)): value for name, value in _dotted(config).items()}
-    for name, value in given.items():
-        if isinstance(value, bool) and Settings.model_fields[name].annotation is not bool:  # else true would be 1
-            told = next((kafkas for kafkas, field in KAFKA_SETTINGS.items() if field == name), name.replace("_", "-"))
-            raise BadSettings(f"{file}: {told}={str(value).lower()}: only a switch may be true or false")
-    return given
-
-
-def _as_given(file: Path) -> str:
-    """The file, who named it, and where a path that is not absolute begins."""
-    source = "MUSTER_CONFIG_FILE" if os.environ.get("MUSTER_CONFIG_FILE") == str(file) else "--config-file"
-    return f"{source} {file}" + ("" if file.is_absolute() else f" in {Path.cwd()}")
-
-
-def _dotted(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Flatten nested tables into Kafka's names: in TOML `group.max.size = 3` is a table in a table."""
-    flat: dict[str, Any] = {}
-    for name, value in table.items():
-        inner = _dotted(value) if isinstance(value, dict) else {"": value}
-        flat |= {f"{name}.{rest}".removesuffix("."): each for rest, each in inner.items()}
-    return flat
+        raise Unusable(f"--config {entry!r} should be KEY=VALUE, for example group.max.size=100")
+    return field_of(name.strip(), f"--config {entry}"), value.strip()
 
 
 def _problem(detail: Mapping[str, Any], sources: Sources) -> str:

@@ -37,6 +37,13 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
 
         `prop`: one property of a field that is a table; without it, whichever was given.
         """
+        return self._name_of(field, prop, or_flag=True) or ""
+
+    def given_by(self, field: str, prop: str = "") -> str | None:
+        """Return the same; None if nothing gave it."""
+        return self._name_of(field, prop, or_flag=False)
+
+    def _name_of(self, field: str, prop: str, *, or_flag: bool) -> str | None:
         option = f"{flag(field)} {prop}".rstrip()
         variable = f"MUSTER_{field.upper()}"
         if field not in PROPERTY_FIELDS:
@@ -51,7 +58,9 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
             return option
         if of_environment is not None:
             return of_environment
-        return f"{self.file}: {option.removeprefix('--')}" if of_file else option
+        if of_file:
+            return f"{self.file}: {option.removeprefix('--')}"
+        return option if or_flag else None
 
     def _variable(self, is_meant: Callable[[str], bool]) -> str | None:
         return next((name for name in self.environment if is_meant(name.upper())), None)

@@ -166,6 +166,10 @@ class SidecarSettings(BaseSettings):
         """The name that errors print for a field; see `Sources`."""
         return self._sources.name_of(field, prop)
 
+    def given_by(self, field: str, prop: str = "") -> str | None:
+        """The name of what gave a field; None: it has its default. See `Sources`."""
+        return self._sources.given_by(field, prop)
+
     def upstream_security(self) -> UpstreamSecurity:
         """The security of connections to the cluster upstream. Raises BadSecurity."""
         certificate, key = self._file("single_identity_certificate"), self._file("single_identity_key")

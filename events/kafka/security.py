@@ -94,6 +94,11 @@ class KafkaSecurity(msgspec.Struct, frozen=True, kw_only=True):
 NOT_SECURED = KafkaSecurity()
 
 
+def is_secret(name: str) -> bool:
+    """Whether the value of a property must not be shown."""
+    return name.endswith("password")
+
+
 def split_properties(entries: Iterable[str], where: str) -> dict[str, str]:
     """Parse `KEY=VALUE` texts. Raises BadSecurity, in which `where` names the option; values are never shown."""
     properties: dict[str, str] = {}

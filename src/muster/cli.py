@@ -21,6 +21,7 @@ COMMANDS: Final = {
         "muster.coordinator.cli:app",
         "Coordinate consumer groups: standalone, or as a sidecar in front of an unmodified Kafka cluster.",
     ),
+    "config": ("muster.coordinator.cli:config_app", "Check settings, without starting anything."),
     "status": (
         "muster.coordinator.commands.status_cli:app",
         "Ask running processes what they serve, what is wrong, and what helps.",
@@ -100,7 +101,7 @@ def muster(
     ] = False,
 ) -> None:
     """The options before a command."""
-    if context.invoked_subcommand != "serve":  # it knows of more, and has a log to say so
+    if context.invoked_subcommand not in {"serve", "config"}:  # they know of more, and say so themselves
         for variable, meant in mistyped(os.environ):
             print(f"muster: {variable} sets nothing: did you mean {meant}?", file=sys.stderr)
 

@@ -129,3 +129,50 @@ def test_on_a_terminal_too() -> None:
     assert "[warning  ] user {and} 100% 0 in the clear" in lines[0]
     assert "library=aiokafka.conn" in lines[0]
     assert "KeyError: 'of a library'" in lines
+
+
+UNCAUGHT = """
+import sys, threading, warnings
+from muster.coordinator.observability.logs import are_json, configure_logs, say_last
+
+configure_logs("INFO", {form!r})
+
+class Odd:
+    def __del__(self):
+        raise KeyError("of an object that goes")
+
+def fail():
+    raise KeyError("of a thread")
+
+thread = threading.Thread(target=fail, name="worker")
+thread.start()
+thread.join()
+Odd()
+warnings.warn("something is old")
+if are_json():
+    say_last("no log", 2)
+raise KeyError("of all")
+"""
+
+
+def said_uncaught(form: str) -> list[str]:
+    command = [sys.executable, "-c", UNCAUGHT.format(form=form)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 1
+    return done.stderr.splitlines()
+
+
+def test_what_python_itself_says_is_json_too() -> None:
+    """Uncaught errors of the main thread and of others, those of destructors, warnings, and why the process ends."""
+    lines = [json.loads(line) for line in said_uncaught("json")]
+    told = [line.get("exception", "").splitlines()[-1:] for line in lines if "exception" in line]
+    assert told == [["KeyError: 'of a thread'"], ["KeyError: 'of an object that goes'"], ["KeyError: 'of all'"]]
+    assert [line["thread"] for line in lines if "thread" in line] == ["worker"]
+    (warned,) = [line for line in lines if line.get("library") == "py.warnings"]
+    assert "something is old" in warned["event"]
+    (last,) = [line for line in lines if line["event"] == "muster ends"]
+    assert (last["reason"], last["exit_code"], last["level"]) == ("no log", 2, "error")
+
+
+def test_people_are_told_by_python_as_ever() -> None:
+    assert "Traceback (most recent call last):" in said_uncaught("console")

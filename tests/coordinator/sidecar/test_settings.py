@@ -304,7 +304,7 @@ def test_what_the_environment_has_given_is_named_by_its_variable(
 
 def test_what_the_file_has_given_is_named_by_its_key(tmp_path: Path) -> None:
     file = tmp_path / "muster.toml"
-    file.write_text('tls-key = "k"\n[config]\n"group.max.size" = 0\n')
+    file.write_text('[config]\n"group.max.size" = 0\n')
     assert refused({}, file).startswith(f"{file}: group.max.size=0: should be")
     file.write_text('[kafka-config]\nsasl.username = "u"\n')
     assert refused({}, file).startswith(f"{file}: kafka-config is for an event log in Kafka, and --log is sqlite:")

@@ -18,7 +18,7 @@ from tests.brokers.broker import HOST, lasting_ports
 from tests.brokers.fixtures import OPT_OUT_VARIABLE, OPTED_OUT
 from tests.brokers.secured import PROTOCOLS, SecuredBroker, client_properties, password_of, secured_broker
 from tests.conformance.wire import Connection, Fields, ms
-from tests.muster_process import COMMAND, TEST_CONFIG, MusterProcess, running_muster
+from tests.muster_process import COMMAND, TEST_CONFIG, MusterProcess, last_words, running_muster
 from tests.waiting import until
 
 LISTENER: Final = "SASL_PLAINTEXT"
@@ -211,7 +211,7 @@ def refused_start(*options: str) -> str:
     """The one line with which `muster serve` refuses to start."""
     command = [*COMMAND, "--listen", f"{HOST}:0", "--log-format", "json", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=ENDS_WITHIN_S, check=False)
-    lines = [line for line in done.stderr.splitlines() if line.startswith("muster: ")]
+    lines = last_words(done.stderr)
     assert (done.returncode, done.stdout, len(lines)) == (2, "", 1), done.stderr
     assert "Traceback" not in done.stderr
     return lines[0]
