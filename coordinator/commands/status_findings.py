@@ -127,7 +127,12 @@ def _of_service(of_log: Mapping[str, ProcessStatus], *, all_answered: bool) -> I
         if asked_too_few:
             others = {each.address for status in of_log.values() for each in status.elsewhere}
             said = f"{_partitions(asked_too_few)}: another process has them, which was not asked"
-            yield _finding(Severity.NOTE, None, said, f"name the --metrics address of {', '.join(sorted(others))}, too")
+            yield _finding(
+                Severity.NOTE,
+                None,
+                said,
+                f"name the --metrics address of the process at {', '.join(sorted(others))}, too",
+            )
     else:
         lost = nobodys
     if lost:
