@@ -56,6 +56,7 @@ class Process:
         host: str | None = None,
         port: int = 9092,
         protocol: str = "log-1",
+        is_edge: bool = False,
     ) -> None:
         self.log = log
         self.owned: dict[int, int] = {}
@@ -80,6 +81,7 @@ class Process:
             session_timeout_ms=SESSION_MS,
             monotonic_ms=lambda: int(asyncio.get_running_loop().time() * 1000),
             failed=self.failures.append,
+            is_edge=is_edge,
         )
         self.member = asyncio.create_task(self.sharer.group.take_part())
         self.serving = asyncio.create_task(self.sharer.serve())
@@ -265,6 +267,27 @@ async def test_who_comes_back_within_its_session_owns_what_it_owned(bootstrap: s
     assert second.owned == kept
     assert again.cluster.node in second.cluster.nodes
     await again.die()
+    await second.die()
+
+
+async def test_who_only_forwards_knows_the_owners_and_owns_nothing(bootstrap: str) -> None:
+    """Also when it comes first; it watches nobody, and nothing moves when it goes."""
+    log = Log()
+    edge = Process(log, bootstrap, 9, is_edge=True)
+    await until(lambda: edge.why_not_ready() is None)
+    assert edge.cluster.owners == [None] * PARTITIONS
+    first, second = Process(log, bootstrap, 1), Process(log, bootstrap, 2)
+    await shared(first, second)
+    await until(lambda: edge.told(first, second))
+    assert edge.owned == {}
+    assert [node.node_id for node in first.cluster.nodes] == [1, 2]
+    assert edge.sharer.peers.states() == []
+    assert len(first.sharer.peers.states()) == 1
+    owned = dict(first.owned), dict(second.owned)
+    await edge.stop()
+    await shared(first, second)
+    assert (first.owned, second.owned) == owned
+    await first.die()
     await second.die()
 
 
