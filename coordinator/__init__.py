@@ -1,6 +1,7 @@
 """The coordinator: `muster serve`, and the commands beside it. What is further down imports nothing that is further up.
 
 cli.py, serve.py    the command line; a process from start to end
+processes/          several processes of one host, under one supervisor
 commands/           `muster members`, `muster groups`, `muster log`
 sidecar/            the sidecar: clients reach their cluster through Muster
 standalone/         the standalone server: clients are connected to Muster alone

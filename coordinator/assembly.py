@@ -51,7 +51,7 @@ from muster.coordinator.settings.settings import Settings
 from muster.coordinator.settings.sidecar import EDGE
 from muster.coordinator.tasks import on_failure
 from muster.events.kafka.tls_files import contexts_of_files
-from muster.events.log.base import EventLog, LogUnavailable
+from muster.events.log.base import EventLog, LogMissing, LogUnavailable
 from muster.events.log.kafka.log import KafkaEventLog
 from muster.events.log.sqlite.log import SqliteEventLog
 from muster.events.log.url import InvalidLogUrl, open_log
@@ -116,7 +116,16 @@ async def keep_open(
     """
     if isinstance(event_log, SqliteEventLog):
         stack.callback(watch_file(event_log.file, lost=lost).cancel)  # opening may have to wait for the disk, too
-    await readiness.retry_until_available(event_log.open, settings.log, lambda: event_log.trouble)
+
+    async def open_it() -> None:
+        try:
+            await event_log.open()
+        except LogMissing as missing:
+            if settings.role != EDGE:
+                raise
+            raise LogUnavailable(f"{missing}: an owner is waited for, which makes it") from missing
+
+    await readiness.retry_until_available(open_it, settings.log, lambda: event_log.trouble)
     stack.push_async_callback(event_log.close)
     log_created(event_log)
     for warning in event_log.warnings:

@@ -63,6 +63,12 @@ def serve(**given: Any) -> None:  # noqa: ANN401 -- see `_signature`
 
     try:
         settings = load_settings(given, config or [], config_file)
+        if settings.processes > 1:
+            from muster.coordinator.processes.supervisor import supervise
+
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(supervise(settings, sys.argv[1:]))
+            return
         lines = write_lines_beside()
         if lines is not None:
             REGISTRY.register(lines)

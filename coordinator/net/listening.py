@@ -74,7 +74,10 @@ class Listening(Generic[C]):
         call_later: Callable[[int, Callable[[], None]], Cancel],
         answer_memory: AnswerMemory,
         turns: Turns,
+        reuse_port: bool = False,
     ) -> None:
+        self.reuse_port = reuse_port
+        """Whether other processes may listen at the same addresses (SO_REUSEPORT)."""
         self._connections_max = limits.connections_max
         self._idle_ms = limits.connections_max_idle_ms
         self._unread_ms = limits.unread_answers_max_ms
@@ -113,11 +116,13 @@ class Listening(Generic[C]):
         """Bind and accept; returns the port, which for 0 is any that was free. Raises OSError."""
         loop = asyncio.get_running_loop()
         if context is None:
-            server = await loop.create_server(new_connection, host, port, backlog=BACKLOG, reuse_address=True)
+            server = await loop.create_server(
+                new_connection, host, port, backlog=BACKLOG, reuse_address=True, reuse_port=self.reuse_port
+            )
             own_port: int = server.sockets[0].getsockname()[1]
             self._listens(server)
         else:
-            sockets = bind(await addresses_of(host), port)
+            sockets = bind(await addresses_of(host), port, reuse_port=self.reuse_port)
             own_port = sockets[0].getsockname()[1]
             for bound in sockets:
                 self._listens(self._tls_listener(bound, new_connection, context))
@@ -310,11 +315,13 @@ async def addresses_of(host: str) -> list[Address]:
     return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
 
 
-def bind(addresses: Sequence[Address], port: int) -> list[socket.socket]:
-    """Listening sockets at each of the addresses, or at none. Raises OSError."""
+def bind(addresses: Sequence[Address], port: int, *, reuse_port: bool = False) -> list[socket.socket]:
+    """Listening sockets at each of the addresses, or at none. Raises OSError. `reuse_port`: as SO_REUSEPORT."""
     with ExitStack() as unless_all:
         bound = [
-            unless_all.enter_context(socket.create_server((address, port), family=family, backlog=BACKLOG))
+            unless_all.enter_context(
+                socket.create_server((address, port), family=family, backlog=BACKLOG, reuse_port=reuse_port)
+            )
             for family, address in addresses
         ]
         unless_all.pop_all()

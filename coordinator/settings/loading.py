@@ -190,6 +190,8 @@ def _snapshot_refusals(settings: Settings) -> Iterator[str]:
 
 def _sharing_refusals(settings: Settings) -> Iterator[str]:
     share, given = settings.name_of("share_partitions"), settings.model_fields_set
+    if settings.upstream is not None and settings.processes > 1:
+        return  # see settings/peers.py
     if not settings.share_partitions:
         for setting in ("owner_session_timeout_ms", "no_hot_standbys"):
             if setting in given:

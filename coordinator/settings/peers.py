@@ -18,7 +18,7 @@ from muster.coordinator.settings.sidecar_tls import client_context
 from muster.events.kafka.tls_files import BadTlsFile, FilesContext, NamedFile, present, trust
 
 TLS_FIELDS: Final = ("peer_tls_certificate", "peer_tls_key", "peer_tls_ca")
-FIELDS: Final = ("role", "peer_listen", "peer_advertise", "peer_secret_file", *TLS_FIELDS)
+FIELDS: Final = ("role", "reuse_port", "peer_listen", "peer_advertise", "peer_secret_file", *TLS_FIELDS)
 
 
 class BadPeerSecret(Exception):
@@ -57,6 +57,9 @@ def refuse_peers(settings: Any, given: Set[str]) -> Iterator[str]:  # noqa: ANN4
     """Yield an error line for each contradiction. `given`: the fields that some source has named."""
     name_of = settings.name_of
     share = name_of("share_partitions")
+    if settings.processes > 1:
+        yield from _refuse_several(settings, given)
+        return
     if not settings.share_partitions:
         idle = [name_of(name) for name in FIELDS if name in given]
         if idle:
@@ -87,10 +90,26 @@ def refuse_peers(settings: Any, given: Set[str]) -> Iterator[str]:  # noqa: ANN4
             yield str(bad)
 
 
+def _refuse_several(settings: Any, given: Set[str]) -> Iterator[str]:  # noqa: ANN401 -- as above
+    """Refuse what several processes of one host cannot share. Each checks all else when it is started."""
+    name_of = settings.name_of
+    several = f"{name_of('processes')} {settings.processes}"
+    for name, reason in (("role", "each gets its own"), ("reuse_port", "they share their ports anyway")):
+        if name in given:
+            yield f"{name_of(name)} and {several} contradict each other: {reason}"
+    if not settings.log.startswith("kafka:"):
+        yield f"{several} needs an event log in Kafka, and {name_of('log')} is {settings.log}"
+    if not Address(settings.listen).port:
+        yield f"{name_of('listen')} {settings.listen} with {several}: name a port, which all of them have"
+    if settings.share_partitions and (settings.peer_listen is None or settings.peer_secret_file is None):
+        needed = f"{name_of('peer_listen')} and {name_of('peer_secret_file')}"
+        yield f"{several} with {name_of('share_partitions')} needs {needed}: the other hosts reach the owner there"
+
+
 def _addresses(settings: Any, *, has_tls: bool) -> Iterator[str]:  # noqa: ANN401 -- as above
     listen = Address(settings.peer_listen)
     at = f"{settings.name_of('peer_listen')} {listen}"
-    if settings.peer_advertise is None and (listen.is_wildcard or not listen.port):
+    if settings.peer_advertise is None and listen.is_wildcard:
         yield f"{at}: other processes cannot be told that address; give {settings.name_of('peer_advertise')} HOST:PORT"
     if not has_tls and not _is_loopback(listen.host):
         lacking = ", ".join(map(settings.name_of, TLS_FIELDS))

@@ -24,6 +24,8 @@ from muster.events.kafka.addresses import PORT_MAX
 
 EDGE: Final = "edge"
 """The role of a process that owns nothing."""
+OWNER: Final = "owner"
+"""The role of a process to which no clients are connected."""
 
 EVENT_TOPIC = "__muster_events"
 """The event topic of a sidecar in the cluster upstream, unless `--log` names another log."""
@@ -125,10 +127,24 @@ class SidecarSettings(BaseSettings):
         None, "That certificate's key, PEM, not encrypted.", metavar="FILE", panel=TLS
     )
 
-    role: Literal["both", "edge"] = option(
+    processes: int = option(
+        1,
+        "Processes of this host at the addresses of --listen, each on a core of its own, beside one that owns groups; "
+        "--metrics tells of all of them. With --share-partitions other hosts share the log.",
+        panel=PEERS,
+        ge=1,
+        le=64,
+    )
+    role: Literal["both", "edge", "owner"] = option(
         "both",
         "With --share-partitions: an edge owns no group, and forwards all requests to the processes that do. It needs "
-        "no right to write to the event log, and there may be any number.",
+        "no right to write to the event log, and there may be any number. An owner has no clients of its own.",
+        panel=PEERS,
+    )
+    reuse_port: bool = option(
+        default=False,
+        help_="Share the addresses of --listen with other processes of this host that say so, too (SO_REUSEPORT): each "
+        "gets some of the connections.",
         panel=PEERS,
     )
     peer_listen: HostPort | None = option(

@@ -52,6 +52,7 @@ from muster.coordinator.service import Service
 from muster.coordinator.settings.addresses import Address, why_not_bound
 from muster.coordinator.settings.broker_ports import NoPort
 from muster.coordinator.settings.settings import Settings
+from muster.coordinator.settings.sidecar import OWNER
 from muster.coordinator.sidecar.apis.registry import handled_apis
 from muster.coordinator.sidecar.forwarding.peers import Peers
 from muster.coordinator.sidecar.forwarding.shared_ownership import SharedOwnership, let_go_of
@@ -182,8 +183,7 @@ class _Sidecar:
         handled = handled_by(list_own) if peers is None else await peers.start(handled_by, stack, self.link.cluster_id)
         stack.push_async_callback(_stop_listening, listening)
         forward = forward_nothing if peers is None else peers.forward
-        listen = f"{self._listen_at.host}:{await self._listen(listening, service, handled, forward)}"
-        log.info("listening", listen=listen, upstream=settings.upstream, log=settings.log)
+        listen = await self._listen(listening, service, handled, forward)
         await keep_open(event_log, settings, stack, self.readiness, lost=self.lost)
         shadows.set_name(ShadowName.of(event_log.identity))
         await self._settle(reserved, event_log)
@@ -312,6 +312,7 @@ class _Sidecar:
             call_later=service.call_later,
             answer_memory=service.slices.answer_memory,
             turns=service.turns,
+            reuse_port=self.settings.reuse_port,
         )
 
     async def _listen(
@@ -320,10 +321,12 @@ class _Sidecar:
         service: Service,
         handled: Mapping[int, SidecarApi],
         forward: Forward,
-    ) -> int:
-        """Bind all addresses; returns the bootstrap port. Raises CannotServe."""
+    ) -> str | None:
+        """Bind all addresses; returns the first one, or None of an owner without clients. Raises CannotServe."""
         settings, listen = self.settings, self._listen_at
         self.metrics.offer(handled)
+        if settings.role == OWNER:
+            return None
 
         def interceptor(listeners: Listeners) -> Interceptor:
             versions = {key: api.versions for key, api in handled.items()}
@@ -364,7 +367,8 @@ class _Sidecar:
         except (CannotListen, NoPort) as error:
             raise CannotServe(str(error)) from error
         self.link.on_brokers(listeners.follow)
-        return port
+        log.info("listening", listen=f"{listen.host}:{port}", upstream=settings.upstream, log=settings.log)
+        return f"{listen.host}:{port}"
 
     @property
     def _upstream(self) -> str:

@@ -124,7 +124,7 @@ class Listeners:
         own_port = self._bound.get(node_id)
         if own_port is None:
             own_port = self._ports.port_of(node_id)
-            for each in bind(self._addresses, own_port):
+            for each in bind(self._addresses, own_port, reuse_port=self._listening.reuse_port):
                 accepts = asyncio.get_running_loop().create_task(self._accept(each, node_id))
                 self._begun.add(accepts)
                 accepts.add_done_callback(self._begun.discard)

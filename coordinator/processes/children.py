@@ -1,0 +1,49 @@
+"""The processes of one host: which there are, and what each is started with.
+
+Pure. What belongs here: the arguments. What it must not know: processes.
+
+Each is an ordinary `muster serve`, with the arguments that were given, and a few behind them that count instead: the
+owner has no clients, the edges own nothing, and listen at the same addresses; the kernel gives each of them some of the
+connections.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from muster.coordinator.settings.settings import Settings
+from muster.coordinator.settings.sidecar import EDGE, OWNER
+
+EDGE_NODE_IDS: Final = 1_000_000
+"""The node ids of edges are so far above the owner's, and from each other."""
+LOOPBACK: Final = "127.0.0.1"
+
+
+class Child(msgspec.Struct, frozen=True, kw_only=True):
+    """A process. `arguments`: those of `muster`, as they were given, and its own behind them."""
+
+    name: str
+    arguments: tuple[str, ...]
+    metrics_port: int
+
+
+def children(
+    settings: Settings, given: Sequence[str], *, secret: Path, metrics_ports: Sequence[int]
+) -> Iterator[Child]:
+    """Yield the owner, then the edges. `given`: the arguments of this process; `secret`: the file of the peers."""
+    for number, port in enumerate(metrics_ports):
+        is_owner = number == 0
+        own = {
+            "--processes": "1",
+            "--role": OWNER if is_owner else EDGE,
+            "--node-id": str(settings.node_id + number * EDGE_NODE_IDS),
+            "--peer-secret-file": str(secret),
+            "--metrics": f"{LOOPBACK}:{port}",
+        }
+        if not is_owner or settings.peer_listen is None:
+            own["--peer-listen"] = f"{LOOPBACK}:0"
+        flags = ["--share-partitions"] if is_owner else ["--share-partitions", "--reuse-port"]
+        arguments = (*given, *flags, *(each for item in own.items() for each in item))
+        yield Child(name=OWNER if is_owner else f"{EDGE}-{number}", arguments=arguments, metrics_port=port)

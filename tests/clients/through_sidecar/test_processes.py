@@ -1,0 +1,84 @@
+"""Several processes of one host at one address: they are one sidecar to clients, and survive each other's end."""
+
+import os
+import signal
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.brokers.broker import HOST, Broker, lasting_ports
+from tests.clients.consumers import Confluent
+from tests.clients.crew import crew
+from tests.clients.through_sidecar.sidecar import assert_is_owned, new_topic
+from tests.muster_process import MusterProcess, running_muster
+from tests.waiting import until_so
+
+pytestmark = [pytest.mark.clients, pytest.mark.broker]
+
+EDGES = 2
+
+
+@contextmanager
+def several(broker: Broker, name: str) -> Iterator[tuple[MusterProcess, int]]:
+    """A supervisor, and the port of its metrics."""
+    listen, base, metrics = lasting_ports(3)
+    options = ["--listen", f"{HOST}:{listen}", "--upstream", broker.bootstrap, "--broker-base-port", str(base)]
+    options += ["--processes", str(EDGES), "--metrics", f"{HOST}:{metrics}", "--log-replication", "1"]
+    with running_muster(log=f"kafka://{broker.bootstrap}/{name}", options=options) as muster:
+        yield muster, metrics
+
+
+def asked(port: int, path: str) -> str:
+    with urllib.request.urlopen(f"http://{HOST}:{port}{path}", timeout=20) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
+def is_ready(port: int) -> bool:
+    try:
+        return asked(port, "/readyz") == "ready\n"
+    except OSError:
+        return False
+
+
+def members_told(port: int) -> float:
+    """The members of all processes' groups, as the metrics of all tell it."""
+    families = text_string_to_metric_families(asked(port, "/metrics"))
+    return sum(sample.value for family in families if family.name == "muster_members" for sample in family.samples)
+
+
+def roles(supervisor: int) -> dict[str, int]:
+    """The pids of the processes, by role and number."""
+    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text(encoding="ascii").split()
+    found = {}
+    for pid in map(int, children):
+        line = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+        if "--role" in line:  # else it was only just begun
+            found[f"{line[line.index('--role') + 1]}-{line[line.index('--node-id') + 1]}"] = pid
+    return found
+
+
+def test_a_group_is_served_by_all_and_an_edge_that_dies_is_started_again(kafka_broker: Broker) -> None:
+    """Its members keep their place; the metrics are those of all; SIGTERM ends all in good order."""
+    with several(kafka_broker, f"several-{os.getpid()}") as (muster, metrics):
+        until_so(lambda: is_ready(metrics), lambda: muster.output[-2_000:])
+        with crew(muster, Confluent, new_topic(kafka_broker.bootstrap)) as group:
+            group.add("one")
+            group.add("two")
+            group.until_shared()
+            assert_is_owned(kafka_broker.bootstrap, group.group_id)
+            generation, assignments = group.generation, group.assignments
+            until_so(lambda: members_told(metrics) == 2, lambda: asked(metrics, "/metrics"))
+            before = roles(muster.pid)
+            assert len(before) == 1 + EDGES
+            edge = next(pid for name, pid in before.items() if name.startswith("edge"))
+            os.kill(edge, signal.SIGKILL)
+            muster.wait_for_event("a process has ended, starting it again")
+            until_so(lambda: len(roles(muster.pid)) == 1 + EDGES and is_ready(metrics), lambda: muster.output[-2_000:])
+            group.until_shared()
+            assert (group.generation, group.assignments) == (generation, assignments)
+        assert muster.stop() == 0

@@ -1,0 +1,1 @@
+"""Several processes of one host."""
