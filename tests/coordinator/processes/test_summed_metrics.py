@@ -20,7 +20,7 @@ def told_by(requests: int, waits_s: float, connections: int, late_s: float) -> s
 
 
 def samples(texts: list[str]) -> dict[tuple[str, str], float]:
-    """By name and the first label's value."""
+    """Samples by name and the first label's value."""
     registry = CollectorRegistry()
     registry.register(SummedMetrics(lambda: texts))
     text = generate_latest(registry).decode()
