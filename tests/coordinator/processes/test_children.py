@@ -19,7 +19,7 @@ def refused(**flags: Any) -> str:
 
 
 def test_each_is_started_as_the_first_was_and_with_a_role_of_its_own() -> None:
-    """What stands last counts: the same option may have been given before."""
+    """The last of an option counts, as it may have been given before."""
     settings = load_settings({"upstream": "kafka:9092", "processes": 2}, [], None)
     owner, first, second = children(settings, GIVEN, secret=SECRET, metrics_ports=[9201, 9202, 9203])
     of_each = ("--peer-secret-file", str(SECRET), "--metrics")
