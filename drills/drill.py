@@ -61,7 +61,7 @@ async def drilled(plan: Plan, names: Names, service: Service, do: Done, *, tell:
 
         async def remove() -> None:
             tell.step("deleting the groups")
-            await load.leave()
+            await load.close()
             left.lines += await delete_groups(service.bootstrap, names, load.groups, service.client_security)
             left.is_known = True
 

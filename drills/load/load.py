@@ -1,11 +1,10 @@
-"""All groups of a drill: formed, asked until told to stop, and left again.
+"""All groups of a drill: formed, and asked until told to stop.
 
 What belongs here: the members together. What it must not know: the fault, and what is made of the answers.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Final
 
 from muster.drills.errors import ServiceFailed
@@ -28,7 +27,6 @@ CONNECT_TIMEOUT_MS: Final = 5_000
 POLL_S: Final = 0.05
 QUIET_S: Final = 0.5
 STOP_TIMEOUT_S: Final = 15.0
-LEAVE_TIMEOUT_S: Final = 10.0
 
 Progress = Callable[[int, int], None]
 """Is told how many of how many are done."""
@@ -111,13 +109,6 @@ class Load:
             await asyncio.wait(self._running, timeout=STOP_TIMEOUT_S)
         self._raise_if_failed()
         await self._give_up()
-
-    async def leave(self) -> None:
-        """Ask nothing more, and have all members leave, as far as they are answered in time."""
-        await self._give_up()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LEAVE_TIMEOUT_S):
-                await asyncio.gather(*(member.leave() for member in self.members), return_exceptions=True)
 
     async def close(self) -> None:
         """Ask nothing more, and close all connections."""

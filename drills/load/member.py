@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.upstream.group_requests import AsMember, GroupRequest, heartbeat, join, leave, sync
+from muster.coordinator.upstream.group_requests import AsMember, GroupRequest, heartbeat, join, sync
 from muster.drills.errors import ServiceFailed
 from muster.drills.load.asking import Asking, Open, Who
 from muster.drills.load.requests import PROTOCOL, PROTOCOL_TYPE, REASON, Membership, commit
@@ -215,12 +215,6 @@ class Member:
             if error in _LOST_PLACE:
                 self._at.member_id = ""
             await self._take_part()
-
-    async def leave(self) -> None:
-        """Leave the group, if it has a place there; that is not measured."""
-        self._is_measured = False
-        if self._at.member_id:
-            await self._ask(Kind.JOIN, lambda: leave(self._as, self._at.member_id, reason=REASON))
 
 
 def _ranged(topic: str, member_ids: list[str]) -> dict[str, bytes]:

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.types import GroupId
 
 from muster.coordinator.admin.group_admin import GroupAdmin
-from muster.coordinator.admin.link import AdminError, CoordinatorLink
+from muster.coordinator.admin.link import AdminError, CoordinatorLink, Refused
 from muster.drills.names import Names
 from muster.drills.service.cluster import cluster_admin
 from muster.events.kafka.errors import LinkError
@@ -23,6 +23,8 @@ from muster.events.kafka.security import KafkaSecurity
 from muster.events.log.kafka.names import ownership_group
 
 TIMEOUT_MS = 10_000
+ATTEMPTS = 5
+RETRY_S = 0.3
 
 
 async def delete_topics(bootstrap: str, names: Names, security: KafkaSecurity) -> list[str]:
@@ -46,25 +48,44 @@ async def delete_all_groups(bootstrap: str, names: Names, security: KafkaSecurit
     try:
         async with GroupAdmin(bootstrap, security=security, limit_ms=TIMEOUT_MS) as admin:
             found = [each for each in await admin.list_groups() if each == ownership or names.is_ours(each)]
-            await asyncio.gather(*(_empty(admin, group_id) for group_id in found))
     except (AdminError, LinkError) as error:
         return [f"group {ownership}, and groups {names.prefix}-* at {bootstrap}: {error}"]
-    return await _delete(bootstrap, found, security)
-
-
-async def _empty(admin: GroupAdmin, group_id: str) -> None:
-    """Remove all members of a group. Raises AdminError."""
-    members = (await admin.describe_group(group_id)).members
-    if ids := [each.group_instance_id or each.member_id for each in members]:
-        await admin.remove_members_from_group(group_id, ids, reason="the drill is over")
+    return await _delete_with_members(bootstrap, found, security)
 
 
 async def delete_groups(bootstrap: str, names: Names, group_ids: Iterable[str], security: KafkaSecurity) -> list[str]:
-    """Delete groups of the run, whose members have left; returns what is left, in words. Raises NotOurs."""
+    """Delete groups of the run, with their members; returns what is left, in words. Raises NotOurs.
+
+    A join that was under way when its member was given up may be answered meanwhile, so it is tried again.
+    """
     ours = list(group_ids)
     for group_id in ours:
         names.check_ours(group_id)
-    return await _delete(bootstrap, ours, security)
+    for _ in range(ATTEMPTS - 1):
+        if not await _delete_with_members(bootstrap, ours, security):
+            return []
+        await asyncio.sleep(RETRY_S)
+    return await _delete_with_members(bootstrap, ours, security)
+
+
+async def _delete_with_members(bootstrap: str, group_ids: Sequence[str], security: KafkaSecurity) -> list[str]:
+    try:
+        async with GroupAdmin(bootstrap, security=security, limit_ms=TIMEOUT_MS) as admin:
+            await asyncio.gather(*(_empty(admin, group_id) for group_id in group_ids))
+    except (AdminError, LinkError) as error:
+        return [f"groups at {bootstrap}: {error}"]
+    return await _delete(bootstrap, group_ids, security)
+
+
+async def _empty(admin: GroupAdmin, group_id: str) -> None:
+    """Remove all members of a group, if there is one. Raises AdminError."""
+    try:
+        members = (await admin.describe_group(group_id)).members
+        if ids := [each.group_instance_id or each.member_id for each in members]:
+            await admin.remove_members_from_group(group_id, ids, reason="the drill is over")
+    except Refused as error:
+        if error.error is not ErrorCode.group_id_not_found:
+            raise
 
 
 async def _delete(bootstrap: str, group_ids: Sequence[str], security: KafkaSecurity) -> list[str]:
