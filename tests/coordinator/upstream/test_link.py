@@ -13,6 +13,7 @@ from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from kio.schema.types import GroupId as KafkaGroupId
 from kio.static.primitive import i32
 
+from muster.coordinator.observability.metrics import REGISTRY
 from muster.coordinator.upstream.errors import UpstreamRefused, connection_error
 from muster.coordinator.upstream.link import Brokers, UpstreamLink
 from muster.events.kafka.addresses import BrokerAddress, read_servers
@@ -36,6 +37,11 @@ QUIET = {ErrorCode.none, ErrorCode.unknown_member_id}
 def heartbeat(group_id: str) -> HeartbeatRequest:
     """A question that changes nothing: nobody is in the group."""
     return HeartbeatRequest(group_id=KafkaGroupId(group_id), generation_id=i32(1), member_id="nobody")
+
+
+def errors(kind: str) -> float:
+    """How many errors of that kind were counted."""
+    return REGISTRY.get_sample_value("muster_upstream_errors_total", {"kind": kind}) or 0.0
 
 
 def error_of(answer: HeartbeatResponse) -> ErrorCode:
@@ -131,8 +137,10 @@ async def test_what_a_broker_does_not_offer_is_not_sent() -> None:
         link = UpstreamLink(fake.address, give_up=unexpected)
         with pytest.raises(UpstreamRefused, match="Heartbeat v0 to v3"):
             await link.open()
+        refused = errors("refused")
         with pytest.raises(UpstreamRefused, match="does not offer Heartbeat v4"):
             await link.ask(1, heartbeat("g"), HeartbeatResponse)
+        assert errors("refused") == refused + 1
         await link.close()
 
 
@@ -143,11 +151,12 @@ async def test_an_answer_that_does_not_come_is_lost() -> None:
     """After the limit, since it may have had an effect; the next question has a connection of its own."""
     async with fake_broker() as fake, link_to(fake.address) as link:
         await link.ask(1, heartbeat("g"), HeartbeatResponse, timeout_ms=100)
-        before = fake.connections
+        before, lost = fake.connections, errors("answer-lost")
         with pytest.raises(AnswerLost, match=r":\d+ did not answer within 0\.1 s$"):
             await link.ask(1, heartbeat("unanswered"), HeartbeatResponse, timeout_ms=100)
         await link.ask(1, heartbeat("g"), HeartbeatResponse, timeout_ms=100)
         assert fake.connections == before + 1
+        assert errors("answer-lost") == lost + 1
 
 
 async def test_a_broker_was_heard_when_what_it_answers_was_asked() -> None:
