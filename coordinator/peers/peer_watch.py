@@ -62,8 +62,8 @@ class PeerWatch:
                 if stood:
                     await self._tell(peer)
                 stood = False
-            except (OSError, TimeoutError):
-                pass  # no evidence
+            except (OSError, ValueError, TimeoutError):
+                pass  # no evidence, and so is an address that is none
             else:
                 # Later attempts go to where this process was: another address of its name would prove nothing.
                 host, port = writer.get_extra_info("peername")[:2]

@@ -12,17 +12,13 @@ from typing import Any, Final
 
 import msgspec
 
-from muster.coordinator.peers.link.proof import SECRET_BYTES_MIN
+from muster.coordinator.peers.link.proof import SECRET_BYTES_MIN, BadPeerSecret
 from muster.coordinator.settings.addresses import Address
 from muster.coordinator.settings.sidecar_tls import client_context
 from muster.events.kafka.tls_files import BadTlsFile, FilesContext, NamedFile, present, trust
 
 TLS_FIELDS: Final = ("peer_tls_certificate", "peer_tls_key", "peer_tls_ca")
 FIELDS: Final = ("role", "reuse_port", "peer_listen", "peer_advertise", "peer_secret_file", *TLS_FIELDS)
-
-
-class BadPeerSecret(Exception):
-    """The secret cannot be used; the message names the setting and the file."""
 
 
 class PeerTls(msgspec.Struct, frozen=True, eq=False):

@@ -200,7 +200,7 @@ class _Sidecar:
             await remove_strays()
             stack.callback(_drain, listening)
         else:
-            ownership = SharedOwnership(runtime, moves, remove_strays)
+            ownership = self._shared_ownership(runtime, moves, remove_strays)
             await peers.share(ownership, self.readiness, self.parts, stack, stop_listening=partial(_drain, listening))
             shared = self.readiness.reason
             self.readiness.reason = lambda: self._not_ready(shared())
@@ -219,6 +219,13 @@ class _Sidecar:
             relayed=self.relayed,
             lost=self.lost,
         )
+
+    def _shared_ownership(
+        self, runtime: Runtime, moves: Moves, remove_strays: Callable[[], Awaitable[None]]
+    ) -> SharedOwnership:
+        ownership = SharedOwnership(runtime, moves, remove_strays, self.lost)
+        self.stack.push_async_callback(ownership.close)
+        return ownership
 
     def _given_up(self, number: int) -> None:
         self._let_go(number)

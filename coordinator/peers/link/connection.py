@@ -1,34 +1,68 @@
 """One connection between two processes, either end: frames, the proof, what is written at a time.
 
-What belongs here: bytes to messages and back, and their limits. What it must not know: clients, groups, who is asked.
+What belongs here: bytes to messages and back, their limits, and whether the other end lives. What it must not know:
+clients, groups, who is asked.
 
-What is sent in one turn of the loop is written at once. Messages that came are handled a slice at a time, and no more
-is read meanwhile. Whoever has more than UNSENT_BYTES_MAX to send `is_full`, and should send nothing more for a while.
+    written     what is sent in one turn of the loop at once. A long message goes in parts, with others between them: it
+                holds up nobody, so messages about one client keep their order only if they are short, or answer each
+                other
+    read        for a slice of time at once, and no more meanwhile
+    too much    whoever has more than UNSENT_BYTES_MAX to send `is_full`, and should send nothing more for a while. Who
+                accepts takes no more requests until its answers are read; who connects always reads, so both never wait
+    silence     who connects asks each TICK_S whether the other end lives. Ticks are counted, not time: a process that
+                was suspended itself has missed one, and not all
 """
 
 import asyncio
+import ssl
+import time
+from collections import deque
 from collections.abc import Callable
 from typing import Final, cast
 
+import structlog
+
+from muster.coordinator.load.slices import SLICE_S
 from muster.coordinator.peers.link.messages import (
     LENGTH,
     AnyMessage,
     BadMessage,
     Challenge,
     Denied,
+    Part,
+    Ping,
+    Pong,
     Proof,
     Welcome,
     decode,
     encode,
 )
 
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
 UNPROVEN_BYTES_MAX: Final = 4_096
 """Limit of a message of who has not proven that it has the secret."""
 
 UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
-MESSAGES_AT_ONCE: Final = 200
+PART_BYTES: Final = 256 * 1024
+"""A longer message is sent in parts of so many bytes."""
+
+TICK_S: Final = 0.5
+HUNG_TICKS: Final = 4
+"""A process that answers nothing for so long, 2 s, is not reached: others may own its groups meanwhile."""
+GONE_TICKS: Final = 60
+"""A process that asks nothing for so long, 30 s, is gone with its machine: no break of the connection told it."""
+CLOSE_TIMEOUT_S: Final = 5.0
+"""How long a closed connection may take to send the rest."""
+
+TLS_TIMEOUT_S: Final = 5.0
 
 Handshake = Challenge | Proof | Welcome | Denied
+
+
+def tls_timeout_s(context: ssl.SSLContext | None) -> float | None:
+    """The limit of TLS's handshake and shutdown: a stranger that says nothing is counted nowhere meanwhile."""
+    return None if context is None else TLS_TIMEOUT_S
 
 
 class PeerConnection(asyncio.Protocol):
@@ -55,78 +89,202 @@ class PeerConnection(asyncio.Protocol):
         self._lost = lost
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
+        self._parts = bytearray()
+        """What has come of a long message."""
         self._outgoing: list[bytes] = []
-        self._is_handling = False
+        self._long: deque[memoryview] = deque()
+        """Long messages, as far as they are not sent."""
+        self._is_flush_due = False
+        self._is_writable = True
+        self._is_waiting = False
+        """Whether what was received waits for the next turn of the loop, or until the other end reads."""
+        self._has_backpressure = False
+        self._is_heard = True
+        self._silent_ticks = 0
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
     @property
+    def unsent_bytes(self) -> int:
+        """How much waits until the other end reads."""
+        if self._transport is None:
+            return 0
+        return self._transport.get_write_buffer_size() + sum(map(len, self._long))
+
+    @property
     def is_full(self) -> bool:
         """Whether the other end is so far behind that nothing more should be sent."""
-        return self._transport is not None and self._transport.get_write_buffer_size() > UNSENT_BYTES_MAX
+        return self.unsent_bytes > UNSENT_BYTES_MAX
 
     def send(self, message: AnyMessage) -> None:
         """Send a message, with all others of this turn of the loop; nothing once the connection is lost."""
         if self._transport is None:
             return
-        if not self._outgoing:
-            asyncio.get_running_loop().call_soon(self._flush)
         encoded = encode(message)
-        self._outgoing += (LENGTH.pack(len(encoded)), encoded)
+        if len(encoded) > PART_BYTES:
+            self._long.append(memoryview(encoded))
+        else:
+            self._outgoing += (LENGTH.pack(len(encoded)), encoded)
+        self._flush_soon()
 
     def close(self, reason: str) -> None:
-        """Send what is to be sent, and close."""
+        """Send what is to be sent, and close: at once, if that takes long."""
+        if self._transport is None or self._transport.is_closing():
+            return
         self.reason = reason
+        while self._long:
+            self._put_part()
         self._flush()
+        self._transport.close()
+        if self._transport.get_write_buffer_size():
+            asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_S, self.abort, reason)
+
+    def abort(self, reason: str) -> None:
+        """Close at once."""
         if self._transport is not None:
-            self._transport.close()
+            self.reason = reason
+            self._transport.abort()
+
+    def answer_back(self) -> None:
+        """Be the end that accepts: take no more requests while answers are not read; close when none come for long."""
+        self._has_backpressure = True
+        self._tick(GONE_TICKS, asks=False)
+
+    def keep_alive(self) -> None:
+        """Be the end that connects: close the connection when nothing comes any more."""
+        self._tick(HUNG_TICKS, asks=True)
+
+    # ---- the socket ----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by class
+        self._transport.set_write_buffer_limits(high=4 * PART_BYTES, low=PART_BYTES)
         address = transport.get_extra_info("peername") or ("?", 0)
         self.peer = f"{address[0]}:{address[1]}"
         self._begin(self)
 
+    def pause_writing(self) -> None:
+        self._is_writable = False
+
+    def resume_writing(self) -> None:
+        self._is_writable = self._is_heard = True
+        self._flush_soon()
+
     def data_received(self, data: bytes) -> None:
         self._received += data
-        if not self._is_handling:
+        self._is_heard = True
+        if not self._is_waiting:
             self._handle_some()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
+        if self._timer is not None:
+            self._timer.cancel()
         self._outgoing.clear()
+        self._long.clear()
         self._received.clear()
+        self._parts.clear()
         self._lost(self, str(error) if error is not None else self.reason)
+
+    # ---- what is sent --------------------------------------------------------------------------------
+
+    def _flush_soon(self) -> None:
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            asyncio.get_running_loop().call_soon(self._flush_some)
+
+    def _flush_some(self) -> None:
+        self._is_flush_due = False
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._long and self._is_writable:
+            self._put_part()
+        self._flush()
+        if self._long and self._is_writable:
+            self._flush_soon()
+        if self._is_waiting and not self._must_wait:
+            self._handle_soon()
+
+    def _put_part(self) -> None:
+        message = self._long[0]
+        part, rest = message[:PART_BYTES], message[PART_BYTES:]
+        if rest:
+            self._long[0] = rest
+        else:
+            self._long.popleft()
+        encoded = encode(Part(bytes(part), is_last=not rest))
+        self._outgoing += (LENGTH.pack(len(encoded)), encoded)
 
     def _flush(self) -> None:
         if self._outgoing and self._transport is not None:
             self._transport.write(b"".join(self._outgoing))
         self._outgoing.clear()
 
+    # ---- what comes ----------------------------------------------------------------------------------
+
+    @property
+    def _must_wait(self) -> bool:
+        return self._has_backpressure and self.is_full
+
+    def _handle_soon(self) -> None:
+        asyncio.get_running_loop().call_soon(self._handle_some)
+
     def _handle_some(self) -> None:
-        """Handle a slice of the messages that have come; the rest with the next turn of the loop."""
-        self._is_handling = False
-        at = 0
-        for _ in range(MESSAGES_AT_ONCE):
+        """Handle messages for a slice of time; the rest with the next turn of the loop."""
+        if self._transport is None:
+            return
+        at, until_s = 0, time.perf_counter() + SLICE_S
+        self._is_waiting = False
+        while not self._is_waiting:
             message, at = self._next(at)
             if message is None:
-                del self._received[:at]
-                self._read(on=True)
-                return
-            if self.handle is not None:
-                self.handle(message)
-            elif isinstance(message, Handshake):
-                self._proving(self, message)
-            else:
-                self.close("it has sent a message without a proof")
+                break
+            self._take(message)
             if not self.is_open:
                 return
+            self._is_waiting = self._must_wait or time.perf_counter() >= until_s
         del self._received[:at]
-        self._is_handling = True
-        self._read(on=False)
-        asyncio.get_running_loop().call_soon(self._handle_some)
+        self._read(on=not self._is_waiting)
+        if self._is_waiting and not self._must_wait:
+            self._handle_soon()
+
+    def _take(self, message: AnyMessage) -> None:
+        """Handle a message; an error of ours is this connection's alone."""
+        try:
+            if isinstance(message, Part) and self.handle is not None:
+                whole = self._whole(message)
+                if whole is None:
+                    return
+                message = whole
+            self._handle(message)
+        except BadMessage as error:
+            self.close(f"it has sent what is no message: {error}")
+        except Exception as error:
+            log.exception("a message of another process could not be handled", peer=self.peer)
+            self.close(f"a message of it could not be handled: {error!r}")
+
+    def _handle(self, message: AnyMessage) -> None:
+        if isinstance(message, Handshake):
+            self._proving(self, message)
+        elif self.handle is None:
+            self.close("it has sent a message without a proof")
+        elif isinstance(message, Ping):
+            self.send(Pong())
+        elif not isinstance(message, Pong):
+            self.handle(message)
+
+    def _whole(self, part: Part) -> AnyMessage | None:
+        """The message that ends with this part. Raises BadMessage."""
+        self._parts += part.content
+        if len(self._parts) > self._message_bytes_max:
+            raise BadMessage(f"more than {self._message_bytes_max} bytes")
+        if not part.is_last:
+            return None
+        parts, self._parts = self._parts, bytearray()
+        return decode(parts)
 
     def _next(self, at: int) -> tuple[AnyMessage | None, int]:
         """The message that begins at this byte, and where it ends; None if it has not come whole."""
@@ -152,3 +310,15 @@ class PeerConnection(asyncio.Protocol):
             self._transport.resume_reading()
         elif not on and self._transport.is_reading():
             self._transport.pause_reading()
+
+    # ---- silence -------------------------------------------------------------------------------------
+
+    def _tick(self, ticks_max: int, *, asks: bool) -> None:
+        self._silent_ticks = 0 if self._is_heard else self._silent_ticks + 1
+        self._is_heard = False
+        if self._silent_ticks >= ticks_max:
+            self.abort(f"nothing has come from it for {ticks_max * TICK_S:.0f} s")
+            return
+        if asks:
+            self.send(Ping())
+        self._timer = asyncio.get_running_loop().call_later(TICK_S, lambda: self._tick(ticks_max, asks=asks))

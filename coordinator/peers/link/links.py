@@ -13,9 +13,9 @@ import structlog
 
 from muster.coordinator.cluster import Node
 from muster.coordinator.log_throttle import LogThrottle
-from muster.coordinator.peers.link.connection import Handshake, PeerConnection
+from muster.coordinator.peers.link.connection import Handshake, PeerConnection, tls_timeout_s
 from muster.coordinator.peers.link.messages import AnyMessage, Challenge, Denied, Welcome
-from muster.coordinator.peers.link.proof import NONCE_BYTES, Claim, is_proven, proof_of
+from muster.coordinator.peers.link.proof import NONCE_BYTES, BadPeerSecret, Claim, is_proven, proof_of
 from muster.coordinator.tasks import BackgroundTasks
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -69,8 +69,12 @@ class PeerLinks:
         """Close all connections."""
         await self._tasks.close()
 
+    def is_linked(self, node: Node) -> bool:
+        """Whether there is a connection to the process."""
+        return node in self._ready
+
     def is_reached(self, node: Node) -> bool:
-        """Whether messages can be sent to the process."""
+        """Whether messages can be sent to the process: it is connected, and reads."""
         connection = self._ready.get(node)
         return connection is not None and not connection.is_full
 
@@ -97,7 +101,7 @@ class PeerLinks:
             finally:
                 if self._ready.pop(node, None) is not None:
                     self._changed(node)
-                opened.connection.close("it is not needed any more")
+                opened.connection.abort("it is not needed any more")
             self._log_lost(node, reason)
             await asyncio.sleep(retry_s)
             retry_s = min(2 * retry_s, RETRY_MAX_S)
@@ -106,15 +110,23 @@ class PeerLinks:
         """Connect, and have both ends proven; returns why it failed, for people."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                loop = asyncio.get_running_loop()
-                await loop.create_connection(opened.protocol, node.host, node.port, ssl=self._context)
+                loop, timeout_s = asyncio.get_running_loop(), tls_timeout_s(self._context)
+                await loop.create_connection(
+                    opened.protocol,
+                    node.host,
+                    node.port,
+                    ssl=self._context,
+                    ssl_handshake_timeout=timeout_s,
+                    ssl_shutdown_timeout=timeout_s,
+                )
                 return await opened.proven
-        except (OSError, TimeoutError) as error:
+        except (OSError, ValueError, TimeoutError) as error:  # ValueError: another process advertises no host name
             return str(error) or f"it has not answered within {CONNECT_TIMEOUT_S:.0f} s"
 
     def _reached(self, node: Node, connection: PeerConnection) -> None:
         self._ready[node] = connection
         connection.handle = lambda message: self._received(node, message)
+        connection.keep_alive()
         if self._throttle.end(node) is not None:
             log.info("another process is reached again", node_id=node.node_id, address=f"{node.host}:{node.port}")
         self._changed(node)
@@ -137,7 +149,7 @@ class PeerLinks:
         return Claim(log=self.log_identity, node_id=self._node_id, wanted_node_id=node.node_id)
 
     def read_secret(self) -> bytes:
-        """Read the secret. Raises OSError."""
+        """Read the secret. Raises OSError, BadPeerSecret."""
         return self._secret()
 
     @property
@@ -155,6 +167,7 @@ class _Opening:
         self._links = links
         self._claim = links.claim(node)
         self._challenge: Challenge | None = None
+        self._secret = b""
         self._nonce = secrets.token_bytes(NONCE_BYTES)
         self.connection = PeerConnection(
             message_bytes_max=links.message_bytes_max, begin=lambda _: None, proving=self._prove, lost=self._ended
@@ -168,11 +181,15 @@ class _Opening:
             case Challenge() if self._challenge is None:
                 self._challenge = message
                 try:
-                    connection.send(proof_of(self._links.read_secret(), self._claim, message, self._nonce))
+                    self._secret = self._links.read_secret()
                 except OSError as error:
                     connection.close(f"the peer secret cannot be read: {error.strerror}")
+                except BadPeerSecret as bad:
+                    connection.close(str(bad))
+                else:
+                    connection.send(proof_of(self._secret, self._claim, message, self._nonce))
             case Welcome() if self._challenge is not None and not self.proven.done():
-                if is_proven(self._links.read_secret(), self._claim, self._challenge, self._nonce, message):
+                if is_proven(self._secret, self._claim, self._challenge, self._nonce, message):
                     connection.handle = _too_early
                     self.proven.set_result(None)
                 else:

@@ -15,9 +15,9 @@ from typing import Final
 import structlog
 
 from muster.coordinator.log_throttle import LogThrottle
-from muster.coordinator.peers.link.connection import Handshake, PeerConnection
+from muster.coordinator.peers.link.connection import Handshake, PeerConnection, tls_timeout_s
 from muster.coordinator.peers.link.messages import LEVEL, Challenge, Denied, Proof
-from muster.coordinator.peers.link.proof import NONCE_BYTES, refusal_of, welcome
+from muster.coordinator.peers.link.proof import NONCE_BYTES, BadPeerSecret, refusal_of, welcome
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -49,7 +49,8 @@ class PeerListener:
         self._accepted = accepted
         self._lost_one = lost
         self._challenges: dict[PeerConnection, Challenge] = {}
-        self._links: set[PeerConnection] = set()
+        self._links: dict[int, PeerConnection] = {}
+        """By the node id of the process."""
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int, context: ssl.SSLContext | None) -> int:
@@ -60,7 +61,10 @@ class PeerListener:
                 message_bytes_max=self._message_bytes_max, begin=self._begin, proving=self._proving, lost=self._lost
             )
 
-        self._server = await asyncio.get_running_loop().create_server(new_connection, host, port, ssl=context)
+        timeout_s = tls_timeout_s(context)
+        self._server = await asyncio.get_running_loop().create_server(
+            new_connection, host, port, ssl=context, ssl_handshake_timeout=timeout_s, ssl_shutdown_timeout=timeout_s
+        )
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
 
@@ -68,41 +72,60 @@ class PeerListener:
         """Accept nobody, and close all connections."""
         if self._server is not None:
             self._server.close()
-        for connection in (*self._challenges, *self._links):
+        for connection in (*self._challenges, *self._links.values()):
             connection.close("this process stops")
 
     def _begin(self, connection: PeerConnection) -> None:
         if len(self._challenges) >= UNPROVEN_MAX:
-            next(iter(self._challenges)).close("too many connections without a proof")
+            oldest = next(iter(self._challenges))
+            del self._challenges[oldest]  # at once, however long its end takes
+            oldest.abort("too many connections without a proof")
         challenge = self._challenges[connection] = Challenge(LEVEL, secrets.token_bytes(NONCE_BYTES))
         connection.send(challenge)
 
     def _proving(self, connection: PeerConnection, message: Handshake) -> None:
-        challenge = self._challenges[connection]
-        if not isinstance(message, Proof):
-            connection.close("it has sent no proof")
+        challenge = self._challenges.get(connection)
+        if challenge is None or not isinstance(message, Proof):
+            connection.close("it has sent a message that was not its turn")
             return
-        refusal = self._refusal(message, challenge)
+        secret = self._read_secret()
+        refusal = secret if isinstance(secret, str) else self._refusal(secret, message, challenge)
         if refusal is not None:
             self._log_refused(connection, message, refusal)
             connection.send(Denied(refusal))
             connection.close(refusal)
             return
+        assert isinstance(secret, bytes)
         del self._challenges[connection]
-        self._links.add(connection)
-        connection.send(welcome(self._secret(), message, challenge))
+        self._replace(message.node_id, connection)
+        connection.send(welcome(secret, message, challenge))
+        connection.answer_back()
         self._accepted(connection)
 
-    def _refusal(self, proof: Proof, challenge: Challenge) -> str | None:
+    def _read_secret(self) -> bytes | str:
+        """Return the secret, or why nobody can be let in."""
         if self.log_identity is None:
             return "the event log is being opened"
-        if len(self._links) >= LINKS_MAX:
-            return f"{LINKS_MAX} processes are connected already"
         try:
-            secret = self._secret()
+            return self._secret()
         except OSError as error:
             return f"the peer secret cannot be read there: {error.strerror}"
-        return refusal_of(secret, proof, challenge, log=self.log_identity, node_id=self._node_id)
+        except BadPeerSecret:
+            return "the peer secret there cannot be used"
+
+    def _refusal(self, secret: bytes, proof: Proof, challenge: Challenge) -> str | None:
+        refusal = refusal_of(secret, proof, challenge, log=self.log_identity or "", node_id=self._node_id)
+        if refusal is None and len(self._links) >= LINKS_MAX and proof.node_id not in self._links:
+            return f"{LINKS_MAX} processes are connected already"
+        return refusal
+
+    def _replace(self, node_id: int, connection: PeerConnection) -> None:
+        """Let a process in. Its connection before is over, also if nothing has told so."""
+        before = self._links.get(node_id)
+        self._links[node_id] = connection
+        if before is not None:
+            self._lost_one(before)
+            before.abort("it has connected again")
 
     def _log_refused(self, connection: PeerConnection, proof: Proof, refusal: str) -> None:
         suppressed = self._throttle.due(refusal)
@@ -117,6 +140,6 @@ class PeerListener:
 
     def _lost(self, connection: PeerConnection, _reason: str) -> None:
         self._challenges.pop(connection, None)
-        if connection in self._links:
-            self._links.discard(connection)
+        for node_id in [each for each, link in self._links.items() if link is connection]:
+            del self._links[node_id]
             self._lost_one(connection)

@@ -59,6 +59,24 @@ class Denied(Message, frozen=True, tag=3):
     reason: str
 
 
+# ---- the connection itself -------------------------------------------------------------------------------------------
+
+
+class Ping(Message, frozen=True, tag=4):
+    """Does the other end live? It answers at once."""
+
+
+class Pong(Message, frozen=True, tag=5):
+    """It does."""
+
+
+class Part(Message, frozen=True, tag=6):
+    """Some bytes of a long message, of one at a time in each direction."""
+
+    content: bytes
+    is_last: bool
+
+
 # ---- edge to owner ---------------------------------------------------------------------------------------------------
 
 
@@ -169,6 +187,9 @@ AnyMessage = (
     | Proof
     | Welcome
     | Denied
+    | Ping
+    | Pong
+    | Part
     | Connected
     | Disconnected
     | Forwarded
@@ -195,7 +216,7 @@ def encode(message: AnyMessage) -> bytes:
     return _ENCODER.encode(message)
 
 
-def decode(encoded: bytes) -> AnyMessage:
+def decode(encoded: bytes | bytearray) -> AnyMessage:
     """Raises BadMessage."""
     try:
         message: AnyMessage = _DECODER.decode(encoded)

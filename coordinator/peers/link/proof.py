@@ -16,6 +16,10 @@ NONCE_BYTES: Final = 32
 SECRET_BYTES_MIN: Final = 16
 
 
+class BadPeerSecret(Exception):
+    """The secret cannot be used; the message names the setting and the file."""
+
+
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """One end's words about itself and the other: the log's identity, and both node ids."""
 

@@ -4,6 +4,7 @@ edge.py                where clients are connected: finds the owner, forwards, a
 group_apis.py          which APIs name groups, and how a request for groups of several owners is split (pure)
 owner.py               where groups are owned: handles forwarded requests as those of its own clients
 forwarded_client.py    a client of another process, as the handlers see it
+paced.py               what many clients are told at once, some at a time
 shared_ownership.py    shadows and moves, when partitions come and go
 peers.py               the assembly of all that
 """

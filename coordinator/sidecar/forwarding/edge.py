@@ -13,6 +13,7 @@ before they are answered.
 
 import asyncio
 import itertools
+import math
 import struct
 import time
 from collections.abc import Callable, Mapping
@@ -47,6 +48,7 @@ from muster.coordinator.sidecar.apis.membership import RefusingGroups
 from muster.coordinator.sidecar.apis.merging import as_fields, ask_broker
 from muster.coordinator.sidecar.forwarding.group_apis import (
     CONSUMER_GROUP_HEARTBEAT,
+    MANY_BYTES,
     MOVED,
     NOT_YET,
     OF_MANY_GROUPS,
@@ -55,6 +57,7 @@ from muster.coordinator.sidecar.forwarding.group_apis import (
     OfManyGroups,
 )
 from muster.coordinator.sidecar.forwarding.owner import ForwardedRequests
+from muster.coordinator.sidecar.forwarding.paced import Changes, Paced
 from muster.coordinator.sidecar.messages.own_requests import read_answer_in_steps, request_bytes_in_steps
 from muster.coordinator.sidecar.messages.request_plan import Inspect, RequestPlan, Rewrite
 from muster.coordinator.sidecar.messages.request_start import body_at, read_string
@@ -63,16 +66,22 @@ from muster.coordinator.sidecar.relay.client_side import ClientSide
 from muster.coordinator.sidecar.relay.intercept import ClientRequest, Handle, SidecarApi
 from muster.coordinator.wire import heartbeat, join_group
 from muster.coordinator.wire.api import Fault, Fields, ProtocolError, work_at_once
+from muster.coordinator.wire.dispatch import ClientAddress
 from muster.coordinator.wire.messages import HEADER_START_BYTES
 from muster.coordinator.wire.registry import APIS
 from muster.events.ids import GroupId
-from muster.events.steps import collected
+from muster.events.steps import collected, entries_of
 
 PARKED_TIMEOUT_S: Final = 15.0
 """How long a join or a sync waits for the next owner: longer than an ownership session (10 s) and the old lease."""
 OTHER_TIMEOUT_S: Final = 1.0
 LIST_TIMEOUT_S: Final = 5.0
 LOOK_AGAIN_S: Final = 0.1
+LOOK_AGAIN_MAX_S: Final = 1.0
+"""After LOOK_AGAIN_S a request is sent to the same owner again, then after twice as long, up to this."""
+TRUE_FOR_S: Final = 2.0
+"""An answer to a heartbeat that is older, as after this process was suspended, is asked for again: its client may have
+been given up meanwhile, and would take it for news."""
 SHORT_ANSWER_BYTES: Final = 4_096
 """An answer with an error is short."""
 
@@ -83,6 +92,18 @@ Outcome = Answered | Relay | NotOwned | Closed | None
 """The owner's answer; None: it was lost before."""
 
 
+_Parts = dict[int | None, list[Any]]
+"""The entries of a request by the node id of the owner of their group; None: nobody."""
+
+
+class _Registered(msgspec.Struct, frozen=True):
+    """A client as a process knows it. `authentications`: as its own when it was told of."""
+
+    number: int
+    peer: ClientAddress
+    authentications: int
+
+
 class Edge:
     """See the module. `owner`: this process as an owner, for its own clients."""
 
@@ -91,14 +112,14 @@ class Edge:
         self._owner = owner
         self._links: PeerLinks | None = None
         self._numbers = itertools.count(1)
-        self._clients: dict[int, dict[ClientSide, Connected]] = {}
-        """The clients that each process has heard of, by node id."""
-        self._by_number: dict[int, ClientSide] = {}
+        self._clients: dict[ClientSide, dict[int, _Registered]] = {}
+        """What the processes know of each client, by node id."""
+        self._by_number: dict[int, tuple[ClientSide, Node]] = {}
         self._waiting: dict[int, Callable[[Outcome], None]] = {}
         """Callbacks for the outcome of a forwarded request, by the number of its client."""
-        self._node_of: dict[int, int] = {}
         self._listing: dict[int, _Listing] = {}
-        self._changed = asyncio.Event()
+        self._paced = Paced()
+        self._changes = Changes(self._paced)
         self._is_stopping = False
         self._own = _OwnEdge(self)
 
@@ -109,24 +130,24 @@ class Edge:
     def stop_waiting(self) -> None:
         """Wait for no next owner any more: the process stops, and clients ask elsewhere."""
         self._is_stopping = True
-        for done in list(self._waiting.values()):
-            done(None)
-        self._waiting.clear()
+        for number in list(self._waiting):
+            client, node = self._by_number[number]
+            self._disconnect(node, client)
         self.ownership_changed()
 
     def ownership_changed(self) -> None:
         """Have waiting requests look again who owns their groups."""
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self._changes.tell()
 
     def link_changed(self, node: Node) -> None:
         """A process is reached, or was lost: then its outcomes will not come."""
-        if self._links is not None and not self._links.is_reached(node):
-            self._clients.pop(node.node_id, None)
-            for number in [each for each, node_id in self._node_of.items() if node_id == node.node_id]:
-                self._forget(number)
+        if self._links is not None and not self._links.is_linked(node):
+            node_id = node.node_id
+            lost = [number for number, (_, at) in self._by_number.items() if at.node_id == node_id]
+            waiting = [done for number in lost if (done := self._forget(number)) is not None]
+            self._paced.call(partial(done, None) for done in waiting)
             for listing in list(self._listing.values()):
-                listing.lost(node.node_id)
+                listing.lost(node_id)
         self.ownership_changed()
 
     # ---- which requests are forwarded ----------------------------------------------------------------
@@ -161,13 +182,31 @@ class Edge:
 
     def _handle_many(self, api: SidecarApi, many: OfManyGroups, request: ClientRequest) -> Cancel | None:
         assert api.handle is not None
-        parts: dict[int | None, list[Any]] = {}
-        own = self._service.cluster.node.node_id
+        if len(request.frame) > MANY_BYTES:
+            return request.work(self._divide(api, many, request))
+        parts = _Parts()
         for each in getattr(request.body, many.asked):
-            group_id = many.group_of(each)
-            node = self._service.cluster.node if group_id is None else self._node(group_id)
-            parts.setdefault(None if node is None else node.node_id, []).append(each)
-        if parts.keys() <= {own}:
+            self._put(parts, many, each)
+        return self._handle_parts(api, many, request, parts)
+
+    async def _divide(self, api: SidecarApi, many: OfManyGroups, request: ClientRequest) -> None:
+        """Find the owners of more groups than can be looked at in one go."""
+        pace, parts = request.pace(), _Parts()
+        for each in getattr(request.body, many.asked):
+            self._put(parts, many, each)
+            await pace.worked(entries_of(many.group_of(each) or ""))
+        request.in_flight.drops(self._handle_parts(api, many, request, parts))
+
+    def _put(self, parts: _Parts, many: OfManyGroups, entry: Any) -> None:  # noqa: ANN401 -- of any request
+        group_id = many.group_of(entry)
+        node = self._service.cluster.node if group_id is None else self._node(group_id)
+        parts.setdefault(None if node is None else node.node_id, []).append(entry)
+
+    def _handle_parts(
+        self, api: SidecarApi, many: OfManyGroups, request: ClientRequest, parts: _Parts
+    ) -> Cancel | None:
+        assert api.handle is not None
+        if parts.keys() <= {self._service.cluster.node.node_id}:
             return api.handle(request)
         return request.work(self._split(request, many, list(parts.values())))
 
@@ -176,6 +215,9 @@ class Edge:
 
     def _is_own(self, node: Node | None) -> bool:
         return node is not None and node.node_id == self._service.cluster.node.node_id
+
+    def _is_linked(self, node: Node) -> bool:
+        return self._links is not None and self._links.is_linked(node)
 
     def _is_reached(self, node: Node) -> bool:
         return self._links is not None and self._links.is_reached(node)
@@ -196,13 +238,15 @@ class Edge:
         if node is None or self._is_own(node) or not self._is_reached(node):
             return False
         number = self._number_at(node, client)
-        self._waiting[number] = partial(self._heartbeat_done, client, frame, handle)
+        self._waiting[number] = partial(self._heartbeat_done, client, frame, handle, time.monotonic())
         self._send(node, Forwarded(number, "", frame))
         return True
 
-    def _heartbeat_done(self, client: ClientSide, frame: bytes, handle: Handle, outcome: Outcome) -> None:
+    def _heartbeat_done(
+        self, client: ClientSide, frame: bytes, handle: Handle, sent_s: float, outcome: Outcome
+    ) -> None:
         match outcome:
-            case Answered(payload=payload):
+            case Answered(payload=payload) if time.monotonic() - sent_s <= TRUE_FOR_S:
                 client.answered([payload])
             case Closed(fault=fault, reason=reason):
                 client.answered(ProtocolError(Fault(fault), reason))
@@ -231,9 +275,10 @@ class Edge:
         member_uuid = self._service.new_uuid() if key == join_group.API.key else ""
         timeout_s = PARKED_TIMEOUT_S if key in PARKED else OTHER_TIMEOUT_S
         until_s: float | None = None  # counted from when it is first known that nobody may answer
-        while True:
-            changed = self._changed
-            outcome = await self._outcome(self._node(group_id), request, request.frame, member_uuid)
+        pause_s = LOOK_AGAIN_S
+        while request.client.is_open():
+            seen, node = self._changes.seen, self._node(group_id)
+            outcome = await self._outcome(node, request, request.frame, member_uuid)
             retried = NOT_YET if until_s is not None else MOVED
             if not await self._is_to_be_retried(request, outcome, retried) and self._is_finished(request, outcome):
                 return
@@ -242,7 +287,12 @@ class Edge:
             if now_s >= until_s or self._is_stopping:
                 request.answer(_refused(request, request.body, self._service))
                 return
-            await _wait(changed, min(LOOK_AGAIN_S, until_s - now_s))
+            await self._changes.wait(seen, min(self._pause_s(node, pause_s), until_s - now_s))
+            pause_s = min(2 * pause_s, LOOK_AGAIN_MAX_S)
+
+    def _pause_s(self, node: Node | None, pause_s: float) -> float:
+        """How long to wait for a change: of an owner that is reached nobody tells when it can answer."""
+        return pause_s if node is not None and (self._is_own(node) or self._is_linked(node)) else math.inf
 
     async def _is_to_be_retried(self, request: ClientRequest, outcome: Outcome, retried: frozenset[ErrorCode]) -> bool:
         """Whether a join or a sync was answered that another process coordinates its group, or will soon."""
@@ -268,9 +318,9 @@ class Edge:
         request.answer({**answers[0], many.answered: await slices.result(collected(itertools.chain(*results)))})
 
     async def _part(self, request: ClientRequest, group_id: GroupId | None, body: Any, frame: bytes) -> Fields:  # noqa: ANN401 -- a request of any version
-        until_s = time.monotonic() + OTHER_TIMEOUT_S
+        until_s, pause_s = time.monotonic() + OTHER_TIMEOUT_S, LOOK_AGAIN_S
         while True:
-            changed = self._changed
+            seen = self._changes.seen
             node = self._service.cluster.node if group_id is None else self._node(group_id)
             match await self._outcome(node, request, frame, ""):
                 case Answered(payload=payload):
@@ -281,38 +331,36 @@ class Edge:
                 case Closed(fault=fault, reason=reason):
                     raise ProtocolError(Fault(fault), reason)
             now_s = time.monotonic()
-            if now_s >= until_s:
+            if now_s >= until_s or self._is_stopping:
                 return _refused(request, body, self._service)
-            await _wait(changed, min(LOOK_AGAIN_S, until_s - now_s))
+            await self._changes.wait(seen, min(self._pause_s(node, pause_s), until_s - now_s))
+            pause_s = min(2 * pause_s, LOOK_AGAIN_MAX_S)
 
     # ---- the groups of all ---------------------------------------------------------------------------
 
     async def list_all(self) -> list[OwnedGroup] | ErrorCode:
         """List the groups of all processes; an error if one of them does not answer."""
-        cluster = self._service.cluster
-        asked = [(node, next(self._numbers)) for node in cluster.nodes]
-        listings = []
-        for node, question in asked:
-            if not (self._is_own(node) or self._is_reached(node)):
-                return ErrorCode.coordinator_not_available
-            listings.append(_Listing(node.node_id))
-            self._listing[question] = listings[-1]
-            self._send(node, ListOwned(question))
+        listings = [(node, next(self._numbers), _Listing(node.node_id)) for node in self._service.cluster.nodes]
+        if not all(self._is_own(node) or self._is_reached(node) for node, _, _ in listings):
+            return ErrorCode.coordinator_not_available
         try:
+            for node, question, listing in listings:
+                self._listing[question] = listing
+                self._send(node, ListOwned(question))
             async with asyncio.timeout(LIST_TIMEOUT_S):
-                errors = [await each.done for each in listings]
+                errors = [await listing.done for _, _, listing in listings]
         except TimeoutError:
             return ErrorCode.coordinator_not_available
         finally:
-            for _, question in asked:
+            for _, question, _ in listings:
                 self._listing.pop(question, None)
         error = next((each for each in errors if each is not ErrorCode.none), None)
-        return [group for each in listings for group in each.groups] if error is None else error
+        return [group for _, _, listing in listings for group in listing.groups] if error is None else error
 
     # ---- messages ------------------------------------------------------------------------------------
 
     async def _outcome(self, node: Node | None, request: ClientRequest, frame: bytes, member_uuid: str) -> Outcome:
-        if node is None or not (self._is_own(node) or self._is_reached(node)):
+        if node is None or not (self._is_own(node) or self._is_reached(node)) or not request.client.is_open():
             return None
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
@@ -343,39 +391,48 @@ class Edge:
 
         def cancel() -> None:
             if self._waiting.get(number) is done:  # the client has gone, or does not wait any longer
+                del self._waiting[number]
                 self._disconnect(node, client)
 
         return cancel
 
     def _number_at(self, node: Node, client: ClientSide) -> int:
-        """The number under which the process knows this client."""
-        known = self._clients.setdefault(node.node_id, {})
-        connected = known.get(client)
-        peer = client.peer
-        if connected is not None and (connected.client_host, connected.principal) == (peer.client_host, peer.principal):
-            return connected.connection
-        if connected is None:
-            client.broker_lost.add_done_callback(lambda _: self._disconnect(node, client))
-        else:  # it has authenticated meanwhile, as another principal
+        """The number under which the process knows this client. It is a new one once it has authenticated again."""
+        if client not in self._clients:
+            self._clients[client] = {}
+            client.broker_lost.add_done_callback(lambda _: self._client_lost(client))
+        known = self._clients[client].get(node.node_id)
+        if known is not None:
+            if known.authentications == client.authentications and known.peer == client.peer:
+                return known.number
             self._disconnect(node, client)
-        number = next(self._numbers)
-        self._clients[node.node_id][client] = connected = Connected(number, peer.client_host, peer.principal)
-        self._by_number[number], self._node_of[number] = client, node.node_id
-        self._send(node, connected)
+        number, peer = next(self._numbers), client.peer
+        self._clients[client][node.node_id] = _Registered(number, peer, client.authentications)
+        self._by_number[number] = client, node
+        self._send(node, Connected(number, peer.client_host, peer.principal))
         return number
 
-    def _disconnect(self, node: Node, client: ClientSide) -> None:
-        connected = self._clients.get(node.node_id, {}).pop(client, None)
-        if connected is not None:
-            self._forget(connected.connection)
-            self._send(node, Disconnected(connected.connection))
+    def _client_lost(self, client: ClientSide) -> None:
+        for registered in list(self._clients.get(client, {}).values()):
+            _, node = self._by_number[registered.number]
+            self._disconnect(node, client)
+        self._clients.pop(client, None)
 
-    def _forget(self, number: int) -> None:
-        self._by_number.pop(number, None)
-        self._node_of.pop(number, None)
-        done = self._waiting.pop(number, None)
+    def _disconnect(self, node: Node, client: ClientSide) -> None:
+        """Have the process drop what it does for the client; its request is not answered then."""
+        registered = self._clients.get(client, {}).get(node.node_id)
+        if registered is None:
+            return
+        done = self._forget(registered.number)
+        self._send(node, Disconnected(registered.number))
         if done is not None:
             done(None)
+
+    def _forget(self, number: int) -> Callable[[Outcome], None] | None:
+        """Forget the number; returns the callback of the request that waits."""
+        client, node = self._by_number.pop(number)
+        self._clients[client].pop(node.node_id)
+        return self._waiting.pop(number, None)
 
     def _send(self, node: Node, message: AnyMessage) -> None:
         if self._is_own(node):
@@ -402,7 +459,7 @@ class Edge:
         self.received(self._service.cluster.node, message)
 
     def _ask_broker(self, node: Node, asked: AskBroker) -> None:
-        client = self._by_number.get(asked.connection)
+        client, _ = self._by_number.get(asked.connection, (None, None))
         if client is None or asked.connection not in self._waiting:
             self._send(node, BrokerAnswered(asked.question, None))
             return
@@ -439,14 +496,6 @@ class _Listing:
     def lost(self, node_id: int) -> None:
         if node_id == self.node_id and not self.done.done():
             self.done.set_result(ErrorCode.coordinator_not_available)
-
-
-async def _wait(event: asyncio.Event, timeout_s: float) -> None:
-    try:
-        async with asyncio.timeout(timeout_s):
-            await event.wait()
-    except TimeoutError:
-        return
 
 
 def _refused(request: ClientRequest, body: Any, service: Service) -> Fields:  # noqa: ANN401 -- a request of any version

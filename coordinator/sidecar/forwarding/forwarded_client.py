@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Callable
 from struct import Struct
 
+import structlog
+
 from muster.coordinator.load.current_work import RequestWork
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.net.heartbeats import HeartbeatCache, SharedBytes
@@ -21,11 +23,14 @@ from muster.coordinator.sidecar.messages.request_plan import Rewrite
 from muster.coordinator.sidecar.relay.authorization import AuthorizationCache
 from muster.coordinator.sidecar.relay.intercept import RequestHandler
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
+from muster.coordinator.tasks import on_failure
 from muster.coordinator.wire import heartbeat
-from muster.coordinator.wire.api import ProtocolError
+from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.coordinator.wire.dispatch import ClientAddress
 from muster.coordinator.wire.in_flight import Answered as AnsweredWith
 from muster.coordinator.wire.messages import HEADER_START_BYTES
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 _KEY_VERSION = Struct(">hh")
 
@@ -59,6 +64,8 @@ class ForwardedClient:
         )
         self.broker_lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the client, or its broker, has gone."""
+        self.questions: set[int] = set()
+        """The numbers of what the edge was asked for it, and has not answered."""
         self._send = send
         self._ask_edge = ask_edge
         self._handler = handler
@@ -74,7 +81,8 @@ class ForwardedClient:
         return not self.broker_lost.done()
 
     def take(self, frame: bytes, member_uuid: str) -> None:
-        """Handle its next request; the one before is answered."""
+        """Handle its next request. What is left of one before is dropped: its answer would be taken for this one's."""
+        self._end()
         api_key, api_version = _KEY_VERSION.unpack_from(frame)
         if api_key == heartbeat.KEY:
             known = self.heartbeats.answer(api_version, frame[HEADER_START_BYTES:], self._monotonic_ms())
@@ -87,6 +95,9 @@ class ForwardedClient:
             cancel = self._handler.handle(self, frame, member_uuid=member_uuid)
         except ProtocolError as error:
             self.answered(error)
+        except Exception as error:  # a bug of ours is this client's alone, as in Kafka (G24)
+            log.exception("a forwarded request failed", api_key=api_key)
+            self.answered(ProtocolError(Fault.FAILED_REQUEST, f"it could not be worked on: {error!r}"))
         else:
             self._cancel = None if self._is_answered else cancel
 
@@ -121,6 +132,7 @@ class ForwardedClient:
         elif not self._is_answered:
             steps = self._ask_and_rewrite(self._frame if frame is None else frame, rewrite)
             self._rewriting = asyncio.get_running_loop().create_task(steps, name="forwarded-answer")
+            self._rewriting.add_done_callback(on_failure(self._failed))
 
     def not_owned(self) -> None:
         """Tell the edge that the request's group is not this process's."""
@@ -143,10 +155,13 @@ class ForwardedClient:
     async def _ask_and_rewrite(self, frame: bytes, rewrite: Rewrite | None) -> None:
         api_key, api_version = _KEY_VERSION.unpack_from(frame)
         payload = await self.ask(api_key, api_version, frame[HEADER_START_BYTES:])
-        try:
-            self.answered([payload if rewrite is None else await self.slices.result(rewrite(payload))])
-        except ProtocolError as error:
-            self.answered(error)
+        self.answered([payload if rewrite is None else await self.slices.result(rewrite(payload))])
+
+    def _failed(self, error: Exception) -> None:
+        if not isinstance(error, ProtocolError):
+            log.error("a forwarded answer could not be rewritten", exc_info=error)
+            error = ProtocolError(Fault.FAILED_REQUEST, f"its answer could not be rewritten: {error!r}")
+        self.answered(error)
 
     def _done(self, message: AnyMessage) -> None:
         if not self._is_answered and self.is_open():

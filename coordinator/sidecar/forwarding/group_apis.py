@@ -42,6 +42,9 @@ OF_ONE_GROUP: Final = frozenset(
 )
 """APIs whose requests name one group, `group_id`."""
 
+MANY_BYTES: Final = 4_096
+"""A longer request of many groups is looked at in slices."""
+
 PARKED: Final = frozenset({join_group.API.key, sync_group.API.key})
 """APIs whose requests wait for other members. They outlive their owner: they are sent again to the next one."""
 

@@ -7,11 +7,12 @@ nothing is decided, or asked upstream, for a group of another process.
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
+import structlog
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.net.heartbeats import SharedBytes
@@ -29,15 +30,19 @@ from muster.coordinator.peers.link.messages import (
 )
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.sidecar.forwarding.forwarded_client import ForwardedClient
-from muster.coordinator.sidecar.forwarding.group_apis import OF_MANY_GROUPS, OF_ONE_GROUP
+from muster.coordinator.sidecar.forwarding.group_apis import MANY_BYTES, OF_MANY_GROUPS, OF_ONE_GROUP
+from muster.coordinator.sidecar.forwarding.paced import Paced
 from muster.coordinator.sidecar.groups.owned_groups import ListOwned as ListOwnGroups
 from muster.coordinator.sidecar.relay.intercept import ClientRequest, RequestHandler, SidecarApi
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.tasks import BackgroundTasks
 from muster.coordinator.wire.dispatch import ClientAddress
 from muster.events.ids import GroupId
+from muster.events.steps import entries_of
 
-LISTED_AT_ONCE = 1_000
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+LISTED_AT_ONCE: Final = 1_000
 """Groups of one message."""
 
 
@@ -52,6 +57,7 @@ class _Clients(msgspec.Struct, eq=False):
 
     by_number: dict[int, ForwardedClient] = msgspec.field(default_factory=dict)
     questions: dict[int, tuple[ForwardedClient, asyncio.Future[bytes]]] = msgspec.field(default_factory=dict)
+    """Each client has the numbers of its own."""
 
 
 class ForwardedRequests:
@@ -79,6 +85,7 @@ class ForwardedRequests:
         self._edges: dict[ForwardingPeer, _Clients] = {}
         self._questions = itertools.count(1)
         self._tasks = BackgroundTasks(failed)
+        self._paced = Paced()
 
     def handle_by(self, apis: Mapping[int, SidecarApi]) -> None:
         """Handle forwarded requests by these APIs, those of this process's own groups."""
@@ -91,16 +98,17 @@ class ForwardedRequests:
         connection.handle = partial(self.received, connection)
 
     def lost(self, edge: ForwardingPeer) -> None:
-        """The edge has gone, and with it all its clients."""
+        """The edge has gone, and with it all its clients, some at a time."""
         clients = self._edges.pop(edge, None)
         if clients is not None:
-            for client in list(clients.by_number.values()):
-                self._gone(clients, client)
+            self._paced.call(partial(self._gone, clients, client) for client in clients.by_number.values())
 
     async def close(self) -> None:
         """Drop all clients."""
-        for edge in list(self._edges):
-            self.lost(edge)
+        for clients in self._edges.values():
+            for client in list(clients.by_number.values()):
+                self._gone(clients, client)
+        self._edges.clear()
         await self._tasks.close()
 
     def received(self, edge: ForwardingPeer, message: AnyMessage) -> None:
@@ -120,9 +128,11 @@ class ForwardedRequests:
                 if client is not None:
                     client.take(frame, member_uuid)
             case BrokerAnswered(question=question, payload=payload):
-                _, answer = clients.questions.pop(question, (None, None))
-                if answer is not None and not answer.done():
-                    answer.cancel() if payload is None else answer.set_result(payload)
+                asker, answer = clients.questions.pop(question, (None, None))
+                if asker is not None and answer is not None:
+                    asker.questions.discard(question)
+                    if not answer.done():
+                        answer.cancel() if payload is None else answer.set_result(payload)
             case ListOwned(question=question):
                 self._tasks.start(self._list(edge, question), "list-owned")
 
@@ -132,6 +142,7 @@ class ForwardedRequests:
             if client.is_open():
                 question = next(self._questions)
                 clients.questions[question] = client, answer
+                client.questions.add(question)
                 edge.send(AskBroker(client.number, question, api_key, api_version, rest))
             else:
                 answer.cancel()
@@ -154,13 +165,17 @@ class ForwardedRequests:
 
     def _gone(self, clients: _Clients, client: ForwardedClient) -> None:
         client.gone()
-        for question, (asker, answer) in list(clients.questions.items()):
-            if asker is client:
-                del clients.questions[question]
-                answer.cancel()
+        for question in client.questions:
+            _, answer = clients.questions.pop(question)
+            answer.cancel()
+        client.questions.clear()
 
     async def _list(self, edge: ForwardingPeer, question: int) -> None:
-        groups = await self._list_own()
+        try:
+            groups = await self._list_own()
+        except Exception:
+            log.exception("the groups of this process could not be listed")
+            groups = ErrorCode.unknown_server_error
         if isinstance(groups, ErrorCode):
             edge.send(Owned(question, [], groups.value, is_last=True))
             return
@@ -175,16 +190,33 @@ class ForwardedRequests:
         def handle(request: ClientRequest) -> Cancel | None:
             assert isinstance(request.client, ForwardedClient)
             assert api.handle is not None
+            if len(request.frame) > MANY_BYTES and api.key in OF_MANY_GROUPS:
+                return request.work(check_and_handle(request))
             if all(map(self._is_assigned, _groups_of(api.key, request.body))):
                 return api.handle(request)
             request.client.not_owned()
             return None
 
+        async def check_and_handle(request: ClientRequest) -> None:
+            assert isinstance(request.client, ForwardedClient)
+            assert api.handle is not None
+            pace = request.pace()
+            for group_id in _groups_of(api.key, request.body):
+                if not self._is_assigned(group_id):
+                    request.client.not_owned()
+                    return
+                await pace.worked(entries_of(group_id))
+            request.in_flight.drops(api.handle(request))
+
         return msgspec.structs.replace(api, handle=handle, inspect=None)
 
 
-def _groups_of(api_key: int, body: Any) -> list[GroupId]:  # noqa: ANN401 -- a request of any version
+def _groups_of(api_key: int, body: Any) -> Iterator[GroupId]:  # noqa: ANN401 -- a request of any version
     many = OF_MANY_GROUPS.get(api_key)
     if many is None:
-        return [body.group_id]
-    return [group_id for each in getattr(body, many.asked) if (group_id := many.group_of(each)) is not None]
+        yield body.group_id
+        return
+    for each in getattr(body, many.asked):
+        group_id = many.group_of(each)
+        if group_id is not None:
+            yield group_id

@@ -25,6 +25,7 @@ from muster.coordinator.sidecar.forwarding.owner import ForwardedRequests
 from muster.coordinator.sidecar.groups.owned_groups import ListOwned
 from muster.coordinator.sidecar.relay.intercept import Forward, SidecarApi
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
+from muster.coordinator.wire.bounds import ANSWER_BYTES_MAX
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -63,11 +64,11 @@ class Peers:
         )
         self._edge = Edge(service, self._owner)
         tls = settings.peer_tls()
-        message_bytes_max = settings.frame_bytes_max + MESSAGE_OVERHEAD_BYTES
+        request_bytes_max = settings.frame_bytes_max + MESSAGE_OVERHEAD_BYTES
         self._listener = PeerListener(
             secret=settings.peer_secret,
             node_id=settings.node_id,
-            message_bytes_max=message_bytes_max,
+            message_bytes_max=request_bytes_max,
             monotonic_ms=service.monotonic_ms,
             accepted=self._owner.accepted,
             lost=self._owner.lost,
@@ -75,7 +76,7 @@ class Peers:
         self._links = PeerLinks(
             secret=settings.peer_secret,
             node_id=settings.node_id,
-            message_bytes_max=message_bytes_max,
+            message_bytes_max=max(request_bytes_max, ANSWER_BYTES_MAX + MESSAGE_OVERHEAD_BYTES),
             context=None if tls is None else tls.connecting,
             monotonic_ms=service.monotonic_ms,
             received=self._edge.received,

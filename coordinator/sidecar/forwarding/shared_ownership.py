@@ -4,10 +4,12 @@ What belongs here: shadows and moves of groups whose partition was taken over, o
 not know: how the partitions are shared.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.sidecar.groups.moves import Moves
+from muster.coordinator.tasks import BackgroundTasks
 from muster.coordinator.upstream.shadows import Shadows
 from muster.events.ids import GroupId
 from muster.events.log.base import EventLog
@@ -15,37 +17,69 @@ from muster.events.partitioner import partition_for
 
 
 class SharedOwnership:
-    """See the module. `remove_strays` removes shadows of former processes from groups of ours that need none."""
+    """See the module. `remove_strays` removes shadows of former processes from groups of ours that need none.
 
-    def __init__(self, runtime: Runtime, moves: Moves, remove_strays: Callable[[], Awaitable[None]]) -> None:
+    `failed` is called with an error of it.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        moves: Moves,
+        remove_strays: Callable[[], Awaitable[None]],
+        failed: Callable[[Exception], None],
+    ) -> None:
         self._runtime = runtime
         self._moves = moves
         self._remove_strays = remove_strays
+        self._tasks = BackgroundTasks(failed)
+
+    async def close(self) -> None:
+        """Stop looking for shadows."""
+        await self._tasks.close()
 
     def claims(self) -> Mapping[int, int]:
         return self._runtime.claims()
 
     async def assign(self, numbers: frozenset[int]) -> None:
-        """Take partitions over, then look for shadows that their former owners have left."""
+        """Take partitions over, and then look for shadows that their former owners have left.
+
+        That goes on beside: a broker that hangs must not keep other processes from what they are to own next.
+        """
         if numbers <= self._runtime.claims().keys():
             return
         self._moves.expect_shadows()
         await self._runtime.assign(numbers)
         self._moves.begin()
-        await self._remove_strays()
+        self._tasks.start(self._look_for_strays(), "strays-of-former-owners")
 
     async def release(self, numbers: frozenset[int]) -> None:
         await self._runtime.release(numbers)
 
+    async def _look_for_strays(self) -> None:
+        await self._remove_strays()
+
 
 def let_go_of(shadows: Shadows, moves: Moves, event_log: EventLog) -> Callable[[int], None]:
-    """Make what is done when a partition is another process's: its groups' shadows are left to that one."""
+    """Make what is done when a partition is another process's: its groups' shadows are left to that one.
 
-    def given_up(number: int) -> None:
+    Those of one turn of the loop are let go of together: each time all groups are looked at.
+    """
+    theirs: set[int] = set()
+
+    def let_go() -> None:
+        numbers = frozenset(theirs)
+        theirs.clear()
+
         def is_theirs(group_id: GroupId) -> bool:
-            return partition_for(group_id, event_log.partitions) == number
+            return partition_for(group_id, event_log.partitions) in numbers
 
         moves.let_go(is_theirs)
         shadows.let_go(is_theirs)
+
+    def given_up(number: int) -> None:
+        if not theirs:
+            asyncio.get_running_loop().call_soon(let_go)
+        theirs.add(number)
 
     return given_up

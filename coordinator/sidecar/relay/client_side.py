@@ -71,6 +71,8 @@ class ClientSide(ClientSocket):
         self.authorizations = AuthorizationCache(
             self, metrics=relayed, monotonic_ms=monotonic_ms, keep_ms=limits.authorization_cache_ms
         )
+        self.authentications = 0
+        """How often the broker has authenticated the client."""
         self.slices = slices
         self.endpoint = endpoint
         self._handler = handle
@@ -254,6 +256,7 @@ class ClientSide(ClientSocket):
 
     def authenticated(self, principal: str | None) -> None:
         """The broker has authenticated the client, perhaps as another principal: cached authorizations are dropped."""
+        self.authentications += 1
         self.authorizations.forget()
         self.heartbeats.clear()
         if principal is not None:

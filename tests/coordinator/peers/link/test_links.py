@@ -10,8 +10,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.cluster import Node
+from muster.coordinator.peers.link import connection as connection_module
 from muster.coordinator.peers.link import listener as listener_module
-from muster.coordinator.peers.link.connection import UNPROVEN_BYTES_MAX, PeerConnection
+from muster.coordinator.peers.link.connection import PART_BYTES, UNPROVEN_BYTES_MAX, PeerConnection
 from muster.coordinator.peers.link.links import PeerLinks
 from muster.coordinator.peers.link.listener import PeerListener
 from muster.coordinator.peers.link.messages import (
@@ -22,11 +23,15 @@ from muster.coordinator.peers.link.messages import (
     Challenge,
     Denied,
     Forwarded,
+    Ping,
+    Pong,
     Proof,
     Relay,
+    Welcome,
     decode,
     encode,
 )
+from muster.coordinator.peers.link.proof import BadPeerSecret, Claim, proof_of, welcome
 from tests.waiting import until
 
 SECRET = b"s" * 32
@@ -40,20 +45,21 @@ def _fails(error: Exception) -> None:
 class Process:
     """One process: what it accepts, and what it was told."""
 
-    def __init__(self, node_id: int, *, secret: bytes = SECRET, log: str = "log") -> None:
+    def __init__(
+        self, node_id: int, *, secret: bytes = SECRET, log: str = "log", message_bytes_max: int = MESSAGE_BYTES_MAX
+    ) -> None:
         self.secret = secret
+        self.secret_trouble: Exception | None = None
         self.node = Node(node_id=node_id, host="127.0.0.1", port=0)
         self.edges: list[PeerConnection] = []
         self.lost: list[PeerConnection] = []
         self.asked: list[AnyMessage] = []
         self.told: list[AnyMessage] = []
         self.changes: list[int] = []
-        common: dict[str, Any] = {"node_id": node_id, "message_bytes_max": MESSAGE_BYTES_MAX, "monotonic_ms": lambda: 0}
-        self.listener = PeerListener(
-            secret=lambda: self.secret, accepted=self._accepted, lost=self.lost.append, **common
-        )
+        common: dict[str, Any] = {"node_id": node_id, "message_bytes_max": message_bytes_max, "monotonic_ms": lambda: 0}
+        self.listener = PeerListener(secret=self._secret, accepted=self._accepted, lost=self.lost.append, **common)
         self.links = PeerLinks(
-            secret=lambda: self.secret,
+            secret=self._secret,
             context=None,
             received=lambda _, message: self.told.append(message),
             changed=lambda node: self.changes.append(node.node_id),
@@ -61,6 +67,11 @@ class Process:
             **common,
         )
         self.listener.log_identity = self.links.log_identity = log
+
+    def _secret(self) -> bytes:
+        if self.secret_trouble is not None:
+            raise self.secret_trouble
+        return self.secret
 
     def _accepted(self, connection: PeerConnection) -> None:
         self.edges.append(connection)
@@ -235,3 +246,179 @@ async def test_a_message_that_is_too_long_ends_the_connection() -> None:
         edge.links.send(owner.node, Answered(1, b"x" * MESSAGE_BYTES_MAX))
         await until(lambda: bool(owner.lost))
         assert owner.asked == []
+
+
+# ---- what hangs, and what is lost without a sign ---------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def proven_edge(process: Process, node_id: int = 1) -> AsyncIterator[tuple[Any, Any]]:
+    """A connection of another process, by hand."""
+    async with stranger(process) as (reader, writer):
+        challenge = await message_from(reader)
+        assert isinstance(challenge, Challenge)
+        claim = Claim(log="log", node_id=node_id, wanted_node_id=process.node.node_id)
+        writer.write(framed(proof_of(SECRET, claim, challenge, b"n" * 32)))
+        assert isinstance(await message_from(reader), Welcome)
+        yield reader, writer
+
+
+async def test_a_process_that_hangs_is_not_reached_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that answers is, however little there is to say; that it lives is asked for, and answered, without an end."""
+    monkeypatch.setattr(connection_module, "TICK_S", 0.01)
+    monkeypatch.setattr(connection_module, "HUNG_TICKS", 20)
+    edge, answered, hangs = Process(1), 0, asyncio.Event()
+
+    async def owner(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal answered
+        challenge = Challenge(LEVEL, b"c" * 32)
+        writer.write(framed(challenge))
+        proof = await message_from(reader)
+        assert isinstance(proof, Proof)
+        writer.write(framed(welcome(SECRET, proof, challenge)))
+        while answered < 50:
+            assert await message_from(reader) == Ping()
+            writer.write(framed(Pong()))
+            answered += 1
+        await hangs.wait()
+        writer.close()
+
+    server = await asyncio.start_server(owner, "127.0.0.1", 0)
+    node = Node(node_id=2, host="127.0.0.1", port=server.sockets[0].getsockname()[1])
+    async with server, processes(edge):
+        with capture_logs() as log_lines:
+            edge.links.follow([node])
+            await until(lambda: answered == 50)
+            assert edge.changes == [2]
+            await until(lambda: edge.changes[:2] == [2, 2])
+            await until(lambda: log_lines)
+        assert log_lines[0]["error"] == "nothing has come from it for 0 s"
+        hangs.set()
+
+
+async def test_a_process_whose_machine_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing breaks the connection then: its clients would be kept for ever."""
+    monkeypatch.setattr(connection_module, "TICK_S", 0.01)
+    monkeypatch.setattr(connection_module, "GONE_TICKS", 3)
+    owner = Process(2)
+    async with processes(owner), proven_edge(owner) as (reader, _):
+        await until(lambda: owner.lost)
+        assert owner.lost == owner.edges
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+            await message_from(reader)
+
+
+async def test_a_process_that_connects_again_has_one_connection() -> None:
+    """The one before is over, and with it its clients, before a request of the next one is taken."""
+    owner = Process(2)
+    async with processes(owner), proven_edge(owner), proven_edge(owner) as (_, writer):
+        await until(lambda: len(owner.edges) == 2)
+        assert owner.lost == owner.edges[:1]
+        writer.write(framed(Relay(7)))
+        await until(lambda: owner.asked == [Relay(7)])
+        assert owner.lost == owner.edges[:1]
+
+
+async def test_a_message_that_cannot_be_handled_ends_its_connection_alone() -> None:
+    """Also in the midst of many; the process is reached again."""
+    edge, owner = Process(1), Process(2)
+
+    def handle(message: AnyMessage) -> None:
+        assert message != Relay(4_999), "for a test"
+        owner.asked.append(message)
+
+    async with processes(edge, owner):
+        edge.links.follow([owner.node])
+        await until(lambda: edge.links.is_reached(owner.node))
+        owner.edges[0].handle = handle
+        with capture_logs() as log_lines:
+            for number in range(6_000):
+                edge.links.send(owner.node, Relay(number))
+            await until(lambda: edge.changes == [2, 2, 2])
+        assert len(owner.asked) == 4_999
+        assert owner.lost == owner.edges[:1]
+        assert "a message of another process could not be handled" in [each["event"] for each in log_lines]
+
+
+async def test_a_long_message_holds_up_no_others() -> None:
+    """It goes in parts, those behind it go first, and it comes whole. So do several."""
+    edge, owner = Process(1, message_bytes_max=30_000_000), Process(2, message_bytes_max=30_000_000)
+    async with processes(edge, owner):
+        edge.links.follow([owner.node])
+        await until(lambda: edge.links.is_reached(owner.node))
+        long = [Answered(number, bytes([number]) * size) for number, size in ((1, 20_000_000), (2, PART_BYTES + 1))]
+        for message in long:
+            owner.edges[0].send(message)
+        assert owner.edges[0].unsent_bytes > 20_000_000
+        for number in range(10):
+            owner.edges[0].send(Relay(number))
+        await until(lambda: len(edge.told) == 12)
+        assert edge.told == [*(Relay(number) for number in range(10)), *long]
+
+
+async def test_what_is_sent_before_the_end_comes_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long messages, too."""
+    monkeypatch.setattr(connection_module, "TICK_S", 3_600)
+    edge, owner = Process(1, message_bytes_max=30_000_000), Process(2)
+    async with processes(edge, owner):
+        edge.links.follow([owner.node])
+        await until(lambda: edge.links.is_reached(owner.node))
+        edge.links.send(owner.node, Relay(1))
+        await until(lambda: owner.asked)  # nothing is unread at the end, or TCP would drop what is sent
+        owner.edges[0].send(Answered(1, bytes(20_000_000)))
+        owner.edges[0].close("for a test")
+        await until(lambda: edge.told)
+        assert edge.told == [Answered(1, bytes(20_000_000))]
+
+
+async def test_requests_wait_while_answers_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An owner keeps no more answers than UNSENT_BYTES_MAX and those of one turn, and goes on when they are read."""
+    monkeypatch.setattr(connection_module, "UNSENT_BYTES_MAX", 1_000_000)
+    edge, owner = Process(1), Process(2)
+    async with processes(edge, owner), proven_edge(owner, node_id=3) as (reader, writer):
+        connection = owner.edges[0]
+
+        def handle(message: AnyMessage) -> None:
+            owner.asked.append(message)
+            connection.send(Answered(1, bytes(90_000)))
+
+        connection.handle = handle
+        requests = 1_000
+        writer.write(framed(Relay(1)) * requests)
+        await until(lambda: connection.is_full)
+        taken = len(owner.asked)
+        edge.links.follow([owner.node])  # has the loop turn some times
+        assert taken < requests
+        for _ in range(requests):
+            message = await message_from(reader)
+            assert isinstance(message, Answered)
+        assert len(owner.asked) == requests
+
+
+@pytest.mark.parametrize("where", [1, 2])
+async def test_a_secret_that_cannot_be_used_is_told_and_read_again(where: int) -> None:
+    """Its file was emptied while it was changed, at either end."""
+    edge, owner = Process(1), Process(2)
+    troubled = edge if where == 1 else owner
+    troubled.secret_trouble = BadPeerSecret("a secret of 0 bytes")
+    async with processes(edge, owner):
+        with capture_logs() as log_lines:
+            edge.links.follow([owner.node])
+            await until(lambda: any(each["event"].startswith("another process is not") for each in log_lines))
+        errors = [each["error"] for each in log_lines if "error" in each]
+        if where == 1:
+            assert errors == ["a secret of 0 bytes"]
+        else:
+            assert errors == ["it refuses this process: the peer secret there cannot be used"]
+        troubled.secret_trouble = None
+        await until(lambda: edge.links.is_reached(owner.node))
+
+
+async def test_an_address_that_is_none_ends_nobody() -> None:
+    """Another process may advertise anything."""
+    edge = Process(1)
+    async with processes(edge):
+        with capture_logs() as log_lines:
+            edge.links.follow([Node(node_id=2, host="a..b", port=1)])
+            await until(lambda: log_lines)
+        assert log_lines[0]["event"].startswith("another process is not reached")

@@ -14,9 +14,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import msgspec
+from kio.schema.errors import ErrorCode
 
 from muster.coordinator.cluster import Node, new_cluster
 from muster.coordinator.observability.metrics import ServerMetrics
+from muster.coordinator.peers.link.connection import PeerConnection
 from muster.coordinator.peers.link.links import PeerLinks
 from muster.coordinator.peers.link.listener import PeerListener
 from muster.coordinator.service import Service
@@ -24,8 +26,9 @@ from muster.coordinator.sidecar.apis import consumer_group_heartbeat
 from muster.coordinator.sidecar.apis.membership import MembershipApi
 from muster.coordinator.sidecar.forwarding.edge import Edge
 from muster.coordinator.sidecar.forwarding.owner import ForwardedRequests
-from muster.coordinator.sidecar.relay.intercept import SidecarApi
+from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
+from muster.coordinator.wire import delete_groups
 from muster.events.ids import GroupId
 from tests.coordinator.scripted import ScriptedGroups, new_service
 from tests.coordinator.sidecar.relaying import Relay, parks_joins, relaying
@@ -50,17 +53,36 @@ class OwnerProcess:
         self.metrics = ServerMetrics({})
         self.assigned = True
         self.shadowed: set[GroupId] = set()
-        self.requests = owner_of(self.service, self.metrics, edge, lambda _: self.assigned, self.shadowed)
+        self.deleted: list[str] = []
+        self.requests = owner_of(
+            self.service,
+            self.metrics,
+            edge,
+            is_assigned=lambda _: self.assigned,
+            shadowed=self.shadowed,
+            deleted=self.deleted,
+        )
         self.listener = PeerListener(
             secret=lambda: SECRET,
             node_id=OWNER,
             message_bytes_max=MESSAGE_BYTES_MAX,
             monotonic_ms=lambda: 0,
-            accepted=self.requests.accepted,
+            accepted=self._accepted,
             lost=self.requests.lost,
         )
         self.listener.log_identity = "log"
+        self.connections: list[PeerConnection] = []
         self.node = Node(node_id=OWNER, host="127.0.0.1", port=0)
+
+    def _accepted(self, connection: PeerConnection) -> None:
+        self.connections.append(connection)
+        self.requests.accepted(connection)
+
+    def hang(self) -> None:
+        """As a process that is stopped by SIGSTOP: it says nothing any more, and its connections stand."""
+        self.listener.log_identity = None
+        self.connections[-1].handle = lambda _: None
+        self.connections[-1].send = lambda message: None  # type: ignore[method-assign]
 
     async def start(self) -> None:
         port = await self.listener.start("127.0.0.1", self.node.port, None)
@@ -73,7 +95,13 @@ class OwnerProcess:
 
 
 def owner_of(
-    service: Service, metrics: ServerMetrics, relay: Relay, is_assigned: Any, shadowed: set[GroupId]
+    service: Service,
+    metrics: ServerMetrics,
+    relay: Relay,
+    *,
+    is_assigned: Any,
+    shadowed: set[GroupId],
+    deleted: list[str],
 ) -> ForwardedRequests:
     """One that handles memberships, and heartbeats of the newer protocol."""
 
@@ -92,11 +120,24 @@ def owner_of(
     apis = (
         *MembershipApi(service, relay.router, relay.moves, lambda _: False).apis(),
         consumer_group_heartbeat.api(shadowed.__contains__, relay.relayed),
+        deleting(deleted),
     )
     handled = {api.key: api for api in apis}
     metrics.offer(handled)
     requests.handle_by(handled)
     return requests
+
+
+def deleting(deleted: list[str]) -> SidecarApi:
+    """DeleteGroups, which each process does for whatever it is asked."""
+
+    def handle(request: ClientRequest) -> None:
+        results = [{"group_id": each, "error_code": ErrorCode.none} for each in request.body.groups_names]
+        deleted.extend(request.body.groups_names)
+        request.answer({"throttle_time": 0, "results": results})
+
+    api = delete_groups.API
+    return SidecarApi(key=api.key, name=api.name, versions=api.versions, handle=handle)
 
 
 class Stage(msgspec.Struct, eq=False):
@@ -107,10 +148,19 @@ class Stage(msgspec.Struct, eq=False):
     owner: OwnerProcess
     forwarder: Edge
     links: PeerLinks
+    deleted: list[str]
+    """The groups that the edge has deleted."""
 
     @property
     def groups(self) -> ScriptedGroups:
         return self.owner.groups
+
+    def share(self) -> None:
+        """Have the edge own the one half of the groups, and the owner the other."""
+        cluster = self.edge.service.cluster
+        both = (cluster.node, self.owner.node)
+        self.edge.service.cluster = cluster.shared(both, both)
+        self.forwarder.ownership_changed()
 
     def give_to(self, node: Node | None) -> None:
         """Have the partition of all groups owned by this process; None: by nobody."""
@@ -128,18 +178,21 @@ class Stage(msgspec.Struct, eq=False):
 async def forwarding() -> AsyncIterator[Stage]:
     """Everything belongs to the owner at first."""
     made: list[Edge] = []
+    deleted: list[str] = []
 
     def wrapped(relay: Relay) -> Iterable[SidecarApi]:
         relay.service.cluster = new_cluster(cluster_id="c", node_id=EDGE, host="127.0.0.1", port=1, topics=()).shared(
             (), ()
         )
-        owner = owner_of(relay.service, relay.metrics, relay, lambda _: True, set())
+        owner = owner_of(
+            relay.service, relay.metrics, relay, is_assigned=lambda _: True, shadowed=set(), deleted=deleted
+        )
         edge = Edge(relay.service, owner)
         made.append(edge)
         relay.forward = edge.forward_heartbeat
         membership = MembershipApi(relay.service, relay.router, relay.moves, lambda _: False).apis()
         newer = consumer_group_heartbeat.api(lambda _: False, relay.relayed)
-        return [edge.wrapped(api) for api in (*membership, newer)]
+        return [edge.wrapped(api) for api in (*membership, newer, deleting(deleted))]
 
     async with AsyncExitStack() as stack:
         broker = await stack.enter_async_context(scripted_broker())
@@ -160,7 +213,7 @@ async def forwarding() -> AsyncIterator[Stage]:
         links.log_identity = "log"
         stack.push_async_callback(links.close)
         made[0].forward_on(links)
-        stage = Stage(broker, relay, owner, made[0], links)
+        stage = Stage(broker, relay, owner, made[0], links, deleted)
         stage.give_to(owner.node)
         await stage.until_reached()
         yield stage

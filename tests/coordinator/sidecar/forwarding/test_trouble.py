@@ -1,0 +1,289 @@
+"""Forwarding when something hangs, breaks, or is too much: bounded, each client for itself, nothing left behind."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from muster.coordinator.group.outcomes import HeartbeatOutcome
+from muster.coordinator.peers.link import connection as connection_module
+from muster.coordinator.peers.link.messages import AnyMessage, AskBroker, BrokerAnswered, Connected, Forwarded
+from muster.coordinator.sidecar.forwarding import edge as edge_module
+from muster.coordinator.sidecar.forwarding.paced import AT_ONCE, Changes, Paced
+from muster.coordinator.sidecar.relay.client_side import ClientSide
+from tests.coordinator.kio_client import frame, parse, with_length
+from tests.coordinator.sidecar.forwarding.stage import Stage, forwarding
+from tests.coordinator.sidecar.forwarding.test_forwarding import JOINED, error_of
+from tests.coordinator.sidecar.relay.test_relay import heartbeat, join
+from tests.coordinator.sidecar.scripted_broker import DESCRIBE_GROUPS
+from tests.waiting import until
+
+
+async def test_an_owner_that_hangs_keeps_no_heartbeat_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connections stand, and nothing comes. A join waits for the next owner."""
+    monkeypatch.setattr(connection_module, "TICK_S", 0.05)
+    monkeypatch.setattr(edge_module, "OTHER_TIMEOUT_S", 0.01)
+    async with forwarding() as stage:
+        client, joining = await stage.edge.connect(1), await stage.edge.connect(1)
+        joining.send(join(9))
+        await until(lambda: stage.groups.parked)
+        stage.owner.hang()
+        assert error_of("Heartbeat", 3, await client.ask(heartbeat())) == ErrorCode.coordinator_not_available
+        stage.give_to(stage.edge.service.cluster.node)
+        await until(lambda: stage.edge.groups.parked)
+        stage.edge.groups.release(JOINED)
+        assert (await joining.answer())[0] == 9
+
+
+async def test_who_fails_is_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug that one request finds ends neither the link, nor what others wait for."""
+    async with forwarding() as stage:
+        client, joining = await stage.edge.connect(1), await stage.edge.connect(1)
+        joining.send(join(9))
+        await until(lambda: stage.groups.parked)
+
+        def fails(*_: object, **__: object) -> None:
+            raise RuntimeError("for a test")
+
+        monkeypatch.setattr(stage.owner.requests._handler, "handle", fails)
+        client.send(heartbeat())
+        assert await client.rest() == b""
+        assert len(stage.owner.connections) == 1
+        stage.groups.release(JOINED)
+        assert (await joining.answer())[0] == 9
+
+
+async def test_a_client_whose_broker_is_lost_is_forwarded_no_more() -> None:
+    """Its join is dropped where its group is, and not sent again."""
+    gone: list[int] = []
+    async with forwarding() as stage:
+        stage.owner.service.gone = gone.append
+        client = await stage.edge.connect(1)
+        client.send(join())
+        await until(lambda: stage.groups.parked)
+        connection = next(iter(stage.edge.listening.connections))
+        connection.abort()
+        await until(lambda: gone)
+        other = await stage.edge.connect(1)
+        assert error_of("Heartbeat", 3, await other.ask(heartbeat())) == 0
+        assert len(stage.groups.commands) == 2
+
+
+async def test_who_authenticates_again_is_another_client() -> None:
+    """Whatever its name: what was cached for the one before, authorizations and heartbeats, is never used for it."""
+    async with forwarding() as stage:
+        stage.groups.gives_tickets = True
+        client = await stage.edge.connect(1)
+        for _ in range(2):
+            await client.ask(heartbeat())
+        assert len(stage.groups.commands) == 1
+        asked = stage.broker.keys_asked().count(DESCRIBE_GROUPS)
+        connection = next(iter(stage.edge.listening.connections))
+        assert isinstance(connection, ClientSide)
+        connection.authenticated(connection.peer.principal)
+        await client.ask(heartbeat())
+        assert len(stage.groups.commands) == 2
+        assert stage.broker.keys_asked().count(DESCRIBE_GROUPS) == asked + 1
+
+
+async def test_a_heartbeat_whose_answer_is_old_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after the edge was suspended: the member may have been given up meanwhile."""
+    monkeypatch.setattr(edge_module, "TRUE_FOR_S", -1.0)
+    answers = iter([ErrorCode.none, ErrorCode.unknown_member_id])
+    async with forwarding() as stage:
+        stage.groups.outcome = lambda _: HeartbeatOutcome(error=next(answers))
+        client = await stage.edge.connect(1)
+        assert error_of("Heartbeat", 3, await client.ask(heartbeat())) == ErrorCode.unknown_member_id
+
+
+async def test_who_waits_for_an_owner_does_not_ask_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """10,000 that ask each 0.1 s would leave no time for anything else: they wait for a change."""
+    monkeypatch.setattr(edge_module, "PARKED_TIMEOUT_S", 0.5)
+    tries = 0
+    outcome = edge_module.Edge._outcome
+
+    async def counted(*args: Any) -> Any:
+        nonlocal tries
+        tries += 1
+        return await outcome(*args)
+
+    monkeypatch.setattr(edge_module.Edge, "_outcome", counted)
+    async with forwarding() as stage:
+        stage.give_to(None)
+        client = await stage.edge.connect(1)
+        assert error_of("JoinGroup", 3, await client.ask(join())) == ErrorCode.coordinator_not_available
+        assert tries <= 2
+
+
+async def test_who_stops_tells_the_owner_that_nobody_waits() -> None:
+    gone: list[int] = []
+    async with forwarding() as stage:
+        stage.owner.service.gone = gone.append
+        client = await stage.edge.connect(1)
+        client.send(join())
+        await until(lambda: stage.groups.parked)
+        stage.forwarder.stop_waiting()
+        await until(lambda: gone)
+        assert error_of("JoinGroup", 3, (await client.answer())[1]) == ErrorCode.coordinator_not_available
+
+
+async def test_groups_of_two_owners_are_divided() -> None:
+    """Short requests, and long ones, which are looked at in slices."""
+    async with forwarding() as stage:
+        stage.share()
+        client = await stage.edge.connect(1)
+        for number in (10, 3_000):
+            stage.deleted.clear()
+            stage.owner.deleted.clear()
+            names = tuple(f"group-{each}" for each in range(number))
+            asked = with_length(frame("DeleteGroups", 1, correlation_id=1, groups_names=names))
+            results = parse("DeleteGroups", 1, await client.ask(asked)).results
+            assert sorted(each.group_id for each in results) == sorted(names)
+            assert sorted((*stage.deleted, *stage.owner.deleted)) == sorted(names)
+            assert stage.deleted
+            assert stage.owner.deleted
+
+
+async def test_an_owner_of_none_of_many_groups_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edge_module, "OTHER_TIMEOUT_S", 0.01)
+    async with forwarding() as stage:
+        stage.owner.assigned = False
+        client = await stage.edge.connect(1)
+        names = tuple(f"group-{each}" for each in range(3_000))
+        asked = with_length(frame("DeleteGroups", 1, correlation_id=1, groups_names=names))
+        results = parse("DeleteGroups", 1, await client.ask(asked)).results
+        assert {each.error_code for each in results} == {ErrorCode.coordinator_not_available}
+        assert stage.owner.deleted == []
+
+
+def assert_nothing_is_left(stage: Stage) -> None:
+    left = {name: value for name, value in vars(stage.forwarder).items() if isinstance(value, dict) and value}
+    assert left == {}
+    for clients in stage.owner.requests._edges.values():
+        assert clients.by_number == {}
+        assert clients.questions == {}
+
+
+async def test_clients_that_came_and_went_leave_nothing() -> None:
+    """Those that were answered, and those that were not."""
+    async with forwarding() as stage:
+        for number in range(30):
+            client = await stage.edge.connect(1)
+            await client.ask(heartbeat())
+            if number % 2:
+                client.send(join())
+                await until(lambda: stage.groups.parked)
+            for connection in list(stage.edge.listening.connections):
+                connection.abort()
+            await until(lambda: not stage.edge.listening.connections)
+            stage.groups.parked.clear()
+        await until(lambda: not any(each.by_number for each in stage.owner.requests._edges.values()))
+        assert_nothing_is_left(stage)
+
+
+async def test_a_long_lived_client_leaves_nothing_each_time_a_process_is_lost() -> None:
+    async with forwarding() as stage:
+        client = await stage.edge.connect(1)
+        connection = next(iter(stage.edge.listening.connections))
+        callbacks = set()
+        for _ in range(5):
+            await stage.until_reached()
+            await client.ask(heartbeat())
+            callbacks.add(len(connection.broker_lost._callbacks))
+            stage.owner.connections[-1].close("for a test")
+            await until(lambda: not stage.links.is_reached(stage.owner.node))
+        assert len(callbacks) == 1
+
+
+async def test_groups_that_cannot_be_listed_leave_nothing() -> None:
+    async with forwarding() as stage:
+        stage.share()
+        await stage.owner.end()
+        await until(lambda: not stage.links.is_reached(stage.owner.node))
+        assert await stage.forwarder.list_all() is ErrorCode.coordinator_not_available
+        assert_nothing_is_left(stage)
+
+
+# ---- many at once ----------------------------------------------------------------------------------------------------
+
+
+class FakeEdge:
+    """Answers no question of the owner's."""
+
+    def __init__(self) -> None:
+        self.told: list[AnyMessage] = []
+
+    def send(self, message: AnyMessage) -> None:
+        self.told.append(message)
+
+
+async def test_an_edge_that_is_lost_loses_its_clients_some_at_a_time() -> None:
+    """Each with the questions of its own alone."""
+    gone: list[int] = []
+    clients = 10 * AT_ONCE
+    async with forwarding() as stage:
+        stage.owner.service.gone = gone.append
+        edge = FakeEdge()
+        for number in range(clients):
+            stage.owner.requests.received(edge, Connected(number, "/127.0.0.1", "User:a"))
+            stage.owner.requests.received(edge, Forwarded(number, "", join()[4:]))
+        await until(lambda: len(edge.told) == clients)
+        questions = {each.connection: each.question for each in edge.told if isinstance(each, AskBroker)}
+        assert len(questions) == clients
+        stage.owner.requests.lost(edge)
+        assert edge not in stage.owner.requests._edges
+        turns = 0
+        while any(each.get_name().startswith("request-") for each in asyncio.all_tasks()):
+            turns += 1
+            await asyncio.sleep(0)
+        assert turns >= clients // AT_ONCE
+        assert edge.told[clients:] == []
+        stage.owner.requests.received(edge, BrokerAnswered(questions[0], b""))  # of nobody any more
+
+
+async def test_an_answer_is_never_taken_for_the_next_requests() -> None:
+    """An edge that sends another request before the first one is answered has that one dropped."""
+    async with forwarding() as stage:
+        edge = FakeEdge()
+        stage.groups.gives_tickets = True
+        stage.owner.requests.received(edge, Connected(1, "/127.0.0.1", "User:a"))
+        for _ in range(2):
+            stage.owner.requests.received(edge, Forwarded(1, "", join()[4:]))
+            await until(lambda: len(edge.told) == 1)
+            asked = edge.told.pop()
+            assert isinstance(asked, AskBroker)
+        assert stage.groups.commands == []
+
+
+async def test_callbacks_are_called_some_in_each_turn() -> None:
+    """In their order; one that fails holds up no others."""
+    paced, called = Paced(), []
+
+    def fails() -> None:
+        raise RuntimeError("for a test")
+
+    loop = asyncio.get_running_loop()
+    failures: list[Any] = []
+    loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
+    paced.call([fails, *(lambda number=number: called.append(number) for number in range(3 * AT_ONCE))])
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert len(called) <= 2 * AT_ONCE
+    await until(lambda: len(called) == 3 * AT_ONCE)
+    assert called == list(range(3 * AT_ONCE))
+    assert len(failures) == 1
+
+
+async def test_a_change_that_came_meanwhile_is_not_waited_for() -> None:
+    changes = Changes(Paced())
+    seen = changes.seen
+    changes.tell()
+    async with asyncio.timeout(20):
+        await changes.wait(seen, 3_600)
+    waiting = [asyncio.ensure_future(changes.wait(changes.seen, 3_600)) for _ in range(3)]
+    await asyncio.sleep(0)
+    waiting.pop().cancel()
+    changes.tell()
+    async with asyncio.timeout(20):
+        await asyncio.gather(*waiting)
