@@ -98,6 +98,7 @@ class PeerConnection(asyncio.Protocol):
         self._is_writable = True
         self._is_waiting = False
         """Whether what was received waits for the next turn of the loop, or until the other end reads."""
+        self._is_handling_due = False
         self._has_backpressure = False
         self._is_heard = True
         self._silent_ticks = 0
@@ -230,10 +231,13 @@ class PeerConnection(asyncio.Protocol):
         return self._has_backpressure and self.is_full
 
     def _handle_soon(self) -> None:
-        asyncio.get_running_loop().call_soon(self._handle_some)
+        if not self._is_handling_due:
+            self._is_handling_due = True
+            asyncio.get_running_loop().call_soon(self._handle_some)
 
     def _handle_some(self) -> None:
         """Handle messages for a slice of time; the rest with the next turn of the loop."""
+        self._is_handling_due = False
         if self._transport is None:
             return
         at, until_s = 0, time.perf_counter() + SLICE_S

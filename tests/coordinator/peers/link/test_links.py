@@ -1,6 +1,7 @@
 """Connections between processes, over sockets: who is let in, what is lost, what is too much."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -369,6 +370,28 @@ async def test_what_is_sent_before_the_end_comes_whole(monkeypatch: pytest.Monke
         owner.edges[0].close("for a test")
         await until(lambda: edge.told)
         assert edge.told == [Answered(1, bytes(20_000_000))]
+
+
+async def test_messages_have_one_slice_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much is sent meanwhile: else a burst would be handled in ever more slices at once."""
+    monkeypatch.setattr(connection_module, "SLICE_S", 0)
+    edge, owner, turn = Process(1), Process(2), 0
+    handled_in: list[int] = []
+
+    def handle(_message: AnyMessage) -> None:
+        handled_in.append(turn)
+        owner.edges[0].send(Relay(1))
+
+    async with processes(edge, owner):
+        edge.links.follow([owner.node])
+        await until(lambda: edge.links.is_reached(owner.node))
+        owner.edges[0].handle = handle
+        for number in range(200):
+            edge.links.send(owner.node, Relay(number))
+        while len(handled_in) < 200:
+            turn += 1
+            await asyncio.sleep(0)
+    assert max(Counter(handled_in).values()) <= 2
 
 
 async def test_requests_wait_while_answers_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
