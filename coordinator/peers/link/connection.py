@@ -6,7 +6,7 @@ clients, groups, who is asked.
     written     what is sent in one turn of the loop at once. A long message goes in parts, with others between them: it
                 holds up nobody, so messages about one client keep their order only if they are short, or answer each
                 other
-    read        for a slice of time at once, and no more meanwhile
+    read        for a slice of time at once, and a few at most, and no more meanwhile
     too much    whoever has more than UNSENT_BYTES_MAX to send `is_full`, and should send nothing more for a while. Who
                 accepts takes no more requests until its answers are read; who connects always reads, so both never wait
     silence     who connects asks each TICK_S whether the other end lives. Ticks are counted, not time: a process that
@@ -29,7 +29,7 @@ from muster.coordinator.peers.link.messages import (
     BadMessage,
     Challenge,
     Denied,
-    Part,
+    MessagePart,
     Ping,
     Pong,
     Proof,
@@ -44,6 +44,8 @@ UNPROVEN_BYTES_MAX: Final = 4_096
 """Limit of a message of who has not proven that it has the secret."""
 
 UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
+MESSAGES_AT_ONCE: Final = 50
+"""In one turn of the loop: each may wake a task, whose work comes in the next one."""
 PART_BYTES: Final = 256 * 1024
 """A longer message is sent in parts of so many bytes."""
 
@@ -90,7 +92,7 @@ class PeerConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
         self._parts = bytearray()
-        """What has come of a long message."""
+        """The parts of a long message that have come."""
         self._outgoing: list[bytes] = []
         self._long: deque[memoryview] = deque()
         """Long messages, as far as they are not sent."""
@@ -216,7 +218,7 @@ class PeerConnection(asyncio.Protocol):
             self._long[0] = rest
         else:
             self._long.popleft()
-        encoded = encode(Part(bytes(part), is_last=not rest))
+        encoded = encode(MessagePart(bytes(part), is_last=not rest))
         self._outgoing += (LENGTH.pack(len(encoded)), encoded)
 
     def _flush(self) -> None:
@@ -242,14 +244,18 @@ class PeerConnection(asyncio.Protocol):
             return
         at, until_s = 0, time.perf_counter() + SLICE_S
         self._is_waiting = False
-        while not self._is_waiting:
+        for _ in range(MESSAGES_AT_ONCE):
             message, at = self._next(at)
             if message is None:
                 break
             self._take(message)
             if not self.is_open:
                 return
-            self._is_waiting = self._must_wait or time.perf_counter() >= until_s
+            if self._must_wait or time.perf_counter() >= until_s:
+                self._is_waiting = True
+                break
+        else:
+            self._is_waiting = True
         del self._received[:at]
         self._read(on=not self._is_waiting)
         if self._is_waiting and not self._must_wait:
@@ -258,7 +264,7 @@ class PeerConnection(asyncio.Protocol):
     def _take(self, message: AnyMessage) -> None:
         """Handle a message; an error of ours is this connection's alone."""
         try:
-            if isinstance(message, Part) and self.handle is not None:
+            if isinstance(message, MessagePart) and self.handle is not None:
                 whole = self._whole(message)
                 if whole is None:
                     return
@@ -280,7 +286,7 @@ class PeerConnection(asyncio.Protocol):
         elif not isinstance(message, Pong):
             self.handle(message)
 
-    def _whole(self, part: Part) -> AnyMessage | None:
+    def _whole(self, part: MessagePart) -> AnyMessage | None:
         """The message that ends with this part. Raises BadMessage."""
         self._parts += part.content
         if len(self._parts) > self._message_bytes_max:

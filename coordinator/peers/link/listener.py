@@ -50,7 +50,7 @@ class PeerListener:
         self._lost_one = lost
         self._challenges: dict[PeerConnection, Challenge] = {}
         self._links: dict[int, PeerConnection] = {}
-        """By the node id of the process."""
+        """The node ids of the processes, with their connections."""
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int, context: ssl.SSLContext | None) -> int:

@@ -70,7 +70,7 @@ class Pong(Message, frozen=True, tag=5):
     """It does."""
 
 
-class Part(Message, frozen=True, tag=6):
+class MessagePart(Message, frozen=True, tag=6):
     """Some bytes of a long message, of one at a time in each direction."""
 
     content: bytes
@@ -189,7 +189,7 @@ AnyMessage = (
     | Denied
     | Ping
     | Pong
-    | Part
+    | MessagePart
     | Connected
     | Disconnected
     | Forwarded

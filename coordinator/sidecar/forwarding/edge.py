@@ -113,7 +113,7 @@ class Edge:
         self._links: PeerLinks | None = None
         self._numbers = itertools.count(1)
         self._clients: dict[ClientSide, dict[int, _Registered]] = {}
-        """What the processes know of each client, by node id."""
+        """How the processes know each client, by node id."""
         self._by_number: dict[int, tuple[ClientSide, Node]] = {}
         self._waiting: dict[int, Callable[[Outcome], None]] = {}
         """Callbacks for the outcome of a forwarded request, by the number of its client."""

@@ -1,4 +1,4 @@
-"""What 10,000 clients have to be told at once is told some at a time, so that it holds up nobody else.
+"""Tells 10,000 clients something at once: some in each turn of the loop, so that it holds up nobody else.
 
 What belongs here: callbacks in turns of the loop, and requests that wait for a change. What it must not know: what they
 are told.
