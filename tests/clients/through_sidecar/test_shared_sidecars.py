@@ -1,7 +1,9 @@
 """Two sidecars share the log of one cluster: members of one group at both, whichever of them owns it."""
 
 import asyncio
+import os
 import secrets
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,17 +18,19 @@ from tests.brokers.broker import Broker
 from tests.clients.consumers import Confluent, RunningConsumer
 from tests.clients.crew import ALL, Crew, crew
 from tests.clients.probe import until_stable
-from tests.clients.through_sidecar.member import Member
+from tests.clients.through_sidecar.member import NO_COORDINATOR_YET, Member, settle
 from tests.clients.through_sidecar.sidecar import assert_is_owned, new_topic, offsets_at, produce
 from tests.clients.through_sidecar.test_consumers import goes_on_where_it_was, until_consumed
 from tests.conformance.wire import Connection, Fields
 from tests.muster_process import MusterProcess
 from tests.sharing_processes import sharing_sidecar, until_shared
-from tests.waiting import until_so
+from tests.waiting import WITHIN_S, until_so
 
 pytestmark = [pytest.mark.clients, pytest.mark.broker]
 
 LOG_PARTITIONS = 4
+ANSWERED_WITHIN_S = 20.0
+"""Some 4 s, and as much again for a machine that is busy."""
 NODE_IDS = (1, 2)
 
 
@@ -217,3 +221,69 @@ def test_members_keep_their_place_when_the_owner_stops_and_comes_back(kafka_brok
         produce(kafka_broker.bootstrap, group.topic, "after")
         until_consumed(group.consumers, "after")
         assert (group.generation, (first.assignments, second.assignments)) == (generation, assignments)
+
+
+@contextmanager
+def suspended(process: MusterProcess) -> Iterator[None]:
+    """Stopped by SIGSTOP: its connections stand, and it says nothing."""
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
+
+
+async def until_heard(member: Member) -> None:
+    """Each heartbeat is answered in time, and in the end it is accepted."""
+    async with asyncio.timeout(WITHIN_S):
+        while True:
+            async with asyncio.timeout(ANSWERED_WITHIN_S):
+                answer = await member.send_heartbeat().get()
+            if answer["error_code"] == 0:
+                return
+            assert answer["error_code"] in NO_COORDINATOR_YET
+            await asyncio.sleep(0.1)
+
+
+def test_members_go_on_when_the_owner_is_suspended(kafka_broker: Broker, tmp_path: Path) -> None:
+    """No request waits for it for ever; who joins meanwhile is in the next owner's group, and it ends nothing later."""
+    with sharing_sidecars(kafka_broker, tmp_path) as sidecars:
+        group_id, survivor, owner = sidecars.group_of(2), sidecars.by_node[1], sidecars.by_node[2]
+
+        async def scene() -> None:
+            first, second = [
+                Member(await Connection.open(survivor.bootstrap), group_id, "orders", instance=name) for name in "ab"
+            ]
+            await first.take_part()
+            assert first.is_in
+            generation_id = first.generation_id
+            with suspended(owner):
+                await until_heard(first)
+                assert sidecars.owner_of(group_id) == 1
+                assert first.generation_id == generation_id
+                await settle(first, second)
+            generation_id = first.generation_id
+            await asyncio.to_thread(lambda: until_shared(*sidecars.by_node.values(), partitions=LOG_PARTITIONS))
+            for member in (first, second):
+                await until_heard(member)
+                assert member.generation_id == generation_id
+
+        asyncio.run(scene())
+
+
+def test_members_of_a_suspended_sidecar_are_answered_when_it_goes_on(kafka_broker: Broker, tmp_path: Path) -> None:
+    """By the owner, whose session for them is longer."""
+    with sharing_sidecars(kafka_broker, tmp_path) as sidecars:
+        group_id, edge = sidecars.group_of(2), sidecars.by_node[1]
+
+        async def scene() -> None:
+            member = Member(await Connection.open(edge.bootstrap), group_id, "orders")
+            await member.take_part()
+            assert member.is_in
+            with suspended(edge):
+                heartbeat = member.send_heartbeat()
+                await asyncio.to_thread(lambda: until_shared(sidecars.by_node[2], partitions=LOG_PARTITIONS))
+            assert (await heartbeat.get())["error_code"] in (0, *NO_COORDINATOR_YET)
+            await until_heard(member)
+
+        asyncio.run(scene())
