@@ -60,6 +60,9 @@ _BOUNDS: Final[Mapping[int, Bound]] = {
     44: Bound(bytes_max=8 * _MIB, entries_max=50_000, reason="IncrementalAlterConfigs: configs of 20,000 groups"),
     47: Bound(bytes_max=8 * _MIB, entries_max=50_000, reason="OffsetDelete: as OffsetCommit"),
     60: Bound(bytes_max=128 * _KIB, entries_max=10, reason=f"DescribeCluster: {_NO_LISTS}"),
+    68: Bound(
+        bytes_max=8 * _MIB, entries_max=100_000, reason="ConsumerGroupHeartbeat: a consumer of 100,000 partitions"
+    ),
 }
 
 _OTHERS: Final = Bound(bytes_max=_MIB, entries_max=10_000, reason="what is not offered is never read")

@@ -64,6 +64,7 @@ from muster.coordinator.sidecar.messages.request_start import body_at, read_stri
 from muster.coordinator.sidecar.messages.shadow_commits import OFFSET_COMMIT, TXN_OFFSET_COMMIT
 from muster.coordinator.sidecar.relay.client_side import ClientSide
 from muster.coordinator.sidecar.relay.intercept import ClientRequest, Handle, SidecarApi
+from muster.coordinator.sidecar.relay.limits import handled_bytes_max
 from muster.coordinator.wire import heartbeat, join_group
 from muster.coordinator.wire.api import Fault, Fields, ProtocolError, work_at_once
 from muster.coordinator.wire.dispatch import ClientAddress
@@ -79,9 +80,6 @@ LIST_TIMEOUT_S: Final = 5.0
 LOOK_AGAIN_S: Final = 0.1
 LOOK_AGAIN_MAX_S: Final = 1.0
 """After LOOK_AGAIN_S a request is sent to the same owner again, then after twice as long, up to this."""
-TRUE_FOR_S: Final = 2.0
-"""An answer to a heartbeat that is older, as after this process was suspended, is asked for again: its client may have
-been given up meanwhile, and would take it for news."""
 SHORT_ANSWER_BYTES: Final = 4_096
 """An answer with an error is short."""
 
@@ -105,9 +103,14 @@ class _Registered(msgspec.Struct, frozen=True):
 
 
 class Edge:
-    """See the module. `owner`: this process as an owner, for its own clients."""
+    """See the module. `owner`: this process as an owner, for its own clients.
 
-    def __init__(self, service: Service, owner: ForwardedRequests) -> None:
+    An answer to a heartbeat that is older than the answer lease, as after this process was suspended, is asked for
+    again: its client may have been given up meanwhile, and would take it for news.
+    """
+
+    def __init__(self, service: Service, owner: ForwardedRequests, *, answer_lease_ms: int) -> None:
+        self._true_for_s = answer_lease_ms / 1_000
         self._service = service
         self._owner = owner
         self._links: PeerLinks | None = None
@@ -165,11 +168,12 @@ class Edge:
     ) -> Inspect:
         """Plan ConsumerGroupHeartbeat, which is relayed unless another process may have a shadow in its group."""
         look = inspect(api_version, rewrite)
+        forwarded = RequestPlan(is_handled=True, handled_bytes_max=handled_bytes_max(CONSUMER_GROUP_HEARTBEAT))
 
         def plan(frame: bytes) -> RequestPlan:
             group_id, _ = read_string(frame, body_at(frame, flexible=True), flexible=True)
             is_ours = self._is_own(self._node(GroupId(group_id.decode(errors="replace"))))
-            return look(frame) if is_ours else RequestPlan(is_handled=True)
+            return look(frame) if is_ours else forwarded
 
         return plan
 
@@ -246,7 +250,7 @@ class Edge:
         self, client: ClientSide, frame: bytes, handle: Handle, sent_s: float, outcome: Outcome
     ) -> None:
         match outcome:
-            case Answered(payload=payload) if time.monotonic() - sent_s <= TRUE_FOR_S:
+            case Answered(payload=payload) if time.monotonic() - sent_s <= self._true_for_s:
                 client.answered([payload])
             case Closed(fault=fault, reason=reason):
                 client.answered(ProtocolError(Fault(fault), reason))

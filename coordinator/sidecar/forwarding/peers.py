@@ -62,7 +62,7 @@ class Peers:
             authorization_cache_ms=settings.authorization_cache_ms,
             failed=lost,
         )
-        self._edge = Edge(service, self._owner)
+        self._edge = Edge(service, self._owner, answer_lease_ms=settings.answer_lease_ms)
         tls = settings.peer_tls()
         request_bytes_max = settings.frame_bytes_max + MESSAGE_OVERHEAD_BYTES
         self._listener = PeerListener(

@@ -134,8 +134,18 @@ class _Writers:
         bytes_fields = tuple(field.name for field, _ in parts if field.kafka_type == "bytes")
         return _LongAtOnce(_struct_writer(tuple(step[:3] for step in steps), flexible=flexible), bytes_fields)
 
-    def optional(self, field: Field, _struct: _Writer) -> _Writer:
-        raise NotImplementedError(f"{field.name} is a struct that may be null")
+    def optional(self, _field: Field, struct: _Writer) -> _Writer:
+        def write(output: Output, values: Any) -> Steps[None]:  # noqa: ANN401 -- None, or what the struct's writer takes
+            if values is None:
+                output.chunk += b"\xff"
+                return
+            output.chunk += b"\x01"
+            if isinstance(struct, InSteps):
+                yield from struct.call(output, values)
+            else:
+                struct.call(output.chunk, values)
+
+        return InSteps(write)
 
     def array(self, field: Field, item: _Writer) -> _Writer:
         null = b"\x00" if field.is_flexible else INT32.pack(-1)

@@ -2,6 +2,7 @@
 
 from dataclasses import fields, is_dataclass
 from datetime import timedelta
+from importlib import import_module
 from io import BytesIO
 from typing import Any
 from uuid import UUID
@@ -17,6 +18,7 @@ from muster.events.steps import ENTRIES_PER_STEP, WAIT
 from tests.coordinator.wire.smallest import item_of
 
 JOIN_GROUP, OFFSET_COMMIT, DESCRIBE_GROUPS, METADATA, FETCH = 11, 8, 15, 3, 1
+CONSUMER_GROUP_HEARTBEAT = 68
 
 
 def entry_of(entity: Any, array: str) -> Any:
@@ -261,3 +263,27 @@ def test_an_answer_may_be_as_long_as_its_limit(less: int, is_too_large: bool) ->
     else:
         assert list(output.cut()) == []
         assert list(output.chunks()) == [bytes(CHUNK_BYTES - 1) + b"x"]
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_struct_that_may_be_null_is_written(version: int, is_there: bool) -> None:
+    """As the assignment of a consumer of KIP-848, with its partitions in an array."""
+    response: Any = load_response_schema(CONSUMER_GROUP_HEARTBEAT, version)
+    assignment: Any = import_module(response.__module__).Assignment
+    partitions: Any = entry_of(assignment, "topic_partitions")
+    entity = response(
+        throttle_time=i32Timedelta.parse(timedelta(0)),
+        error_code=ErrorCode.none,
+        error_message=None,
+        member_id="m",
+        member_epoch=1,
+        heartbeat_interval=i32Timedelta.parse(timedelta(seconds=5)),
+        assignment=assignment(topic_partitions=(partitions(topic_id=UUID(int=1), partitions=(1, 2)),))
+        if is_there
+        else None,
+    )
+    buffer = BytesIO()
+    entity_writer(response)(buffer, entity)
+    chunks, _ = written(entity)
+    assert b"".join(chunks) == buffer.getvalue()

@@ -175,7 +175,7 @@ class Stage(msgspec.Struct, eq=False):
 
 
 @asynccontextmanager
-async def forwarding() -> AsyncIterator[Stage]:
+async def forwarding(*, answer_lease_ms: int = 60_000) -> AsyncIterator[Stage]:
     """Everything belongs to the owner at first."""
     made: list[Edge] = []
     deleted: list[str] = []
@@ -187,7 +187,7 @@ async def forwarding() -> AsyncIterator[Stage]:
         owner = owner_of(
             relay.service, relay.metrics, relay, is_assigned=lambda _: True, shadowed=set(), deleted=deleted
         )
-        edge = Edge(relay.service, owner)
+        edge = Edge(relay.service, owner, answer_lease_ms=answer_lease_ms)
         made.append(edge)
         relay.forward = edge.forward_heartbeat
         membership = MembershipApi(relay.service, relay.router, relay.moves, lambda _: False).apis()

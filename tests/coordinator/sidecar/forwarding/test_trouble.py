@@ -1,16 +1,25 @@
 """Forwarding when something hangs, breaks, or is too much: bounded, each client for itself, nothing left behind."""
 
 import asyncio
+import struct
 from typing import Any
+from uuid import UUID
 
 import pytest
+from kio.schema.consumer_group_heartbeat.v0.request import ConsumerGroupHeartbeatRequest, TopicPartitions
+from kio.schema.consumer_group_heartbeat.v0.response import ConsumerGroupHeartbeatResponse
 from kio.schema.errors import ErrorCode
+from kio.schema.types import GroupId as KioGroupId
+from kio.serial import entity_reader
+from kio.static.primitive import i32
 
 from muster.coordinator.group.outcomes import HeartbeatOutcome
 from muster.coordinator.peers.link import connection as connection_module
 from muster.coordinator.peers.link.messages import AnyMessage, AskBroker, BrokerAnswered, Connected, Forwarded
 from muster.coordinator.sidecar.forwarding import edge as edge_module
+from muster.coordinator.sidecar.forwarding.group_apis import CONSUMER_GROUP_HEARTBEAT
 from muster.coordinator.sidecar.forwarding.paced import AT_ONCE, Changes, Paced
+from muster.coordinator.sidecar.messages.own_requests import request_bytes
 from muster.coordinator.sidecar.relay.client_side import ClientSide
 from tests.coordinator.kio_client import frame, parse, with_length
 from tests.coordinator.sidecar.forwarding.stage import Stage, forwarding
@@ -87,14 +96,52 @@ async def test_who_authenticates_again_is_another_client() -> None:
         assert stage.broker.keys_asked().count(DESCRIBE_GROUPS) == asked + 1
 
 
-async def test_a_heartbeat_whose_answer_is_old_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_heartbeat_whose_answer_is_old_is_asked_for_again() -> None:
     """As after the edge was suspended: the member may have been given up meanwhile."""
-    monkeypatch.setattr(edge_module, "TRUE_FOR_S", -1.0)
     answers = iter([ErrorCode.none, ErrorCode.unknown_member_id])
-    async with forwarding() as stage:
+    async with forwarding(answer_lease_ms=-1) as stage:
         stage.groups.outcome = lambda _: HeartbeatOutcome(error=next(answers))
         client = await stage.edge.connect(1)
         assert error_of("Heartbeat", 3, await client.ask(heartbeat())) == ErrorCode.unknown_member_id
+
+
+def newer_heartbeat(partitions: int, *, member_epoch: int = -1) -> bytes:
+    """A client of KIP-848, with so many thousand partitions."""
+    thousand = tuple(map(i32, range(1_000)))
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=KioGroupId("g"),
+        member_id="m",
+        member_epoch=i32(member_epoch),
+        instance_id=None,
+        rack_id=None,
+        subscribed_topic_names=None,
+        server_assignor=None,
+        topic_partitions=tuple(
+            TopicPartitions(topic_id=UUID(int=number), partitions=thousand) for number in range(1, partitions + 1)
+        ),
+    )
+    return with_length(struct.pack(">hhi", CONSUMER_GROUP_HEARTBEAT, 0, 1) + request_bytes(request, "shop"))
+
+
+@pytest.mark.parametrize("partitions", [1, 30])
+async def test_a_client_of_the_newer_protocol_is_answered_by_its_broker(partitions: int) -> None:
+    """Its request is read where it is forwarded, however many partitions it has; the broker gets it as it came."""
+    async with forwarding() as stage:
+        client = await stage.edge.connect(1)
+        await client.ask(newer_heartbeat(partitions))
+        assert stage.broker.keys_asked()[-1] == CONSUMER_GROUP_HEARTBEAT
+
+
+async def test_a_client_of_the_newer_protocol_asks_again_without_an_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edge_module, "OTHER_TIMEOUT_S", 0.01)
+    async with forwarding() as stage:
+        stage.give_to(None)
+        client = await stage.edge.connect(1)
+        payload = await client.ask(newer_heartbeat(1, member_epoch=0))
+        _, size = entity_reader(ConsumerGroupHeartbeatResponse.__header_schema__)(bytes(4) + payload, 0)
+        answer, _ = entity_reader(ConsumerGroupHeartbeatResponse)(bytes(4) + payload, size)
+        assert answer.error_code is ErrorCode.coordinator_not_available
+        assert answer.assignment is None
 
 
 async def test_who_waits_for_an_owner_does_not_ask_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,91 @@
+"""Shadows and moves when partitions come and go."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+from muster.coordinator.runtime.runtime import Runtime
+from muster.coordinator.sidecar.forwarding.shared_ownership import SharedOwnership, let_go_of
+from muster.coordinator.sidecar.groups.moves import Moves
+from muster.coordinator.upstream.shadows import Shadows
+from muster.events.ids import GroupId
+from muster.events.log.base import EventLog
+from muster.events.partitioner import partition_for
+from tests.waiting import until
+
+PARTITIONS = 10
+GROUPS = [GroupId(f"group-{number}") for number in range(100)]
+
+
+class Counted:
+    """Shadows, or moves: `asked` has the groups that were let go of, each time."""
+
+    def __init__(self) -> None:
+        self.asked: list[set[GroupId]] = []
+
+    def let_go(self, is_theirs: Callable[[GroupId], bool]) -> None:
+        self.asked.append({each for each in GROUPS if is_theirs(each)})
+
+
+async def test_partitions_that_are_given_up_together_are_looked_for_once() -> None:
+    """All groups are looked at each time: with 10,000 groups and 50 partitions it would hold everybody up."""
+    shadows, moves = Counted(), Counted()
+    event_log: Any = type("Log", (), {"partitions": PARTITIONS})
+    given_up = let_go_of(cast("Shadows", shadows), cast("Moves", moves), cast("EventLog", event_log))
+    for numbers in ({1, 2, 5}, {7}):
+        for number in numbers:
+            given_up(number)
+        await until(lambda: shadows.asked)
+        expected = [{each for each in GROUPS if partition_for(each, PARTITIONS) in numbers}]
+        assert shadows.asked == expected
+        assert moves.asked == expected
+        shadows.asked.clear()
+        moves.asked.clear()
+
+
+class Assigned:
+    """The runtime and the moves, as far as they are needed."""
+
+    def __init__(self) -> None:
+        self.numbers: set[int] = set()
+        self.told: list[str] = []
+
+    def claims(self) -> dict[int, int]:
+        return dict.fromkeys(self.numbers, 1)
+
+    async def assign(self, numbers: frozenset[int]) -> None:
+        self.told.append("assign")
+        self.numbers |= numbers
+
+    async def release(self, numbers: frozenset[int]) -> None:
+        self.numbers -= numbers
+
+    def expect_shadows(self) -> None:
+        self.told.append("expect shadows")
+
+    def begin(self) -> None:
+        self.told.append("begin")
+
+
+async def test_a_broker_that_hangs_keeps_nobody_from_a_partition() -> None:
+    """Shadows of former owners are looked for beside: the next change of the owners does not wait for it."""
+    assigned, hangs, looked = Assigned(), asyncio.Event(), 0
+
+    async def remove_strays() -> None:
+        nonlocal looked
+        looked += 1
+        await hangs.wait()
+
+    def fails(error: Exception) -> None:
+        raise error
+
+    ownership = SharedOwnership(cast("Runtime", assigned), cast("Moves", assigned), remove_strays, fails)
+    async with asyncio.timeout(20):
+        await ownership.assign(frozenset({1, 2}))
+        await until(lambda: looked == 1)
+        await ownership.release(frozenset({1}))
+        await ownership.assign(frozenset({2}))
+        await ownership.assign(frozenset({2, 3}))
+        await until(lambda: looked == 2)
+    assert assigned.told == ["expect shadows", "assign", "begin"] * 2
+    await ownership.close()
