@@ -272,7 +272,7 @@ def test_members_go_on_when_the_owner_is_suspended(kafka_broker: Broker, tmp_pat
 
 
 def test_members_of_a_suspended_sidecar_are_answered_when_it_goes_on(kafka_broker: Broker, tmp_path: Path) -> None:
-    """By the owner, whose session for them is longer."""
+    """The owner answers, whose session for them is longer."""
     with sharing_sidecars(kafka_broker, tmp_path) as sidecars:
         group_id, edge = sidecars.group_of(2), sidecars.by_node[1]
 
