@@ -174,7 +174,10 @@ class OwnedGroup(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Owned(Message, frozen=True, tag=25):
-    """Some of the owner's groups; more follow, unless it is the last. `error`: Kafka's code for all of them."""
+    """Some of the owner's groups; more follow, unless it is the last. `error`: Kafka's code for all of them.
+
+    It is never long (see connection.py), so that the last one comes last.
+    """
 
     question: int
     groups: list[OwnedGroup]

@@ -27,6 +27,7 @@ from muster.coordinator.peers.link.messages import (
     Forwarded,
     ListOwned,
     Owned,
+    OwnedGroup,
 )
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.sidecar.forwarding.forwarded_client import ForwardedClient
@@ -43,7 +44,8 @@ from muster.events.steps import entries_of
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 LISTED_AT_ONCE: Final = 1_000
-"""Groups of one message."""
+LISTED_CHARACTERS: Final = 16_384
+"""Groups of one message, and the characters of their ids and types, but for a long one: so it goes whole, in order."""
 
 
 class ForwardingPeer(Protocol):
@@ -179,10 +181,15 @@ class ForwardedRequests:
         if isinstance(groups, ErrorCode):
             edge.send(Owned(question, [], groups.value, is_last=True))
             return
-        for first in range(0, len(groups) or 1, LISTED_AT_ONCE):
-            after = first + LISTED_AT_ONCE
-            edge.send(Owned(question, groups[first:after], ErrorCode.none.value, is_last=after >= len(groups)))
-            await asyncio.sleep(0)
+        pace, some, size = self._service.slices.pace(), list[OwnedGroup](), 0
+        for group in groups:
+            if len(some) >= LISTED_AT_ONCE or size > LISTED_CHARACTERS:
+                edge.send(Owned(question, some, ErrorCode.none.value, is_last=False))
+                some, size = [], 0
+            some.append(group)
+            size += len(group.group_id) + len(group.protocol_type or "")
+            await pace.worked()
+        edge.send(Owned(question, some, ErrorCode.none.value, is_last=True))
 
     def _checked(self, api: SidecarApi) -> SidecarApi:
         """The API for forwarded requests: of groups that are assigned to this process alone."""

@@ -15,7 +15,18 @@ from kio.static.primitive import i32
 
 from muster.coordinator.group.outcomes import HeartbeatOutcome
 from muster.coordinator.peers.link import connection as connection_module
-from muster.coordinator.peers.link.messages import AnyMessage, AskBroker, BrokerAnswered, Connected, Forwarded
+from muster.coordinator.peers.link.connection import PART_BYTES
+from muster.coordinator.peers.link.messages import (
+    AnyMessage,
+    AskBroker,
+    BrokerAnswered,
+    Connected,
+    Forwarded,
+    ListOwned,
+    Owned,
+    OwnedGroup,
+    encode,
+)
 from muster.coordinator.sidecar.forwarding import edge as edge_module
 from muster.coordinator.sidecar.forwarding.group_apis import CONSUMER_GROUP_HEARTBEAT
 from muster.coordinator.sidecar.forwarding.paced import AT_ONCE, Changes, Paced
@@ -287,6 +298,27 @@ async def test_an_edge_that_is_lost_loses_its_clients_some_at_a_time() -> None:
         assert turns >= clients // AT_ONCE
         assert edge.told[clients:] == []
         stage.owner.requests.received(edge, BrokerAnswered(questions[0], b""))  # of nobody any more
+
+
+async def test_groups_with_long_ids_are_listed_whole_and_in_order() -> None:
+    """No message of them is so long that others go before it: the last one would come too early."""
+    groups = [
+        OwnedGroup(f"{number}-{'ü' * length}", "t" * length, "Stable", is_owned=True, has_shadow=True, is_in=True)
+        for number, length in enumerate((10, 300, 32_000, 32_000, *[300] * 2_000, 32_000))
+    ]
+
+    async def list_own() -> list[OwnedGroup]:
+        return groups
+
+    async with forwarding() as stage:
+        edge = FakeEdge()
+        stage.owner.requests._list_own = list_own
+        stage.owner.requests.received(edge, ListOwned(7))
+        await until(lambda: any(isinstance(each, Owned) and each.is_last for each in edge.told))
+        told = [each for each in edge.told if isinstance(each, Owned)]
+        assert [group for each in told for group in each.groups] == groups
+        assert [each.is_last for each in told] == [False] * (len(told) - 1) + [True]
+        assert max(len(encode(each)) for each in told) < PART_BYTES
 
 
 async def test_an_answer_is_never_taken_for_the_next_requests() -> None:
