@@ -240,7 +240,7 @@ class PeerConnection(asyncio.Protocol):
     def _handle_some(self) -> None:
         """Handle messages for a slice of time; the rest with the next turn of the loop."""
         self._is_handling_due = False
-        if self._transport is None:
+        if self._transport is None or self._transport.is_closing():
             return
         at, until_s = 0, time.perf_counter() + SLICE_S
         self._is_waiting = False

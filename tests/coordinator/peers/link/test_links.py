@@ -394,6 +394,20 @@ async def test_messages_have_one_slice_in_each_turn(monkeypatch: pytest.MonkeyPa
     assert max(Counter(handled_in).values()) <= 2
 
 
+async def test_nothing_is_handled_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also what has come already: a process that has connected again would have clients on a dead connection."""
+    monkeypatch.setattr(connection_module, "MESSAGES_AT_ONCE", 1)
+    owner = Process(2)
+    async with processes(owner), proven_edge(owner) as (_, writer):
+        writer.write(framed(Relay(1)) * 1_000)
+        await until(lambda: owner.asked)
+        taken = len(owner.asked)
+        assert taken < 1_000
+        owner.edges[0].abort("for a test")
+        await until(lambda: owner.lost)
+        assert len(owner.asked) == taken
+
+
 async def test_requests_wait_while_answers_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """An owner keeps no more answers than UNSENT_BYTES_MAX and those of one turn, and goes on when they are read."""
     monkeypatch.setattr(connection_module, "UNSENT_BYTES_MAX", 1_000_000)
