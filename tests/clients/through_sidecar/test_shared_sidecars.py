@@ -21,7 +21,7 @@ from tests.clients.probe import until_stable
 from tests.clients.through_sidecar.member import NO_COORDINATOR_YET, Member, settle
 from tests.clients.through_sidecar.sidecar import assert_is_owned, new_topic, offsets_at, produce
 from tests.clients.through_sidecar.test_consumers import goes_on_where_it_was, until_consumed
-from tests.conformance.wire import Connection, Fields
+from tests.conformance.wire import Connection, Fields, ms
 from tests.muster_process import MusterProcess
 from tests.sharing_processes import sharing_sidecar, until_shared
 from tests.waiting import WITHIN_S, until_so
@@ -181,6 +181,38 @@ def test_an_edge_owns_nothing_and_forwards_all(sidecars: Sidecars) -> None:
         assert running.events("partition ready") == []
     after = {node_id: each.events("partitions shared")[-1]["ours"] for node_id, each in sidecars.by_node.items()}
     assert after == before
+
+
+def test_consumers_of_the_newer_protocol_are_answered_through_both(sidecars: Sidecars) -> None:
+    """KIP-848: by the broker where the group is free, and to ask again where it has members of the classic protocol."""
+
+    async def scene() -> None:
+        for node_id in NODE_IDS:
+            free, taken = sidecars.group_of(node_id), sidecars.group_of(node_id)
+            member = Member(await Connection.open(sidecars.by_node[node_id].bootstrap), taken, "orders")
+            await member.take_part()
+            for at in NODE_IDS:
+                address = sidecars.by_node[at].bootstrap
+                for group_id, error in ((free, 0), (taken, NO_COORDINATOR_YET[1])):
+                    answer = await _asked(address, "ConsumerGroupHeartbeat", 0, **_joins(group_id, f"member-{at}"))
+                    assert answer["error_code"] == error, answer
+            member.connection.close()
+
+    asyncio.run(scene())
+
+
+def _joins(group_id: str, member_id: str) -> dict[str, object]:
+    return {
+        "group_id": group_id,
+        "member_id": member_id,
+        "member_epoch": 0,
+        "instance_id": None,
+        "rack_id": None,
+        "rebalance_timeout": ms(60_000),
+        "subscribed_topic_names": ("orders",),
+        "server_assignor": None,
+        "topic_partitions": (),
+    }
 
 
 def test_members_keep_their_place_when_the_owner_is_killed(kafka_broker: Broker, tmp_path: Path) -> None:
