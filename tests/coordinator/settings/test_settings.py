@@ -1,6 +1,7 @@
 """Where settings come from, which wins, and what is said of one that cannot be used."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -227,3 +228,28 @@ def test_a_variable_that_sets_nothing_is_found_where_another_is_near(variable: s
 def test_no_setting_of_serve_is_taken_for_a_typo_by_another_command() -> None:
     """One environment may be for both."""
     assert mistyped(f"MUSTER_{field.upper()}" for field in Settings.model_fields) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"no_hot_standbys": True}, "--no-hot-standbys is for --share-partitions, which is not given"),
+        ({"snapshot_interval_ms": 5_000}, "--snapshot-interval-ms is for --snapshots, which is not given"),
+        ({"snapshots": "folder"}, "--snapshots needs an event log in Kafka, and --log is sqlite:///muster.db"),
+    ],
+)
+def test_a_setting_of_something_that_is_not_there_is_named(given: dict[str, Any], said: str) -> None:
+    """It would do nothing, and nobody would notice."""
+    with pytest.raises(BadSettings) as raised:
+        load_settings(given, [], None)
+    assert str(raised.value) == said
+
+
+def test_who_shares_partitions_stands_by_unless_that_is_switched_off_or_it_owns_nothing() -> None:
+    """An edge takes nothing over."""
+    sharing = {"share_partitions": True, "node_id": 3, "log": "kafka://kafka:9092/groups"}
+    assert not load_settings({}, [], None).stands_by
+    assert load_settings(sharing, [], None).stands_by
+    assert not load_settings({**sharing, "no_hot_standbys": True}, [], None).stands_by
+    secret = {"upstream": "kafka:9092", "peer_listen": "127.0.0.1:9500", "peer_secret_file": __file__}
+    assert not load_settings({**sharing, **secret, "role": "edge"}, [], None).stands_by
