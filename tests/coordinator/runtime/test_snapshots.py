@@ -357,3 +357,25 @@ def test_a_folder_is_made_and_tried(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match=r"exists|directory"):
         SnapshotFolder(folder=tmp_path / "file", interval_ms=1_000).prepare()
+
+
+def test_a_standby_that_was_thrown_away_does_not_begin_with_its_snapshot_again(tmp_path: Path) -> None:
+    """It would be thrown away for the same reason, again and again."""
+
+    @kept_in(tmp_path)
+    async def run(storage: MemoryStorage, folder: Path) -> None:
+        owner = await Peer(storage).start(0)
+        await owner.process.stable_group("a", "b")
+        standby = await Saving(storage, folder, stands_by=True).start()
+        await standby.until_ready()
+        await standby.snapshots.save_all()
+        with capture_logs() as logs:
+            del storage.records[0][-2:]
+            await asyncio.sleep(INTERVAL_MS / 2000)
+        (said,) = [line["reason"] for line in logs if "read anew" in line["event"]]
+        assert "before what was read" in said
+        assert standby.figures.ready == 1
+        assert standby.reads.count((0, 0)) == 2
+        await ended(standby)
+
+    run()
