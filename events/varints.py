@@ -23,7 +23,11 @@ _LAST_FOUR_MAX = 4_096
 
 def read_long(data: bytes, pos: int, first: int) -> tuple[int, int]:
     """A whole number of 64 bits, and the position behind it."""
-    if data[pos] > 127 and len(five := data[pos : pos + 5]) == 5:
+    second = data[pos]
+    if second < 128:
+        n = first - 128 + (second << 7)
+        return (n >> 1) ^ -(n & 1), pos + 1
+    if len(five := data[pos : pos + 5]) == 5:
         b, c, d, e, f = five
         if c > 127 and d > 127:
             if e < 128:  # an uptime in ms, of days or weeks

@@ -82,8 +82,7 @@ def digest(source: Source, view: View, *, window: Window, wanted: str | None = N
         async with opened(source) as reading:
             fold = DigestFold(window, wanted)
             async for chunk in reading.chunks(range(reading.log.partitions)):
-                for record in chunk:
-                    fold.take(record)
+                fold.take(chunk)
             result = fold.result(reading.log.location, bounds(window))
             reading.note_unreadable(fold.unreadable)
             if wanted is not None and not result.groups:

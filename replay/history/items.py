@@ -185,12 +185,8 @@ class Prelude:
         self._coordinator: Coordinated | None = None
         self.broken: list[Broken] = []
         """The records of which not even the group is known."""
-
-    @property
-    def reads(self) -> list[Told]:
+        self.reads: tuple[Told, ...] = ()
         """The parts in the order of the log, the broken ones first."""
-        election = [] if self._election is self._coordinator else [self._election]
-        return [*self.broken, *(each for each in (*election, self._coordinator) if each is not None)]
 
     def note(self, read: Read) -> None:
         """Take in something that concerns the whole partition."""
@@ -202,6 +198,8 @@ class Prelude:
             self.broken.append(read)
         elif isinstance(read, PassedOver):
             self.broken = still_broken(self.broken, read)
+        election = () if self._election is self._coordinator else (self._election,)
+        self.reads = (*self.broken, *(each for each in (*election, self._coordinator) if each is not None))
 
 
 def still_broken(broken: Iterable[Broken], passed_over: PassedOver) -> list[Broken]:

@@ -10,7 +10,7 @@ records that make the group as it stood there. They are made in times of rest, s
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Final
 
@@ -119,42 +119,50 @@ class Skim:
         self._until_ms = until_ms
         self._is_due = True
         self._busy: tuple[int, Checkpoint] = (0, BEGINNING)
+        self.is_at_rest = True
+        """Whether no rebalance is running."""
         self._next_offset = 0
-        self._stood: list[Told] = []
+        self._stood: tuple[Told, ...] = ()
         """All that there was to say of the partition behind the last transition."""
         self._records: dict[bytes, StoredRecord] = {}
         self._parts: list[StoredRecord] = []
         self._unreadable = 0
 
-    @property
-    def is_at_rest(self) -> bool:
-        """Whether no rebalance is running."""
-        return self.last is None or self.last.group.state in _AT_REST
+    def transitions(self, records: Iterable[StoredRecord]) -> Iterator[tuple[int, GroupGlance]]:
+        """Take in the next records; gives what ends each transition, and how many of the records were taken in by then.
 
-    def take(self, record: StoredRecord) -> GroupGlance | None:
-        """Take in the next record; returns what ends a transition. `checkpoint` is one before that transition."""
+        What comes behind it is taken in when the next one is asked for. `checkpoint` is one before that transition.
+        """
         if self.is_over:
-            return None
-        value = record.value
-        if value is None:
-            self._parts.append(record)
-            return None
-        kind = event_type_of(value)
-        if kind not in _ON_THE_GROUPS_KEY:
-            if kind is None:
+            return
+        parts = self._parts
+        for taken, record in enumerate(records, 1):
+            value = record.value
+            if value is None:
+                parts.append(record)
+                continue
+            kind = event_type_of(value)
+            if kind not in _ON_THE_GROUPS_KEY:
+                if kind is None:
+                    self._note_broken(record)
+                else:
+                    self.events += 1
+                    parts.append(record)
+                continue
+            try:
+                ended = glance(value)
+            except BrokenRecord:
                 self._note_broken(record)
-            else:
-                self.events += 1
-                self._parts.append(record)
-            return None
-        try:
-            ended = glance(value)
-        except BrokenRecord:
-            self._note_broken(record)
-            return None
-        assert isinstance(ended, GroupGlance)
-        self.events += 1
-        return self._transition(record, ended, kind)
+                continue
+            assert isinstance(ended, GroupGlance)
+            if self._until_ms is not None and ended.why.decided_ms > self._until_ms:
+                self.is_over = True
+                self.events -= sum(part.value is not None for part in parts)
+                parts.clear()
+                return
+            self.events += 1
+            if self._transition(record, ended, kind):
+                yield taken, ended
 
     def now(self) -> Checkpoint:
         """A checkpoint behind everything that was taken in."""
@@ -168,15 +176,15 @@ class Skim:
         """Make a checkpoint here, whatever happened before."""
         self.checkpoint = self.now()
 
-    def _transition(self, record: StoredRecord, ended: GroupGlance, kind: object) -> GroupGlance | None:
-        parts, self._parts = self._parts, []
+    def _transition(self, record: StoredRecord, ended: GroupGlance, kind: object) -> bool:
+        """Take in what ends a transition; returns whether it counts."""
+        parts = self._parts.copy()
+        self._parts.clear()
         last = self.last
-        if self._until_ms is not None and ended.why.decided_ms > self._until_ms:
-            self.is_over = True
-            return None
         if last is not None and ended.incarnation < last.incarnation:
-            return None  # a leftover of an earlier life
-        self._checkpoint(ended.why.decided_ms)
+            return False  # a leftover of an earlier life
+        if self._is_due and last is not None and self.is_at_rest:
+            self._checkpoint(last, ended.why.decided_ms)
         if not self.has_begun and self._since_ms is not None and ended.why.decided_ms >= self._since_ms:
             self.has_begun = True
             self.events, self.missing, self.rebalances = 1 + sum(part.value is not None for part in parts), 0, 0
@@ -185,22 +193,25 @@ class Skim:
         if last is None or ended.incarnation > last.incarnation:
             parts = [part for part in parts if part.value is None or _incarnation(part.value) == ended.incarnation]
             self._records = {}
-        self._count(ended, parts)
+        records, numbered = self._records, 1
         for part in parts:
             if part.value is not None:
-                self._records[part.key] = part
+                records[part.key] = part
+                numbered += 1
             elif part.key != record.key:  # of the group's own, the last record says that it was deleted
-                self._records.pop(part.key, None)
+                records.pop(part.key, None)
+        self._count(ended, numbered)
         if kind is GroupDeleted:
-            self._records = {}
-        self._records[record.key] = record
+            records.clear()
+        records[record.key] = record
         self._next_offset, self._stood = record.offset + 1, self._prelude.reads
         if self.first is None:
             self.first = ended
         self.last = ended
+        self.is_at_rest = ended.group.state in _AT_REST
         if not self.is_at_rest:
             self._is_due = True
-        return ended
+        return True
 
     def _note_rebalance(self) -> None:
         self.rebalances += 1
@@ -208,10 +219,7 @@ class Skim:
         if self.is_at_rest:
             self.before_last = self._made(self._records, self._stood)
 
-    def _checkpoint(self, at_ms: int) -> None:
-        last = self.last
-        if last is None or not self.is_at_rest or not self._is_due:
-            return
+    def _checkpoint(self, last: GroupGlance, at_ms: int) -> None:
         if not self._quiet_ms or at_ms - last.why.decided_ms > self._quiet_ms:
             self._is_due = self._quiet_ms > 0
             self.checkpoint = self._made(self._records, self._stood)
@@ -220,20 +228,20 @@ class Skim:
             self.checkpoint = self._busy[1]  # so that as many events before this place are told
             self._busy = (self.events, self._made(self._records, self._stood))
 
-    def _made(self, records: dict[bytes, StoredRecord], prelude: Sequence[Told]) -> Checkpoint:
+    def _made(self, records: dict[bytes, StoredRecord], prelude: tuple[Told, ...]) -> Checkpoint:
         return Checkpoint(
             offset=self._next_offset,
             incarnation=self.last.incarnation if self.last else -1,
             seq=self.last.seq if self.last else 0,
             at_ms=self.last.why.decided_ms if self.last else 0,
             records=tuple(records.values()),
-            prelude=tuple(prelude),
+            prelude=prelude,
         )
 
-    def _count(self, ended: GroupGlance, parts: list[StoredRecord]) -> None:
-        """Count the numbers that are missing; a record that cannot be read explains one."""
+    def _count(self, ended: GroupGlance, numbered: int) -> None:
+        """Count the numbers that are missing; a record that cannot be read explains one. `numbered`: events there."""
         before = self.last.seq if self.last is not None and self.last.incarnation == ended.incarnation else 0
-        missing = ended.seq - before - 1 - sum(part.value is not None for part in parts)
+        missing = ended.seq - before - numbered
         if missing > self._unreadable:
             self.missing += missing
         self._unreadable = 0

@@ -11,7 +11,8 @@ not ours to read at all is an error: LogTooNew, and any LogError.
 """
 
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from itertools import groupby
 
 import msgspec
 
@@ -110,7 +111,7 @@ async def find_start(
     search = _Search(group, window, Skim(prelude := Prelude(), quiet_ms=quiet_ms, rebalances_kept=rebalances), prelude)
     search.tells_before = quiet_ms > 0
     async for chunk in chunks_of(reading, group, start=0):
-        if any(map(search.ends_with, chunk)):
+        if search.ends_within(chunk):
             break
     start = search.found()
     reading.note_unreadable(search.unreadable_before(start))
@@ -129,23 +130,32 @@ class _Search:
         self._found: Checkpoint | None = None
         self.tells_before = False
 
-    def ends_with(self, record: StoredRecord) -> bool:
-        """Take in the next record; returns whether no later one matters."""
+    def ends_within(self, records: Iterable[StoredRecord]) -> bool:
+        """Take in the next records, as far as they matter; returns whether no later one does."""
+        for is_of_group, run in groupby(records, lambda record: record.key.startswith(self._prefix)):
+            if is_of_group:
+                if self._ends_within(run):
+                    return True
+                continue
+            for record in run:
+                found = read_record(record, self._group)
+                if found is not None:
+                    self._prelude.note(found[1])
+        return False
+
+    def _ends_within(self, records: Iterable[StoredRecord]) -> bool:
         window, skim = self._window, self._skim
-        if not record.key.startswith(self._prefix):
-            found = read_record(record, self._group)
-            if found is not None:
-                self._prelude.note(found[1])
-            return False
         before = skim.last
-        ended = skim.take(record)
-        if ended is None or window is None:
-            return False
-        if isinstance(window.since, AtSeq) and before is not None and ended.incarnation > before.incarnation:
-            self._found = None
-        if self._found is None and window.begins_by(ended):
-            self._found = self._before_rebalances() if self.tells_before else skim.checkpoint
-        return self._found is not None and not window.has_seq
+        for _, ended in skim.transitions(records):
+            if window is not None:
+                if isinstance(window.since, AtSeq) and before is not None and ended.incarnation > before.incarnation:
+                    self._found = None
+                if self._found is None and window.begins_by(ended):
+                    self._found = self._before_rebalances() if self.tells_before else skim.checkpoint
+                if self._found is not None and not window.has_seq:
+                    return True
+            before = ended
+        return False
 
     def found(self) -> Start:
         """The start, as far as it was looked for."""
@@ -248,7 +258,7 @@ def read_record(record: StoredRecord, wanted: GroupId | None = None) -> tuple[Gr
 
     Gives None for what says nothing, or is not wanted. Raises LogTooNew.
     """
-    position = LogPosition(partition=record.partition, offset=record.offset, timestamp_ms=record.timestamp_ms)
+    position = position_of(record)
     try:
         key = decode_key(record.key)
     except UndecodableKey as broken:
@@ -264,6 +274,11 @@ def read_record(record: StoredRecord, wanted: GroupId | None = None) -> tuple[Gr
     if of_partition and isinstance(told, Broken):
         told = msgspec.structs.replace(told, key=record.key)
     return None if of_partition else GroupId(key.group_id), told
+
+
+def position_of(record: StoredRecord) -> LogPosition:
+    """The place of a record."""
+    return LogPosition(partition=record.partition, offset=record.offset, timestamp_ms=record.timestamp_ms)
 
 
 def read_value(value: bytes, position: LogPosition, *, of_partition: bool) -> Told:

@@ -6,6 +6,7 @@ state.py        `state`: a group at a moment.
 groups.py       `groups`: a line for each group.
 diff.py         `diff`: a group at two moments.
 digest.py       `digest`: what mattered over all groups, and storms over several of them.
+by_group.py     The records of a log, given to their groups.
 group_tail.py   The last records of a group, which say what its last incident was.
 event_texts.py  Each event type in one line of English.
 """

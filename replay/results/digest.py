@@ -8,16 +8,14 @@ all: the coordinator was away, or the processes of one host were in trouble at t
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from enum import StrEnum, unique
-from fnmatch import fnmatchcase
-from heapq import heappushpop, merge, nlargest
+from heapq import heappushpop, nlargest
 from itertools import count
 from typing import Final
 
 import msgspec
 
 from muster.events.ids import GroupId
-from muster.events.keys import EntityKind, decode_key
-from muster.events.records import StoredRecord, UndecodableKey
+from muster.events.records import StoredRecord
 from muster.replay.history.items import Broken, Coordinated, Item, PassedOver, SeqGaps, still_broken
 from muster.replay.history.skim import BEGINNING, Skim
 from muster.replay.history.window import AtTime, Bounds, Window
@@ -26,7 +24,8 @@ from muster.replay.incidents.runs import runs
 from muster.replay.incidents.windows import QUIET_MS, STORM_GROUPS_MIN, STORM_NEXT_MS
 from muster.replay.logs.sources import read_record
 from muster.replay.rebalances.wording import host
-from muster.replay.results.group_tail import TAIL_MAX, Partition
+from muster.replay.results.by_group import ByGroup
+from muster.replay.results.group_tail import TAIL_MAX, Partition, reads_of
 from muster.replay.results.why import WhyFold
 from muster.replay.times import Instant, instant, wall_ms_of
 
@@ -91,33 +90,21 @@ class DigestFold:
 
     def __init__(self, window: Window, wanted: str | None = None) -> None:
         self._window = window
-        self._wanted = wanted
-        self._groups: dict[GroupId, _Group] = {}
+        self._by_group = ByGroup(wanted, self._made, self._note)
         self._by_partition: defaultdict[int, list[_Group]] = defaultdict(list)
         self._partitions: defaultdict[int, Partition] = defaultdict(Partition)
         self._collected = _Collected()
         self.unreadable: list[Broken] = []
         """The records that cannot be read, as far as the digest stands on them."""
 
-    def take(self, record: StoredRecord) -> None:
-        """The next record."""
-        try:
-            key = decode_key(record.key)
-        except UndecodableKey:
-            self._note(record)
-            return
-        if key.kind is EntityKind.PARTITION:
-            self._note(record)
-            return
-        group_id = GroupId(key.group_id)
-        if self._wanted is not None and not fnmatchcase(group_id, self._wanted):
-            return
-        group = self._groups.get(group_id)
-        if group is None:
-            home = self._partitions[record.partition]
-            group = self._groups[group_id] = _Group(group_id, home, self._window, self.unreadable)
-            self._by_partition[record.partition].append(group)
-        self._collected.add(group.take(record))
+    def take(self, records: Iterable[StoredRecord]) -> None:
+        """The next records."""
+        self._by_group.take(records)
+
+    def _made(self, group_id: GroupId, partition: int) -> "_Group":
+        group = _Group(group_id, self._partitions[partition], self._window, self.unreadable, self._collected)
+        self._by_partition[partition].append(group)
+        return group
 
     def _note(self, record: StoredRecord) -> None:
         found = read_record(record)
@@ -135,24 +122,29 @@ class DigestFold:
 
     def result(self, log: str, window: Bounds | None) -> Digest:
         """The digest of everything that was taken in."""
-        for group in self._groups.values():
+        for group in self._by_group.groups.values():
             self._collected.add(group.end())
-        there = sum(group.is_there for group in self._groups.values())
+        there = sum(group.is_there for group in self._by_group.groups.values())
         return self._collected.result(log, window, there)
 
 
 class _Group:
     """One group: skimmed up to the window, then told."""
 
-    def __init__(self, group_id: GroupId, home: Partition, window: Window, unreadable: list[Broken]) -> None:
+    def __init__(
+        self, group_id: GroupId, home: Partition, window: Window, unreadable: list[Broken], collected: "_Collected"
+    ) -> None:
         since, until = window.since, window.until
         self._since_ms = since.wall_ms if isinstance(since, AtTime) else 0
         self._until_ms = until.wall_ms if isinstance(until, AtTime) else None
         self._group_id = group_id
         self._home = home
         self._unreadable = unreadable
+        self._collected = collected
         self._window = window
         self._skim = Skim(home.prelude, quiet_ms=QUIET_MS, since_ms=self._since_ms)
+        self.waiting: list[StoredRecord] = []
+        """The next records, which are not taken in yet."""
         self._records: list[StoredRecord] = []
         self._begin = BEGINNING
         self._fold: WhyFold | None = None
@@ -164,24 +156,36 @@ class _Group:
         first = self._skim.first
         return first is not None and (self._until_ms is None or first.why.decided_ms <= self._until_ms)
 
-    def take(self, record: StoredRecord) -> Iterator[Incident]:
-        """The next record; gives the incidents that it ends."""
-        if self._fold is not None:
-            found = read_record(record)
-            if found is not None and not isinstance(found[1], PassedOver):
-                yield from self._feed(found[1])
-            return
-        self._records.append(record)
-        skim = self._skim
-        if skim.take(record) is None:
-            return
-        if len(self._records) > TAIL_MAX and skim.is_at_rest and not skim.has_begun:
-            skim.cut()
-        if skim.checkpoint.offset > self._begin.offset:
-            self._begin = skim.checkpoint
-            self._records = [each for each in self._records if each.offset >= self._begin.offset]
-        if skim.has_begun:
+    def take_waiting(self) -> None:
+        """Take in the next records, and the incidents that they end."""
+        records, self.waiting = self.waiting, []
+        self._collected.add(self._take(records))
+
+    def _take(self, records: list[StoredRecord]) -> Iterator[Incident]:
+        taken = 0
+        if self._fold is None:
+            taken = self._skimmed(records)
+            if not self._skim.has_begun:
+                return
             yield from self._start()
+        for read in reads_of(records[taken:]):
+            yield from self._feed(read)
+
+    def _skimmed(self, records: list[StoredRecord]) -> int:
+        """Skim the records up to the window; returns how many these were."""
+        skim, kept = self._skim, 0
+        for taken, _ in skim.transitions(records):
+            self._records += records[kept:taken]
+            kept = taken
+            if len(self._records) > TAIL_MAX and skim.is_at_rest and not skim.has_begun:
+                skim.cut()
+            if skim.checkpoint.offset > self._begin.offset:
+                self._begin = skim.checkpoint
+                self._records = [each for each in self._records if each.offset >= self._begin.offset]
+            if skim.has_begun:
+                return taken
+        self._records += records[kept:]
+        return len(records)
 
     def _start(self) -> Iterator[Incident]:
         """Tell from the begin on; what is kept until here is told first."""
@@ -191,10 +195,7 @@ class _Group:
         self._gaps = SeqGaps(incarnation=begin.incarnation, seq=begin.seq)
         for earlier in begin.prelude:
             yield from self._fold.feed(earlier)
-        coordinated = (each for each in self._home.coordinated if each.position.offset >= begin.offset)
-        found = (read_record(record) for record in self._records)
-        reads = (each[1] for each in found if each is not None and not isinstance(each[1], PassedOver))
-        for read in merge(reads, coordinated, key=lambda read: read.position.offset):
+        for read in self._home.merged(self._records, begin):
             yield from self._feed(read)
         self._records = []
 

@@ -6,7 +6,7 @@ are too many, they begin right before the last rebalance, and say how that began
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import chain
 from operator import attrgetter
@@ -16,11 +16,11 @@ import msgspec
 
 from muster.events.ids import GroupId
 from muster.events.records import StoredRecord
-from muster.replay.history.items import Coordinated, Item, PassedOver, Prelude, Read, SeqGaps
+from muster.replay.history.items import Coordinated, Item, Prelude, Read, SeqGaps, Told
 from muster.replay.history.skim import BEGINNING, Checkpoint, Skim
 from muster.replay.history.transitions import Transitions
 from muster.replay.incidents.grade import Grade
-from muster.replay.logs.sources import read_record
+from muster.replay.logs.sources import position_of, read_value
 from muster.replay.rebalances.rebalance import Rebalance
 from muster.replay.rebalances.timeline import Timeline
 from muster.replay.results.why import WhyFold
@@ -63,6 +63,21 @@ class Partition:
         if isinstance(read, Coordinated):
             self.coordinated.append(read)
 
+    def merged(self, records: Iterable[StoredRecord], begin: Checkpoint) -> Iterator[Told]:
+        """What the records of a group say, from a checkpoint of it on, and the events of the partition since then."""
+        reads = reads_of(records)
+        coordinated = [each for each in self.coordinated if each.position.offset >= begin.offset]
+        if not coordinated:
+            return reads
+        return merge(reads, coordinated, key=lambda read: read.position.offset)
+
+
+def reads_of(records: Iterable[StoredRecord]) -> Iterator[Told]:
+    """What records of a group say; tombstones say nothing."""
+    for record in records:
+        if record.value is not None:
+            yield read_value(record.value, position_of(record), of_partition=False)
+
 
 class Kept:
     """The number of records that are kept of all groups, and of their bytes."""
@@ -89,16 +104,21 @@ class Tail:
         self._is_quiet = True  # at `_begin`
         self._records: list[StoredRecord] = []
         self._bytes = 0  # of them
+        self._looked: Checkpoint | None = None  # the place before the last rebalance, when this was last trimmed
         self._last: Rebalance | None = None  # before `_begin`
 
-    def keep(self, record: StoredRecord) -> None:
-        """The next record."""
-        self._records.append(record)
-        self._count(1, _size(record))
+    def keep(self, records: Sequence[StoredRecord]) -> None:
+        """The next records."""
+        self._records += records
+        self._count(len(records), _size(records))
 
     def trim(self) -> None:
         """Drop, at the end of a transition, what is no longer needed."""
         skim = self._skim
+        is_long = len(self._records) >= TAIL_MAX or self._bytes >= TAIL_BYTES
+        if skim.before_last is self._looked and not (is_long or (self._is_quiet and self._kept.is_full)):
+            return
+        self._looked = skim.before_last
         begin = skim.before_rebalances[-1] if skim.before_rebalances else BEGINNING
         if begin.offset > self._begin.offset:
             self._begin_at(begin, is_quiet=True)
@@ -116,8 +136,8 @@ class Tail:
     def _begin_at(self, begin: Checkpoint, *, is_quiet: bool) -> None:
         """Keep what follows upon this place alone."""
         dropped = bisect_left(self._records, begin.offset, key=attrgetter("offset"))
-        self._count(-dropped, -sum(map(_size, self._records[:dropped])))
         del self._records[:dropped]
+        self._count(-dropped, _size(self._records) - self._bytes)
         self._begin, self._is_quiet = begin, is_quiet
 
     def _count(self, records: int, size: int) -> None:
@@ -130,10 +150,7 @@ class Tail:
         begin = self._begin
         yield from begin.prelude
         gaps = SeqGaps(incarnation=begin.incarnation, seq=begin.seq)
-        coordinated = (each for each in self._home.coordinated if each.position.offset >= begin.offset)
-        found = (read_record(record) for record in self._records)
-        reads = (each[1] for each in found if each is not None and not isinstance(each[1], PassedOver))
-        for read in merge(reads, coordinated, key=lambda read: read.position.offset):
+        for read in self._home.merged(self._records, begin):
             gap = gaps.before(read)
             if gap is not None:
                 yield gap
@@ -168,5 +185,5 @@ class Tail:
         return told, rebalance
 
 
-def _size(record: StoredRecord) -> int:
-    return len(record.key) + len(record.value or b"")
+def _size(records: Sequence[StoredRecord]) -> int:
+    return sum([len(record.key) + len(record.value or b"") for record in records])

@@ -5,9 +5,8 @@ Records are skimmed, not decoded (`skim.py`), and the last of each group kept, w
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum, unique
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import msgspec
@@ -17,8 +16,7 @@ from muster.events.avro.codec import event_type_of
 from muster.events.causes import Cause
 from muster.events.events import MemberJoined
 from muster.events.ids import GroupId
-from muster.events.keys import EntityKind, decode_key
-from muster.events.records import StoredRecord, UndecodableKey
+from muster.events.records import StoredRecord
 from muster.events.state import Group, GroupState
 from muster.replay.form import Sort
 from muster.replay.history.items import Broken, Coordinated, PassedOver, still_broken
@@ -29,12 +27,10 @@ from muster.replay.logs.reading import Reading
 from muster.replay.logs.sources import read_record
 from muster.replay.rebalances.rebalance import Outcome
 from muster.replay.rebalances.wording import missing_text
+from muster.replay.results.by_group import ByGroup
 from muster.replay.results.group_tail import Kept, LastIncident, Partition, Tail
 from muster.replay.results.state import StateAt, state_of
 from muster.replay.times import Instant, instant, wall_ms_of
-
-KEYS_KNOWN_MAX: Final = 200_000
-KEYS_KNOWN_BYTES: Final = 20_000_000
 
 
 @unique
@@ -107,29 +103,21 @@ class Overview:
 
     def __init__(self, *, since_ms: int | None = None, until_ms: int | None = None, wanted: str | None = None) -> None:
         self._span = (since_ms, until_ms)
-        self._wanted = wanted
-        self._groups: dict[GroupId, _Group] = {}
-        self._by_key: dict[bytes, _Group | None] = {}
-        self._by_key_bytes = 0
+        self._by_group = ByGroup(wanted, self._made, self._note)
         self._partitions: defaultdict[int, Partition] = defaultdict(Partition)
         self._kept = Kept()
         self.unreadable: list[Broken] = []
         """Records of which not even the group is known, and that were not passed over by a repair."""
 
-    def take(self, record: StoredRecord) -> None:
-        """The next record."""
-        try:
-            group = self._by_key[record.key]
-        except KeyError:
-            group = self._of_new_key(record)
-        if group is not None:
-            group.take(record)
+    def take(self, records: Iterable[StoredRecord]) -> None:
+        """The next records."""
+        self._by_group.take(records)
 
     def result(
         self, log: str, window: Bounds | None = None, sort: Callable[[GroupLine], Any] = SORTS[Sort.NAME]
     ) -> Groups:
         """The groups of which the window has anything."""
-        lines = [self._groups[group_id].line() for group_id in self.names]
+        lines = [self._by_group.groups[group_id].line() for group_id in self.names]
         return Groups(
             log=log,
             groups=tuple(sorted((line for line in lines if line is not None), key=sort)),
@@ -139,7 +127,7 @@ class Overview:
 
     def states(self, log: str) -> list[StateAt]:
         """The groups whole, by name."""
-        states = (self._groups[group_id].state(log) for group_id in self.names)
+        states = (self._by_group.groups[group_id].state(log) for group_id in self.names)
         until_ms = self._span[1]
         asked_for = None if until_ms is None else instant(until_ms)
         return [msgspec.structs.replace(state, asked_for=asked_for) for state in states if state is not None]
@@ -147,38 +135,18 @@ class Overview:
     def broken(self) -> Iterator[Broken]:
         """The records that cannot be read, as far as lines or states stand on them; once these were made."""
         yield from self.unreadable
-        for group in self._groups.values():
+        for group in self._by_group.groups.values():
             yield from group.broken
 
     @property
     def names(self) -> list[GroupId]:
-        return sorted(self._groups)
+        return sorted(self._by_group.groups)
 
-    def _of_new_key(self, record: StoredRecord) -> "_Group | None":
-        """The group of a key that is met for the first time; None for what is of no group that is wanted."""
-        try:
-            key = decode_key(record.key)
-        except UndecodableKey:
-            self._note(record)
-            return None
-        if key.kind is EntityKind.PARTITION:
-            self._note(record)
-            return None
-        if len(self._by_key) >= KEYS_KNOWN_MAX or self._by_key_bytes >= KEYS_KNOWN_BYTES:
-            self._by_key.clear()
-            self._by_key_bytes = 0
-        self._by_key_bytes += len(record.key)
-        group_id = GroupId(key.group_id)
-        group = None
-        if self._wanted is None or fnmatchcase(group_id, self._wanted):
-            group = self._groups.get(group_id)
-            if group is None:
-                since_ms, until_ms = self._span
-                home = self._partitions[record.partition]
-                skim = Skim(home.prelude, quiet_ms=QUIET_MS, since_ms=since_ms, until_ms=until_ms)
-                group = self._groups[group_id] = _Group(record.partition, skim, Tail(group_id, skim, home, self._kept))
-        self._by_key[record.key] = group
-        return group
+    def _made(self, group_id: GroupId, partition: int) -> "_Group":
+        since_ms, until_ms = self._span
+        home = self._partitions[partition]
+        skim = Skim(home.prelude, quiet_ms=QUIET_MS, since_ms=since_ms, until_ms=until_ms)
+        return _Group(partition, skim, Tail(group_id, skim, home, self._kept))
 
     def _note(self, record: StoredRecord) -> None:
         """Take in what concerns a whole partition."""
@@ -205,22 +173,29 @@ class _Group:
         self._skim = skim
         self._tail = tail
         self._was_released = False
+        self.waiting: list[StoredRecord] = []
+        """The next records, which are not taken in yet."""
         self.broken: Sequence[Broken] = ()
         """The records that cannot be read, once its line or state was made."""
 
-    def take(self, record: StoredRecord) -> None:
-        """The next record of the group."""
-        ended = self._skim.take(record)
-        if self._skim.is_over:
-            return
-        self._tail.keep(record)
-        if self._was_released and record.value is not None and event_type_of(record.value) is MemberJoined:
-            self._was_released = False
-        if ended is None:
-            return
-        if ended.why.cause is Cause.GROUP_RELEASED:
-            self._was_released = True
-        self._tail.trim()
+    def take_waiting(self) -> None:
+        """Take in the next records."""
+        records, self.waiting = self.waiting, []
+        kept = 0
+        for taken, ended in self._skim.transitions(records):
+            self._keep(records[kept:taken])
+            kept = taken
+            if ended.why.cause is Cause.GROUP_RELEASED:
+                self._was_released = True
+            self._tail.trim()
+        if not self._skim.is_over:
+            self._keep(records[kept:])
+
+    def _keep(self, records: Sequence[StoredRecord]) -> None:
+        if self._was_released:
+            values = (record.value for record in records)
+            self._was_released = not any(value and event_type_of(value) is MemberJoined for value in values)
+        self._tail.keep(records)
 
     def _is_upstream(self, group: Group | None) -> bool:
         """Released by a config, until that is set back; or the last that happened is that it was lost."""
@@ -286,5 +261,4 @@ class _Group:
 async def read_overview(reading: Reading, overview: Overview) -> None:
     """Read the whole log into an overview. Raises LogTooNew, and what the log raises."""
     async for chunk in reading.chunks(range(reading.log.partitions)):
-        for record in chunk:
-            overview.take(record)
+        overview.take(chunk)

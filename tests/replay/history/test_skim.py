@@ -166,7 +166,7 @@ def test_nothing_is_counted_outside_of_a_window(after_ms: int) -> None:
     """A group that had no event in it has no line."""
     overview = Overview(since_ms=STORIES["night"][0].timestamp_ms + after_ms)
     for record in STORIES["night"]:
-        overview.take(record)
+        overview.take([record])
     decoded = [decode(record.value) for record in STORIES["night"] if record.value is not None]
     events = [each for each in decoded if not isinstance(each, PartitionEvent)]
     wanted = [e for e in events if e.why.decided_ms >= STORIES["night"][0].timestamp_ms + after_ms]

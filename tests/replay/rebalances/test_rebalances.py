@@ -166,7 +166,7 @@ def test_who_coordinates_a_group_is_in_its_line() -> None:
     def coordinator(h: Harness) -> str:
         overview = Overview()
         for offset, record in enumerate(records_of(h.events, FORMAT_LEVEL)):
-            overview.take(StoredRecord(0, offset, 0, record.key, record.value))
+            overview.take([StoredRecord(0, offset, 0, record.key, record.value)])
         (line,) = overview.result("harness").groups
         return line.coordinator
 

@@ -139,5 +139,5 @@ def test_of_a_group_that_is_never_quiet_a_bounded_tail_is_kept_before_the_window
     for number, record in enumerate(told.stored_records()):
         if number == before:
             assert CountedValue.kept < 2 * TAIL_MAX < before
-        fold.take(counted(record))
+        fold.take([counted(record)])
     assert [each.kind for each in fold.result("memory", None).incidents] == ["crash"]

@@ -19,7 +19,7 @@ def overview(records: list[StoredRecord]) -> Groups:
     """The groups of a log with these records."""
     groups = Overview()
     for record in records:
-        groups.take(record)
+        groups.take([record])
     return groups.result("memory")
 
 
@@ -72,7 +72,7 @@ def test_of_a_group_that_is_never_quiet_a_bounded_tail_is_kept() -> None:
         busy(script, "b", TAIL_MAX // (2 - turn % 2))
         records = script.stored_records()
         for record in records[fed:]:
-            groups.take(counted(record))
+            groups.take([counted(record)])
         fed = len(records)
         assert CountedValue.kept < 2 * TAIL_MAX
         (line,) = groups.result("memory").groups
@@ -102,7 +102,7 @@ def test_a_tail_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None
     busy(script, "a", TAIL_MAX // 4)
     records, groups = script.stored_records(), Overview()
     for record in records:
-        groups.take(counted(record))
+        groups.take([counted(record)])
     assert CountedValue.kept < len(records) // 4
     (line,) = groups.result("memory").groups
     assert (line.rebalances, line.last_outcome) == (1, Outcome.STABLE)
