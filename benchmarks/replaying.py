@@ -1,27 +1,35 @@
 """`muster replay` on long histories: seconds (of the clock, and on a core) and memory of each command, a process each.
 
 Beside them the log alone, read from its beginning to its end with nothing done to the records.
+
+`python -m benchmarks.replaying` is the long form: every command on ten million events, of 10,000 groups and of one, and
+the memory that it has.
 """
 
 import asyncio
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+import typer
 from rich.console import Console
 
-from benchmarks.measuring.history import long_group, many_groups, one_group, write
+from benchmarks.measuring.history import HOUR_MS, long_group, many_groups, mixed_groups, one_group, write
 from benchmarks.results import STANDALONE, Figure, Goal, Results
+from muster.events.events import AnyEvent
 from muster.events.ids import GroupId
 from muster.events.log.base import EventLog
 from muster.events.log.url import open_log
+from muster.events.records import Transition
 from tests.brokers import KAFKA_VERSION, MEASURED_JVM_OPTIONS, running_broker
 
 GROUPS: Final = 1_000
@@ -57,12 +65,12 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def commands(load: Load) -> list[Command]:
-    """The commands; a window is the last WINDOW events of one group."""
+    """The commands. A window is the last WINDOW events of one group; as many are all of ORDERS among many groups."""
     seq = str(max(1, load.events - WINDOW))
     return [
         Command(of=History.MANY, arguments=("groups",), at_most_s=10),
-        Command(of=History.MANY, arguments=("why", "group-7", "--all"), at_most_s=3),
-        Command(of=History.MANY, arguments=("history", "group-7"), at_most_s=3),
+        Command(of=History.MANY, arguments=("why", ORDERS, "--all"), at_most_s=3),
+        Command(of=History.MANY, arguments=("history", ORDERS), at_most_s=3),
         Command(of=History.ONE, arguments=("why", ORDERS, "--last"), at_most_s=10),
         Command(of=History.ONE, arguments=("why", ORDERS, "--since", seq), at_most_s=None),
         Command(of=History.ONE, arguments=("history", ORDERS, "--since", seq), at_most_s=None),
@@ -95,9 +103,14 @@ def measure(load: Load, console: Console) -> Results:
 def _write(urls: Sequence[str], load: Load) -> None:
     template = one_group(rebalances=40)
     many, one, short = (open_log(url) for url in urls)
-    asyncio.run(write(many, many_groups(one_group(rebalances=max(1, load.events // GROUPS // 31)), GROUPS)))
+    small = one_group(rebalances=max(1, (load.events - WINDOW) // (GROUPS - 1) // 31))
+    asyncio.run(write(many, chain(many_groups(small, GROUPS - 1), _orders(template, WINDOW))))
     for log, events in ((one, load.events), (short, WINDOW)):
-        asyncio.run(write(log, ((ORDERS, transition) for transition in long_group(template, ORDERS, events))))
+        asyncio.run(write(log, _orders(template, events)))
+
+
+def _orders(template: list[AnyEvent], events: int) -> Iterator[tuple[GroupId, Transition]]:
+    return ((ORDERS, transition) for transition in long_group(template, ORDERS, events))
 
 
 async def _read(url: str) -> float:
@@ -148,9 +161,103 @@ Its parent would be told its own memory, too.
 def _run(arguments: Sequence[str], url: str) -> tuple[float, float, float]:
     """The seconds that the command took, and those on a core; and the most memory it had, in MB."""
     line = [sys.executable, "-c", _MAIN, "replay", *arguments, "--log", url]
-    if "report" not in arguments:
+    if arguments[0] not in ("report", "export"):
         line += ["--format", "jsonl"]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     started = time.perf_counter()
-    ran = subprocess.run(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=True)
+    ran = subprocess.run(
+        line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=True, env=environment
+    )
     on_core_s, memory_kb = ran.stderr.split()[-2:]
     return time.perf_counter() - started, float(on_core_s), int(memory_kb) / 1024
+
+
+# ---- the long form ------------------------------------------------------------------------------
+
+
+LONG_GROUPS: Final = 10_000
+LONG_GROUP: Final = "group-0007"
+LONG_COMMANDS: Final = {
+    "many": (
+        ("groups",),
+        ("digest", "--since", "2000-01-01T00:00:00Z"),
+        ("why", LONG_GROUP, "--all"),
+        ("history", LONG_GROUP),
+        ("report", LONG_GROUP, "-o", os.devnull),
+        ("state", "--group", f"{LONG_GROUP[:-1]}*", "--at", "now"),
+        ("verify", "--group", LONG_GROUP),
+        ("export", os.devnull),
+    ),
+    "one": (
+        ("groups",),
+        ("why", ORDERS, "--last"),
+        ("why", ORDERS, "--since", "{since}"),
+        ("history", ORDERS, "--since", "{since}"),
+        ("state", ORDERS, "--at", "{since}"),
+        ("diff", ORDERS, "{since}", "{last}"),
+        ("whatif", ORDERS, "--session-timeout-ms", "60000", "--since", "{since}"),
+        ("report", ORDERS, "-o", os.devnull, "--since", "{since}"),
+        ("digest", "--since", "2000-01-01T00:00:00Z"),
+        ("why", ORDERS, "--all"),
+        ("verify",),
+        ("history", ORDERS),
+        ("export", os.devnull),
+    ),
+}
+"""The commands on many groups and on one, those that take longest last."""
+
+
+def long(
+    *,
+    events: Annotated[int, typer.Option(help="Events of each of the two logs.")] = 10_000_000,
+    logs: Annotated[Path | None, typer.Option(help="A directory for the logs, which are kept there.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Names of commands; all if none is given.")] = None,
+    out: Annotated[Path, typer.Option(help="The directory for JSON and Markdown.")] = Path(__file__).parent / "results",
+) -> None:
+    """Measure every command of `muster replay` on ten million events: seconds, seconds on a core, memory."""
+    console = Console()
+    with ExitStack() as stack:
+        directory = logs or Path(stack.enter_context(TemporaryDirectory(prefix="muster-bench-")))
+        directory.mkdir(exist_ok=True)
+        template = one_group(rebalances=2)
+        alone = ((ORDERS, transition) for transition in long_group(template, ORDERS, events, rest_ms=HOUR_MS))
+        histories = {"many": mixed_groups(template, LONG_GROUPS, events), "one": alone}
+        figures: list[Figure] = []
+        for name, history in histories.items():
+            path = directory / f"{name}.db"
+            url = f"sqlite:///{path.absolute()}"
+            if not path.exists():
+                asyncio.run(write(open_log(url), history))
+            for arguments in LONG_COMMANDS[name]:
+                if only and arguments[0] not in only:
+                    continue
+                filled = [each.format(since=events - WINDOW, last=events - WINDOW // 2) for each in arguments]
+                seconds, on_core_s, memory_mb = _run(filled, url)
+                command = (
+                    f"{LONG_GROUPS:,} groups: {' '.join(filled)}"
+                    if name == "many"
+                    else f"one group: {' '.join(filled)}"
+                )
+                figures += [
+                    Figure(name=f"{command} (on a core)", unit="s", values={"sqlite": on_core_s}),
+                    Figure(name="... by the clock", unit="s", values={"sqlite": seconds}),
+                    Figure(
+                        name="... its memory",
+                        unit="MB",
+                        values={"sqlite": memory_mb},
+                        goal=Goal(at_most=MEMORY_MB),
+                    ),
+                ]
+                console.print(f"{command}: {on_core_s:.1f} s on a core, {seconds:.1f} s, {memory_mb:.0f} MB")
+    results = Results(
+        title=f"Replay, {events:,} events",
+        columns={"sqlite": STANDALONE["sqlite"]},
+        figures=figures,
+        kafka=KAFKA_VERSION,
+    )
+    results.show(console)
+    results.write(out, "replay-long")
+
+
+if __name__ == "__main__":
+    typer.run(long)

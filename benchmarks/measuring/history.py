@@ -14,14 +14,18 @@ from muster.events.log.base import EventLog, LogWriter
 from muster.events.log.memory import MemoryStorage
 from muster.events.log.sqlite.log import SqliteEventLog
 from muster.events.partitioner import partition_for
-from muster.events.records import FORMAT_LEVEL, StoredRecord, Transition
+from muster.events.records import FORMAT_LEVEL, Record, StoredRecord, Transition
 from muster.events.state import NO_GENERATION
 from tests.simulation.process import SimulatedProcess
 from tests.simulation.virtual_time import simulate
 
 MEMBERS = 10
 TRANSITIONS_PER_APPEND = 500
-DAY_MS = 86_400_000
+TRANSITIONS_IN_TURN = 11
+"""A rebalance of ten members, more or less."""
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 
 
 def one_group(rebalances: int = 1) -> list[AnyEvent]:
@@ -55,11 +59,13 @@ def many_groups(template: list[AnyEvent], groups: int) -> Iterator[tuple[GroupId
         )
 
 
-def long_group(template: list[AnyEvent], group_id: GroupId, events: int) -> Iterator[Transition]:
-    """The story of one group, its rebalances told again and again until there are so many events."""
+def long_group(
+    template: list[AnyEvent], group_id: GroupId, events: int, *, rest_ms: int = 60_000
+) -> Iterator[Transition]:
+    """The story of one group, its rebalances told again and again, after a rest, until there are so many events."""
     begin = next(at for at, event in enumerate(template, start=1) if isinstance(event, GroupStabilized))
     first, again = template[:begin], template[begin:]
-    wait_ms = template[-1].why.decided_ms - template[0].why.decided_ms + 60_000
+    wait_ms = template[-1].why.decided_ms - template[0].why.decided_ms + rest_ms
     generations = _generation(again) - _generation(first)
     parts: list[AnyEvent] = []
     for turn in range(1 + max(0, events - len(first)) // len(again)):
@@ -68,6 +74,26 @@ def long_group(template: list[AnyEvent], group_id: GroupId, events: int) -> Iter
             if isinstance(event, GroupEvent):
                 yield records_of(parts, FORMAT_LEVEL)
                 parts = []
+
+
+def mixed_groups(template: list[AnyEvent], groups: int, events: int) -> Iterator[tuple[GroupId, Transition]]:
+    """The story of one group for each of many, told again until there are so many events of all; a rebalance of each in
+    turn, and then an hour of rest.
+
+    It is encoded once, and the id of each group is put into its bytes: that is fast enough for ten millions.
+    """
+    width = len(str(groups - 1))
+    names = [f"group-{number:0{width}d}".encode() for number in range(groups)]
+    story = list(long_group(template, GroupId(names[0].decode()), events // groups, rest_ms=HOUR_MS))
+    for begin in range(0, len(story), TRANSITIONS_IN_TURN):
+        for name in names:
+            for transition in story[begin : begin + TRANSITIONS_IN_TURN]:
+                yield GroupId(name.decode()), tuple(_of_group(record, names[0], name) for record in transition)
+
+
+def _of_group(record: Record, known_as: bytes, name: bytes) -> Record:
+    """The same record of another group, whose id is as long."""
+    return Record(record.key.replace(known_as, name), record.value and record.value.replace(known_as, name))
 
 
 def _generation(events: list[AnyEvent]) -> int:

@@ -1,7 +1,8 @@
 """The last of a group's records, which are kept undecoded while a log is skimmed: they say what happened last.
 
 They begin in the time of quiet before the group's last rebalance, so that the last incident is told whole. Where these
-are too many, they begin right before the last rebalance, and say how that began and ended.
+are too many, they begin right before the last rebalance, and say how that began and ended; where those of all groups
+are, what happened within it is dropped, too.
 """
 
 from bisect import bisect_left
@@ -105,6 +106,8 @@ class Tail:
         self._records: list[StoredRecord] = []
         self._bytes = 0  # of them
         self._looked: Checkpoint | None = None  # the place before the last rebalance, when this was last trimmed
+        self._trimmed = 0  # how many records there were then
+        self._is_brief = False  # whether some between them were dropped
         self._last: Rebalance | None = None  # before `_begin`
 
     def keep(self, records: Sequence[StoredRecord]) -> None:
@@ -116,8 +119,13 @@ class Tail:
         """Drop, at the end of a transition, what is no longer needed."""
         skim = self._skim
         is_long = len(self._records) >= TAIL_MAX or self._bytes >= TAIL_BYTES
-        if skim.before_last is self._looked and not (is_long or (self._is_quiet and self._kept.is_full)):
-            return
+        if skim.before_last is self._looked and not is_long:
+            if not self._kept.is_full:
+                self._trimmed = len(self._records)
+                return
+            if not self._is_quiet:
+                self._drop_parts()
+                return
         self._looked = skim.before_last
         begin = skim.before_rebalances[-1] if skim.before_rebalances else BEGINNING
         if begin.offset > self._begin.offset:
@@ -132,13 +140,23 @@ class Tail:
                 self._last = self._last_rebalance()
                 skim.cut()
                 self._begin_at(skim.checkpoint, is_quiet=False)
+        self._trimmed = len(self._records)
+
+    def _drop_parts(self) -> None:
+        """Keep, of a transition within a rebalance, its end alone: how that began and ended can be told without."""
+        parts = self._records[self._trimmed : -1]
+        if parts:
+            del self._records[self._trimmed : -1]
+            self._count(-len(parts), -_size(parts))
+            self._is_brief = True
+        self._trimmed = len(self._records)
 
     def _begin_at(self, begin: Checkpoint, *, is_quiet: bool) -> None:
         """Keep what follows upon this place alone."""
         dropped = bisect_left(self._records, begin.offset, key=attrgetter("offset"))
         del self._records[:dropped]
         self._count(-dropped, _size(self._records) - self._bytes)
-        self._begin, self._is_quiet = begin, is_quiet
+        self._begin, self._is_quiet, self._is_brief = begin, is_quiet, False
 
     def _count(self, records: int, size: int) -> None:
         self._bytes += size
@@ -152,7 +170,7 @@ class Tail:
         gaps = SeqGaps(incarnation=begin.incarnation, seq=begin.seq)
         for read in self._home.merged(self._records, begin):
             gap = gaps.before(read)
-            if gap is not None:
+            if gap is not None and not self._is_brief:
                 yield gap
             yield read
 

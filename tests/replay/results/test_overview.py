@@ -1,5 +1,6 @@
 """The table of groups: their last incidents by the width of the terminal, and what of a history is missing."""
 
+import msgspec
 import pytest
 
 from muster.events.causes import Cause
@@ -106,3 +107,33 @@ def test_a_tail_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None
     assert CountedValue.kept < len(records) // 4
     (line,) = groups.result("memory").groups
     assert (line.rebalances, line.last_outcome) == (1, Outcome.STABLE)
+
+
+@pytest.mark.parametrize("until", range(1, len(a_night().transitions) + 1))
+def test_where_those_of_all_groups_are_too_many_the_last_rebalance_is_told_of_few_records(
+    monkeypatch: pytest.MonkeyPatch, until: int
+) -> None:
+    """When it began, why, and how it ended are told as if all were kept, at each moment of a night."""
+    night = a_night()
+    records = night.stored_records()[: sum(map(len, night.stored_transitions()[:until]))]
+    whole = overview(records).groups
+    monkeypatch.setattr(group_tail, "TAILS_MAX", 1)
+    few = overview(records).groups
+    told, expected = ([msgspec.structs.replace(line, last_incident=None) for line in lines] for lines in (few, whole))
+    assert told == expected
+
+
+def test_what_happens_within_a_rebalance_is_not_kept_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ends of its transitions are."""
+    script = Script().created()
+    script.start(script.joined(script.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({})
+    script.wait(1_000).start(script.joined(script.member("b")))
+    busy(script, "a", 200)
+    script.complete().stabilize({})
+    monkeypatch.setattr(group_tail, "TAILS_MAX", 1)
+    groups = Overview()
+    for record in script.stored_records():
+        groups.take([counted(record)])
+    assert 200 < CountedValue.kept < 220
+    (line,) = groups.result("memory").groups
+    assert (line.rebalances, line.last_outcome, line.members) == (2, Outcome.STABLE, 2)
