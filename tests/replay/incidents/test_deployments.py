@@ -124,6 +124,32 @@ def test_a_crash_is_within_the_deployment_although_another_thing_had_happened_be
     assert (scale_up.parent, crash.parent) == (None, deployment.id)
 
 
+@pytest.mark.parametrize("after_s", [2, 5, 100])
+def test_a_new_process_that_dies_when_all_were_replaced_is_a_crash_of_its_own(after_s: int) -> None:
+    """The deployment was over, if only for two seconds."""
+    fleet = Fleet(4)
+    for number in (1, 2, 3, 4):
+        fleet.restart(number, S)
+        fleet.rest(8 * S)
+    fleet.run(after_s * S)
+    fleet[2].die()
+    fleet.rest(60 * S)
+    deployment, crash = fleet.told()
+    assert (deployment.kind, crash.kind, crash.parent) == ("deployment", "crash", None), shown(crash)
+
+
+def test_a_process_that_dies_right_after_others_were_replaced_may_have_been_due() -> None:
+    """It had not been replaced, and did not come back."""
+    fleet = Fleet(4)
+    for number in (1, 2, 3):
+        fleet.restart(number, S)
+        fleet.rest(8 * S)
+    fleet[4].die()
+    fleet.rest(60 * S)
+    deployment, crash = fleet.told()
+    assert (deployment.kind, crash.kind, crash.parent) == ("deployment", "crash", deployment.id), shown(crash)
+
+
 @BOTH
 def test_a_member_that_died_with_one_that_is_replaced_is_a_crash_within_the_deployment(level: int) -> None:
     """Two members fell silent at one moment: one was due, as others before it, and the other one is not seen again."""

@@ -43,6 +43,18 @@ def crash_in_deployment(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
+@scenario(ScenarioSort.COMPOUND, Wanted(size_min=3, size_max=16, styles=TELLING))
+def crash_after_deployment(stage: Stage) -> None:
+    """All are replaced, and seconds later one of the new processes dies: the deployment was over."""
+    deployed = stage.world.story("deployment", culprits=[each.name for each in stage.processes])
+    for each in stage.processes:
+        stage.restart(each, deployed, stage.random.randint(2 * SECOND, 5 * SECOND), crash=False)
+        stage.run(stage.random.randint(8 * SECOND, 60 * SECOND))
+    stage.run(stage.random.randint(0, 2 * MINUTE))
+    crash_of(stage, stage.one())
+    stage.rest(silent_ms(stage))
+
+
 @scenario(ScenarioSort.COMPOUND, Wanted(styles=TELLING))
 def scaling_beside_restart(stage: Stage) -> None:
     """New processes come while one is being restarted."""
