@@ -202,18 +202,19 @@ def state_command(
         str | None, typer.Argument(metavar="[GROUP]", help="The group id; without one, all groups at that time.")
     ] = None,
     *,
-    at: Annotated[str, typer.Option("--at", metavar="WHEN", help=f"The moment: {FORMS_OF_AT}.")],
+    at: Annotated[str, typer.Option("--at", metavar="WHEN", help=f"The moment: {FORMS_OF_AT}.")] = "now",
     pattern: GroupsOption = None,
     tz: TzOption = None,
     log: LogOption = DEFAULT_LOG,
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """A group as it was: state, generation, members, and who had which partitions. Or all groups at one instant.
+    """A group as it is, or was: state, generation, members, and who had which partitions. Or all groups at one instant.
 
     \b
     Examples:
 
+        muster replay state orders
         muster replay state orders --at 2026-11-21T02:14:07Z
         muster replay state orders --at 02:14:07
         muster replay state orders --at 17

@@ -8,10 +8,13 @@ import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
-from typing import Final, NewType, TypeVar
+from typing import Annotated, Final, NewType, TypeVar
 
 Instant = NewType("Instant", str)
 """ISO 8601, UTC, always with three digits of milliseconds: '2026-11-21T02:14:07.250Z'. So it sorts as text."""
+
+Sentence = Annotated[str, "times in UTC"]
+"""English with times in UTC, as `incidents/evidence/naming.py` writes them; they are told in the zone of the result."""
 
 FORMS_OF_TIME: Final = (
     "a time (2026-11-21T02:14:07Z; without zone: that of --tz), a time of the last 24 hours (02:14:07), an age"
@@ -22,6 +25,10 @@ FORMS_OF_TIME: Final = (
 FORMS_OF_AT: Final = f"a seq number (17), {FORMS_OF_TIME}"
 """The forms of a moment in the history of one group."""
 
+_OF_SENTENCE = re.compile(
+    r"""'[^']*'|"[^"]*"|"""  # what is quoted is a client's
+    r"(?P<begin>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?: to (?P<end_day>\d{4}-\d\d-\d\d )?(?P<end>\d\d:\d\d:\d\d))? UTC"
+)
 _TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d{1,3})?)?")
 _AGE = re.compile(r"(?:now-)?((?:\d{1,9}(?:ms|s|m|h|d|w))+)")
 _PART_OF_AGE = re.compile(r"(\d+)(ms|s|m|h|d|w)")
@@ -114,6 +121,28 @@ def in_zone(at: Instant, zone: tzinfo) -> Instant:
         return Instant(datetime.fromisoformat(at).astimezone(zone).isoformat(timespec="milliseconds"))
     except OverflowError:  # at the first or the last day that can be written
         return at
+
+
+def sentence_in_zone(sentence: Sentence, zone: tzinfo) -> Sentence:
+    """The sentence with its times as they are told in a zone."""
+    return sentence if zone is UTC else _OF_SENTENCE.sub(lambda found: _told_in(found, zone), sentence)
+
+
+def _told_in(found: re.Match[str], zone: tzinfo) -> str:
+    """A time of a sentence, or two: '2026-11-21 03:14:07 to 03:14:21 UTC+01:00'."""
+    if found["begin"] is None:
+        return found[0]
+    begin = _of_second(found["begin"], zone)
+    told = f"{day_of(begin)} {clock_of(begin)[:8]}"
+    if found["end"] is None:
+        return f"{told} {zone_of(begin)}"
+    end = _of_second((found["end_day"] or found["begin"][:11]) + found["end"], zone)
+    day = "" if day_of(begin) == day_of(end) else f"{day_of(end)} "
+    return f"{told}{zone_beside(begin, end)} to {day}{clock_of(end)[:8]} {zone_of(end)}"
+
+
+def _of_second(text: str, zone: tzinfo) -> Instant:
+    return in_zone(Instant(f"{text.replace(' ', 'T')}.000Z"), zone)
 
 
 def read_duration(text: str) -> int | None:

@@ -1,7 +1,7 @@
 """Time zones: which one `--tz` means, which one is this machine's, and results told in one.
 
 Only `zoneinfo` is asked. In a result the fields that are instants are known by their annotation (`times.Instant`), so a
-client's text that looks like one is left alone. Sentences in a result name times in UTC, and say so.
+client's text that looks like one is left alone; so is what is quoted in a sentence (`times.Sentence`).
 """
 
 import os
@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from muster.replay.times import Instant, in_zone
+from muster.replay.times import Instant, Sentence, in_zone, sentence_in_zone
 
 R = TypeVar("R")
 
@@ -77,6 +77,8 @@ def _teller(kind: Any) -> Tell:  # noqa: ANN401 -- an annotation
     """The function that tells a value of this type in a zone."""
     if kind is Instant:
         return in_zone
+    if kind == Sentence:
+        return sentence_in_zone
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return _teller_of_struct(kind)
     inner = [_teller(each) for each in typing.get_args(kind) if each is not Ellipsis]
@@ -105,7 +107,9 @@ def _teller_of_struct(kind: type[msgspec.Struct]) -> Tell:
 
     def tell(value: msgspec.Struct, zone: tzinfo) -> msgspec.Struct:
         if not tellers:
-            tellers.update({name: _teller(hint) for name, hint in typing.get_type_hints(kind).items()})
+            tellers.update(
+                {name: _teller(hint) for name, hint in typing.get_type_hints(kind, include_extras=True).items()}
+            )
         changed = {
             name: telling(getattr(value, name), zone) for name, telling in tellers.items() if telling is not _as_it_is
         }

@@ -4,7 +4,7 @@ import sys
 import time
 from contextlib import aclosing
 from difflib import get_close_matches
-from typing import Protocol
+from typing import Final, Protocol
 
 from muster.events.ids import GroupId
 from muster.replay.commands.opening import CANNOT_READ, NOT_FOUND, fail
@@ -17,6 +17,9 @@ from muster.replay.render.printable import printable
 from muster.replay.results.groups import Overview, read_overview
 from muster.replay.times import FORMS_OF_AT, FORMS_OF_TIME, NoSuchTime, in_zone, instant
 from muster.replay.zones import UnknownZone, local_zone, zone_named
+
+NAMED_MAX: Final = 5
+"""The groups of a log that are named where another one was asked for."""
 
 
 def view_of(form: Format, tz: str | None) -> View:
@@ -102,7 +105,12 @@ async def fail_unknown(reading: Reading, group: str) -> None:
     reading.note_unreadable(overview.unreadable)
     message = f"there is no group {printable(group)!r} in {reading.log.location}"
     near = get_close_matches(group, overview.names, n=3)
-    fail(f"{message}; did you mean {' or '.join(map(printable, near))}?" if near else message, NOT_FOUND)
+    if near:
+        fail(f"{message}; did you mean {' or '.join(map(printable, near))}?", NOT_FOUND)
+    if overview.names:
+        shown, more = overview.names[:NAMED_MAX], len(overview.names) - NAMED_MAX
+        message += f"; it has {', '.join(map(printable, shown))}{f' and {more:,} more' if more > 0 else ''}"
+    fail(message, NOT_FOUND)
 
 
 async def fail_outside(reading: Reading, start: Start, window: Window, view: View) -> None:

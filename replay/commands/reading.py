@@ -164,7 +164,9 @@ def export(
             refuse_to_replace(log, to)
             location = log.location if pseudonyms is None else "an event log"
             head = Head(form=FORM, log=location, identity=log.identity, partitions=log.partitions)
-            written = await copy(reading, export_to(to, file, head), span, wanted, pseudonyms)
+            written, is_any = await copy(reading, export_to(to, file, head), span, wanted, pseudonyms)
+            if not is_any and wanted is not None:
+                fail(f"no group in {log.location} matches {printable(wanted)!r}", NOT_FOUND)
             typer.echo(f"{written} records of {log.location} were written to {to}")
 
     beside = to.with_name(f".{to.name}.{os.getpid()}")

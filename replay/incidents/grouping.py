@@ -3,8 +3,7 @@
 claims       the kinds in their order of precedence claim acts; a kind may hold a rebalance that others started
 rebalances   the one that holds it has it, else the one that claimed its trigger; a cooperative assignor's next round
              belongs to the one before it; else the first that claimed any of its acts; what is left is unknown
-parents      an incident that began within another one that lasted longer, and that other is of many processes; or soon
-             after it, unless it is of one that had been replaced by then
+parents      an incident that began within another one that lasted longer, and that other is of many processes
 """
 
 import math
@@ -29,7 +28,7 @@ from muster.replay.incidents.incident import Incident, Statement
 from muster.replay.incidents.kinds import PRECEDENCE, UNKNOWN
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim
 from muster.replay.incidents.rounds import is_second_round
-from muster.replay.incidents.windows import ACTS_MAX, DEPLOYMENT_NEXT_MS, QUIET_MS, SAME_MOMENT_MS
+from muster.replay.incidents.windows import ACTS_MAX, QUIET_MS, SAME_MOMENT_MS
 from muster.replay.rebalances.rebalance import MemberRef, Outcome, Rebalance
 from muster.replay.rebalances.wording import missing_text
 from muster.replay.times import duration, instant
@@ -173,16 +172,16 @@ def _parent(draft: _Draft, drafts: Sequence[_Draft]) -> _Draft | None:
     for other in drafts:
         if other.name not in CHILDREN.get(draft.name, ()):
             continue
-        end_ms = math.inf if other.end_ms is None else other.end_ms
-        # Who had been replaced lived on for up to a heartbeat; who had not may have been ended, and not have come back.
-        end_ms += -SAME_MOMENT_MS if _were_replaced(draft, other) else DEPLOYMENT_NEXT_MS
-        if other.since_ms <= draft.begin_ms and draft.since_ms <= end_ms:
+        last_ms = math.inf if other.end_ms is None else other.end_ms
+        if _were_replaced(draft, other):  # it was done with them, and they lived on for up to a heartbeat
+            last_ms -= SAME_MOMENT_MS
+        if other.since_ms <= draft.begin_ms and draft.since_ms <= last_ms:
             return other
     return None
 
 
 def _were_replaced(draft: _Draft, other: _Draft) -> bool:
-    """Whether those that are blamed are new processes of the other incident, which was done with them."""
+    """Whether those that are blamed are new processes of the other incident."""
     members = {each.member_id for each in other.claim.culprits}
     return all(each.member_id in members for each in draft.claim.culprits)
 

@@ -9,13 +9,13 @@ from muster.events.ids import GroupId
 from muster.replay.history.window import WindowEdge
 from muster.replay.incidents.grade import Grade
 from muster.replay.rebalances.rebalance import MemberRef, Rebalance
-from muster.replay.times import Instant
+from muster.replay.times import Instant, Sentence
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):
     """One sentence, how well it is known, and the events that bear it by their `seq`."""
 
-    text: str
+    text: Sentence
     grade: Grade
     at: Instant | None = None
     seqs: tuple[int, ...] = ()
@@ -44,7 +44,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     group_id: GroupId
     kind: str
     grade: Grade
-    headline: str
+    headline: Sentence
     culprits: tuple[MemberRef, ...]
     started_at: Instant
     ended_at: Instant | None

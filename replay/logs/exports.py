@@ -8,7 +8,7 @@ Both have partition after partition, each in the order of its offsets. What belo
 writing them. `exported.py` reads them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
@@ -177,22 +177,30 @@ async def copy(
     span: tuple[int | None, int | None],
     wanted: str | None,
     pseudonyms: Pseudonyms | None,
-) -> int:
-    """Write the records of groups whose ids match, decided between two wall clock times; returns how many.
+) -> tuple[int, bool]:
+    """Write the records of groups whose ids match, decided between two wall clock times.
 
-    What concerns whole partitions is always written. Of what was decided before the span, the last record of each
-    entity is written, so that the groups are as they stood; a reader shows the rest as a gap.
+    Returns how many were written, and whether there is any such group. What concerns whole partitions is always
+    written. Of what was decided before the span, the last record of each entity is written, so that the groups are as
+    they stood; a reader shows the rest as a gap.
     """
-    written = 0
+    written, is_any = 0, False
+
+    def write(records: Iterable[StoredRecord]) -> None:
+        nonlocal written
+        for each in records:
+            export.write(each if pseudonyms is None else pseudonyms.record(each))
+            written += 1
+
     for partition in range(reading.log.partitions):
         selection = Selection(span, wanted)
         async for chunk in reading.chunks([partition]):
             for record in chunk:
-                for each in selection.take(record):
-                    export.write(each if pseudonyms is None else pseudonyms.record(each))
-                    written += 1
+                write(selection.take(record))
+        write(selection.end())
+        is_any = is_any or selection.has_group
     export.close()
-    return written
+    return written, is_any
 
 
 class Selection:
@@ -207,11 +215,17 @@ class Selection:
         self._before: dict[bytes, StoredRecord] = {}
         self._has_begun = self._since_ms is None
         self._at_ms = 0
+        self.has_group = False
+        """Whether there was a record of a group that is wanted, whenever it was decided."""
+
+    def end(self) -> Iterator[StoredRecord]:
+        """The records that are left: of a partition in which nothing happened since the span began."""
+        yield from self._before.values()
 
     def take(self, record: StoredRecord) -> Iterator[StoredRecord]:
         """Take the next record in; yields those that are to be written."""
         self._at_ms = self._time_of(record)
-        if not self._is_wanted(record.key) or (self._until_ms is not None and self._at_ms > self._until_ms):
+        if not self._note_wanted(record.key) or (self._until_ms is not None and self._at_ms > self._until_ms):
             return
         if not self._has_begun and self._since_ms is not None and self._at_ms < self._since_ms:
             self._before.pop(record.key, None)
@@ -235,11 +249,16 @@ class Selection:
             return found[1].at_ms
         return record.timestamp_ms
 
-    def _is_wanted(self, key: bytes) -> bool:
+    def _note_wanted(self, key: bytes) -> bool:
         if self._wanted is None:
+            self.has_group = True
             return True
         try:
             decoded = decode_key(key)
         except UndecodableKey:
             return True
-        return decoded.kind is EntityKind.PARTITION or fnmatchcase(decoded.group_id, self._wanted)
+        if decoded.kind is EntityKind.PARTITION:
+            return True
+        is_wanted = fnmatchcase(decoded.group_id, self._wanted)
+        self.has_group = self.has_group or is_wanted
+        return is_wanted

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from muster.events.kafka.security import KafkaSecurity
 from muster.events.log.base import EventLog, LogMismatch
-from muster.events.log.url import open_log
+from muster.events.log.url import InvalidLogUrl, open_log
 from muster.replay.logs.exported import ExportedLog
 
 _SCHEMES: Final = {"jsonl": ".jsonl", "avro": ".avro"}
@@ -20,7 +20,7 @@ _ARCHIVE: Final = "archive:"
 
 
 def open_for_reading(url: str, *, security: KafkaSecurity) -> EventLog:
-    """Make what `--log` names, for reading; the caller awaits its `open()`. Raises InvalidLogUrl."""
+    """Make what `--log` names, for reading; the caller awaits its `open()`. Raises LogMismatch if it names none."""
     if url.startswith(_ARCHIVE):
         return _archive_of_fleet(Path(unquote(url.removeprefix(_ARCHIVE))))
     scheme, separator, rest = url.partition(":///")
@@ -28,7 +28,11 @@ def open_for_reading(url: str, *, security: KafkaSecurity) -> EventLog:
         return ExportedLog(Path(unquote(rest)), _SCHEMES[scheme])
     if "://" not in url and Path(url).suffix in _SCHEMES.values():
         return ExportedLog(Path(url), Path(url).suffix)
-    return open_log(url, read_only=True, security=security)
+    try:
+        return open_log(url, read_only=True, security=security)
+    except InvalidLogUrl as error:
+        hint = f"; a SQLite log is named sqlite:///{url}" if "://" not in url and Path(url).is_file() else ""
+        raise LogMismatch(f"{error}, an export NAME.jsonl or NAME.avro, an archive archive:DIR{hint}") from error
 
 
 def _archive_of_fleet(path: Path) -> EventLog:

@@ -25,7 +25,7 @@ from muster.replay.logs.sources import position_of, read_value
 from muster.replay.rebalances.rebalance import Rebalance
 from muster.replay.rebalances.timeline import Timeline
 from muster.replay.results.why import WhyFold
-from muster.replay.times import Instant
+from muster.replay.times import Instant, Sentence
 
 TAIL_MAX: Final = 2_000
 """Records that are kept of one group, but for those of a rebalance that is longer."""
@@ -46,7 +46,7 @@ class LastIncident(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str
     grade: Grade
-    headline: str
+    headline: Sentence
     started_at: Instant
     ended_at: Instant | None
 

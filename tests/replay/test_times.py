@@ -1,5 +1,6 @@
 """Times as they are read and told: ages, zones, the hours that are there twice or not at all."""
 
+import typing
 from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
@@ -8,11 +9,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.replay.history.window import AtSeq
+from muster.replay.incidents.evidence.naming import moment, span
+from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.incident import Incident, Statement
 from muster.replay.incidents.telling import incidents
 from muster.replay.rebalances.rebalance import Outcome
 from muster.replay.results.groups import GroupLine, Groups, Owner
 from muster.replay.results.state import StateAt, state_at
-from muster.replay.times import Instant, NoSuchTime, in_zone, instant, read_time, wall_ms_of, zone_of
+from muster.replay.times import (
+    Instant,
+    NoSuchTime,
+    Sentence,
+    in_zone,
+    instant,
+    read_time,
+    sentence_in_zone,
+    wall_ms_of,
+    zone_of,
+)
 from muster.replay.zones import UnknownZone, local_zone, told_in, zone_named
 from tests.replay.stories import a_night
 
@@ -141,3 +155,53 @@ def test_results_are_told_in_a_zone() -> None:
     assert told_line.group_id == line.group_id
     assert told_line.last_rebalance_at == "2026-11-21T03:14:07.250+01:00"
     assert told_line.last_event_at is None
+
+
+@pytest.mark.parametrize(
+    ("sentence", "told"),
+    [
+        ("it was away until 2026-11-23 07:01:14 UTC; then", "it was away until 2026-11-23 08:01:14 UTC+01:00; then"),
+        ("from 2026-11-23 07:01:14 to 07:01:36 UTC", "from 2026-11-23 08:01:14 to 08:01:36 UTC+01:00"),
+        (
+            "from 2026-11-23 22:59:00 to 23:01:00 UTC",
+            "from 2026-11-23 23:59:00 to 2026-11-24 00:01:00 UTC+01:00",
+        ),
+        (
+            "from 2026-11-23 23:59:00 to 2026-11-24 00:01:00 UTC",
+            "from 2026-11-24 00:59:00 to 01:01:00 UTC+01:00",
+        ),
+        (
+            "from 2026-10-25 00:59:00 to 01:01:00 UTC",
+            "from 2026-10-25 02:59:00 UTC+02:00 to 02:01:00 UTC+01:00",
+        ),
+    ],
+)
+def test_the_times_of_a_sentence_are_told_in_a_zone(sentence: str, told: str) -> None:
+    """With its day, and its offset where the clocks were changed between two; in UTC it stays as it is."""
+    assert sentence_in_zone(sentence, BERLIN) == told
+    assert sentence_in_zone(sentence, UTC) == sentence
+
+
+@pytest.mark.parametrize(
+    "quoted", ["'2026-11-23 07:01:14 UTC' left", 'the client says: "since 2026-11-23 07:01:14 UTC"']
+)
+def test_what_is_quoted_in_a_sentence_is_a_client_s(quoted: str) -> None:
+    """It is left alone."""
+    assert sentence_in_zone(quoted, BERLIN) == quoted
+
+
+def test_an_incident_s_sentences_are_told_in_a_zone_and_its_names_are_not() -> None:
+    """The headline, and each statement."""
+    statement = Statement(text="at 2026-11-23 07:01:14 UTC", grade=Grade.RECORDED)
+    told = told_in(statement, BERLIN)
+    assert told == Statement(text="at 2026-11-23 08:01:14 UTC+01:00", grade=Grade.RECORDED)
+    assert typing.get_type_hints(Incident, include_extras=True)["headline"] == Sentence
+
+
+@given(st.integers(min_value=NOW_MS, max_value=4_000_000_000_000), st.integers(min_value=0, max_value=10**9))
+def test_the_times_that_a_sentence_has_are_found(from_ms: int, for_ms: int) -> None:
+    """As `naming` writes them."""
+    sentence = f"{moment(from_ms)}, {span(from_ms, from_ms + for_ms)}"
+    assert " UTC+05:45" in (told := sentence_in_zone(sentence, ZoneInfo("Asia/Kathmandu")))
+    assert "UTC," not in told
+    assert not told.endswith("UTC")

@@ -95,7 +95,7 @@ def test_an_unknown_group_is_named_with_the_log_and_near_matches(url: str) -> No
     path = url.removeprefix("sqlite:///")
     for command in (["history", "order"], ["why", "order"], ["state", "order", "--at", "1"]):
         assert_fails(run(*command, log=url), 1, "'order'", path, "did you mean orders?")
-    assert "did you mean" not in run("why", "zzz", log=url).stderr
+    assert run("why", "zzz", log=url).stderr.endswith("; it has orders, payments\n")
 
 
 def test_an_unknown_generation_is_told_with_those_that_there_are(url: str) -> None:
@@ -419,3 +419,21 @@ def test_what_an_error_quotes_is_printable(tmp_path: Path) -> None:
     head = {"form": "\x1b[31m\nform", "log": "x", "identity": "y", "partitions": 1}
     path.write_bytes(msgspec.json.encode(head) + b"\n")
     assert_fails(run("groups", log=str(path)), 2, "\\x1b[31m")
+
+
+def test_what_is_no_log_is_told_with_all_that_log_takes(tmp_path: Path) -> None:
+    """And of a file that is there, how a SQLite log at that place would be named."""
+    path = tmp_path / "muster.db"
+    result = run("groups", log=str(path))
+    assert_fails(result, 2, "has no scheme", "NAME.jsonl", "archive:DIR")
+    assert "sqlite:///" + str(path) not in result.stderr
+    path.touch()
+    assert_fails(run("groups", log=str(path)), 2, f"a SQLite log is named sqlite:///{path}")
+
+
+def test_a_state_is_that_of_now_if_no_moment_is_given(url: str) -> None:
+    """Of all groups, too."""
+    now, given = (run("state", "orders", *at, "--format", "json", log=url) for at in ((), ("--at", "now")))
+    drop = {"asked_for": None}
+    assert msgspec.json.decode(now.stdout) | drop == msgspec.json.decode(given.stdout) | drop
+    assert run("state", log=url).exit_code == 0

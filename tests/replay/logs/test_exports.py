@@ -198,6 +198,23 @@ def test_a_part_is_exported_with_what_makes_it_readable(url: str, tmp_path: Path
     assert msgspec.json.decode(part)["headline"] == msgspec.json.decode(whole)["headline"]
 
 
+def test_a_group_to_which_nothing_happened_since_is_exported_as_it_stood(url: str, tmp_path: Path) -> None:
+    """What is left out is a gap."""
+    path = tmp_path / "part.jsonl"
+    assert run("export", str(path), "--log", url, "--since", "2026-12-01").exit_code == 0
+    (whole, part) = (run("state", "orders", "--format", "json", "--log", log).stdout for log in (url, str(path)))
+    whole, part = (msgspec.json.decode(each) for each in (whole, part))
+    assert (part["members"], part["seq"]) == (whole["members"], whole["seq"])
+
+
+def test_no_file_is_written_of_groups_that_are_not_there(url: str, tmp_path: Path) -> None:
+    """It is said, as by the other commands."""
+    path = tmp_path / "none.jsonl"
+    result = run("export", str(path), "--log", url, "--group", "nope*")
+    assert (result.exit_code, path.exists()) == (1, False)
+    assert "matches 'nope*'" in result.stderr
+
+
 def test_nothing_is_kept_of_what_ended_before_the_span() -> None:
     """The last record of each entity stays."""
     records = a_night().stored_records()
