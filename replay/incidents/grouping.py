@@ -79,6 +79,13 @@ class _Draft:
             return None
         return max(each.ended_ms for each in self.rebalances)
 
+    @property
+    def last_ms(self) -> float:
+        """The last that happened of it, also in a rebalance that is another one's."""
+        if self.end_ms is None:
+            return math.inf
+        return max(self.end_ms, *(act.at_ms for act in self.claim.acts))
+
 
 def incidents_of(episode: Episode, group_id: GroupId, *, chained: bool = True) -> list[Incident]:
     """The incidents of an episode, in order of their beginnings. `chained`: with the statements that tell each."""
@@ -172,7 +179,7 @@ def _parent(draft: _Draft, drafts: Sequence[_Draft]) -> _Draft | None:
     for other in drafts:
         if other.name not in CHILDREN.get(draft.name, ()):
             continue
-        last_ms = math.inf if other.end_ms is None else other.end_ms
+        last_ms = other.last_ms
         if _were_replaced(draft, other):  # it was done with them, and they lived on for up to a heartbeat
             last_ms -= SAME_MOMENT_MS
         if other.since_ms <= draft.begin_ms and draft.since_ms <= last_ms:
