@@ -195,7 +195,7 @@ class _Group:
         self._gaps = SeqGaps(incarnation=begin.incarnation, seq=begin.seq)
         for earlier in begin.prelude:
             yield from self._fold.feed(earlier)
-        for read in self._home.merged(self._records, begin):
+        for read in self._home.merged(reads_of(self._records), begin):
             yield from self._feed(read)
         self._records = []
 

@@ -5,19 +5,19 @@ are too many, they begin right before the last rebalance, and say how that began
 are, what happened within it is dropped, too.
 """
 
+from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import chain
-from operator import attrgetter
 from typing import Final
 
 import msgspec
 
 from muster.events.ids import GroupId
 from muster.events.records import StoredRecord
-from muster.replay.history.items import Coordinated, Item, Prelude, Read, SeqGaps, Told
+from muster.replay.history.items import Coordinated, Item, LogPosition, Prelude, Read, SeqGaps, Told
 from muster.replay.history.skim import BEGINNING, Checkpoint, Skim
 from muster.replay.history.transitions import Transitions
 from muster.replay.incidents.grade import Grade
@@ -35,7 +35,7 @@ TAILS_MAX: Final = 60_000
 
 TAIL_BYTES: Final = 1_000_000
 TAILS_BYTES: Final = 30_000_000
-"""The same in bytes of their keys and values: a member's ids and metadata may have 32 KB each."""
+"""The same in bytes of their values: a member's ids and metadata may have 32 KB each."""
 
 COORDINATED_KEPT: Final = 1_000
 """Events that are kept of each partition."""
@@ -64,9 +64,8 @@ class Partition:
         if isinstance(read, Coordinated):
             self.coordinated.append(read)
 
-    def merged(self, records: Iterable[StoredRecord], begin: Checkpoint) -> Iterator[Told]:
-        """What the records of a group say, from a checkpoint of it on, and the events of the partition since then."""
-        reads = reads_of(records)
+    def merged(self, reads: Iterator[Told], begin: Checkpoint) -> Iterator[Told]:
+        """What is told of a group, from a checkpoint of it on, and the events of the partition since then."""
         coordinated = [each for each in self.coordinated if each.position.offset >= begin.offset]
         if not coordinated:
             return reads
@@ -103,7 +102,7 @@ class Tail:
         self._kept = kept
         self._begin = BEGINNING
         self._is_quiet = True  # at `_begin`
-        self._records: list[StoredRecord] = []
+        self._records = _Records()
         self._bytes = 0  # of them
         self._looked: Checkpoint | None = None  # the place before the last rebalance, when this was last trimmed
         self._trimmed = 0  # how many records there were then
@@ -112,8 +111,7 @@ class Tail:
 
     def keep(self, records: Sequence[StoredRecord]) -> None:
         """The next records."""
-        self._records += records
-        self._count(len(records), _size(records))
+        self._count(*self._records.add(records))
 
     def trim(self) -> None:
         """Drop, at the end of a transition, what is no longer needed."""
@@ -144,18 +142,15 @@ class Tail:
 
     def _drop_parts(self) -> None:
         """Keep, of a transition within a rebalance, its end alone: how that began and ended can be told without."""
-        parts = self._records[self._trimmed : -1]
-        if parts:
-            del self._records[self._trimmed : -1]
-            self._count(-len(parts), -_size(parts))
-            self._is_brief = True
+        dropped, size = self._records.drop(self._trimmed, -1)
+        self._count(-dropped, -size)
+        self._is_brief = self._is_brief or dropped > 0
         self._trimmed = len(self._records)
 
     def _begin_at(self, begin: Checkpoint, *, is_quiet: bool) -> None:
         """Keep what follows upon this place alone."""
-        dropped = bisect_left(self._records, begin.offset, key=attrgetter("offset"))
-        del self._records[:dropped]
-        self._count(-dropped, _size(self._records) - self._bytes)
+        dropped, size = self._records.drop(0, bisect_left(self._records.offsets, begin.offset))
+        self._count(-dropped, -size)
         self._begin, self._is_quiet, self._is_brief = begin, is_quiet, False
 
     def _count(self, records: int, size: int) -> None:
@@ -168,7 +163,7 @@ class Tail:
         begin = self._begin
         yield from begin.prelude
         gaps = SeqGaps(incarnation=begin.incarnation, seq=begin.seq)
-        for read in self._home.merged(self._records, begin):
+        for read in self._home.merged(self._records.reads(), begin):
             gap = gaps.before(read)
             if gap is not None and not self._is_brief:
                 yield gap
@@ -203,5 +198,38 @@ class Tail:
         return told, rebalance
 
 
-def _size(records: Sequence[StoredRecord]) -> int:
-    return sum([len(record.key) + len(record.value or b"") for record in records])
+class _Records:
+    """Records of one group, without what is not needed to tell them: keys and tombstones. Of many groups they are many,
+    and so kept in little room.
+    """
+
+    def __init__(self) -> None:
+        self.offsets = array("q")
+        self._times = array("q")
+        self._values: list[bytes] = []
+        self._partition = 0
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def add(self, records: Sequence[StoredRecord]) -> tuple[int, int]:
+        """Take in the next records; returns how many are kept, and their bytes."""
+        kept = [record for record in records if record.value is not None]
+        values = [record.value or b"" for record in kept]
+        self.offsets.extend([record.offset for record in kept])
+        self._times.extend([record.timestamp_ms for record in kept])
+        self._values += values
+        self._partition = kept[-1].partition if kept else self._partition
+        return len(values), sum(map(len, values))
+
+    def drop(self, begin: int, end: int) -> tuple[int, int]:
+        """Drop those between two places; returns how many there were, and their bytes."""
+        dropped = self._values[begin:end]
+        del self._values[begin:end], self.offsets[begin:end], self._times[begin:end]
+        return len(dropped), sum(map(len, dropped))
+
+    def reads(self) -> Iterator[Told]:
+        """What they say."""
+        for offset, timestamp_ms, value in zip(self.offsets, self._times, self._values, strict=True):
+            position = LogPosition(partition=self._partition, offset=offset, timestamp_ms=timestamp_ms)
+            yield read_value(value, position, of_partition=False)
