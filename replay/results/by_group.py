@@ -13,7 +13,7 @@ KEYS_KNOWN_BYTES: Final = 20_000_000
 
 
 class TakesRecords(Protocol):
-    """What is made of a group. `waiting`: its next records, which it has not taken in yet."""
+    """A fold over one group. `waiting`: its next records, which it has not taken in yet."""
 
     waiting: list[StoredRecord]
 

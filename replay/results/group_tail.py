@@ -65,7 +65,7 @@ class Partition:
             self.coordinated.append(read)
 
     def merged(self, reads: Iterator[Told], begin: Checkpoint) -> Iterator[Told]:
-        """What is told of a group, from a checkpoint of it on, and the events of the partition since then."""
+        """Give what is told of a group, from a checkpoint of it on, and the events of the partition since then."""
         coordinated = [each for each in self.coordinated if each.position.offset >= begin.offset]
         if not coordinated:
             return reads
@@ -73,7 +73,7 @@ class Partition:
 
 
 def reads_of(records: Iterable[StoredRecord]) -> Iterator[Told]:
-    """What records of a group say; tombstones say nothing."""
+    """Decode records of a group; tombstones say nothing."""
     for record in records:
         if record.value is not None:
             yield read_value(record.value, position_of(record), of_partition=False)
@@ -229,7 +229,7 @@ class _Records:
         return len(dropped), sum(map(len, dropped))
 
     def reads(self) -> Iterator[Told]:
-        """What they say."""
+        """Decode them."""
         for offset, timestamp_ms, value in zip(self.offsets, self._times, self._values, strict=True):
             position = LogPosition(partition=self._partition, offset=offset, timestamp_ms=timestamp_ms)
             yield read_value(value, position, of_partition=False)

@@ -432,7 +432,7 @@ def test_what_is_no_log_is_told_with_all_that_log_takes(tmp_path: Path) -> None:
 
 
 def test_a_state_is_that_of_now_if_no_moment_is_given(url: str) -> None:
-    """Of all groups, too."""
+    """So is that of all groups."""
     now, given = (run("state", "orders", *at, "--format", "json", log=url) for at in ((), ("--at", "now")))
     drop = {"asked_for": None}
     assert msgspec.json.decode(now.stdout) | drop == msgspec.json.decode(given.stdout) | drop

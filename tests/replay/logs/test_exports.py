@@ -199,7 +199,7 @@ def test_a_part_is_exported_with_what_makes_it_readable(url: str, tmp_path: Path
 
 
 def test_a_group_to_which_nothing_happened_since_is_exported_as_it_stood(url: str, tmp_path: Path) -> None:
-    """What is left out is a gap."""
+    """The events that are left out are a gap."""
     path = tmp_path / "part.jsonl"
     assert run("export", str(path), "--log", url, "--since", "2026-12-01").exit_code == 0
     (whole, part) = (run("state", "orders", "--format", "json", "--log", log).stdout for log in (url, str(path)))
