@@ -189,6 +189,8 @@ class Partition:
             context = self._contexts.get(command.group_id)
             if context is None:
                 context = self._contexts[command.group_id] = new_context(command.group_id)
+            if context.busy and isinstance(command, Heartbeat):
+                self._waiting.answer_without_lease(command)
             self._processor.enqueue(context, command)
 
     def rewrite(self, entities: Iterable[RecordKey]) -> None:

@@ -4,6 +4,7 @@ What belongs here: one answer for each request, and forgetting those that will n
 how a request is decided.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
@@ -12,11 +13,11 @@ import msgspec
 import structlog
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.group.commands import AnyCommand, AnyRequest, JoinGroup, SyncGroup
+from muster.coordinator.group.commands import AnyCommand, AnyRequest, Heartbeat, JoinGroup, SyncGroup
 from muster.coordinator.group.error_replies import error_replies
-from muster.coordinator.group.outcomes import Outcome, Reply
+from muster.coordinator.group.outcomes import HeartbeatOutcome, Outcome, Reply
 from muster.coordinator.observability.group_metrics import in_slices
-from muster.coordinator.runtime.partition.answer_lease import AnswerLease
+from muster.coordinator.runtime.partition.answer_lease import HELD_MS, AnswerLease
 from muster.coordinator.service import ReplyTo
 from muster.events.ids import GroupId, MemberId
 
@@ -62,6 +63,25 @@ class WaitingRequests:
     def add(self, command: AnyRequest, reply_to: ReplyTo) -> None:
         """Keep the request until it is answered."""
         self._waiting[command.caller.request_id] = Waiting(command, reply_to)
+
+    def answer_without_lease(self, heartbeat: Heartbeat) -> None:
+        """Have a heartbeat that waits for an append of its group answered, if the lease ends before the append does.
+
+        Its sender then looks for the coordinator, which may be another process. The session is refreshed all the same,
+        from the heartbeat's arrival, if the append succeeds after all.
+        """
+        if self._lease is not None:
+            asyncio.get_running_loop().call_later(HELD_MS / 1000, self._still_waits, heartbeat.caller.request_id)
+
+    def _still_waits(self, request_id: int) -> None:
+        waiting = self._waiting.get(request_id)
+        if waiting is None or self._lease is None:
+            return
+        if self._lease.covers:
+            asyncio.get_running_loop().call_later(self._lease.left_ms / 1000, self._still_waits, request_id)
+            return
+        del self._waiting[request_id]
+        _deliver_if(waiting, HeartbeatOutcome(error=ErrorCode.none), is_covered=False)
 
     def asked_by(self, reply: Reply) -> tuple[MemberId, int] | None:
         """The member that a reply is for, and when its request arrived; None if it names none, or was superseded."""

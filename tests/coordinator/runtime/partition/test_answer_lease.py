@@ -135,6 +135,40 @@ def test_without_a_proof_answers_wait_and_then_say_that_it_is_not_available(*, i
     simulate(told())
 
 
+@pytest.mark.parametrize("ends_in_time", [True, False])
+def test_a_heartbeat_behind_an_append_does_not_outlast_the_lease(*, ends_in_time: bool) -> None:
+    """A process that is cut off from its log appends for long; its members are to look for the next owner meanwhile."""
+
+    async def told() -> None:
+        process = await leased(MemoryStorage(1), "a")
+        joined = (await process.stable_group("x"))["x"]
+        release = process.log.hold_acknowledgements()
+        process.log.repeat = _nothing  # type: ignore[method-assign, assignment]
+        join = process.join("y")
+        await asyncio.sleep(0.01)
+        heartbeat = process.heartbeat(joined)
+        await asyncio.sleep(HELD_MS / 1000)
+        assert not heartbeat.done()  # the lease covers it yet
+        if ends_in_time:
+            release.set()
+            assert (await heartbeat).error is ErrorCode.rebalance_in_progress
+        else:
+            await asyncio.sleep(LEASE_MS / 1000)
+            assert (await heartbeat).error is ErrorCode.coordinator_not_available
+            release.set()
+        join.cancel()
+        await process.runtime.stop()
+
+    simulate(told())
+
+
+async def _nothing(_writers: Sequence[LogWriter], *, timeout_ms: int) -> Repeats:
+    """No broker answers in time: nothing is proven."""
+    await asyncio.sleep(timeout_ms / 1000)
+    nobody: dict[int, bool | Deposed] = {}
+    yield nobody
+
+
 @story
 async def test_who_follows_a_stop_in_good_order_does_not_wait() -> None:
     """Nor does a process that takes its own partition over again, after the log was away."""
