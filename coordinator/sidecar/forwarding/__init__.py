@@ -1,6 +1,7 @@
 """Several sidecars of one event log: a request for a group goes to the process that owns it, and its answer back.
 
-edge.py                where clients are connected: finds the owner, forwards, asks the broker for it, answers
+edge.py                where clients are connected: which requests are forwarded, and what becomes of them
+owners.py              the owners as that one reaches them: requests sent, their outcomes, questions to the broker
 group_apis.py          which APIs name groups, and how a request for groups of several owners is split (pure)
 owner.py               where groups are owned: handles forwarded requests as those of its own clients
 forwarded_client.py    a client of another process, as the handlers see it

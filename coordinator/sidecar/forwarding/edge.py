@@ -11,7 +11,6 @@ Joins and syncs for groups of our own take the same way, but for the connection:
 before they are answered.
 """
 
-import asyncio
 import itertools
 import math
 import struct
@@ -26,20 +25,9 @@ from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.cluster import Node
-from muster.coordinator.peers.link.links import PeerLinks
 from muster.coordinator.peers.link.messages import (
     Answered,
-    AnyMessage,
-    AskBroker,
-    BrokerAnswered,
     Closed,
-    Connected,
-    Disconnected,
-    Forwarded,
-    ListOwned,
-    NotOwned,
-    Owned,
-    OwnedGroup,
     Relay,
 )
 from muster.coordinator.service import Cancel, Service
@@ -56,8 +44,7 @@ from muster.coordinator.sidecar.forwarding.group_apis import (
     PARKED,
     OfManyGroups,
 )
-from muster.coordinator.sidecar.forwarding.owner import ForwardedRequests
-from muster.coordinator.sidecar.forwarding.paced import Changes, Paced
+from muster.coordinator.sidecar.forwarding.owners import Outcome, Owners
 from muster.coordinator.sidecar.messages.own_requests import read_answer_in_steps, request_bytes_in_steps
 from muster.coordinator.sidecar.messages.request_plan import Inspect, RequestPlan, Rewrite
 from muster.coordinator.sidecar.messages.request_start import body_at, read_string
@@ -67,7 +54,6 @@ from muster.coordinator.sidecar.relay.intercept import ClientRequest, Handle, Si
 from muster.coordinator.sidecar.relay.limits import handled_bytes_max
 from muster.coordinator.wire import heartbeat, join_group
 from muster.coordinator.wire.api import Fault, Fields, ProtocolError, work_at_once
-from muster.coordinator.wire.dispatch import ClientAddress
 from muster.coordinator.wire.messages import HEADER_START_BYTES
 from muster.coordinator.wire.registry import APIS
 from muster.events.ids import GroupId
@@ -76,7 +62,6 @@ from muster.events.steps import collected, entries_of
 PARKED_TIMEOUT_S: Final = 15.0
 """How long a join or a sync waits for the next owner: longer than an ownership session (10 s) and the old lease."""
 OTHER_TIMEOUT_S: Final = 1.0
-LIST_TIMEOUT_S: Final = 5.0
 LOOK_AGAIN_S: Final = 0.1
 LOOK_AGAIN_MAX_S: Final = 1.0
 """After LOOK_AGAIN_S a request is sent to the same owner again, then after twice as long, up to this."""
@@ -86,72 +71,32 @@ SHORT_ANSWER_BYTES: Final = 4_096
 HEARTBEAT_FLEXIBLE_FROM: Final = 4
 _KEY_VERSION: Final = struct.Struct(">hh")
 
-Outcome = Answered | Relay | NotOwned | Closed | None
-"""The owner's answer; None: it was lost before."""
-
-
 _Parts = dict[int | None, list[Any]]
 """The entries of a request by the node id of the owner of their group; None: nobody."""
 
 
-class _Registered(msgspec.Struct, frozen=True):
-    """A client as a process knows it. `authentications`: as its own when it was told of."""
-
-    number: int
-    peer: ClientAddress
-    authentications: int
-
-
 class Edge:
-    """See the module. `owner`: this process as an owner, for its own clients.
+    """See the module. `owners`: the processes that own groups, this one among them.
 
     An answer to a heartbeat that is older than the answer lease, as after this process was suspended, is asked for
     again: its client may have been given up meanwhile, and would take it for news.
     """
 
-    def __init__(self, service: Service, owner: ForwardedRequests, *, answer_lease_ms: int) -> None:
+    def __init__(self, service: Service, owners: Owners, *, answer_lease_ms: int) -> None:
         self._true_for_s = answer_lease_ms / 1_000
         self._service = service
-        self._owner = owner
-        self._links: PeerLinks | None = None
-        self._numbers = itertools.count(1)
-        self._clients: dict[ClientSide, dict[int, _Registered]] = {}
-        """How the processes know each client, by node id."""
-        self._by_number: dict[int, tuple[ClientSide, Node]] = {}
-        self._waiting: dict[int, Callable[[Outcome], None]] = {}
-        """Callbacks for the outcome of a forwarded request, by the number of its client."""
-        self._listing: dict[int, _Listing] = {}
-        self._paced = Paced()
-        self._changes = Changes(self._paced)
+        self._owners = owners
         self._is_stopping = False
-        self._own = _OwnEdge(self)
-
-    def forward_on(self, links: PeerLinks) -> None:
-        """Forward requests on these links from now on."""
-        self._links = links
 
     def stop_waiting(self) -> None:
         """Wait for no next owner any more: the process stops, and clients ask elsewhere."""
         self._is_stopping = True
-        for number in list(self._waiting):
-            client, node = self._by_number[number]
-            self._disconnect(node, client)
+        self._owners.drop_all()
         self.ownership_changed()
 
     def ownership_changed(self) -> None:
         """Have waiting requests look again who owns their groups."""
-        self._changes.tell()
-
-    def link_changed(self, node: Node) -> None:
-        """A process is reached, or was lost: then its outcomes will not come."""
-        if self._links is not None and not self._links.is_linked(node):
-            node_id = node.node_id
-            lost = [number for number, (_, at) in self._by_number.items() if at.node_id == node_id]
-            waiting = [done for number in lost if (done := self._forget(number)) is not None]
-            self._paced.call(partial(done, None) for done in waiting)
-            for listing in list(self._listing.values()):
-                listing.lost(node_id)
-        self.ownership_changed()
+        self._owners.changes.tell()
 
     # ---- which requests are forwarded ----------------------------------------------------------------
 
@@ -172,15 +117,15 @@ class Edge:
 
         def plan(frame: bytes) -> RequestPlan:
             group_id, _ = read_string(frame, body_at(frame, flexible=True), flexible=True)
-            is_ours = self._is_own(self._node(GroupId(group_id.decode(errors="replace"))))
+            is_ours = self._owners.is_own(self._owners.owner_of(GroupId(group_id.decode(errors="replace"))))
             return look(frame) if is_ours else forwarded
 
         return plan
 
     def _handle(self, api: SidecarApi, request: ClientRequest) -> Cancel | None:
         assert api.handle is not None
-        node = self._node(request.body.group_id)
-        if api.key not in PARKED and self._is_own(node):
+        node = self._owners.owner_of(request.body.group_id)
+        if api.key not in PARKED and self._owners.is_own(node):
             return api.handle(request)
         return request.work(self._forward_until_answered(request))
 
@@ -203,7 +148,7 @@ class Edge:
 
     def _put(self, parts: _Parts, many: OfManyGroups, entry: Any) -> None:  # noqa: ANN401 -- of any request
         group_id = many.group_of(entry)
-        node = self._service.cluster.node if group_id is None else self._node(group_id)
+        node = self._service.cluster.node if group_id is None else self._owners.owner_of(group_id)
         parts.setdefault(None if node is None else node.node_id, []).append(entry)
 
     def _handle_parts(
@@ -213,18 +158,6 @@ class Edge:
         if parts.keys() <= {self._service.cluster.node.node_id}:
             return api.handle(request)
         return request.work(self._split(request, many, list(parts.values())))
-
-    def _node(self, group_id: GroupId) -> Node | None:
-        return self._service.cluster.coordinator_of(group_id)
-
-    def _is_own(self, node: Node | None) -> bool:
-        return node is not None and node.node_id == self._service.cluster.node.node_id
-
-    def _is_linked(self, node: Node) -> bool:
-        return self._links is not None and self._links.is_linked(node)
-
-    def _is_reached(self, node: Node) -> bool:
-        return self._links is not None and self._links.is_reached(node)
 
     # ---- one request ---------------------------------------------------------------------------------
 
@@ -236,14 +169,12 @@ class Edge:
         flexible = api_version >= HEARTBEAT_FLEXIBLE_FROM
         try:
             encoded, _ = read_string(frame, body_at(frame, flexible=flexible), flexible=flexible)
-            node = self._node(GroupId(encoded.decode()))
+            node = self._owners.owner_of(GroupId(encoded.decode()))
         except (IndexError, struct.error, UnicodeDecodeError, ProtocolError):
             return False  # whoever reads it whole says what is wrong with it
-        if node is None or self._is_own(node) or not self._is_reached(node):
+        if node is None or self._owners.is_own(node) or not self._owners.is_reached(node):
             return False
-        number = self._number_at(node, client)
-        self._waiting[number] = partial(self._heartbeat_done, client, frame, handle, time.monotonic())
-        self._send(node, Forwarded(number, "", frame))
+        self._owners.send(node, client, frame, partial(self._heartbeat_done, client, frame, handle, time.monotonic()))
         return True
 
     def _heartbeat_done(
@@ -281,8 +212,8 @@ class Edge:
         until_s: float | None = None  # counted from when it is first known that nobody may answer
         pause_s = LOOK_AGAIN_S
         while request.client.is_open():
-            seen, node = self._changes.seen, self._node(group_id)
-            outcome = await self._outcome(node, request, request.frame, member_uuid)
+            seen, node = self._owners.changes.seen, self._owners.owner_of(group_id)
+            outcome = await self._owners.outcome(node, request, request.frame, member_uuid)
             retried = NOT_YET if until_s is not None else MOVED
             if not await self._is_to_be_retried(request, outcome, retried) and self._is_finished(request, outcome):
                 return
@@ -291,12 +222,12 @@ class Edge:
             if now_s >= until_s or self._is_stopping:
                 request.answer(_refused(request, request.body, self._service))
                 return
-            await self._changes.wait(seen, min(self._pause_s(node, pause_s), until_s - now_s))
+            await self._owners.changes.wait(seen, min(self._pause_s(node, pause_s), until_s - now_s))
             pause_s = min(2 * pause_s, LOOK_AGAIN_MAX_S)
 
     def _pause_s(self, node: Node | None, pause_s: float) -> float:
         """How long to wait for a change: of an owner that is reached nobody tells when it can answer."""
-        return pause_s if node is not None and (self._is_own(node) or self._is_linked(node)) else math.inf
+        return pause_s if node is not None and (self._owners.is_own(node) or self._owners.is_linked(node)) else math.inf
 
     async def _is_to_be_retried(self, request: ClientRequest, outcome: Outcome, retried: frozenset[ErrorCode]) -> bool:
         """Whether a join or a sync was answered that another process coordinates its group, or will soon."""
@@ -324,9 +255,9 @@ class Edge:
     async def _part(self, request: ClientRequest, group_id: GroupId | None, body: Any, frame: bytes) -> Fields:  # noqa: ANN401 -- a request of any version
         until_s, pause_s = time.monotonic() + OTHER_TIMEOUT_S, LOOK_AGAIN_S
         while True:
-            seen = self._changes.seen
-            node = self._service.cluster.node if group_id is None else self._node(group_id)
-            match await self._outcome(node, request, frame, ""):
+            seen = self._owners.changes.seen
+            node = self._service.cluster.node if group_id is None else self._owners.owner_of(group_id)
+            match await self._owners.outcome(node, request, frame, ""):
                 case Answered(payload=payload):
                     schema = load_response_schema(request.context.api_key, request.context.api_version)
                     return as_fields(await request.client.slices.result(read_answer_in_steps(schema, payload)))
@@ -337,169 +268,8 @@ class Edge:
             now_s = time.monotonic()
             if now_s >= until_s or self._is_stopping:
                 return _refused(request, body, self._service)
-            await self._changes.wait(seen, min(self._pause_s(node, pause_s), until_s - now_s))
+            await self._owners.changes.wait(seen, min(self._pause_s(node, pause_s), until_s - now_s))
             pause_s = min(2 * pause_s, LOOK_AGAIN_MAX_S)
-
-    # ---- the groups of all ---------------------------------------------------------------------------
-
-    async def list_all(self) -> list[OwnedGroup] | ErrorCode:
-        """List the groups of all processes; an error if one of them does not answer."""
-        listings = [(node, next(self._numbers), _Listing(node.node_id)) for node in self._service.cluster.nodes]
-        if not all(self._is_own(node) or self._is_reached(node) for node, _, _ in listings):
-            return ErrorCode.coordinator_not_available
-        try:
-            for node, question, listing in listings:
-                self._listing[question] = listing
-                self._send(node, ListOwned(question))
-            async with asyncio.timeout(LIST_TIMEOUT_S):
-                errors = [await listing.done for _, _, listing in listings]
-        except TimeoutError:
-            return ErrorCode.coordinator_not_available
-        finally:
-            for _, question, _ in listings:
-                self._listing.pop(question, None)
-        error = next((each for each in errors if each is not ErrorCode.none), None)
-        return [group for _, _, listing in listings for group in listing.groups] if error is None else error
-
-    # ---- messages ------------------------------------------------------------------------------------
-
-    async def _outcome(self, node: Node | None, request: ClientRequest, frame: bytes, member_uuid: str) -> Outcome:
-        if node is None or not (self._is_own(node) or self._is_reached(node)) or not request.client.is_open():
-            return None
-        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-
-        def done(result: Outcome) -> None:
-            if not outcome.done():
-                outcome.set_result(result)
-
-        cancel = self._forward(node, request, done, frame, member_uuid)
-        try:
-            return await outcome
-        finally:
-            cancel()
-
-    def _forward(
-        self,
-        node: Node,
-        request: ClientRequest,
-        done: Callable[[Outcome], None],
-        frame: bytes | None = None,
-        member_uuid: str = "",
-    ) -> Cancel:
-        """Send a request to a process that is reached. The function returned cancels it, if it is not done."""
-        client = request.client
-        assert isinstance(client, ClientSide)
-        number = self._number_at(node, client)
-        self._waiting[number] = done
-        self._send(node, Forwarded(number, member_uuid, request.frame if frame is None else frame))
-
-        def cancel() -> None:
-            if self._waiting.get(number) is done:  # the client has gone, or does not wait any longer
-                del self._waiting[number]
-                self._disconnect(node, client)
-
-        return cancel
-
-    def _number_at(self, node: Node, client: ClientSide) -> int:
-        """The number under which the process knows this client. It is a new one once it has authenticated again."""
-        if client not in self._clients:
-            self._clients[client] = {}
-            client.broker_lost.add_done_callback(lambda _: self._client_lost(client))
-        known = self._clients[client].get(node.node_id)
-        if known is not None:
-            if known.authentications == client.authentications and known.peer == client.peer:
-                return known.number
-            self._disconnect(node, client)
-        number, peer = next(self._numbers), client.peer
-        self._clients[client][node.node_id] = _Registered(number, peer, client.authentications)
-        self._by_number[number] = client, node
-        self._send(node, Connected(number, peer.client_host, peer.principal))
-        return number
-
-    def _client_lost(self, client: ClientSide) -> None:
-        for registered in list(self._clients.get(client, {}).values()):
-            _, node = self._by_number[registered.number]
-            self._disconnect(node, client)
-        self._clients.pop(client, None)
-
-    def _disconnect(self, node: Node, client: ClientSide) -> None:
-        """Have the process drop what it does for the client; its request is not answered then."""
-        registered = self._clients.get(client, {}).get(node.node_id)
-        if registered is None:
-            return
-        done = self._forget(registered.number)
-        self._send(node, Disconnected(registered.number))
-        if done is not None:
-            done(None)
-
-    def _forget(self, number: int) -> Callable[[Outcome], None] | None:
-        """Forget the number; returns the callback of the request that waits."""
-        client, node = self._by_number.pop(number)
-        self._clients[client].pop(node.node_id)
-        return self._waiting.pop(number, None)
-
-    def _send(self, node: Node, message: AnyMessage) -> None:
-        if self._is_own(node):
-            self._owner.received(self._own, message)
-        elif self._links is not None:
-            self._links.send(node, message)
-
-    def received(self, node: Node, message: AnyMessage) -> None:
-        """Handle a message of an owner."""
-        match message:
-            case Answered() | Relay() | NotOwned() | Closed():
-                done = self._waiting.pop(message.connection, None)
-                if done is not None:
-                    done(message)
-            case AskBroker():
-                self._ask_broker(node, message)
-            case Owned():
-                listing = self._listing.get(message.question)
-                if listing is not None and listing.node_id == node.node_id:
-                    listing.add(message)
-
-    def received_of_own(self, message: AnyMessage) -> None:
-        """Handle a message of this process as an owner."""
-        self.received(self._service.cluster.node, message)
-
-    def _ask_broker(self, node: Node, asked: AskBroker) -> None:
-        client, _ = self._by_number.get(asked.connection, (None, None))
-        if client is None or asked.connection not in self._waiting:
-            self._send(node, BrokerAnswered(asked.question, None))
-            return
-
-        def answered(answer: asyncio.Future[bytes]) -> None:
-            self._send(node, BrokerAnswered(asked.question, None if answer.cancelled() else answer.result()))
-
-        client.ask(asked.api_key, asked.api_version, asked.rest).add_done_callback(answered)
-
-
-class _OwnEdge:
-    """This process as the edge of its own groups."""
-
-    def __init__(self, edge: Edge) -> None:
-        self._edge = edge
-
-    def send(self, message: AnyMessage) -> None:
-        self._edge.received_of_own(message)
-
-
-class _Listing:
-    """The groups of one process, as they come."""
-
-    def __init__(self, node_id: int) -> None:
-        self.node_id = node_id
-        self.groups: list[OwnedGroup] = []
-        self.done: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-
-    def add(self, owned: Owned) -> None:
-        self.groups += owned.groups
-        if owned.is_last and not self.done.done():
-            self.done.set_result(ErrorCode(owned.error))
-
-    def lost(self, node_id: int) -> None:
-        if node_id == self.node_id and not self.done.done():
-            self.done.set_result(ErrorCode.coordinator_not_available)
 
 
 def _refused(request: ClientRequest, body: Any, service: Service) -> Fields:  # noqa: ANN401 -- a request of any version

@@ -22,6 +22,7 @@ from muster.coordinator.settings.addresses import Address, why_not_bound
 from muster.coordinator.settings.settings import Settings
 from muster.coordinator.sidecar.forwarding.edge import Edge
 from muster.coordinator.sidecar.forwarding.owner import ForwardedRequests
+from muster.coordinator.sidecar.forwarding.owners import Owners
 from muster.coordinator.sidecar.groups.owned_groups import ListOwned
 from muster.coordinator.sidecar.relay.intercept import Forward, SidecarApi
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
@@ -62,7 +63,8 @@ class Peers:
             authorization_cache_ms=settings.authorization_cache_ms,
             failed=lost,
         )
-        self._edge = Edge(service, self._owner, answer_lease_ms=settings.answer_lease_ms)
+        owners = self._owners = Owners(service, self._owner)
+        self._edge = Edge(service, owners, answer_lease_ms=settings.answer_lease_ms)
         tls = settings.peer_tls()
         request_bytes_max = settings.frame_bytes_max + MESSAGE_OVERHEAD_BYTES
         self._listener = PeerListener(
@@ -79,12 +81,12 @@ class Peers:
             message_bytes_max=max(request_bytes_max, ANSWER_BYTES_MAX + MESSAGE_OVERHEAD_BYTES),
             context=None if tls is None else tls.connecting,
             monotonic_ms=service.monotonic_ms,
-            received=self._edge.received,
-            changed=self._edge.link_changed,
+            received=owners.received,
+            changed=owners.link_changed,
             failed=lost,
         )
         self._accepting = None if tls is None else tls.accepting
-        self._edge.forward_on(self._links)
+        owners.forward_on(self._links)
 
     async def start(
         self,
@@ -96,7 +98,7 @@ class Peers:
 
         `handled_by` makes what handles requests for this process's groups. Raises CannotServe.
         """
-        handled = handled_by(self._edge.list_all)
+        handled = handled_by(self._owners.list_all)
         self._owner.handle_by(handled)
         settings = self._settings
         assert settings.peer_listen is not None

@@ -26,6 +26,7 @@ from muster.coordinator.sidecar.apis import consumer_group_heartbeat
 from muster.coordinator.sidecar.apis.membership import MembershipApi
 from muster.coordinator.sidecar.forwarding.edge import Edge
 from muster.coordinator.sidecar.forwarding.owner import ForwardedRequests
+from muster.coordinator.sidecar.forwarding.owners import Owners
 from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.wire import delete_groups
@@ -147,6 +148,7 @@ class Stage(msgspec.Struct, eq=False):
     edge: Relay
     owner: OwnerProcess
     forwarder: Edge
+    owners: Owners
     links: PeerLinks
     deleted: list[str]
     """The groups that the edge has deleted."""
@@ -177,7 +179,7 @@ class Stage(msgspec.Struct, eq=False):
 @asynccontextmanager
 async def forwarding(*, answer_lease_ms: int = 60_000) -> AsyncIterator[Stage]:
     """Everything belongs to the owner at first."""
-    made: list[Edge] = []
+    made: list[tuple[Edge, Owners]] = []
     deleted: list[str] = []
 
     def wrapped(relay: Relay) -> Iterable[SidecarApi]:
@@ -187,8 +189,9 @@ async def forwarding(*, answer_lease_ms: int = 60_000) -> AsyncIterator[Stage]:
         owner = owner_of(
             relay.service, relay.metrics, relay, is_assigned=lambda _: True, shadowed=set(), deleted=deleted
         )
-        edge = Edge(relay.service, owner, answer_lease_ms=answer_lease_ms)
-        made.append(edge)
+        owners = Owners(relay.service, owner)
+        edge = Edge(relay.service, owners, answer_lease_ms=answer_lease_ms)
+        made.append((edge, owners))
         relay.forward = edge.forward_heartbeat
         membership = MembershipApi(relay.service, relay.router, relay.moves, lambda _: False).apis()
         newer = consumer_group_heartbeat.api(lambda _: False, relay.relayed)
@@ -197,6 +200,7 @@ async def forwarding(*, answer_lease_ms: int = 60_000) -> AsyncIterator[Stage]:
     async with AsyncExitStack() as stack:
         broker = await stack.enter_async_context(scripted_broker())
         relay = await stack.enter_async_context(relaying({1: broker}, more=wrapped))
+        ((edge, owners),) = made
         owner = OwnerProcess(relay)
         await owner.start()
         stack.push_async_callback(owner.end)
@@ -206,14 +210,14 @@ async def forwarding(*, answer_lease_ms: int = 60_000) -> AsyncIterator[Stage]:
             message_bytes_max=MESSAGE_BYTES_MAX,
             context=None,
             monotonic_ms=lambda: 0,
-            received=made[0].received,
-            changed=made[0].link_changed,
+            received=owners.received,
+            changed=owners.link_changed,
             failed=fails,
         )
         links.log_identity = "log"
         stack.push_async_callback(links.close)
-        made[0].forward_on(links)
-        stage = Stage(broker, relay, owner, made[0], links, deleted)
+        owners.forward_on(links)
+        stage = Stage(broker, relay, owner, edge, owners, links, deleted)
         stage.give_to(owner.node)
         await stage.until_reached()
         yield stage

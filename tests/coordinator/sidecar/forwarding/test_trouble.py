@@ -29,6 +29,7 @@ from muster.coordinator.peers.link.messages import (
 )
 from muster.coordinator.sidecar.forwarding import edge as edge_module
 from muster.coordinator.sidecar.forwarding.group_apis import CONSUMER_GROUP_HEARTBEAT
+from muster.coordinator.sidecar.forwarding.owners import Owners
 from muster.coordinator.sidecar.forwarding.paced import AT_ONCE, Changes, Paced
 from muster.coordinator.sidecar.messages.own_requests import request_bytes
 from muster.coordinator.sidecar.relay.client_side import ClientSide
@@ -159,14 +160,14 @@ async def test_who_waits_for_an_owner_does_not_ask_meanwhile(monkeypatch: pytest
     """10,000 that ask each 0.1 s would leave no time for anything else: they wait for a change."""
     monkeypatch.setattr(edge_module, "PARKED_TIMEOUT_S", 0.5)
     tries = 0
-    outcome = edge_module.Edge._outcome
+    outcome = Owners.outcome
 
     async def counted(*args: Any) -> Any:
         nonlocal tries
         tries += 1
         return await outcome(*args)
 
-    monkeypatch.setattr(edge_module.Edge, "_outcome", counted)
+    monkeypatch.setattr(Owners, "outcome", counted)
     async with forwarding() as stage:
         stage.give_to(None)
         client = await stage.edge.connect(1)
@@ -216,7 +217,7 @@ async def test_an_owner_of_none_of_many_groups_says_so(monkeypatch: pytest.Monke
 
 
 def assert_nothing_is_left(stage: Stage) -> None:
-    left = {name: value for name, value in vars(stage.forwarder).items() if isinstance(value, dict) and value}
+    left = {name: value for name, value in vars(stage.owners).items() if isinstance(value, dict) and value}
     assert left == {}
     for clients in stage.owner.requests._edges.values():
         assert clients.by_number == {}
@@ -259,7 +260,7 @@ async def test_groups_that_cannot_be_listed_leave_nothing() -> None:
         stage.share()
         await stage.owner.end()
         await until(lambda: not stage.links.is_reached(stage.owner.node))
-        assert await stage.forwarder.list_all() is ErrorCode.coordinator_not_available
+        assert await stage.owners.list_all() is ErrorCode.coordinator_not_available
         assert_nothing_is_left(stage)
 
 

@@ -1,0 +1,264 @@
+"""The processes that own groups, as the one reaches them that clients are connected to.
+
+What belongs here: sending requests to an owner, the numbers under which it knows their clients, and what comes back:
+outcomes, questions to the broker, the groups that it has. What it must not know: which requests are forwarded, and what
+is done about an outcome (edge.py).
+"""
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import msgspec
+from kio.schema.errors import ErrorCode
+
+from muster.coordinator.cluster import Node
+from muster.coordinator.peers.link.links import PeerLinks
+from muster.coordinator.peers.link.messages import (
+    Answered,
+    AnyMessage,
+    AskBroker,
+    BrokerAnswered,
+    Closed,
+    Connected,
+    Disconnected,
+    Forwarded,
+    ListOwned,
+    NotOwned,
+    Owned,
+    OwnedGroup,
+    Relay,
+)
+from muster.coordinator.service import Service
+from muster.coordinator.sidecar.forwarding.owner import ForwardedRequests
+from muster.coordinator.sidecar.forwarding.paced import Changes, Paced
+from muster.coordinator.sidecar.relay.client_side import ClientSide
+from muster.coordinator.sidecar.relay.intercept import ClientRequest
+from muster.coordinator.wire.dispatch import ClientAddress
+from muster.events.ids import GroupId
+
+LIST_TIMEOUT_S: Final = 5.0
+
+Outcome = Answered | Relay | NotOwned | Closed | None
+"""The owner's answer; None: it was lost before."""
+
+
+class _Registered(msgspec.Struct, frozen=True):
+    """A client as a process knows it. `authentications`: as its own when it was told of."""
+
+    number: int
+    peer: ClientAddress
+    authentications: int
+
+
+class Owners:
+    """See the module. `own`: this process as an owner, for its own clients."""
+
+    def __init__(self, service: Service, own: ForwardedRequests) -> None:
+        self._service = service
+        self._own = own
+        self._links: PeerLinks | None = None
+        self._numbers = itertools.count(1)
+        self._clients: dict[ClientSide, dict[int, _Registered]] = {}
+        """How the processes know each client, by node id."""
+        self._by_number: dict[int, tuple[ClientSide, Node]] = {}
+        self._waiting: dict[int, Callable[[Outcome], None]] = {}
+        """Callbacks for the outcome of a forwarded request, by the number of its client."""
+        self._listing: dict[int, _Listing] = {}
+        self._paced = Paced()
+        self.changes = Changes(self._paced)
+        """Told when a group may have another owner, or one may be reached, or not."""
+        self._own_edge = _OwnEdge(self)
+
+    def forward_on(self, links: PeerLinks) -> None:
+        """Forward requests on these links from now on."""
+        self._links = links
+
+    def drop_all(self) -> None:
+        """Have nobody work on a request any more."""
+        for number in list(self._waiting):
+            client, node = self._by_number[number]
+            self._disconnect(node, client)
+
+    def link_changed(self, node: Node) -> None:
+        """A process is reached, or was lost: then its outcomes will not come."""
+        if self._links is not None and not self._links.is_linked(node):
+            node_id = node.node_id
+            lost = [number for number, (_, at) in self._by_number.items() if at.node_id == node_id]
+            waiting = [done for number in lost if (done := self._forget(number)) is not None]
+            self._paced.call(partial(done, None) for done in waiting)
+            for listing in list(self._listing.values()):
+                listing.lost(node_id)
+        self.changes.tell()
+
+    def owner_of(self, group_id: GroupId) -> Node | None:
+        """The process that owns the group, as far as it is known."""
+        return self._service.cluster.coordinator_of(group_id)
+
+    def is_own(self, node: Node | None) -> bool:
+        """Whether it is this process."""
+        return node is not None and node.node_id == self._service.cluster.node.node_id
+
+    def is_linked(self, node: Node) -> bool:
+        """Whether there is a connection to the process, however it answers."""
+        return self._links is not None and self._links.is_linked(node)
+
+    def is_reached(self, node: Node) -> bool:
+        """Whether requests can be sent to the process."""
+        return self._links is not None and self._links.is_reached(node)
+
+    async def list_all(self) -> list[OwnedGroup] | ErrorCode:
+        """List the groups of all processes; an error if one of them does not answer."""
+        listings = [(node, next(self._numbers), _Listing(node.node_id)) for node in self._service.cluster.nodes]
+        if not all(self.is_own(node) or self.is_reached(node) for node, _, _ in listings):
+            return ErrorCode.coordinator_not_available
+        try:
+            for node, question, listing in listings:
+                self._listing[question] = listing
+                self._tell(node, ListOwned(question))
+            async with asyncio.timeout(LIST_TIMEOUT_S):
+                errors = [await listing.done for _, _, listing in listings]
+        except TimeoutError:
+            return ErrorCode.coordinator_not_available
+        finally:
+            for _, question, _ in listings:
+                self._listing.pop(question, None)
+        error = next((each for each in errors if each is not ErrorCode.none), None)
+        return [group for _, _, listing in listings for group in listing.groups] if error is None else error
+
+    async def outcome(self, node: Node | None, request: ClientRequest, frame: bytes, member_uuid: str) -> Outcome:
+        """Have the process answer a request, and return what it says; None if it is not reached, or lost meanwhile."""
+        if node is None or not (self.is_own(node) or self.is_reached(node)) or not request.client.is_open():
+            return None
+        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        def done(result: Outcome) -> None:
+            if not outcome.done():
+                outcome.set_result(result)
+
+        client = request.client
+        assert isinstance(client, ClientSide)
+        number = self.send(node, client, frame, done, member_uuid)
+        try:
+            return await outcome
+        finally:
+            if self._waiting.get(number) is done:  # the client has gone, or does not wait any longer
+                del self._waiting[number]
+                self._disconnect(node, client)
+
+    def send(
+        self,
+        node: Node,
+        client: ClientSide,
+        frame: bytes,
+        done: Callable[[Outcome], None],
+        member_uuid: str = "",
+    ) -> int:
+        """Send a client's request to a process that is reached; returns the client's number there."""
+        number = self._number_at(node, client)
+        self._waiting[number] = done
+        self._tell(node, Forwarded(number, member_uuid, frame))
+        return number
+
+    def _number_at(self, node: Node, client: ClientSide) -> int:
+        """The number under which the process knows this client. It is a new one once it has authenticated again."""
+        if client not in self._clients:
+            self._clients[client] = {}
+            client.broker_lost.add_done_callback(lambda _: self._client_lost(client))
+        known = self._clients[client].get(node.node_id)
+        if known is not None:
+            if known.authentications == client.authentications and known.peer == client.peer:
+                return known.number
+            self._disconnect(node, client)
+        number, peer = next(self._numbers), client.peer
+        self._clients[client][node.node_id] = _Registered(number, peer, client.authentications)
+        self._by_number[number] = client, node
+        self._tell(node, Connected(number, peer.client_host, peer.principal))
+        return number
+
+    def _client_lost(self, client: ClientSide) -> None:
+        for registered in list(self._clients.get(client, {}).values()):
+            _, node = self._by_number[registered.number]
+            self._disconnect(node, client)
+        self._clients.pop(client, None)
+
+    def _disconnect(self, node: Node, client: ClientSide) -> None:
+        """Have the process drop what it does for the client; its request is not answered then."""
+        registered = self._clients.get(client, {}).get(node.node_id)
+        if registered is None:
+            return
+        done = self._forget(registered.number)
+        self._tell(node, Disconnected(registered.number))
+        if done is not None:
+            done(None)
+
+    def _forget(self, number: int) -> Callable[[Outcome], None] | None:
+        """Forget the number; returns the callback of the request that waits."""
+        client, node = self._by_number.pop(number)
+        self._clients[client].pop(node.node_id)
+        return self._waiting.pop(number, None)
+
+    def _tell(self, node: Node, message: AnyMessage) -> None:
+        if self.is_own(node):
+            self._own.received(self._own_edge, message)
+        elif self._links is not None:
+            self._links.send(node, message)
+
+    def received(self, node: Node, message: AnyMessage) -> None:
+        """Handle a message of an owner."""
+        match message:
+            case Answered() | Relay() | NotOwned() | Closed():
+                done = self._waiting.pop(message.connection, None)
+                if done is not None:
+                    done(message)
+            case AskBroker():
+                self._ask_broker(node, message)
+            case Owned():
+                listing = self._listing.get(message.question)
+                if listing is not None and listing.node_id == node.node_id:
+                    listing.add(message)
+
+    def received_of_own(self, message: AnyMessage) -> None:
+        """Handle a message of this process as an owner."""
+        self.received(self._service.cluster.node, message)
+
+    def _ask_broker(self, node: Node, asked: AskBroker) -> None:
+        client, _ = self._by_number.get(asked.connection, (None, None))
+        if client is None or asked.connection not in self._waiting:
+            self._tell(node, BrokerAnswered(asked.question, None))
+            return
+
+        def answered(answer: asyncio.Future[bytes]) -> None:
+            self._tell(node, BrokerAnswered(asked.question, None if answer.cancelled() else answer.result()))
+
+        client.ask(asked.api_key, asked.api_version, asked.rest).add_done_callback(answered)
+
+
+class _OwnEdge:
+    """This process as the edge of its own groups."""
+
+    def __init__(self, owners: Owners) -> None:
+        self._owners = owners
+
+    def send(self, message: AnyMessage) -> None:
+        self._owners.received_of_own(message)
+
+
+class _Listing:
+    """The groups of one process, as they come."""
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.groups: list[OwnedGroup] = []
+        self.done: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+    def add(self, owned: Owned) -> None:
+        self.groups += owned.groups
+        if owned.is_last and not self.done.done():
+            self.done.set_result(ErrorCode(owned.error))
+
+    def lost(self, node_id: int) -> None:
+        if node_id == self.node_id and not self.done.done():
+            self.done.set_result(ErrorCode.coordinator_not_available)
