@@ -94,7 +94,7 @@ class MusterProcess:
             self._held = leashed(command, stdout=output)
             self._leash = self._held.__enter__()
         try:
-            serving = self.wait_for_event(until, within_s=SERVES_WITHIN_S)
+            serving = self.wait_for_event(until, where=lambda event: "listen" in event, within_s=SERVES_WITHIN_S)
         except MusterEnded:
             self._let_go()
             raise

@@ -206,7 +206,8 @@ class _Sidecar:
             self.readiness.reason = lambda: self._not_ready(shared())
             moves.begin()
         keep_trimmed(owner, stack, lost=self.lost)
-        log.info("serving", listen=listen, upstream=settings.upstream, log=settings.log)
+        where = {"role": OWNER} if listen is None else {"listen": listen}
+        log.info("serving", **where, upstream=settings.upstream, log=settings.log)
 
     def _peers(self, sharing: PartitionSharing, runtime: Runtime, service: Service, list_own: ListOwned) -> Peers:
         return Peers(
