@@ -3,6 +3,7 @@
 What belongs here: starting them, and waiting until each has its share. What it must not know: what is asked of them.
 """
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ SESSION_MS: Final = 6_000
 """The shortest that brokers allow by default (group.min.session.timeout.ms)."""
 
 SHARED_WITHIN_S: Final = 60.0
+LAG: Final = "muster_standby_lag_seconds"
 
 
 @contextmanager
@@ -76,11 +78,15 @@ def until_served(*processes: MusterProcess) -> None:
 
 
 def until_standing_by(process: MusterProcess, *, partitions: int) -> None:
-    """Wait until this process follows so many partitions of others, and has read all that is there of them."""
+    """Wait until this process follows so many partitions of others, and has read all that is there of them by now."""
+    since_s = time.monotonic()
 
     def stands_by() -> bool:
-        ready = f"muster_standby_partitions_ready {partitions}.0\n"
-        return ready in (told := process.asked("/metrics")) and "muster_standby_lag_records 0.0\n" in told
+        asked_s, told = time.monotonic(), process.asked("/metrics")
+        ready = f"muster_standby_partitions_ready {partitions}.0\n" in told
+        (behind_s,) = (line.split()[1] for line in told.splitlines() if line.startswith(f"{LAG} "))
+        # It looks at the ends once a second: what it knew before now does not count.
+        return ready and "muster_standby_lag_records 0.0\n" in told and float(behind_s) < asked_s - since_s
 
     until_so(stands_by, lambda: process.asked("/metrics"), within_s=SHARED_WITHIN_S)
 
