@@ -271,6 +271,15 @@ class SearchableLog(Protocol):
         ...
 
 
+@runtime_checkable
+class FileLog(Protocol):
+    """A log in a file, which somebody may take away or replace while it is open."""
+
+    async def check_in_place(self) -> None:
+        """Check that its path still names the file that was opened. Raises LogMismatch."""
+        ...
+
+
 class OwnersMarks(msgspec.Struct, frozen=True, kw_only=True):
     """The notes of a partition's owners, by which strangers' records are told (see kafka/marks.py).
 

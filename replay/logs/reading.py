@@ -8,7 +8,7 @@ import msgspec
 
 from muster.events.ids import GroupId
 from muster.events.keys import prefix_of
-from muster.events.log.base import UNKNOWN_END, EventLog, LogUnavailable, SearchableLog
+from muster.events.log.base import UNKNOWN_END, EventLog, FileLog, LogUnavailable, SearchableLog
 from muster.events.partitioner import partition_for
 from muster.events.records import BrokenBatch, StoredRecord
 from muster.events.strangers import Strangers
@@ -113,6 +113,8 @@ async def chunks_of(
             if not goes_on:
                 return
             reading.waiting.tell(reading.damage)
+            if isinstance(reading.log, FileLog):
+                await reading.log.check_in_place()
         except LogUnavailable as error:
             reading.waiting.is_away(str(error))
         await asyncio.sleep(LOOK_AGAIN_AFTER_S)

@@ -1,23 +1,29 @@
 """`muster replay digest`: what mattered in a window, over all groups; and how many groups were quiet.
 
-Each group is skimmed up to the window, and told from the time of quiet before it on. Of the incidents the heaviest are
-kept, by what they cost. Some are one *storm* over several groups, which this command alone sees, since it needs them
-all: the coordinator was away, or the processes of one host were in trouble at the same moment.
+Each group is skimmed up to the window, and its records are kept from the time of quiet before it on. When all of a
+partition are there, its groups are told, one after another: what is in memory then is one episode of one group, however
+many groups never rest. Of the incidents the heaviest are kept, by what they cost. Some are one *storm* over several
+groups, which this command alone sees, since it needs them all: the coordinator was away, or the processes of one host
+were in trouble at the same moment.
 """
 
+import pickle
+from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum, unique
-from heapq import heappushpop, nlargest
+from heapq import heappush, heapreplace, nlargest
 from itertools import count
+from operator import attrgetter
 from typing import Final
 
+import cramjam
 import msgspec
 
 from muster.events.ids import GroupId
 from muster.events.records import StoredRecord
-from muster.replay.history.items import Broken, Coordinated, Item, PassedOver, SeqGaps, still_broken
-from muster.replay.history.skim import BEGINNING, Skim
+from muster.replay.history.items import Broken, Item, PassedOver, SeqGaps, still_broken
+from muster.replay.history.skim import Checkpoint, Skim
 from muster.replay.history.window import AtTime, Bounds, Window
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.runs import runs
@@ -25,7 +31,8 @@ from muster.replay.incidents.windows import QUIET_MS, STORM_GROUPS_MIN, STORM_NE
 from muster.replay.logs.sources import read_record
 from muster.replay.rebalances.wording import host
 from muster.replay.results.by_group import ByGroup
-from muster.replay.results.group_tail import TAIL_MAX, Partition, reads_of
+from muster.replay.results.group_tail import TAIL_MAX, Partition
+from muster.replay.results.kept_records import KeptRecords
 from muster.replay.results.why import WhyFold
 from muster.replay.times import Instant, instant, wall_ms_of
 
@@ -86,69 +93,107 @@ class _Brief(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DigestFold:
-    """Takes in the records of a log, partition by partition. `wanted`: a pattern of group ids, as for files."""
+    """Takes in the records of a log, one partition after another. `wanted`: a pattern of group ids, as for files."""
 
     def __init__(self, window: Window, wanted: str | None = None) -> None:
         self._window = window
-        self._by_group = ByGroup(wanted, self._made, self._note)
-        self._by_partition: defaultdict[int, list[_Group]] = defaultdict(list)
-        self._partitions: defaultdict[int, Partition] = defaultdict(Partition)
+        self._wanted = wanted
+        self._partition: tuple[int, _PartitionFold] | None = None
         self._collected = _Collected()
+        self._groups = 0
         self.unreadable: list[Broken] = []
         """The records that cannot be read, as far as the digest stands on them."""
+
+    def take(self, records: Sequence[StoredRecord]) -> None:
+        """The next records, which are of one partition. Raises LogTooNew, NoRoomToKeep."""
+        if not records:
+            return
+        number = records[0].partition
+        if self._partition is None or self._partition[0] != number:
+            self._end_partition()
+            self._partition = number, _PartitionFold(self._window, self._wanted, self.unreadable)
+        self._partition[1].take(records)
+
+    def _end_partition(self) -> None:
+        """Tell the groups of the partition that was read: nothing of them comes later."""
+        if self._partition is not None:
+            fold = self._partition[1]
+            self._collected.add(fold.told())
+            self._groups += fold.groups
+            self._partition = None
+
+    def result(self, log: str, window: Bounds | None) -> Digest:
+        """The digest of everything that was taken in."""
+        self._end_partition()
+        return self._collected.result(log, window, self._groups)
+
+
+class _PartitionFold:
+    """The groups of one partition: their records are kept, and told one group after another when all are there."""
+
+    def __init__(self, window: Window, wanted: str | None, unreadable: list[Broken]) -> None:
+        self._window = window
+        self._by_group = ByGroup(wanted, self._made, self._note)
+        self._home = Partition(at_most=None)
+        self._kept = KeptRecords()
+        self._unreadable = unreadable
 
     def take(self, records: Iterable[StoredRecord]) -> None:
         """The next records."""
         self._by_group.take(records)
 
-    def _made(self, group_id: GroupId, partition: int) -> "_Group":
-        group = _Group(group_id, self._partitions[partition], self._window, self.unreadable, self._collected)
-        self._by_partition[partition].append(group)
-        return group
+    def _made(self, group_id: GroupId, _partition: int) -> "_Group":
+        number = len(self._by_group.groups)
+        return _Group(group_id, number, self._home, self._kept, window=self._window, unreadable=self._unreadable)
 
     def _note(self, record: StoredRecord) -> None:
         found = read_record(record)
         if found is None:
             return
         read = found[1]
-        self._partitions[record.partition].note(read)
+        self._home.note(read)
         if isinstance(read, PassedOver):
-            self.unreadable[:] = still_broken(self.unreadable, read)
+            self._unreadable[:] = still_broken(self._unreadable, read)
         elif isinstance(read, Broken):
-            self.unreadable.append(read)
-        elif isinstance(read, Coordinated):
-            for group in self._by_partition[record.partition]:
-                self._collected.add(group.note(read))
+            self._unreadable.append(read)
 
-    def result(self, log: str, window: Bounds | None) -> Digest:
-        """The digest of everything that was taken in."""
+    @property
+    def groups(self) -> int:
+        """How many there were by the end of the window."""
+        return sum(group.is_there for group in self._by_group.groups.values())
+
+    def told(self) -> Iterator[Incident]:
+        """The incidents of all its groups."""
         for group in self._by_group.groups.values():
-            self._collected.add(group.end())
-        there = sum(group.is_there for group in self._by_group.groups.values())
-        return self._collected.result(log, window, there)
+            yield from group.told()
 
 
 class _Group:
-    """One group: skimmed up to the window, then told."""
+    """One group: skimmed up to the window; from the begin before it on its records are kept."""
 
     def __init__(
-        self, group_id: GroupId, home: Partition, window: Window, unreadable: list[Broken], collected: "_Collected"
+        self,
+        group_id: GroupId,
+        number: int,
+        home: Partition,
+        kept: KeptRecords,
+        *,
+        window: Window,
+        unreadable: list[Broken],
     ) -> None:
         since, until = window.since, window.until
         self._since_ms = since.wall_ms if isinstance(since, AtTime) else 0
         self._until_ms = until.wall_ms if isinstance(until, AtTime) else None
         self._group_id = group_id
+        self._number = number
         self._home = home
+        self._kept = kept
         self._unreadable = unreadable
-        self._collected = collected
         self._window = window
         self._skim = Skim(home.prelude, quiet_ms=QUIET_MS, since_ms=self._since_ms)
         self.waiting: list[StoredRecord] = []
         """The next records, which are not taken in yet."""
-        self._records: list[StoredRecord] = []
-        self._begin = BEGINNING
-        self._fold: WhyFold | None = None
-        self._gaps = SeqGaps()
+        self._begin: Checkpoint | None = None
 
     @property
     def is_there(self) -> bool:
@@ -157,78 +202,61 @@ class _Group:
         return first is not None and (self._until_ms is None or first.why.decided_ms <= self._until_ms)
 
     def take_waiting(self) -> None:
-        """Take in the next records, and the incidents that they end."""
+        """Take in the next records."""
         records, self.waiting = self.waiting, []
-        self._collected.add(self._take(records))
+        begin = self._begin or Checkpoint(offset=records[0].offset, prelude=self._home.prelude.reads)
+        if not self._skim.has_begun:
+            self._skim_up_to_window(records)
+            if self._skim.checkpoint.offset > begin.offset:
+                begin = self._skim.checkpoint
+                self._kept.drop(self._number, begin.offset)
+                records = records[bisect_left(records, begin.offset, key=attrgetter("offset")) :]
+        self._begin = begin
+        self._kept.add(self._number, records)
 
-    def _take(self, records: list[StoredRecord]) -> Iterator[Incident]:
-        taken = 0
-        if self._fold is None:
-            taken = self._skimmed(records)
-            if not self._skim.has_begun:
-                return
-            yield from self._start()
-        for read in reads_of(records[taken:]):
-            yield from self._feed(read)
-
-    def _skimmed(self, records: list[StoredRecord]) -> int:
-        """Skim the records up to the window; returns how many these were."""
-        skim, kept = self._skim, 0
-        for taken, _ in skim.transitions(records):
-            self._records += records[kept:taken]
-            kept = taken
-            if len(self._records) > TAIL_MAX and skim.is_at_rest and not skim.has_begun:
-                skim.cut()
-            if skim.checkpoint.offset > self._begin.offset:
-                self._begin = skim.checkpoint
-                self._records = [each for each in self._records if each.offset >= self._begin.offset]
+    def _skim_up_to_window(self, records: list[StoredRecord]) -> None:
+        """Look for where to begin. Of a group that is never quiet a part is dropped."""
+        skim, is_long = self._skim, self._kept.count(self._number) > TAIL_MAX
+        for _ in skim.transitions(records):
             if skim.has_begun:
-                return taken
-        self._records += records[kept:]
-        return len(records)
+                return
+            if is_long and skim.is_at_rest:
+                skim.cut()
+                is_long = False
 
-    def _start(self) -> Iterator[Incident]:
-        """Tell from the begin on; what is kept until here is told first."""
-        begin = self._begin
-        self._fold = WhyFold(self._group_id, begin, window=self._window)
-        self._unreadable += (*self._skim.broken, *begin.broken())
-        self._gaps = SeqGaps(incarnation=begin.incarnation, seq=begin.seq)
-        for earlier in begin.prelude:
-            yield from self._fold.feed(earlier)
-        for read in self._home.merged(reads_of(self._records), begin):
-            yield from self._feed(read)
-        self._records = []
-
-    def note(self, coordinated: Coordinated) -> Iterator[Incident]:
-        """An event of the partition."""
-        if self._fold is not None:
-            yield from self._feed(coordinated)
-
-    def _feed(self, read: Item) -> Iterator[Incident]:
-        assert self._fold is not None
-        if self._fold.is_over:
+    def told(self) -> Iterator[Incident]:
+        """The incidents of the window, once all records are there."""
+        skim, begin = self._skim, self._begin
+        if not skim.has_begun or begin is None:
+            self._unreadable += (each for each in skim.broken if each.position.timestamp_ms >= self._since_ms)
             return
-        if isinstance(read, Broken):
-            self._unreadable.append(read)
-        gap = self._gaps.before(read)  # type: ignore[arg-type]  # a gap is not read
-        if gap is not None:
-            yield from self._fold.feed(gap)
-        yield from self._fold.feed(read)
+        self._unreadable += (*skim.broken, *begin.broken())
+        fold = WhyFold(self._group_id, begin, window=self._window)
+        for item in self._items(begin):
+            yield from fold.feed(item)
+            if fold.is_over:
+                break
+        yield from fold.end()
 
-    def end(self) -> Iterator[Incident]:
-        """The incidents that are left."""
-        if self._fold is not None:
-            yield from self._fold.end()
-            return
-        broken = self._skim.broken
-        self._unreadable += (each for each in broken if each.position.timestamp_ms >= self._since_ms)
+    def _items(self, begin: Checkpoint) -> Iterator[Item]:
+        """The items from the begin on."""
+        gaps = SeqGaps(incarnation=begin.incarnation, seq=begin.seq)
+        yield from begin.prelude
+        own = (read for read in self._kept.take(self._number) if read.position.offset >= begin.offset)
+        for read in self._home.merged(own, begin):
+            if isinstance(read, Broken):
+                self._unreadable.append(read)
+            gap = gaps.before(read)
+            if gap is not None:
+                yield gap
+            yield read
 
 
 class _Collected:
     """The incidents of all groups: the heaviest, and a brief of each."""
 
     def __init__(self) -> None:
-        self._heaviest: list[tuple[tuple[int, int, int], int, Incident]] = []
+        self._heaviest: list[tuple[tuple[int, int, int], int, _Packed]] = []
         self._number = count()
         self._briefs: list[_Brief] = []
         self._kinds: Counter[str] = Counter()
@@ -244,19 +272,18 @@ class _Collected:
             if len(self._briefs) < BRIEFS_MAX:
                 self._briefs.append(_brief(incident))
             if incident.rebalances:
-                entry = (weight(incident), -next(self._number), incident)
+                place = (weight(incident), -next(self._number))
                 if len(self._heaviest) < HEAVIEST_KEPT:
-                    self._heaviest.append(entry)
-                    self._heaviest.sort()
-                else:
-                    heappushpop(self._heaviest, entry)
+                    heappush(self._heaviest, (*place, _Packed(incident)))
+                elif place > self._heaviest[0]:
+                    heapreplace(self._heaviest, (*place, _Packed(incident)))
 
     def result(self, log: str, window: Bounds | None, groups: int) -> Digest:
         """The digest; `groups`: how many there were."""
         found = list(_storms(self._briefs))
         stormy = {brief.id for _, briefs in found for brief in briefs}
-        alone = [entry for entry in self._heaviest if (entry[2].group_id, entry[2].id) not in stormy]
-        shown = tuple(incident for _, _, incident in nlargest(SHOWN, alone))
+        alone = [entry for entry in self._heaviest if entry[2].id not in stormy]
+        shown = tuple(packed.incident for _, _, packed in nlargest(SHOWN, alone))
         told = self._kinds.total()
         in_storms = sum(bool(brief.rebalances) for brief in self._briefs if brief.id in stormy)
         return Digest(
@@ -266,11 +293,25 @@ class _Collected:
             quiet=groups - len(self._groups),
             told=told,
             without_rebalance=self._without_rebalance,
-            kinds=dict(self._kinds.most_common()),
+            kinds=dict(sorted(self._kinds.items(), key=lambda each: (-each[1], each[0]))),
             storms=tuple(storm for storm, _ in found),
             incidents=shown,
             more=told - self._without_rebalance - in_storms - len(shown),
         )
+
+
+class _Packed:
+    """An incident in little room: one of a group that never rests has thousands of rebalances."""
+
+    def __init__(self, incident: Incident) -> None:
+        self.id = (incident.group_id, incident.id)
+        self._packed = bytes(cramjam.zstd.compress(pickle.dumps(incident), level=1))
+
+    @property
+    def incident(self) -> Incident:
+        """The incident whole."""
+        incident: Incident = pickle.loads(bytes(cramjam.zstd.decompress(self._packed)))  # noqa: S301 -- our own
+        return incident
 
 
 def weight(incident: Incident) -> tuple[int, int, int]:

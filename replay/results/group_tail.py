@@ -5,10 +5,9 @@ are too many, they begin right before the last rebalance, and say how that began
 are, what happened within it is dropped, too.
 """
 
-from array import array
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from heapq import merge
 from itertools import chain
 from typing import Final
@@ -17,13 +16,13 @@ import msgspec
 
 from muster.events.ids import GroupId
 from muster.events.records import StoredRecord
-from muster.replay.history.items import Coordinated, Item, LogPosition, Prelude, Read, SeqGaps, Told
+from muster.replay.history.items import Coordinated, Item, Prelude, Read, SeqGaps, Told
 from muster.replay.history.skim import BEGINNING, Checkpoint, Skim
 from muster.replay.history.transitions import Transitions
 from muster.replay.incidents.grade import Grade
-from muster.replay.logs.sources import position_of, read_value
 from muster.replay.rebalances.rebalance import Rebalance
 from muster.replay.rebalances.timeline import Timeline
+from muster.replay.results.kept_records import GroupRecords
 from muster.replay.results.why import WhyFold
 from muster.replay.times import Instant, Sentence
 
@@ -52,11 +51,11 @@ class LastIncident(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Partition:
-    """The events of a partition, which concern all its groups."""
+    """The events of a partition, which concern all its groups. `at_most`: how many are kept; None: all."""
 
-    def __init__(self) -> None:
+    def __init__(self, at_most: int | None = COORDINATED_KEPT) -> None:
         self.prelude = Prelude()
-        self.coordinated: deque[Coordinated] = deque(maxlen=COORDINATED_KEPT)
+        self.coordinated: deque[Coordinated] = deque(maxlen=at_most)
 
     def note(self, read: Read) -> None:
         """Take in something that concerns the whole partition."""
@@ -70,13 +69,6 @@ class Partition:
         if not coordinated:
             return reads
         return merge(reads, coordinated, key=lambda read: read.position.offset)
-
-
-def reads_of(records: Iterable[StoredRecord]) -> Iterator[Told]:
-    """Decode records of a group; tombstones say nothing."""
-    for record in records:
-        if record.value is not None:
-            yield read_value(record.value, position_of(record), of_partition=False)
 
 
 class Kept:
@@ -102,7 +94,7 @@ class Tail:
         self._kept = kept
         self._begin = BEGINNING
         self._is_quiet = True  # at `_begin`
-        self._records = _Records()
+        self._records = GroupRecords()
         self._bytes = 0  # of them
         self._looked: Checkpoint | None = None  # the place before the last rebalance, when this was last trimmed
         self._trimmed = 0  # how many records there were then
@@ -196,40 +188,3 @@ class Tail:
             ended_at=last.ended_at,
         )
         return told, rebalance
-
-
-class _Records:
-    """Records of one group, without what is not needed to tell them: keys and tombstones. Of many groups they are many,
-    and so kept in little room.
-    """
-
-    def __init__(self) -> None:
-        self.offsets = array("q")
-        self._times = array("q")
-        self._values: list[bytes] = []
-        self._partition = 0
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def add(self, records: Sequence[StoredRecord]) -> tuple[int, int]:
-        """Take in the next records; returns how many are kept, and their bytes."""
-        kept = [record for record in records if record.value is not None]
-        values = [record.value or b"" for record in kept]
-        self.offsets.extend([record.offset for record in kept])
-        self._times.extend([record.timestamp_ms for record in kept])
-        self._values += values
-        self._partition = kept[-1].partition if kept else self._partition
-        return len(values), sum(map(len, values))
-
-    def drop(self, begin: int, end: int) -> tuple[int, int]:
-        """Drop those between two places; returns how many there were, and their bytes."""
-        dropped = self._values[begin:end]
-        del self._values[begin:end], self.offsets[begin:end], self._times[begin:end]
-        return len(dropped), sum(map(len, dropped))
-
-    def reads(self) -> Iterator[Told]:
-        """Decode them."""
-        for offset, timestamp_ms, value in zip(self.offsets, self._times, self._values, strict=True):
-            position = LogPosition(partition=self._partition, offset=offset, timestamp_ms=timestamp_ms)
-            yield read_value(value, position, of_partition=False)

@@ -31,7 +31,7 @@ from typing import Any, Generic, TypeVar
 from muster.events.log.base import LogError, LogMismatch, LogUnavailable
 from muster.events.log.sqlite.disk_thread import DiskThread
 from muster.events.log.sqlite.failures import failure_of
-from muster.events.log.sqlite.file_identity import Identity, check_same_file, identities
+from muster.events.log.sqlite.file_identity import Identity, check_same_file, identities, identity_of_read
 from muster.events.log.sqlite.open import (
     FileLock,
     connect_for_reading,
@@ -146,6 +146,7 @@ class SqliteFile:
                 self._reading, prepared = await self._reader.submit(
                     partial(connected, path, connect_to_salvage, prepare)
                 )
+                self._place = await self._looker.submit(partial(identity_of_read, path))
             else:
                 self._writing, prepared = await self._writer.submit(
                     partial(connected, path, connect_for_writing, prepare)
@@ -170,7 +171,8 @@ class SqliteFile:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(_LOOK_TIMEOUT_S):
-                await self._giving_up(self._looker.submit(partial(check_same_file, self._path, self._place)))
+                look = partial(check_same_file, self._path, self._place, read_only=self._read_only)
+                await self._giving_up(self._looker.submit(look))
 
     async def close(self, last: Callable[[sqlite3.Connection], None] | None = None) -> None:
         """Close after the waiting writes. Closing twice is no error.

@@ -24,12 +24,20 @@ def identities(path: Path) -> dict[Path, Identity]:
     return found
 
 
-def check_same_file(path: Path, opened: Mapping[Path, Identity]) -> None:
+def identity_of_read(path: Path) -> dict[Path, Identity]:
+    """Return the identity of a file that is only read: its write-ahead log comes and goes with its owner."""
+    identity = _identity(path)
+    return {} if identity is None else {path: identity}
+
+
+def check_same_file(path: Path, opened: Mapping[Path, Identity], *, read_only: bool = False) -> None:
     """Check that the paths still name the files that were opened. Raises LogMismatch, with the way out."""
     for file, identity in opened.items():
         found = _identity(file)
         if found != identity:
             what = "is gone" if found is None else "is another file now"
+            if read_only:
+                raise LogMismatch(f"the event log {path} {what}: what was read was the file that stood there before")
             raise LogMismatch(
                 f"{file} {what}, while the event log {path} was in use: nothing more is appended to it. Put back what"
                 f" stood there, {path.name} and {path.name}-wal together, or restore a backup, and start again"

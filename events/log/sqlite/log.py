@@ -168,6 +168,10 @@ class SqliteEventLog:
         note = ends.noted(path)  # first, as an owner may be appending
         return write_ahead.missing(connection, path) or ends.missing(path, note, ends.ends_of(connection, meta))
 
+    async def check_in_place(self) -> None:
+        """See FileLog."""
+        await self.file.check_in_place()
+
     async def close(self) -> None:
         await self.file.close(write_ahead.note_closed if self._exclusive else None)
 

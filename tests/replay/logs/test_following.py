@@ -11,13 +11,14 @@ import pytest
 from muster.events.ids import GroupId
 from muster.events.kafka.security import NOT_SECURED
 from muster.events.keys import EntityKind, RecordKey, encode_key
+from muster.events.log.base import LogMismatch
 from muster.events.log.sqlite.log import SqliteEventLog
 from muster.events.records import Record, Transition
 from muster.replay.commands.opening import Source, opened
-from muster.replay.history.items import Broken, Happened
+from muster.replay.history.items import Broken, Happened, Item
 from muster.replay.logs.sources import from_the_beginning, items
 from tests.replay.stories import a_night
-from tests.replay.written import PARTITIONS
+from tests.replay.written import PARTITIONS, sqlite_log
 from tests.waiting import until
 
 PAGE_BYTES = 4_096
@@ -81,3 +82,27 @@ async def test_a_damaged_file_is_followed_around_its_damage(
     said.extend(capsys.readouterr().err.splitlines())
     assert len(said) == 1
     await log.close()
+
+
+@pytest.mark.parametrize("what", ["is gone", "is another file now"])
+async def test_a_file_that_is_taken_away_while_it_is_followed_ends_it(tmp_path: Path, what: str) -> None:
+    """Nothing would ever come of it; its write-ahead log comes and goes with its owner, which is no end."""
+    night, path = a_night(), tmp_path / "muster.db"
+    source = Source(url=await sqlite_log(path, night), security=NOT_SECURED)
+    told: list[Item] = []
+
+    async def follow() -> None:
+        async with opened(source, waits=True) as reading:
+            async for item in items(reading, from_the_beginning(GroupId(night.group_id)), goes_on=True):
+                told.append(item)  # noqa: PERF401 -- one after another, as they come
+
+    following = asyncio.create_task(follow())
+    await until(lambda: len(told) >= len(night.reads), "all is told")
+    await sqlite_log(path)
+    if what == "is gone":
+        path.unlink()
+    else:
+        await sqlite_log(tmp_path / "other.db")
+        (tmp_path / "other.db").replace(path)
+    with pytest.raises(LogMismatch, match=f"{path} {what}: "):
+        await asyncio.wait_for(following, timeout=30)

@@ -1,6 +1,7 @@
 """`digest`: what mattered over all groups."""
 
 import asyncio
+from itertools import count, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 
 from muster.events.causes import Cause
 from muster.replay.history.window import AtTime, Window
-from muster.replay.results.digest import DigestFold
+from muster.replay.results import kept_records
+from muster.replay.results.digest import Digest, DigestFold
 from muster.replay.results.group_tail import TAIL_MAX
 from tests.replay.commands.test_cli import assert_fails, run
 from tests.replay.golden import assert_golden
@@ -72,6 +74,16 @@ def test_an_incident_is_that_which_why_tells(url: str) -> None:
     expected = [each for each in map(msgspec.json.decode, alone) if each["rebalances"]]
     assert sorted(told, key=lambda each: str(each["started_at"])) == expected
     assert expected[0]["crosses"] == ["since"]
+
+
+def test_what_comes_after_the_window_ends_no_incident_of_it(url: str) -> None:
+    """The crash is told as without an end of the window, but for groups that there were not yet."""
+    until = [*SINCE, "--until", "2026-11-21T02:14:00"]
+    told = [each["id"] for each in digest(url, *until)["incidents"] if each["group_id"] == "orders"]
+    alone = run("why", "orders", "--format", "jsonl", *until, log=url).stdout.splitlines()
+    expected = [each["id"] for each in map(msgspec.json.decode, alone) if each["rebalances"]]
+    assert sorted(told) == sorted(expected)
+    assert len(expected) > 1
 
 
 def test_it_is_for_a_chat_where_there_is_no_terminal(url: str) -> None:
@@ -141,3 +153,23 @@ def test_of_a_group_that_is_never_quiet_a_bounded_tail_is_kept_before_the_window
             assert CountedValue.kept < 2 * TAIL_MAX < before
         fold.take([counted(record)])
     assert [each.kind for each in fold.result("memory", None).incidents] == ["crash"]
+
+
+def test_of_groups_that_never_rest_a_bounded_part_is_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is told of them is the same, wherever their records were kept meanwhile."""
+    groups = [one_host(f"g{number}", f"/10.0.1.{number}", after_ms=number * 1_000) for number in range(20)]
+    for told in groups:
+        for _ in range(50):
+            told.wait(60_000).start(told.rejoined(told.of("a"))).complete().stabilize({"a": {"orders": [0, 1]}})
+    in_turn = list(zip_longest(*(told.stored_records() for told in groups)))
+
+    def told_with(in_memory: int) -> Digest:
+        monkeypatch.setattr(kept_records, "IN_MEMORY_MAX", in_memory)
+        fold, offset, before = DigestFold(Window(since=AtTime(0))), count(), CountedValue.kept
+        for records in in_turn:
+            there = [each for each in records if each is not None]
+            fold.take([counted(msgspec.structs.replace(each, partition=0, offset=next(offset))) for each in there])
+            assert CountedValue.kept - before <= in_memory + len(there)
+        return fold.result("memory", None)
+
+    assert told_with(100) == told_with(1_000_000)
