@@ -179,6 +179,8 @@ def export(
             beside.replace(to)
         raise
     except (OSError, ValueError) as error:
+        if isinstance(error.__context__, typer.Exit):  # it is said; closing the file has failed once more
+            raise error.__context__ from error
         fail(f"{to} cannot be written: {error}", CANNOT_READ)
     finally:
         beside.unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import pty
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -437,3 +438,22 @@ def test_a_state_is_that_of_now_if_no_moment_is_given(url: str) -> None:
     drop = {"asked_for": None}
     assert msgspec.json.decode(now.stdout) | drop == msgspec.json.decode(given.stdout) | drop
     assert run("state", log=url).exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["night.jsonl", "report.html"])
+def test_a_disk_that_is_full_under_a_file_leaves_what_was_there(tmp_path: Path, name: str) -> None:
+    """One line says so, with exit code 2; the file is the one of before, and no half of a new one lies about."""
+    log = asyncio.run(
+        sqlite_log(tmp_path / "muster.db", a_night(), *(script(f"g{each}").created() for each in range(99)))
+    )
+    out = tmp_path / "out" / name
+    out.parent.mkdir()
+    out.write_text("before")
+    what = ["report", "orders", "-o", str(out)] if name == "report.html" else ["export", str(out)]
+    line = shlex.join([sys.executable, "-m", "muster", "replay", *what, "--log", log])
+    ran = subprocess.run(
+        ["bash", "-c", f"ulimit -S -f 32; exec {line}"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ran.returncode == 2, ran.stderr
+    assert ran.stderr.splitlines() == [f"muster replay: {out} cannot be written: File too large"]
+    assert {each.name: each.read_text() for each in out.parent.iterdir()} == {name: "before"}

@@ -156,7 +156,7 @@ def test_of_a_group_that_is_never_quiet_a_bounded_tail_is_kept_before_the_window
 
 
 def test_of_groups_that_never_rest_a_bounded_part_is_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is told of them is the same, wherever their records were kept meanwhile."""
+    """And the same is told of them, wherever their records were kept meanwhile."""
     groups = [one_host(f"g{number}", f"/10.0.1.{number}", after_ms=number * 1_000) for number in range(20)]
     for told in groups:
         for _ in range(50):

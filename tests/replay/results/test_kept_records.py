@@ -69,7 +69,7 @@ def test_what_is_dropped_is_not_given_back(monkeypatch: pytest.MonkeyPatch, in_m
 
 
 def test_in_memory_there_is_a_bounded_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of all groups together."""
+    """The bound is for all groups together."""
     monkeypatch.setattr(kept_records, "IN_MEMORY_MAX", 50)
     kept, before = KeptRecords(), CountedValue.kept
     for at in range(30):
