@@ -38,7 +38,12 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
         """The node that coordinates the group; None: there is none just now."""
         if self.owners is None:
             return self.node
-        return self.owners[partition_for(GroupId(group_id), len(self.owners))] if self.owners else None
+        partition = self.partition_of(group_id)
+        return None if partition is None else self.owners[partition]
+
+    def partition_of(self, group_id: str) -> int | None:
+        """The group's partition of the event log; None where the owners of partitions are not known."""
+        return partition_for(GroupId(group_id), len(self.owners)) if self.owners else None
 
     @property
     def controller(self) -> Node:

@@ -43,7 +43,7 @@ class ListedGroup(msgspec.Struct, frozen=True, kw_only=True):
     state: GroupState
 
 
-class HeartbeatTicket(Protocol):
+class AcceptingTicket(Protocol):
     """A ticket to answer one member's next equal heartbeat with NONE, without another decision."""
 
     def accept(self, now_ms: int) -> bool:
@@ -52,6 +52,13 @@ class HeartbeatTicket(Protocol):
 
         A ticket becomes invalid when its group changes in any way, or is no longer served here.
         """
+
+
+class HeartbeatTicket(AcceptingTicket, Protocol):
+    """A ticket of who decides about the group."""
+
+    def when_changed(self, changed: Callable[[], None]) -> None:
+        """Have `changed` called once, when the group changes, or is no longer served here."""
 
 
 class Groups(Protocol):

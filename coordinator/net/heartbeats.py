@@ -11,7 +11,7 @@ does, draws on memory that all connections share; without it most of its heartbe
 from collections.abc import Callable
 from struct import Struct
 
-from muster.coordinator.service import HeartbeatTicket
+from muster.coordinator.service import AcceptingTicket
 from muster.coordinator.wire import heartbeat
 from muster.coordinator.wire.messages import HEADER_START_BYTES
 from muster.events.ids import GroupId, MemberId
@@ -75,18 +75,22 @@ class HeartbeatCache:
         self._forget(member)
         return None
 
-    def keep(self, frame: bytes, group_id: GroupId, member_id: MemberId, ticket: HeartbeatTicket) -> None:
-        """Cache an accepted heartbeat; `frame` is the request without its length. The oldest ones make room."""
+    def keep(self, frame: bytes, group_id: GroupId, member_id: MemberId, ticket: AcceptingTicket) -> bool:
+        """Cache an accepted heartbeat, and return whether it is; `frame` is the request without its length.
+
+        The oldest ones make room.
+        """
         member = (group_id, member_id)
         self._forget(member)
         if len(frame) > HEARTBEAT_BYTES_MAX or self._is_ended:
-            return
+            return False
         _, api_version = _KEY_VERSION.unpack_from(frame)
         rest = frame[HEADER_START_BYTES:]
         while not self._hold(self._bytes + _size(rest)):
             self._forget(next(iter(self._members)))
         self._members[member] = (api_version, rest)
         self._entries.setdefault(api_version, {})[rest] = (ticket.accept, heartbeat.accepted(api_version), member)
+        return True
 
     def clear(self) -> None:
         """Drop all entries."""

@@ -55,7 +55,7 @@ class ProtocolError(Exception):
         self.fault = fault
 
 
-KeepTicket = Callable[[GroupId, MemberId, HeartbeatTicket], None]
+KeepTicket = Callable[[GroupId, MemberId, HeartbeatTicket], object]
 """Takes the ticket of an accepted heartbeat, so that the next one of the same bytes is answered on the fast path."""
 
 

@@ -31,11 +31,21 @@ class ScriptedTicket:
     def __init__(self) -> None:
         self.valid = True
         self.touched: list[int] = []
+        self._when_changed: list[Callable[[], None]] = []
 
     def accept(self, now_ms: int) -> bool:
         if self.valid:
             self.touched.append(now_ms)
         return self.valid
+
+    def when_changed(self, changed: Callable[[], None]) -> None:
+        self._when_changed.append(changed)
+
+    def change(self) -> None:
+        """As when its group changes."""
+        self.valid = False
+        for changed in self._when_changed:
+            changed()
 
 
 class ScriptedGroups:

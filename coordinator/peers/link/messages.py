@@ -118,6 +118,25 @@ class ListOwned(Message, frozen=True, tag=14):
     question: int
 
 
+class HeardMember(msgspec.Struct, frozen=True, array_like=True):
+    """A heartbeat that the edge has answered: the client's connection, the request, and how long ago that was."""
+
+    connection: int
+    frame: bytes
+    age_ms: int
+
+
+class HeardMembers(Message, frozen=True, tag=15):
+    """The members whose heartbeats the edge has answered since the last one; ask how long it may answer more.
+
+    `sent_ms`: by the edge's clock, which comes back with the answer. It is never long (see connection.py), so that it
+    comes before what is sent behind it.
+    """
+
+    sent_ms: int
+    members: list[HeardMember]
+
+
 # ---- owner to edge ---------------------------------------------------------------------------------------------------
 
 
@@ -185,6 +204,33 @@ class Owned(Message, frozen=True, tag=25):
     is_last: bool
 
 
+class Granted(Message, frozen=True, tag=26):
+    """The answer to the connection's heartbeat, which the edge may give to equal ones until the group changes.
+
+    `valid_ms`: and for no longer than this since it sent the request, as the client's authorization has to be asked for
+    again; and while the owner's lease of the partition lasts (see Leases).
+    """
+
+    connection: int
+    payload: bytes
+    group_id: str
+    member_id: str
+    valid_ms: int
+
+
+class Revoked(Message, frozen=True, tag=27):
+    """The group has changed: heartbeats of its members are the owner's to answer."""
+
+    group_id: str
+
+
+class Leases(Message, frozen=True, tag=28):
+    """The answer to HeardMembers: how long answers may be given, by partition, counted from its `sent_ms`."""
+
+    sent_ms: int
+    left_ms: dict[int, int]
+
+
 AnyMessage = (
     Challenge
     | Proof
@@ -198,12 +244,16 @@ AnyMessage = (
     | Forwarded
     | BrokerAnswered
     | ListOwned
+    | HeardMembers
     | Answered
     | Relay
     | NotOwned
     | Closed
     | AskBroker
     | Owned
+    | Granted
+    | Revoked
+    | Leases
 )
 
 _ENCODER: Final = msgspec.msgpack.Encoder()

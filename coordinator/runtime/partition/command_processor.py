@@ -235,7 +235,7 @@ class CommandProcessor:
         if batch is None:
             batch = Batch(group=group, soft=soft, began_ms=moment.now_ms, is_alone=is_alone, events=deque())
             context.batch = batch
-            context.version += 1
+            context.invalidate_tickets()
         # A group that is made anew waits until the offsets of the former one are gone: they are written after the
         # events, and whoever takes over in between has to see that the group is not there.
         batch.is_alone |= decision.group is None
@@ -292,7 +292,7 @@ class CommandProcessor:
         last = decisions[-1]
         if last.soft is not context.soft or last.group is not context.group:
             context.group, context.soft = last.group, last.soft
-            context.version += 1
+            context.invalidate_tickets()
             self._changed(context)
         for command, decision in zip(commands, decisions, strict=True):
             if decision.events:

@@ -94,6 +94,16 @@ class GroupContext(msgspec.Struct, kw_only=True, eq=False):
     """The rebalance that has not ended, for the log and the metrics."""
     put_off: list[AnyCommand] = []
     """Commands that would change something, and wait until no former owner may answer from memory."""
+    when_changed: list[Callable[[], None]] = []
+    """Called once, when the version grows."""
+
+    def invalidate_tickets(self) -> None:
+        """Note that the group may have changed."""
+        self.version += 1
+        if self.when_changed:
+            callbacks, self.when_changed = self.when_changed, []
+            for changed in callbacks:
+                changed()
 
     def notify(self, on_generation: GenerationListener) -> None:
         """Call the listener if the generation, or whether the group is in use, has changed."""
@@ -129,5 +139,12 @@ class Ticket(msgspec.Struct, frozen=True, eq=False):
         lease = self.lease
         if lease is not None and lease.reading_ms is not now_ms and not lease.covers_at(now_ms):
             return False
-        self.session.refresh(now_ms)
+        if now_ms >= self.session.last_seen_ms:  # another process may tell late that it has answered
+            self.session.refresh(now_ms)
         return True
+
+    def when_changed(self, changed: Callable[[], None]) -> None:
+        if self.context.version == self.version:
+            self.context.when_changed.append(changed)
+        else:
+            changed()

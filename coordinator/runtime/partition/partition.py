@@ -282,7 +282,7 @@ class Partition:
         self._deadlines.close()
         self._sweep.close()
         for context in self._contexts.values():
-            context.version += 1
+            context.invalidate_tickets()
             self._waiting.release_each(context.replies)  # their events are durable
             self._waiting.release_each(fail_parked_requests(context.soft, error))
         self._contexts.clear()

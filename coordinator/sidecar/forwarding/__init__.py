@@ -4,6 +4,7 @@ edge.py                where clients are connected: which requests are forwarded
 owners.py              the owners as that one reaches them: requests sent, their outcomes, questions to the broker
 group_apis.py          which APIs name groups, and how a request for groups of several owners is split (pure)
 owner.py               where groups are owned: handles forwarded requests as those of its own clients
+granted.py             heartbeats that this one answers itself, by the word of the owner
 forwarded_client.py    a client of another process, as the handlers see it
 paced.py               what many clients are told at once, some at a time
 shared_ownership.py    shadows and moves, when partitions come and go

@@ -28,6 +28,7 @@ from muster.coordinator.cluster import Node
 from muster.coordinator.peers.link.messages import (
     Answered,
     Closed,
+    Granted,
     Relay,
 )
 from muster.coordinator.service import Cancel, Service
@@ -83,7 +84,7 @@ class Edge:
     """
 
     def __init__(self, service: Service, owners: Owners, *, answer_lease_ms: int) -> None:
-        self._true_for_s = answer_lease_ms / 1_000
+        self._true_for_ms = answer_lease_ms
         self._service = service
         self._owners = owners
         self._is_stopping = False
@@ -174,14 +175,23 @@ class Edge:
             return False  # whoever reads it whole says what is wrong with it
         if node is None or self._owners.is_own(node) or not self._owners.is_reached(node):
             return False
-        self._owners.send(node, client, frame, partial(self._heartbeat_done, client, frame, handle, time.monotonic()))
+        sent_ms = self._service.monotonic_ms()
+
+        def done(outcome: Outcome) -> None:
+            if isinstance(outcome, Granted) and self._is_true(sent_ms):
+                self._owners.granted.keep(node, client, frame, sent_ms, outcome)
+            self._heartbeat_done(client, frame, handle, sent_ms, outcome)
+
+        self._owners.send(node, client, frame, done)
         return True
 
-    def _heartbeat_done(
-        self, client: ClientSide, frame: bytes, handle: Handle, sent_s: float, outcome: Outcome
-    ) -> None:
+    def _is_true(self, sent_ms: int) -> bool:
+        """Whether the answer to what was sent then is news."""
+        return self._service.monotonic_ms() - sent_ms <= self._true_for_ms
+
+    def _heartbeat_done(self, client: ClientSide, frame: bytes, handle: Handle, sent_ms: int, outcome: Outcome) -> None:
         match outcome:
-            case Answered(payload=payload) if time.monotonic() - sent_s <= self._true_for_s:
+            case Answered(payload=payload) | Granted(payload=payload) if self._is_true(sent_ms):
                 client.answered([payload])
             case Closed(fault=fault, reason=reason):
                 client.answered(ProtocolError(Fault(fault), reason))
@@ -194,7 +204,7 @@ class Edge:
     def _is_finished(self, request: ClientRequest, outcome: Outcome) -> bool:
         """Do as the owner says; False if it has said nothing. Raises ProtocolError."""
         match outcome:
-            case Answered(payload=payload):
+            case Answered(payload=payload) | Granted(payload=payload):
                 request.client.answered([payload])
             case Relay():
                 request.relay()
@@ -258,7 +268,7 @@ class Edge:
             seen = self._owners.changes.seen
             node = self._service.cluster.node if group_id is None else self._owners.owner_of(group_id)
             match await self._owners.outcome(node, request, frame, ""):
-                case Answered(payload=payload):
+                case Answered(payload=payload) | Granted(payload=payload):
                     schema = load_response_schema(request.context.api_key, request.context.api_version)
                     return as_fields(await request.client.slices.result(read_answer_in_steps(schema, payload)))
                 case Relay():

@@ -4,41 +4,55 @@ What belongs here: the other half of `ClientSide`: what a handler does with its 
 must not know: what a request means.
 
 The broker knows the client by its own connection, which is the edge's. So the broker is asked there, and the
-authorizations are asked for as by the edge itself; they, and known heartbeats, are kept here for each connection alone.
+authorizations are asked for as by the edge itself, and kept here for each connection alone. An accepted heartbeat is a
+grant to the edge to answer the next ones (granted.py); which of its members were heard, it tells afterwards.
 """
 
 import asyncio
 from collections.abc import Callable
 from struct import Struct
 
+import msgspec
 import structlog
 
 from muster.coordinator.load.current_work import RequestWork
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.net.heartbeats import HeartbeatCache, SharedBytes
 from muster.coordinator.observability.metrics import ServerMetrics
-from muster.coordinator.peers.link.messages import Answered, AnyMessage, Closed, NotOwned, Relay
+from muster.coordinator.peers.link.messages import Answered, AnyMessage, Closed, Granted, NotOwned, Relay
 from muster.coordinator.service import Cancel
 from muster.coordinator.sidecar.messages.request_plan import Rewrite
 from muster.coordinator.sidecar.relay.authorization import AuthorizationCache
-from muster.coordinator.sidecar.relay.intercept import RequestHandler
+from muster.coordinator.sidecar.relay.intercept import ConsentedTicket, RequestHandler
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.tasks import on_failure
-from muster.coordinator.wire import heartbeat
 from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.coordinator.wire.dispatch import ClientAddress
 from muster.coordinator.wire.in_flight import Answered as AnsweredWith
 from muster.coordinator.wire.messages import HEADER_START_BYTES
+from muster.events.ids import GroupId, MemberId
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 _KEY_VERSION = Struct(">hh")
 
 AskEdge = Callable[["ForwardedClient", int, int, bytes], asyncio.Future[bytes]]
+WatchGroup = Callable[[GroupId, ConsentedTicket], None]
+
+
+class _Accepted(msgspec.Struct, frozen=True):
+    """The heartbeat that is being answered."""
+
+    group_id: GroupId
+    member_id: MemberId
+    ticket: ConsentedTicket
 
 
 class ForwardedClient:
-    """See the module. `send` sends the edge a message; `ask_edge` has the broker asked there."""
+    """See the module. `send` sends the edge a message; `ask_edge` has the broker asked there.
+
+    `watch` has the edge told when the group of a ticket changes.
+    """
 
     def __init__(
         self,
@@ -47,6 +61,7 @@ class ForwardedClient:
         *,
         send: Callable[[AnyMessage], None],
         ask_edge: AskEdge,
+        watch: WatchGroup,
         handler: RequestHandler,
         slices: Slices,
         metrics: ServerMetrics,
@@ -58,7 +73,6 @@ class ForwardedClient:
         self.number = number
         self.peer = peer
         self.slices = slices
-        self.heartbeats = HeartbeatCache(cached_heartbeats)
         self.authorizations = AuthorizationCache(
             self, metrics=relayed, monotonic_ms=monotonic_ms, keep_ms=authorization_cache_ms
         )
@@ -68,6 +82,10 @@ class ForwardedClient:
         """The numbers of what the edge was asked for it, and has not answered."""
         self._send = send
         self._ask_edge = ask_edge
+        self._watch = watch
+        self._heartbeats = HeartbeatCache(cached_heartbeats)
+        """Those that the edge may answer."""
+        self._accepted: _Accepted | None = None
         self._handler = handler
         self._metrics = metrics
         self._monotonic_ms = monotonic_ms
@@ -83,30 +101,29 @@ class ForwardedClient:
     def take(self, frame: bytes, member_uuid: str) -> None:
         """Handle its next request. What is left of one before is dropped: its answer would be taken for this one's."""
         self._end()
-        api_key, api_version = _KEY_VERSION.unpack_from(frame)
-        if api_key == heartbeat.KEY:
-            known = self.heartbeats.answer(api_version, frame[HEADER_START_BYTES:], self._monotonic_ms())
-            if known is not None:
-                self._metrics.fast_heartbeats += 1
-                self._send(Answered(self.number, known))
-                return
-        self._frame, self._is_answered = frame, False
+        self._frame, self._is_answered, self._accepted = frame, False, None
         try:
             cancel = self._handler.handle(self, frame, member_uuid=member_uuid)
         except ProtocolError as error:
             self.answered(error)
         except Exception as error:  # a bug of ours is this client's alone, as in Kafka (G24)
-            log.exception("a forwarded request failed", api_key=api_key)
+            log.exception("a forwarded request failed", api_key=_KEY_VERSION.unpack_from(frame)[0])
             self.answered(ProtocolError(Fault.FAILED_REQUEST, f"it could not be worked on: {error!r}"))
         else:
             self._cancel = None if self._is_answered else cancel
+
+    def heard(self, frame: bytes, age_ms: int) -> bool:
+        """Note that the edge has answered this heartbeat so long ago; False if its group has changed since."""
+        _, api_version = _KEY_VERSION.unpack_from(frame)
+        heard_ms = self._monotonic_ms() - age_ms
+        return self._heartbeats.answer(api_version, frame[HEADER_START_BYTES:], heard_ms) is not None
 
     def gone(self) -> None:
         """Drop what it waits for."""
         if not self.broker_lost.done():
             self.broker_lost.set_result(None)
         self._end()
-        self.heartbeats.end()
+        self._heartbeats.end()
 
     def _end(self) -> None:
         cancel, self._cancel = self._cancel, None
@@ -123,7 +140,23 @@ class ForwardedClient:
         if isinstance(answered, ProtocolError):
             self._done(Closed(self.number, answered.fault.value, str(answered)))
         else:
-            self._done(Answered(self.number, b"".join(answered)))
+            payload = b"".join(answered)
+            self._done(self._granted(payload) or Answered(self.number, payload))
+
+    def keep_heartbeat(self, frame: bytes, group_id: GroupId, member_id: MemberId, ticket: ConsentedTicket) -> None:
+        """Let the edge answer the client's next heartbeats of the same bytes, once this one is answered."""
+        if self._heartbeats.keep(frame, group_id, member_id, ticket):
+            self._accepted = _Accepted(group_id, member_id, ticket)
+
+    def _granted(self, payload: bytes) -> Granted | None:
+        """The answer, with the grant to give it again; None if this is not to be granted, or not any more."""
+        accepted, self._accepted = self._accepted, None
+        now_ms = self._monotonic_ms()
+        if accepted is None or not accepted.ticket.accept(now_ms):
+            return None
+        self._watch(accepted.group_id, accepted.ticket)
+        valid_ms = accepted.ticket.until_ms - now_ms
+        return Granted(self.number, payload, accepted.group_id, accepted.member_id, valid_ms)
 
     def relay(self, frame: bytes | None = None, rewrite: Rewrite | None = None) -> None:
         """Have the edge relay the request as it came, or another frame, or have its answer rewritten here."""

@@ -25,19 +25,26 @@ from muster.coordinator.peers.link.messages import (
     Connected,
     Disconnected,
     Forwarded,
+    HeardMember,
+    HeardMembers,
+    Leases,
     ListOwned,
     Owned,
     OwnedGroup,
+    Revoked,
 )
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.sidecar.forwarding.forwarded_client import ForwardedClient
 from muster.coordinator.sidecar.forwarding.group_apis import MANY_BYTES, OF_MANY_GROUPS, OF_ONE_GROUP
 from muster.coordinator.sidecar.forwarding.paced import Paced
 from muster.coordinator.sidecar.groups.owned_groups import ListOwned as ListOwnGroups
-from muster.coordinator.sidecar.relay.intercept import ClientRequest, RequestHandler, SidecarApi
+from muster.coordinator.sidecar.relay.intercept import ClientRequest, ConsentedTicket, RequestHandler, SidecarApi
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.tasks import BackgroundTasks
-from muster.coordinator.wire.dispatch import ClientAddress
+from muster.coordinator.wire import heartbeat
+from muster.coordinator.wire.api import Body, RequestContext, keep_no_ticket
+from muster.coordinator.wire.dispatch import ClientAddress, work_on
+from muster.coordinator.wire.in_flight import InFlightRequest
 from muster.events.ids import GroupId
 from muster.events.steps import entries_of
 
@@ -63,13 +70,17 @@ class _Clients(msgspec.Struct, eq=False):
 
 
 class ForwardedRequests:
-    """See the module. `is_assigned`: whether a group is ours. Call `handle_by` first."""
+    """See the module. `is_assigned`: whether a group is ours. Call `handle_by` first.
+
+    `leases`: how long answers from memory may leave, in ms, by partition of the log.
+    """
 
     def __init__(
         self,
         service: Service,
         *,
         is_assigned: Callable[[GroupId], bool],
+        leases: Callable[[], Mapping[int, int]],
         list_own: ListOwnGroups,
         metrics: ServerMetrics,
         relayed: RelayMetrics,
@@ -79,6 +90,7 @@ class ForwardedRequests:
         self._service = service
         self._list_own = list_own
         self._is_assigned = is_assigned
+        self._leases = leases
         self._metrics = metrics
         self._relayed = relayed
         self._authorization_cache_ms = authorization_cache_ms
@@ -86,6 +98,8 @@ class ForwardedRequests:
         self._handler = RequestHandler(handled={}, metrics=metrics, service=service)
         self._edges: dict[ForwardingPeer, _Clients] = {}
         self._questions = itertools.count(1)
+        self._watched: dict[GroupId, set[ForwardingPeer]] = {}
+        """The edges that may answer heartbeats of a group's members, until it changes."""
         self._tasks = BackgroundTasks(failed)
         self._paced = Paced()
 
@@ -129,12 +143,12 @@ class ForwardedRequests:
                 client = clients.by_number.get(number)
                 if client is not None:
                     client.take(frame, member_uuid)
-            case BrokerAnswered(question=question, payload=payload):
-                asker, answer = clients.questions.pop(question, (None, None))
-                if asker is not None and answer is not None:
-                    asker.questions.discard(question)
-                    if not answer.done():
-                        answer.cancel() if payload is None else answer.set_result(payload)
+            case BrokerAnswered():
+                self._broker_answered(clients, message)
+            case HeardMembers(sent_ms=sent_ms, members=members):
+                for member in members:
+                    self._heard(clients.by_number.get(member.connection), member)
+                edge.send(Leases(sent_ms, dict(self._leases())))
             case ListOwned(question=question):
                 self._tasks.start(self._list(edge, question), "list-owned")
 
@@ -156,6 +170,7 @@ class ForwardedRequests:
             peer,
             send=edge.send,
             ask_edge=ask_edge,
+            watch=partial(self._watch, edge),
             handler=self._handler,
             slices=self._service.slices,
             metrics=self._metrics,
@@ -164,6 +179,47 @@ class ForwardedRequests:
             monotonic_ms=self._service.monotonic_ms,
             authorization_cache_ms=self._authorization_cache_ms,
         )
+
+    def _broker_answered(self, clients: _Clients, answered: BrokerAnswered) -> None:
+        asker, answer = clients.questions.pop(answered.question, (None, None))
+        if asker is None or answer is None:
+            return
+        asker.questions.discard(answered.question)
+        if not answer.done():
+            answer.cancel() if answered.payload is None else answer.set_result(answered.payload)
+
+    def _heard(self, client: ForwardedClient | None, heard: HeardMember) -> None:
+        """Count a heartbeat that the edge has answered: by the rules, if the group has changed meanwhile."""
+        if client is None or client.heard(heard.frame, heard.age_ms):
+            return
+        arrived_ms = self._service.monotonic_ms() - heard.age_ms
+
+        def count(body: Body, context: RequestContext, in_flight: InFlightRequest) -> None:
+            then = msgspec.structs.replace(context, arrived_ms=arrived_ms)
+            heartbeat.handle(body, then, self._service, in_flight.write)
+
+        work_on(
+            heard.frame,
+            service=self._service,
+            peer=client.peer,
+            answer=lambda _: None,  # it was answered
+            keep_ticket=keep_no_ticket,
+            handle=count,
+        )
+
+    def _watch(self, edge: ForwardingPeer, group_id: GroupId, ticket: ConsentedTicket) -> None:
+        """Tell the edge when the group changes."""
+        watched = self._watched.get(group_id)
+        if watched is not None:
+            watched.add(edge)
+            return
+        self._watched[group_id] = {edge}
+        ticket.when_changed(partial(self._changed, group_id))
+
+    def _changed(self, group_id: GroupId) -> None:
+        for edge in self._watched.pop(group_id):
+            if edge in self._edges:
+                edge.send(Revoked(group_id))
 
     def _gone(self, clients: _Clients, client: ForwardedClient) -> None:
         client.gone()

@@ -25,13 +25,17 @@ from muster.coordinator.peers.link.messages import (
     Connected,
     Disconnected,
     Forwarded,
+    Granted,
+    Leases,
     ListOwned,
     NotOwned,
     Owned,
     OwnedGroup,
     Relay,
+    Revoked,
 )
 from muster.coordinator.service import Service
+from muster.coordinator.sidecar.forwarding.granted import GrantedHeartbeats
 from muster.coordinator.sidecar.forwarding.owner import ForwardedRequests
 from muster.coordinator.sidecar.forwarding.paced import Changes, Paced
 from muster.coordinator.sidecar.relay.client_side import ClientSide
@@ -41,7 +45,7 @@ from muster.events.ids import GroupId
 
 LIST_TIMEOUT_S: Final = 5.0
 
-Outcome = Answered | Relay | NotOwned | Closed | None
+Outcome = Answered | Granted | Relay | NotOwned | Closed | None
 """The owner's answer; None: it was lost before."""
 
 
@@ -54,9 +58,11 @@ class _Registered(msgspec.Struct, frozen=True):
 
 
 class Owners:
-    """See the module. `own`: this process as an owner, for its own clients."""
+    """See the module. `own`: this process as an owner, for its own clients. `boot_ms`: a clock that runs in suspend."""
 
-    def __init__(self, service: Service, own: ForwardedRequests) -> None:
+    def __init__(
+        self, service: Service, own: ForwardedRequests, *, answer_lease_ms: int, boot_ms: Callable[[], int]
+    ) -> None:
         self._service = service
         self._own = own
         self._links: PeerLinks | None = None
@@ -71,6 +77,15 @@ class Owners:
         self.changes = Changes(self._paced)
         """Told when a group may have another owner, or one may be reached, or not."""
         self._own_edge = _OwnEdge(self)
+        self.granted = GrantedHeartbeats(
+            send=self._tell,
+            number_at=self._number_at,
+            partition_of=self._partition_of,
+            paced=self._paced,
+            lease_ms=answer_lease_ms,
+            boot_ms=boot_ms,
+            monotonic_ms=service.monotonic_ms,
+        )
 
     def forward_on(self, links: PeerLinks) -> None:
         """Forward requests on these links from now on."""
@@ -78,13 +93,17 @@ class Owners:
 
     def drop_all(self) -> None:
         """Have nobody work on a request any more."""
+        self.granted.tell_all()
         for number in list(self._waiting):
             client, node = self._by_number[number]
             self._disconnect(node, client)
 
     def link_changed(self, node: Node) -> None:
         """A process is reached, or was lost: then its outcomes will not come."""
-        if self._links is not None and not self._links.is_linked(node):
+        if self._links is not None and self._links.is_linked(node):
+            self.granted.reached(node)
+        else:
+            self.granted.lost(node)
             node_id = node.node_id
             lost = [number for number, (_, at) in self._by_number.items() if at.node_id == node_id]
             waiting = [done for number in lost if (done := self._forget(number)) is not None]
@@ -96,6 +115,9 @@ class Owners:
     def owner_of(self, group_id: GroupId) -> Node | None:
         """The process that owns the group, as far as it is known."""
         return self._service.cluster.coordinator_of(group_id)
+
+    def _partition_of(self, group_id: GroupId) -> int | None:
+        return self._service.cluster.partition_of(group_id)
 
     def is_own(self, node: Node | None) -> bool:
         """Whether it is this process."""
@@ -158,6 +180,7 @@ class Owners:
     ) -> int:
         """Send a client's request to a process that is reached; returns the client's number there."""
         number = self._number_at(node, client)
+        self.granted.tell(node)
         self._waiting[number] = done
         self._tell(node, Forwarded(number, member_uuid, frame))
         return number
@@ -190,6 +213,7 @@ class Owners:
         if registered is None:
             return
         done = self._forget(registered.number)
+        self.granted.tell(node)
         self._tell(node, Disconnected(registered.number))
         if done is not None:
             done(None)
@@ -209,10 +233,14 @@ class Owners:
     def received(self, node: Node, message: AnyMessage) -> None:
         """Handle a message of an owner."""
         match message:
-            case Answered() | Relay() | NotOwned() | Closed():
+            case Answered() | Granted() | Relay() | NotOwned() | Closed():
                 done = self._waiting.pop(message.connection, None)
                 if done is not None:
                     done(message)
+            case Revoked(group_id=group_id):
+                self.granted.revoked(node, group_id)
+            case Leases():
+                self.granted.told(node, message)
             case AskBroker():
                 self._ask_broker(node, message)
             case Owned():

@@ -16,6 +16,7 @@ from muster.coordinator.partition_sharing import PartitionSharing
 from muster.coordinator.peers.link.links import PeerLinks
 from muster.coordinator.peers.link.listener import PeerListener
 from muster.coordinator.peers.sharer import Ownership
+from muster.coordinator.runtime.partition.answer_lease import boot_clock_ms
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import Service
 from muster.coordinator.settings.addresses import Address, why_not_bound
@@ -57,13 +58,16 @@ class Peers:
         self._owner = ForwardedRequests(
             service,
             is_assigned=runtime.is_assigned,
+            leases=runtime.leases,
             list_own=list_own,
             metrics=metrics,
             relayed=relayed,
             authorization_cache_ms=settings.authorization_cache_ms,
             failed=lost,
         )
-        owners = self._owners = Owners(service, self._owner)
+        owners = self._owners = Owners(
+            service, self._owner, answer_lease_ms=settings.answer_lease_ms, boot_ms=boot_clock_ms
+        )
         self._edge = Edge(service, owners, answer_lease_ms=settings.answer_lease_ms)
         tls = settings.peer_tls()
         request_bytes_max = settings.frame_bytes_max + MESSAGE_OVERHEAD_BYTES

@@ -22,7 +22,7 @@ from muster.coordinator.net.heartbeats import HeartbeatCache
 from muster.coordinator.net.listening import Listening
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.principals import UNKNOWN_PRINCIPAL
-from muster.coordinator.service import Cancel
+from muster.coordinator.service import AcceptingTicket, Cancel
 from muster.coordinator.sidecar.messages.own_requests import PendingRequests
 from muster.coordinator.sidecar.messages.request_plan import PlanOf, Rewrite
 from muster.coordinator.sidecar.relay import broker_side
@@ -35,6 +35,7 @@ from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.sidecar.relay.sasl import SaslExchange
 from muster.coordinator.wire.api import ProtocolError
 from muster.coordinator.wire.dispatch import ClientAddress
+from muster.events.ids import GroupId, MemberId
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -281,6 +282,10 @@ class ClientSide(ClientSocket):
         else:
             future.cancel()
         return future
+
+    def keep_heartbeat(self, frame: bytes, group_id: GroupId, member_id: MemberId, ticket: AcceptingTicket) -> None:
+        """Answer the client's next heartbeat of the same bytes on the fast path."""
+        self.heartbeats.keep(frame, group_id, member_id, ticket)
 
     def _handle(self, frame: bytes) -> Cancel | None:
         return self._handler(self, frame)

@@ -14,7 +14,6 @@ import msgspec
 
 from muster.coordinator.load.current_work import RequestWork, steps_working_on, working_on
 from muster.coordinator.load.slices import Pace
-from muster.coordinator.net.heartbeats import HeartbeatCache
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.service import Cancel, HeartbeatTicket, Service
 from muster.coordinator.sidecar.messages.entry_limits import entry_check
@@ -45,9 +44,6 @@ class HandledClient(BrokerLink, Protocol):
     def authorizations(self) -> AuthorizationCache: ...
 
     @property
-    def heartbeats(self) -> HeartbeatCache: ...
-
-    @property
     def broker_lost(self) -> "asyncio.Future[None]":
         """Done when the broker's connection is closed, by whichever side."""
 
@@ -56,6 +52,9 @@ class HandledClient(BrokerLink, Protocol):
     def answered(self, answered: Answered) -> None: ...
 
     def relay(self, frame: bytes | None = None, rewrite: Rewrite | None = None) -> None: ...
+
+    def keep_heartbeat(self, frame: bytes, group_id: GroupId, member_id: MemberId, ticket: "ConsentedTicket") -> None:
+        """Answer its next heartbeat of the same bytes on the fast path."""
 
     def work_on(self, api_key: int, api_version: int, frame: bytes) -> RequestWork: ...
 
@@ -205,7 +204,7 @@ class Interceptor(RequestHandler):
         return plan if look is None else RequestPlan(inspect=look)
 
 
-class _ConsentedTicket(msgspec.Struct, frozen=True):
+class ConsentedTicket(msgspec.Struct, frozen=True):
     """A heartbeat's ticket that expires with the client's authorization; then the request is handled in full."""
 
     ticket: HeartbeatTicket
@@ -214,11 +213,14 @@ class _ConsentedTicket(msgspec.Struct, frozen=True):
     def accept(self, now_ms: int) -> bool:
         return now_ms < self.until_ms and self.ticket.accept(now_ms)
 
+    def when_changed(self, changed: Callable[[], None]) -> None:
+        self.ticket.when_changed(changed)
+
 
 def _keep(client: HandledClient, frame: bytes, group_id: GroupId, member_id: MemberId, ticket: HeartbeatTicket) -> None:
     authorization = client.authorizations.last(group_id)
     if authorization is not None:
-        client.heartbeats.keep(frame, group_id, member_id, _ConsentedTicket(ticket, authorization.until_ms))
+        client.keep_heartbeat(frame, group_id, member_id, ConsentedTicket(ticket, authorization.until_ms))
 
 
 def _take(api_key: int) -> RequestPlan:

@@ -318,6 +318,42 @@ async def test_a_ticket_holds_until_the_group_changes() -> None:
 
 
 @story
+async def test_who_answers_by_a_ticket_is_told_when_it_is_over() -> None:
+    """Once, when the group changes in any way, or its partition is given up; at once if that has happened."""
+    process = await SimulatedProcess(MemoryStorage()).start()
+    told = await process.stable_group("a", "b")
+    command, over = process.heartbeat_command(told["a"]), list[str]()
+    ticket = process.runtime.heartbeat_ticket(command)
+    assert ticket is not None
+    ticket.when_changed(lambda: over.append("changed"))
+    await process.heartbeat(told["a"])
+    assert over == []
+    join = process.join("c")
+    await asyncio.sleep(0.01)
+    assert over == ["changed"]
+    ticket.when_changed(lambda: over.append("at once"))
+    assert over == ["changed", "at once"]
+    await process.runtime.stop()
+    await join
+
+
+@story
+async def test_a_heartbeat_that_is_told_late_takes_no_time_from_a_session() -> None:
+    """Another process has answered it before one that was heard since."""
+    process = await SimulatedProcess(MemoryStorage()).start()
+    told = await process.stable_group("a")
+    ticket = process.runtime.heartbeat_ticket(process.heartbeat_command(told["a"]))
+    assert ticket is not None
+    answered_ms = process.clock.monotonic_ms()
+    await asyncio.sleep(5)
+    assert ticket.accept(process.clock.monotonic_ms())
+    assert ticket.accept(answered_ms)
+    await asyncio.sleep(9)
+    assert (await process.heartbeat(told["a"])).error is ErrorCode.none
+    await process.runtime.stop()
+
+
+@story
 async def test_stopping_answers_what_is_parked_and_writes_coordinator_stopped() -> None:
     """A parked join is sent elsewhere with its own member id, and the log has the last word (LD12)."""
     storage = MemoryStorage()

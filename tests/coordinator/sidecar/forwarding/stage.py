@@ -21,6 +21,7 @@ from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.peers.link.connection import PeerConnection
 from muster.coordinator.peers.link.links import PeerLinks
 from muster.coordinator.peers.link.listener import PeerListener
+from muster.coordinator.peers.link.messages import AnyMessage, Leases
 from muster.coordinator.service import Service
 from muster.coordinator.sidecar.apis import consumer_group_heartbeat
 from muster.coordinator.sidecar.apis.membership import MembershipApi
@@ -53,6 +54,7 @@ class OwnerProcess:
         self.service = new_service(self.groups)
         self.metrics = ServerMetrics({})
         self.assigned = True
+        self.lease_left_ms = 60_000
         self.shadowed: set[GroupId] = set()
         self.deleted: list[str] = []
         self.requests = owner_of(
@@ -60,6 +62,7 @@ class OwnerProcess:
             self.metrics,
             edge,
             is_assigned=lambda _: self.assigned,
+            leases=lambda: {0: self.lease_left_ms},
             shadowed=self.shadowed,
             deleted=self.deleted,
         )
@@ -101,6 +104,7 @@ def owner_of(
     relay: Relay,
     *,
     is_assigned: Any,
+    leases: Any,
     shadowed: set[GroupId],
     deleted: list[str],
 ) -> ForwardedRequests:
@@ -112,6 +116,7 @@ def owner_of(
     requests = ForwardedRequests(
         service,
         is_assigned=is_assigned,
+        leases=leases,
         list_own=list_own,
         metrics=metrics,
         relayed=RelayMetrics(),
@@ -141,6 +146,16 @@ def deleting(deleted: list[str]) -> SidecarApi:
     return SidecarApi(key=api.key, name=api.name, versions=api.versions, handle=handle)
 
 
+class BootClock:
+    """The edge's clock, which runs when a test says so."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+
+    def boot_ms(self) -> int:
+        return self.now_ms
+
+
 class Stage(msgspec.Struct, eq=False):
     """See the module. `edge.groups` are the groups of the edge itself."""
 
@@ -150,8 +165,10 @@ class Stage(msgspec.Struct, eq=False):
     forwarder: Edge
     owners: Owners
     links: PeerLinks
+    clock: "BootClock"
     deleted: list[str]
     """The groups that the edge has deleted."""
+    from_owner: list[AnyMessage]
 
     @property
     def groups(self) -> ScriptedGroups:
@@ -172,6 +189,10 @@ class Stage(msgspec.Struct, eq=False):
         self.links.follow([self.owner.node])
         self.forwarder.ownership_changed()
 
+    async def until_granted(self) -> None:
+        """Wait until the edge has heard of the owner's leases, without which a grant is worth nothing."""
+        await until(lambda: any(isinstance(each, Leases) for each in self.from_owner))
+
     async def until_reached(self) -> None:
         await until(lambda: self.links.is_reached(self.owner.node))
 
@@ -179,6 +200,7 @@ class Stage(msgspec.Struct, eq=False):
 @asynccontextmanager
 async def forwarding(*, answer_lease_ms: int = 60_000) -> AsyncIterator[Stage]:
     """Everything belongs to the owner at first."""
+    clock = BootClock()
     made: list[tuple[Edge, Owners]] = []
     deleted: list[str] = []
 
@@ -187,9 +209,15 @@ async def forwarding(*, answer_lease_ms: int = 60_000) -> AsyncIterator[Stage]:
             (), ()
         )
         owner = owner_of(
-            relay.service, relay.metrics, relay, is_assigned=lambda _: True, shadowed=set(), deleted=deleted
+            relay.service,
+            relay.metrics,
+            relay,
+            is_assigned=lambda _: True,
+            leases=dict,
+            shadowed=set(),
+            deleted=deleted,
         )
-        owners = Owners(relay.service, owner)
+        owners = Owners(relay.service, owner, answer_lease_ms=answer_lease_ms, boot_ms=clock.boot_ms)
         edge = Edge(relay.service, owners, answer_lease_ms=answer_lease_ms)
         made.append((edge, owners))
         relay.forward = edge.forward_heartbeat
@@ -204,20 +232,26 @@ async def forwarding(*, answer_lease_ms: int = 60_000) -> AsyncIterator[Stage]:
         owner = OwnerProcess(relay)
         await owner.start()
         stack.push_async_callback(owner.end)
+        from_owner: list[AnyMessage] = []
+
+        def received(node: Node, message: AnyMessage) -> None:
+            from_owner.append(message)
+            owners.received(node, message)
+
         links = PeerLinks(
             secret=lambda: SECRET,
             node_id=EDGE,
             message_bytes_max=MESSAGE_BYTES_MAX,
             context=None,
             monotonic_ms=lambda: 0,
-            received=owners.received,
+            received=received,
             changed=owners.link_changed,
             failed=fails,
         )
         links.log_identity = "log"
         stack.push_async_callback(links.close)
         owners.forward_on(links)
-        stage = Stage(broker, relay, owner, edge, owners, links, deleted)
+        stage = Stage(broker, relay, owner, edge, owners, links, clock, deleted, from_owner)
         stage.give_to(owner.node)
         await stage.until_reached()
         yield stage

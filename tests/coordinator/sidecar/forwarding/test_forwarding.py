@@ -31,22 +31,6 @@ async def test_a_heartbeat_is_answered_by_the_owner() -> None:
         assert stage.edge.groups.commands == []
 
 
-async def test_known_heartbeats_are_answered_without_decoding() -> None:
-    """The owner does so for each connection alone, until the member's ticket is over."""
-    async with forwarding() as stage:
-        stage.groups.gives_tickets = True
-        client, other = await stage.edge.connect(1), await stage.edge.connect(1)
-        for _ in range(3):
-            assert error_of("Heartbeat", 3, await client.ask(heartbeat())) == 0
-        assert len(stage.groups.commands) == 1
-        assert error_of("Heartbeat", 3, await other.ask(heartbeat())) == 0
-        assert len(stage.groups.commands) == 2
-        for ticket in stage.groups.tickets:
-            ticket.valid = False
-        stage.groups.outcome = lambda _: HeartbeatOutcome(error=ErrorCode.rebalance_in_progress)
-        assert error_of("Heartbeat", 3, await client.ask(heartbeat())) == 27
-
-
 async def test_the_broker_is_asked_on_the_clients_own_connection() -> None:
     """Whether it may READ the group: what the broker denies to the client is denied."""
     async with forwarding() as stage:

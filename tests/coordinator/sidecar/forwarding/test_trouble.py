@@ -96,8 +96,9 @@ async def test_who_authenticates_again_is_another_client() -> None:
     async with forwarding() as stage:
         stage.groups.gives_tickets = True
         client = await stage.edge.connect(1)
-        for _ in range(2):
-            await client.ask(heartbeat())
+        await client.ask(heartbeat())
+        await stage.until_granted()
+        await client.ask(heartbeat())
         assert len(stage.groups.commands) == 1
         asked = stage.broker.keys_asked().count(DESCRIBE_GROUPS)
         connection = next(iter(stage.edge.listening.connections))

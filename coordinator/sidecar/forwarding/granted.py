@@ -1,0 +1,246 @@
+"""Heartbeats that the owner of a group lets this process answer by itself, until the group changes.
+
+What belongs here: what was granted, the leases behind it, and telling the owners which members were heard. What it must
+not know: how a request is forwarded.
+
+    granted    with its answer to a heartbeat, the owner lets this process answer equal ones on the same connection
+    revoked    the group has changed: the next heartbeat is forwarded. Where the link hangs just then, the lease ends it
+    leases     an answer is given only while the owner itself could give it by its lease of the partition. It says how
+               long that is each time it is told who was heard, and is asked each eighth of a lease. So whoever owns the
+               group next, and waits for the old lease, waits for the answers of this process too
+    heard      the owner is told within HEARD_S, and before any other request is forwarded to it. What it may not have
+               been told when the link broke, it is told when it is reached again: the members were answered
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from muster.coordinator.cluster import Node
+from muster.coordinator.peers.link.messages import AnyMessage, Granted, HeardMember, HeardMembers, Leases
+from muster.coordinator.runtime.partition.answer_lease import AnswerLease
+from muster.coordinator.sidecar.forwarding.paced import Paced
+from muster.coordinator.sidecar.relay.client_side import ClientSide
+from muster.events.ids import GroupId, MemberId
+
+HEARD_S: Final = 0.05
+ASKED_PER_LEASE: Final = 8
+HEARD_AT_ONCE: Final = 200
+"""Members of one message, of a kilobyte at most: so it goes whole, in order (see connection.py)."""
+
+TOLD_AGAIN_S: Final = 30.0
+"""How long a process that was lost may be away and still be told: sessions have begun anew by then."""
+
+
+class GrantedGroup(msgspec.Struct, eq=False):
+    """A group whose owner has granted something. `is_valid`: until it is revoked."""
+
+    lease: AnswerLease
+    is_valid: bool = True
+
+
+class GrantedTicket(msgspec.Struct, eq=False):
+    """A ticket as `HeartbeatTicket`, by the owner's word; `frame`, `connection`: of the request, as the owner knows it.
+
+    `until_ms`, `heard_ms`: monotonic.
+    """
+
+    group: GrantedGroup
+    client: ClientSide
+    connection: int
+    frame: bytes
+    until_ms: int
+    note: Callable[["GrantedTicket"], None]
+    heard_ms: int = 0
+    is_noted: bool = False
+
+    def accept(self, now_ms: int) -> bool:
+        group = self.group
+        if now_ms >= self.until_ms or not group.is_valid:
+            return False
+        lease = group.lease
+        if lease.reading_ms is not now_ms and not lease.covers_at(now_ms):
+            return False
+        self.heard_ms = now_ms
+        if not self.is_noted:
+            self.note(self)
+        return True
+
+
+class _Owner:
+    """One owner's grants, and what it is to be told."""
+
+    def __init__(self, granted: "GrantedHeartbeats", node: Node) -> None:
+        self.groups: dict[str, GrantedGroup] = {}
+        self._granted = granted
+        self._node = node
+        self._leases: dict[int, AnswerLease] = {}
+        self._noted: list[GrantedTicket] = []
+        self._unconfirmed: deque[tuple[int, list[GrantedTicket]]] = deque()
+        """The members that it was told of, and when by the boot clock, without its answer so far."""
+        self._telling: asyncio.TimerHandle | None = None
+        self._asking: asyncio.TimerHandle | None = None
+
+    def lease_of(self, partition: int) -> AnswerLease:
+        lease = self._leases.get(partition)
+        if lease is None:
+            lease = self._leases[partition] = AnswerLease(self._granted.lease_ms, self._granted.boot_ms)
+        return lease
+
+    def note(self, ticket: GrantedTicket) -> None:
+        ticket.is_noted = True
+        self._noted.append(ticket)
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(HEARD_S, self.tell)
+
+    def tell(self) -> None:
+        """Tell it who was heard, if anybody was."""
+        if self._noted:
+            self._tell()
+
+    def keep_asking(self) -> None:
+        """Ask for the leases, now and again while something is granted."""
+        if self._asking is None:
+            self._tell()
+            self._asking = asyncio.get_running_loop().call_later(self._granted.ask_each_s, self._ask_again)
+
+    def _ask_again(self) -> None:
+        self._asking = None
+        if self.groups:
+            self.keep_asking()
+
+    def _tell(self) -> None:
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
+        noted, self._noted = self._noted, []
+        now_ms, sent_ms = self._granted.monotonic_ms(), self._granted.boot_ms()
+        members = []
+        for ticket in noted:
+            ticket.is_noted = False
+            members.append(HeardMember(ticket.connection, ticket.frame, max(0, now_ms - ticket.heard_ms)))
+        for first in range(0, max(1, len(members)), HEARD_AT_ONCE):
+            self._granted.send(self._node, HeardMembers(sent_ms, members[first : first + HEARD_AT_ONCE]))
+        if noted:
+            self._unconfirmed.append((sent_ms, noted))
+
+    def told(self, leases: Leases) -> None:
+        """The owner has been told, and has said how long answers may be given."""
+        while self._unconfirmed and self._unconfirmed[0][0] <= leases.sent_ms:
+            self._unconfirmed.popleft()
+        lease_ms = self._granted.lease_ms
+        for partition, left_ms in leases.left_ms.items():
+            self.lease_of(partition).proven(leases.sent_ms + left_ms - lease_ms)
+
+    def end(self) -> list[GrantedTicket]:
+        """Let nothing more be answered; returns whom the owner may not have been told of."""
+        for timer in (self._telling, self._asking):
+            if timer is not None:
+                timer.cancel()
+        for lease in self._leases.values():
+            lease.end()
+        untold = [ticket for _, tickets in self._unconfirmed for ticket in tickets] + self._noted
+        return list(dict.fromkeys(untold))
+
+
+class GrantedHeartbeats:
+    """See the module. `send` sends a message to an owner; `number_at`: the number that a client has there."""
+
+    def __init__(
+        self,
+        *,
+        send: Callable[[Node, AnyMessage], None],
+        number_at: Callable[[Node, ClientSide], int],
+        partition_of: Callable[[GroupId], int | None],
+        paced: Paced,
+        lease_ms: int,
+        boot_ms: Callable[[], int],
+        monotonic_ms: Callable[[], int],
+    ) -> None:
+        self.send = send
+        self.lease_ms = lease_ms
+        self.ask_each_s = lease_ms / ASKED_PER_LEASE / 1_000
+        self.boot_ms = boot_ms
+        self.monotonic_ms = monotonic_ms
+        self._number_at = number_at
+        self._partition_of = partition_of
+        self._paced = paced
+        self._owners: dict[int, _Owner] = {}
+        self._untold: dict[int, list[GrantedTicket]] = {}
+        """Those of processes that are not reached, by node id."""
+
+    def keep(self, node: Node, client: ClientSide, frame: bytes, sent_ms: int, granted: Granted) -> None:
+        """Answer equal heartbeats of the client from now on. `sent_ms`: when this one was forwarded (monotonic)."""
+        group_id = GroupId(granted.group_id)
+        partition = self._partition_of(group_id)
+        if partition is None:
+            return
+        owner = self._owners.get(node.node_id)
+        if owner is None:
+            owner = self._owners[node.node_id] = _Owner(self, node)
+        group = owner.groups.get(group_id)
+        if group is None:
+            group = owner.groups[group_id] = GrantedGroup(owner.lease_of(partition))
+        ticket = GrantedTicket(
+            group=group,
+            client=client,
+            connection=granted.connection,
+            frame=frame,
+            until_ms=sent_ms + granted.valid_ms,
+            note=owner.note,
+        )
+        client.heartbeats.keep(frame, group_id, MemberId(granted.member_id), ticket)
+        owner.keep_asking()
+
+    def revoked(self, node: Node, group_id: str) -> None:
+        """Have heartbeats of the group's members forwarded again."""
+        owner = self._owners.get(node.node_id)
+        group = None if owner is None else owner.groups.pop(group_id, None)
+        if group is not None:
+            group.is_valid = False
+
+    def told(self, node: Node, leases: Leases) -> None:
+        """An owner has been told who was heard."""
+        owner = self._owners.get(node.node_id)
+        if owner is not None:
+            owner.told(leases)
+
+    def tell(self, node: Node) -> None:
+        """Tell an owner who was heard: something else is to be sent to it."""
+        owner = self._owners.get(node.node_id)
+        if owner is not None:
+            owner.tell()
+
+    def tell_all(self) -> None:
+        """Tell all owners: this process stops."""
+        for owner in self._owners.values():
+            owner.tell()
+
+    def lost(self, node: Node) -> None:
+        """Answer nothing for a process that is not reached."""
+        owner = self._owners.pop(node.node_id, None)
+        if owner is None:
+            return
+        untold = self._untold[node.node_id] = owner.end()
+
+        def forget() -> None:
+            if self._untold.get(node.node_id) is untold:
+                del self._untold[node.node_id]
+
+        asyncio.get_running_loop().call_later(TOLD_AGAIN_S, forget)
+
+    def reached(self, node: Node) -> None:
+        """Tell a process that is reached again who was answered in its name, some at a time."""
+        untold: Iterable[GrantedTicket] = self._untold.pop(node.node_id, ())
+
+        def tell(ticket: GrantedTicket) -> None:
+            if ticket.client.is_open():
+                age_ms = max(0, self.monotonic_ms() - ticket.heard_ms)
+                member = HeardMember(self._number_at(node, ticket.client), ticket.frame, age_ms)
+                self.send(node, HeardMembers(self.boot_ms(), [member]))
+
+        self._paced.call(partial(tell, ticket) for ticket in untold)
