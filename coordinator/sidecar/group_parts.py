@@ -1,0 +1,160 @@
+"""The parts of a sidecar that know of groups, put together: who owns them, their shadows upstream, moves, the service.
+
+What belongs here: making these parts, and their order at the end. What it must not know: clients' connections, and how
+partitions are shared.
+"""
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+import structlog
+
+from muster.coordinator.assembly import collect, new_owner, new_service, new_waiting_quota, snapshot_folder
+from muster.coordinator.clock import SystemClock
+from muster.coordinator.cluster import new_cluster
+from muster.coordinator.group.commands import Caller, ReleaseGroup
+from muster.coordinator.group.outcomes import Outcome, ReleaseGroupOutcome
+from muster.coordinator.observability.group_metrics import GroupMetrics
+from muster.coordinator.observability.metrics import ServerMetrics
+from muster.coordinator.observability.standby_metrics import StandbyMetrics
+from muster.coordinator.observability.status import StatusParts
+from muster.coordinator.offsets.upstream import UpstreamOffsetStore
+from muster.coordinator.partition_sharing import PartitionSharing
+from muster.coordinator.runtime.partition.owner import ignore_partition
+from muster.coordinator.runtime.partition.waiting_limit import WaitingLimit, WaitingQuota
+from muster.coordinator.runtime.runtime import Runtime
+from muster.coordinator.service import Service
+from muster.coordinator.settings.settings import Settings
+from muster.coordinator.sidecar.forwarding.shared_ownership import let_go_of
+from muster.coordinator.sidecar.groups.in_flight_commits import InFlightCommits
+from muster.coordinator.sidecar.groups.movable_groups import MovableGroups
+from muster.coordinator.sidecar.groups.move_log import log_lost
+from muster.coordinator.sidecar.groups.moves import Moves
+from muster.coordinator.sidecar.groups.shadow_fence import ShadowFence
+from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.reachability import Reachability
+from muster.coordinator.upstream.shadow_census import ShadowMetrics, shadows_status
+from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
+from muster.events.ids import GroupId
+from muster.events.log.base import EventLog
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class GroupParts:
+    """See the module. The stack ends them in reverse; `lost` is called with what ends the process."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        event_log: EventLog,
+        link: UpstreamLink,
+        clock: SystemClock,
+        stack: AsyncExitStack,
+        *,
+        metrics: ServerMetrics,
+        sharing: PartitionSharing | None,
+        lost: Callable[[Exception], None],
+    ) -> None:
+        self._settings = settings
+        self._link = link
+        self._clock = clock
+        self._stack = stack
+        self._lost = lost
+        self._let_go: Callable[[int], None] = ignore_partition
+        self.shadows = Shadows(link, lost=self._release, give_up=lost)
+        stack.push_async_callback(self.shadows.close)
+        waiting_quota = new_waiting_quota(settings, metrics)
+        self.owner = new_owner(
+            settings,
+            event_log,
+            UpstreamOffsetStore(),
+            clock,
+            on_generation=self.shadows.update_generation,
+            on_given_up=self._given_up,
+            ask_about_silence=self._reachability().ask_about_silence,
+            waiting_quota=waiting_quota,
+        )
+        self.runtime = Runtime(
+            self.owner,
+            give_up=lost,
+            deposed=None if sharing is None else sharing.deposed,
+            stands_by=settings.stands_by,
+            snapshots=snapshot_folder(settings),
+        )
+        self.moves = self._moves()
+        self._let_go = let_go_of(self.shadows, self.moves, event_log)
+        self.in_flight = InFlightCommits()
+        self.service = self._service(waiting_quota)
+
+    def observe(self, parts: StatusParts) -> None:
+        """Have metrics and status tell of them."""
+        runtime, shadows = self.runtime, self.shadows
+        for collector in (
+            GroupMetrics(runtime.figures),
+            StandbyMetrics(runtime.standby_figures),
+            ShadowMetrics(shadows.census),
+        ):
+            collect(collector, self._stack)
+        parts.ownership, parts.shadows = runtime.status, lambda: shadows_status(shadows.census())
+
+    async def remove_stray_shadows(self) -> None:
+        """Remove shadows that a former process has left in groups that have no members any more."""
+        runtime, moves = self.runtime, self.moves
+
+        def is_ours(group_id: GroupId) -> bool:
+            return runtime.has_group(group_id) and not moves.is_released(group_id)
+
+        try:
+            await self.shadows.remove_stray_shadows(is_ours)
+        except ShadowUnavailable as error:
+            log.warning("shadows of empty groups may be left upstream, for 30 minutes at most", error=str(error))
+
+    def _given_up(self, number: int) -> None:
+        self._let_go(number)
+
+    def _reachability(self) -> Reachability:
+        reachability = Reachability(self._link, give_up=self._lost, monotonic_ms=self._clock.monotonic_ms)
+        self._stack.push_async_callback(reachability.close)
+        reachability.keep_open()
+        return reachability
+
+    def _moves(self) -> Moves:
+        moves = Moves(
+            self._link,
+            self.shadows,
+            is_released=lambda group_id: self.runtime.config_of(group_id).coordinator is not None,
+            monotonic_ms=self._clock.monotonic_ms,
+            give_up=self._lost,
+        )
+        self._stack.push_async_callback(moves.close)
+        return moves
+
+    def _service(self, waiting_quota: WaitingQuota) -> Service:
+        fenced = ShadowFence(self.runtime, self.shadows, give_up=self._lost)
+        self._stack.push_async_callback(fenced.close)
+        movable = MovableGroups(fenced, self.moves, self.in_flight, may_own=self._settings.may_own, give_up=self._lost)
+        self._stack.push_async_callback(movable.close)
+        groups = WaitingLimit(movable, waiting_quota, self.runtime.is_member)
+        # A sidecar relays Metadata, so none of its handlers uses this.
+        cluster = new_cluster(cluster_id=self._link.cluster_id, node_id=-1, host="", port=-1, topics=())
+        return new_service(groups, cluster, self._clock, self.runtime, waiting_quota)
+
+    def _release(self, group_id: GroupId, reason: str) -> None:
+        """Release a group that was lost to upstream: its members have to join there."""
+
+        def released(outcome: Outcome) -> None:
+            assert isinstance(outcome, ReleaseGroupOutcome)
+            log_lost(group_id, reason, outcome)
+
+        caller = Caller(
+            request_id=self.service.new_request_id(),
+            client_id="muster",
+            client_host="",
+            principal="",
+            api_key=-1,
+            api_version=-1,
+            arrived_ms=self._clock.monotonic_ms(),
+            arrived_wall_ms=self._clock.wall_ms(),
+        )
+        self.service.groups.submit(ReleaseGroup(group_id=group_id, caller=caller), released)
