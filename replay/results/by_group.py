@@ -1,6 +1,6 @@
 """The records of a log, given to their groups many at once: that costs less than one after another."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -55,6 +55,15 @@ class ByGroup(Generic[G]):
                     self._waiting.append(group)
                 group.waiting.append(record)
         self._take_waiting()
+
+    def end(self) -> Iterator[G]:
+        """Give up the groups, in the order in which they were met."""
+        groups = list(self.groups.values())
+        self.groups.clear()
+        self._by_key.clear()
+        groups.reverse()
+        while groups:
+            yield groups.pop()
 
     def _take_waiting(self) -> None:
         for group in self._waiting:

@@ -86,10 +86,10 @@ class _Brief(msgspec.Struct, frozen=True, kw_only=True):
     """An incident as far as it is needed to find storms."""
 
     id: tuple[GroupId, str]
-    kind: str
     started_ms: int
     rebalances: int
-    hosts: frozenset[str]
+    client_host: str | None
+    """The host whose processes were in trouble; None: it was the coordinator."""
 
 
 class DigestFold:
@@ -137,6 +137,8 @@ class _PartitionFold:
         self._home = Partition(at_most=None)
         self._kept = KeptRecords()
         self._unreadable = unreadable
+        self.groups = 0
+        """How many there were by the end of the window, once they are told."""
 
     def take(self, records: Iterable[StoredRecord]) -> None:
         """The next records."""
@@ -157,15 +159,12 @@ class _PartitionFold:
         elif isinstance(read, Broken):
             self._unreadable.append(read)
 
-    @property
-    def groups(self) -> int:
-        """How many there were by the end of the window."""
-        return sum(group.is_there for group in self._by_group.groups.values())
-
     def told(self) -> Iterator[Incident]:
-        """The incidents of all its groups."""
-        for group in self._by_group.groups.values():
+        """The incidents of all its groups. Nothing is kept of them."""
+        for group in self._by_group.end():
+            self.groups += group.is_there
             yield from group.told()
+        self._kept.close()
 
 
 class _Group:
@@ -270,7 +269,7 @@ class _Collected:
             self._groups.add(incident.group_id)
             self._without_rebalance += not incident.rebalances
             if len(self._briefs) < BRIEFS_MAX:
-                self._briefs.append(_brief(incident))
+                self._briefs += _briefs(incident)
             if incident.rebalances:
                 place = (weight(incident), -next(self._number))
                 if len(self._heaviest) < HEAVIEST_KEPT:
@@ -320,25 +319,32 @@ def weight(incident: Incident) -> tuple[int, int, int]:
     return (cost.partition_ms or 0, cost.rebalancing_ms or 0, cost.rebalances)
 
 
-def _brief(incident: Incident) -> _Brief:
-    hosts = {host(each.client_host) for each in incident.culprits}
-    return _Brief(
+def _briefs(incident: Incident) -> Iterator[_Brief]:
+    """The incident, if it can be in a storm: of a coordinator, or of the processes of one host that says something."""
+    client_host = None
+    if incident.kind in OF_PROCESSES:
+        hosts = {host(each.client_host) for each in incident.culprits}
+        told = [each for each in hosts if each and not each.startswith(NOWHERE)]
+        if len(told) != 1:
+            return
+        client_host = told[0]
+    elif incident.kind not in OUTAGES:
+        return
+    yield _Brief(
         id=(incident.group_id, incident.id),
-        kind=incident.kind,
         started_ms=wall_ms_of(incident.started_at),
         rebalances=len(incident.rebalances),
-        hosts=frozenset(each for each in hosts if each and not each.startswith(NOWHERE)),
+        client_host=client_host,
     )
 
 
 def _storms(briefs: list[_Brief]) -> Iterator[tuple[Storm, list[_Brief]]]:
     """The storms, and what each consists of; an incident is in one at most."""
-    outages = [brief for brief in briefs if brief.kind in OUTAGES]
-    yield from _storms_of(outages, StormKind.COORDINATOR, None)
+    yield from _storms_of([brief for brief in briefs if brief.client_host is None], StormKind.COORDINATOR, None)
     by_host: defaultdict[str, list[_Brief]] = defaultdict(list)
     for brief in briefs:
-        if brief.kind in OF_PROCESSES and len(brief.hosts) == 1:
-            by_host[next(iter(brief.hosts))].append(brief)
+        if brief.client_host is not None:
+            by_host[brief.client_host].append(brief)
     for client_host in sorted(by_host):
         yield from _storms_of(by_host[client_host], StormKind.HOST, client_host)
 

@@ -22,8 +22,8 @@ from muster.events.records import EventsError, StoredRecord
 from muster.replay.history.items import LogPosition, Told
 from muster.replay.logs.sources import read_value
 
-IN_MEMORY_MAX: Final = 100_000
-IN_MEMORY_BYTES: Final = 30_000_000
+IN_MEMORY_MAX: Final = 50_000
+IN_MEMORY_BYTES: Final = 15_000_000
 """Records that are kept in memory, and the bytes of their values."""
 
 _LEVEL: Final = 1
@@ -148,6 +148,12 @@ class KeptRecords:
             self._note(-len(in_memory), -in_memory.size)
             yield from in_memory.reads()
 
+    def close(self) -> None:
+        """Give up what is left, and the file."""
+        self._by_group.clear()
+        if self._file is not None:
+            self._file.close()
+
     def _note(self, records: int, size: int) -> None:
         self._records += records
         self._bytes += size
@@ -184,6 +190,10 @@ class _File:
             ((dropped,),) = self._database.execute(f"select total(records) {_BEFORE}", (group, before))
             self._database.execute(f"delete {_BEFORE}", (group, before))
         return int(dropped)
+
+    def close(self) -> None:
+        """Close it; it is gone then."""
+        self._database.close()
 
     def blocks(self, group: int) -> Iterator[bytes]:
         """The blocks of a group, in order."""

@@ -1,6 +1,7 @@
 """`digest`: what mattered over all groups."""
 
 import asyncio
+import gc
 from itertools import count, zip_longest
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import msgspec
 import pytest
 
 from muster.events.causes import Cause
+from muster.replay.history.skim import Skim
 from muster.replay.history.window import AtTime, Window
 from muster.replay.results import kept_records
 from muster.replay.results.digest import Digest, DigestFold
@@ -173,3 +175,23 @@ def test_of_groups_that_never_rest_a_bounded_part_is_in_memory(monkeypatch: pyte
         return fold.result("memory", None)
 
     assert told_with(100) == told_with(1_000_000)
+
+
+def test_nothing_is_kept_of_the_groups_of_a_partition_that_was_told() -> None:
+    """Whether or not the garbage collector has run, which it seldom does in a command."""
+
+    def there() -> int:
+        return sum(isinstance(each, Skim) for each in gc.get_objects())
+
+    fold, before = DigestFold(Window(since=AtTime(0))), there()
+    gc.disable()
+    try:
+        for partition in range(3):
+            for name in range(5):
+                told = one_host(f"g{name}", "/10.0.0.1").stored_records()
+                fold.take([msgspec.structs.replace(each, partition=partition) for each in told])
+            assert there() - before == 5
+        assert fold.result("memory", None).groups == 15
+        assert there() == before
+    finally:
+        gc.enable()
