@@ -9,6 +9,7 @@ them.
 """
 
 import os
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,13 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, TomlConfigSettingsSource
 
+from muster.coordinator.group.settings import INT32_MAX
 from muster.coordinator.settings.addresses import Address
 from muster.coordinator.settings.problems import Problems, Unusable
 from muster.coordinator.settings.setting_sources import PROPERTY_FIELDS, Sources, flag
 from muster.coordinator.settings.settings import Settings
 from muster.coordinator.settings.settings_file import field_of, read_file
-from muster.coordinator.settings.sidecar import EVENT_TOPIC, refusals
+from muster.coordinator.settings.sidecar import EDGE, EDGE_NODE_IDS, EVENT_TOPIC, refusals
 from muster.events.kafka.security import BadSecurity, properties_of_environment, split_properties
 
 
@@ -116,6 +118,8 @@ def _validated(given: _Given, sources: Sources, problems: Problems) -> Settings 
     settings.came_from(sources)
     if settings.upstream is not None and "log" not in settings.model_fields_set:
         settings = settings.model_copy(update={"log": f"kafka://{settings.upstream}/{EVENT_TOPIC}"})
+    if settings.share_partitions and settings.role == EDGE and "node_id" not in settings.model_fields_set:
+        settings = settings.model_copy(update={"node_id": secrets.randbelow(EDGE_NODE_IDS) + INT32_MAX - EDGE_NODE_IDS})
     return settings
 
 
@@ -199,7 +203,7 @@ def _sharing_refusals(settings: Settings) -> Iterator[str]:
         return
     if not settings.log.startswith("kafka:"):
         yield f"{share} needs an event log in Kafka, and {settings.name_of('log')} is {settings.log}"
-    if "node_id" not in given:
+    if "node_id" not in given and settings.role != EDGE:
         yield f"{share} needs {settings.name_of('node_id')}, another one for each process of the log"
 
 

@@ -89,7 +89,8 @@ class Settings(SidecarSettings, KafkaSettings):
     )
     node_id: int = option(
         1,
-        "The node id that clients see. Of a sidecar, which shows the brokers', the id among those that share its log.",
+        "The node id that clients see. Of a sidecar, which shows the brokers', the id among those that share its log; "
+        "an edge that is given none takes one by chance.",
         panel=STANDALONE,
         ge=0,
         le=INT32_MAX,

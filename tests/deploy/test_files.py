@@ -18,6 +18,7 @@ import yaml
 
 from muster.coordinator.settings.loading import load_settings
 from muster.coordinator.settings.settings import Settings
+from tests.brokers.certificates import Authority
 
 ROOT: Final = Path(__file__).parents[2]
 DEPLOY: Final = ROOT / "deploy"
@@ -72,32 +73,75 @@ def test_what_the_services_need_is_there() -> None:
             assert (COMPOSE.parent / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
 
 
-def test_each_muster_of_the_compose_file_would_start() -> None:
-    """Two owners of one log, each under a node id and an address of its own, and a sidecar."""
-    loaded = {}
+@pytest.fixture(scope="module")
+def peers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what the processes prove to each other, by the names of both ways to make it."""
+    folder = tmp_path_factory.mktemp("peers")
+    authority = Authority(folder / "authority")
+    certificate = authority.issue("muster")
+    for names in (("ca.pem", "certificate.pem", "key.pem"), ("ca.crt", "tls.crt", "tls.key")):
+        for name, file in zip(names, (authority.certificate, certificate.certificate, certificate.key), strict=True):
+            shutil.copy(file, folder / name)
+    (folder / "secret").write_text("0" * 32, encoding="utf-8")
+    return folder
+
+
+def at(folder: Path, arguments: list[str]) -> list[str]:
+    return [each.replace("/run/peers", str(folder)) for each in arguments]
+
+
+def musters() -> dict[str, list[str]]:
+    """The arguments of `muster serve`, by service."""
+    found = {}
     for name, service in services().items():
         if service["image"].startswith("${MUSTER_IMAGE"):
             command, *arguments = service["command"]
             assert command == "serve", name
-            loaded[name] = settings_of(arguments)
-    owners = [each for each in loaded.values() if each.upstream is None]
-    assert len(owners) == 2
-    assert len({each.log for each in owners}) == 1
-    assert len({each.node_id for each in owners}) == len({each.advertise for each in owners}) == 2
-    assert all(each.share_partitions for each in owners)
-    assert [name for name, each in loaded.items() if each.upstream is not None] == ["sidecar"]
+            found[name] = arguments
+    return found
+
+
+def test_each_muster_of_the_compose_file_would_start(peers: Path) -> None:
+    """Two owners of one log, each under a node id of its own, and an edge, all reached by the name of the service."""
+    loaded = {name: settings_of(at(peers, arguments)) for name, arguments in musters().items()}
+    assert {name: each.role for name, each in loaded.items()} == {
+        "muster-1": "owner",
+        "muster-2": "owner",
+        "edge": "edge",
+    }
+    assert len({each.node_id for each in loaded.values()}) == 3
+    assert len({(each.upstream, each.log, each.log_replication) for each in loaded.values()}) == 1
     for name, settings in loaded.items():
-        assert settings.advertise is not None
-        assert settings.advertise.partition(":")[0] == name
+        assert settings.share_partitions
+        assert settings.peer_advertise == f"{name}:9500"
+    assert loaded["edge"].advertise == "edge:19092"
 
 
-def test_prometheus_scrapes_each_muster_where_it_offers_metrics() -> None:
+def test_the_peers_secrets_are_made_by_commands_that_work(tmp_path: Path) -> None:
+    """Those of the compose file, and those of the page for Kubernetes, as far as openssl goes."""
+    ((script,),) = [service["command"] for name, service in services().items() if name == "peer-secrets"]
+    page = (ROOT / "docs" / "deploying.md").read_text(encoding="utf-8")
+    for name, commands, files in (
+        ("compose", script, ("certificate.pem", "key.pem", "ca.pem")),
+        ("page", "\n".join(re.findall(r"^\$ (openssl .+)$", page, re.MULTILINE)), ("tls.crt", "tls.key", "ca.crt")),
+    ):
+        folder = tmp_path / name
+        folder.mkdir()
+        made = commands.replace("/run/peers", str(folder)).replace("chown 65532:65532", "true")
+        subprocess.run(["/bin/sh", "-ec", made], cwd=folder, check=True, capture_output=True, timeout=60)
+        certificate, key, authority = (folder / each for each in files)
+        flags = [f"--peer-tls-certificate={certificate}", f"--peer-tls-key={key}", f"--peer-tls-ca={authority}"]
+        peer = ["--share-partitions", "--upstream=kafka:9092", "--node-id=1", "--peer-listen=muster-1:9500"]
+        settings = settings_of([*peer, *flags, f"--peer-secret-file={folder / 'secret'}"])
+        assert settings.peer_tls() is not None
+
+
+def test_prometheus_scrapes_each_muster_where_it_offers_metrics(peers: Path) -> None:
     (job,) = yaml.safe_load((DEPLOY / "prometheus.yml").read_text(encoding="utf-8"))["scrape_configs"]
     scraped = {target for each in job["static_configs"] for target in each["targets"]}
     offered = {
-        f"{name}:{settings_of(service['command'][1:]).metrics.rpartition(':')[2]}"  # type: ignore[union-attr]
-        for name, service in services().items()
-        if service["image"].startswith("${MUSTER_IMAGE")
+        f"{name}:{(settings_of(at(peers, arguments)).metrics or '').rpartition(':')[2]}"
+        for name, arguments in musters().items()
     }
     assert scraped == offered
     assert all("service" in each["labels"] for each in job["static_configs"])
@@ -177,40 +221,54 @@ def test_manifests_are_ones_by_kubernetes_own_schema(file: str) -> None:
         kubernetes_validate.validate(manifest, kubernetes_validate.latest_version(), strict=True)
 
 
-def test_the_owners_of_the_manifests_would_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_owners_of_the_manifests_would_start(tmp_path: Path, peers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From their file, with what the pod's name makes of the variables."""
     by_kind = {each["kind"]: each for each in manifests("owners.yaml")}
     file = tmp_path / "muster.toml"
-    file.write_text(by_kind["ConfigMap"]["data"]["muster.toml"], encoding="utf-8")
+    (told,) = at(peers, [by_kind["ConfigMap"]["data"]["muster.toml"]])
+    file.write_text(told, encoding="utf-8")
     assert "share-partitions" in tomllib.loads(file.read_text(encoding="utf-8"))
     pod = by_kind["StatefulSet"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert container["args"] == ["serve", "--config-file", "/etc/muster/muster.toml"]
     given = {each["name"]: each for each in container["env"]}
     monkeypatch.setenv("MUSTER_NODE_ID", "1")
-    advertise = given["MUSTER_ADVERTISE"]["value"]
+    advertise = given["MUSTER_PEER_ADVERTISE"]["value"]
     filled = advertise.replace("$(POD_NAME)", "muster-1").replace("$(POD_NAMESPACE)", "kafka")
-    monkeypatch.setenv("MUSTER_ADVERTISE", filled)
+    monkeypatch.setenv("MUSTER_PEER_ADVERTISE", filled)
     settings = load_settings({}, [], file)
-    assert (settings.node_id, settings.share_partitions) == (1, True)
-    service = next(each for each in manifests("owners.yaml") if each["metadata"]["name"] == "muster-nodes")
-    assert settings.advertise == f"muster-1.{service['metadata']['name']}.kafka.svc.cluster.local:9092"
+    assert (settings.node_id, settings.share_partitions, settings.role) == (1, True, "owner")
+    service = by_kind["Service"]
+    assert settings.peer_advertise == f"muster-1.{service['metadata']['name']}.kafka.svc.cluster.local:9500"
     assert by_kind["StatefulSet"]["spec"]["serviceName"] == service["metadata"]["name"]
     ports = {each["containerPort"] for each in container["ports"]}
-    assert {int(settings.listen.rpartition(":")[2]), int((settings.metrics or "").rpartition(":")[2])} == ports
-    assert pod["terminationGracePeriodSeconds"] >= 20  # it hands over within 5 s, and tells its clients for 3.5 s
+    told_ports = {int((each or "").rpartition(":")[2]) for each in (settings.peer_listen, settings.metrics)}
+    assert told_ports == ports == {each["port"] for each in service["spec"]["ports"]}
+    assert pod["terminationGracePeriodSeconds"] >= 20  # it hands over within 5 s
+    assert_mounted(pod, container)
 
 
-def test_the_sidecar_of_the_manifests_would_start_before_the_application() -> None:
-    """As an init container that goes on, ready before the application is begun."""
+def test_the_edge_of_the_manifests_would_start_before_the_application(peers: Path) -> None:
+    """As an init container that goes on, ready before the application is begun; in front of the owners' cluster."""
     (deployment,) = manifests("sidecar.yaml")
     pod = deployment["spec"]["template"]["spec"]
     (sidecar,) = pod["initContainers"]
     assert sidecar["restartPolicy"] == "Always"
-    command, *arguments = sidecar["args"]
+    command, *arguments = [each.replace("$(POD_IP)", "10.1.2.3") for each in sidecar["args"]]
     assert command == "serve"
-    settings = settings_of(arguments)
-    assert settings.upstream is not None
+    settings = settings_of(at(peers, arguments))
+    (owners,) = [each for each in manifests("owners.yaml") if each["kind"] == "ConfigMap"]
+    of_owners = tomllib.loads(owners["data"]["muster.toml"])
+    assert (settings.role, settings.share_partitions, settings.upstream) == ("edge", True, of_owners["upstream"])
     (application,) = pod["containers"]
     assert {"name": "KAFKA_BOOTSTRAP_SERVERS", "value": str(settings.listen)} in application["env"]
     assert sidecar["startupProbe"]["httpGet"]["path"] == "/readyz"
+    assert_mounted(pod, sidecar)
+
+
+def assert_mounted(pod: dict[str, Any], container: dict[str, Any]) -> None:
+    """The Secret with what the processes prove to each other, where the settings look for it."""
+    assert {"name": "peers", "mountPath": "/run/peers", "readOnly": True} in container["volumeMounts"]
+    (secret,) = [each["secret"] for each in pod["volumes"] if each["name"] == "peers"]
+    page = (ROOT / "docs" / "deploying.md").read_text(encoding="utf-8")
+    assert f"kubectl create secret generic {secret['secretName']} " in page

@@ -55,6 +55,14 @@ def test_what_is_missing_or_may_not_be_is_told(secret: Path, flags: dict[str, An
     assert refused(secret, **flags).splitlines()[0].startswith(told)
 
 
+def test_an_edge_needs_no_node_id_of_its_own(secret: Path) -> None:
+    """There may be one beside each application, where nobody counts them: it takes one by chance, far from theirs."""
+    ids = {shared(secret, node_id=None, role="edge").node_id for _ in range(20)}
+    assert len(ids) == 20
+    assert all(1_000_000_000 < each < 2**31 for each in ids)
+    assert shared(secret, role="edge").node_id == 3
+
+
 def test_a_secret_that_cannot_be_used_is_told(secret: Path, tmp_path: Path) -> None:
     """A short one, with the command that makes one; and a file that is not there."""
     secret.write_text("short")
