@@ -66,7 +66,8 @@ class PeerWatch:
                 pass  # no evidence, and so is an address that is none
             else:
                 # Later attempts go to where this process was: another address of its name would prove nothing.
-                host, port = writer.get_extra_info("peername")[:2]
+                # None: the connection is lost already, as one to a process that is killed at this moment.
+                host, port = (writer.get_extra_info("peername") or (host, port))[:2]
                 stood, since_s = True, now_s()
                 self._connected.add(peer)
                 try:

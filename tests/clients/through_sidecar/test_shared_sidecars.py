@@ -14,7 +14,7 @@ import pytest
 
 from muster.events.ids import GroupId
 from muster.events.partitioner import partition_for
-from tests.brokers.broker import Broker
+from tests.brokers.broker import Broker, log_tail
 from tests.clients.consumers import Confluent, RunningConsumer
 from tests.clients.crew import ALL, Crew, crew
 from tests.clients.probe import until_stable
@@ -24,7 +24,7 @@ from tests.clients.through_sidecar.test_consumers import goes_on_where_it_was, u
 from tests.conformance.wire import Connection, Fields, ms
 from tests.muster_process import MusterProcess
 from tests.sharing_processes import sharing_sidecar, until_shared
-from tests.waiting import WITHIN_S
+from tests.waiting import WITHIN_S, until_so
 
 pytestmark = [pytest.mark.clients, pytest.mark.broker]
 
@@ -230,6 +230,28 @@ def test_members_keep_their_place_when_the_owner_stops_and_comes_back(kafka_brok
         until_stable(sidecars.by_node[2].bootstrap, group.group_id, members=2)
         produce(kafka_broker.bootstrap, group.topic, "after")
         until_consumed(group.consumers, "after")
+        assert (group.generation, (first.assignments, second.assignments)) == (generation, assignments)
+
+
+def test_members_keep_their_place_when_the_owner_is_killed(kafka_broker: Broker, tmp_path: Path) -> None:
+    """They are connected to the other process, which takes their group over: same generation, nobody is revoked."""
+    with sharing_sidecars(kafka_broker, tmp_path) as sidecars, crew_at(sidecars, 1, owner=2) as group:
+        first, second = group.add("one"), group.add()
+        group.until_shared()
+        generation, assignments = group.generation, (first.assignments, second.assignments)
+        sidecars.by_node[2].kill()
+        survivor = sidecars.by_node[1]
+        until_so(
+            lambda: len(survivor.events("partitions shared")[-1]["ours"]) == LOG_PARTITIONS,
+            lambda: log_tail(survivor.output),
+        )
+        until_stable(survivor.bootstrap, group.group_id, members=2)
+        produce(kafka_broker.bootstrap, group.topic, "after")
+        until_consumed(group.consumers, "after")
+        for consumer in (first, second):
+            for partition in consumer.assigned:
+                consumer.commit(partition, 1)
+        assert offsets_at(kafka_broker.bootstrap, group.group_id, group.topic) == dict.fromkeys(ALL, 1)
         assert (group.generation, (first.assignments, second.assignments)) == (generation, assignments)
 
 

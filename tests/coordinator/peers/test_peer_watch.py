@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -88,6 +89,37 @@ async def test_a_connection_that_broke_to_an_address_that_refuses(
         await until(lambda: len(refused) > ATTEMPTS)
         assert watched.gone == ["m-1"]
         assert set(refused) == {"127.0.0.1"}
+
+
+async def test_a_connection_that_a_dying_process_accepts_and_resets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its machine closes the connections of a killed process before its address: who connects between is reset.
+
+    Then nobody tells any more to whom the connection was.
+    """
+    loop = asyncio.get_running_loop()
+    connect = loop.sock_connect
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    async def connect_and_be_reset(connecting: socket.socket, address: tuple[str, int]) -> None:
+        await connect(connecting, address)
+        accepted, _ = listener.accept()
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        accepted.close()
+        listener.close()
+        monkeypatch.setattr(loop, "sock_connect", connect)
+        await until(lambda: not _has_peer(connecting))
+
+    monkeypatch.setattr(loop, "sock_connect", connect_and_be_reset)
+    async with watching(peer_at(listener.getsockname()[1])) as watched:
+        await until(lambda: watched.gone == ["m-1"] or watched.failures)
+
+
+def _has_peer(connecting: socket.socket) -> bool:
+    try:
+        connecting.getpeername()
+    except OSError:
+        return False
+    return True
 
 
 async def test_an_address_that_refuses_from_the_beginning_proves_nothing(refused: list[str]) -> None:
