@@ -38,6 +38,7 @@ def main(
     connections: Annotated[int, typer.Option(help="Idle connections whose memory is measured.")] = 2_000,
     sends: Annotated[int, typer.Option(help="How often each hostile request is sent; the longest wait counts.")] = 3,
     events: Annotated[int, typer.Option(help="Events that replay and the fleet read.")] = 1_000_000,
+    archives: Annotated[Path | None, typer.Option(help="A directory in which the fleet's archives are kept.")] = None,
     killed_groups: Annotated[int, typer.Option(help="Groups of 10 whose coordinator is killed.")] = 1_000,
     out: Annotated[Path, typer.Option(help="The directory for JSON and Markdown.")] = RESULTS,
 ) -> None:
@@ -76,7 +77,7 @@ def main(
         results.show(console)
         results.write(out, Part.REPLAY)
     if not parts or Part.FLEET in parts:
-        results = fleet.measure(events, console)
+        results = fleet.measure(events, console, archives)
         results.show(console)
         results.write(out, Part.FLEET)
     if not parts or Part.TAKEOVER in parts:

@@ -4,14 +4,14 @@ Then an archive of which one group has all events, which one core folds. Beside 
 records by key and offset, and a worker counts them.
 """
 
-import asyncio
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -20,22 +20,15 @@ import msgspec
 import pyarrow as pa
 from rich.console import Console
 
-from benchmarks.measuring.history import days_of, long_group, one_group
+from benchmarks.measuring.archives import DaysLog, OneGroupLog, archive_log
+from benchmarks.measuring.history import one_group
 from benchmarks.results import Figure, Goal, Results
-from muster.events.avro.codec import glance, records_of
-from muster.events.events import AnyEvent
-from muster.events.ids import GroupId
-from muster.events.log.memory import MemoryEventLog, MemoryStorage
-from muster.events.partitioner import partition_for
-from muster.events.records import FORMAT_LEVEL, StoredRecord
-from muster.replay.archive.local import archive
 from muster.replay.fleet.session import spark_session
-from muster.replay.logs.reading import unwatched
 from tests.brokers import KAFKA_VERSION
 
 DAYS: Final = 365
-PARTITIONS: Final = 8
 SMALL_MB: Final = 26
+SMALL_DAYS: Final = 30
 WORKER_MB: Final = 300
 EVENTS_A_SECOND: Final = 60_000
 COLUMNS: Final = {
@@ -64,23 +57,28 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     worker_mb: float
 
 
-def measure(events: int, console: Console) -> Results:
-    """All figures, in one run."""
+def measure(events: int, console: Console, archives: Path | None = None) -> Results:
+    """All figures, in one run. `archives`: a folder in which the archives are kept for the next one."""
     figures: list[Figure] = []
-    with TemporaryDirectory(prefix="muster-bench-") as name:
-        folder = Path(name)
-        with console.status(f"an archive of {events:,} events"):
-            year, total, value_bytes = _archived(folder / "year", events, DAYS)
-            small, _, _ = _archived(folder / "small", max(1, total * SMALL_MB * 1_000_000 // value_bytes), 30)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="muster-bench-")))
+        kept = archives or folder
+        with console.status(f"archives of {events:,} events"):
+            of_year = DaysLog(_groups(events, DAYS), DAYS)
+            total = of_year.events
+            year = _archived(of_year, kept)
+            of_days = max(1, total * SMALL_MB * 1_000_000 // of_year.value_bytes)
+            small = _archived(DaysLog(_groups(of_days, SMALL_DAYS), SMALL_DAYS), kept)
+            of_one = OneGroupLog(events)
+            hot = _archived(of_one, kept)
         with console.status("builds"):
             local = _build(year, folder / "local", "local")
-            day = _build_a_day_more(year, folder / "local", events)
+            day = _build_a_day_more(year, folder, events)
             of_small = _build(small, folder / "of-small", "auto")
             one = _build(year, folder / "one", "spark", "local[1]")
             two = _build(year, folder / "two", "spark", "local[2]")
             bare_s = _bare(year)
         with console.status("one group"):
-            hot, hot_total = _archived_of_one(folder / "hot", events)
             of_hot = _build(hot, folder / "of-hot", "spark", "local[2]")
     runs = {"local": local, "one": one, "fleet": two}
     folding = {name: total / run.folding_s for name, run in runs.items()}
@@ -110,14 +108,14 @@ def measure(events: int, console: Console) -> Results:
             goal=Goal(at_most=WORKER_MB),
         ),
         Figure(
-            name=f"one group with all of {hot_total:,} events, folded",
+            name=f"one group with all of {of_one.events:,} events, folded",
             unit="1/s",
-            values={"fleet": hot_total / of_hot.folding_s},
+            values={"fleet": of_one.events / of_hot.folding_s},
         ),
         Figure(
             name="... for each second that all its processes were on a core",
             unit="1/s",
-            values={"fleet": hot_total / of_hot.cpu_s},
+            values={"fleet": of_one.events / of_hot.cpu_s},
         ),
         Figure(
             name="... the largest worker", unit="MB", values={"fleet": of_hot.worker_mb}, goal=Goal(at_most=WORKER_MB)
@@ -135,64 +133,18 @@ def measure(events: int, console: Console) -> Results:
     return Results(title="Fleet", columns=COLUMNS, figures=figures, kafka=KAFKA_VERSION)
 
 
-# ---- the archive --------------------------------------------------------------------------------
+# ---- archives ----------------------------------------------------------------------------------
 
 
-def _archived(root: Path, events: int, days: int) -> tuple[Path, int, int]:
-    """An archive of so many days, with how many events and bytes of them it has."""
-    storage = _storage(root, days, _groups(events, days))
-    _archive(storage, root)
-    values = [record.value or b"" for records in storage.records for record in records]
-    return root, len(values), sum(map(len, values))
+def _archived(log: DaysLog | OneGroupLog, folder: Path) -> Path:
+    """An archive of the log, the one that is there, if it is."""
+    root = folder / log.identity
+    archive_log(log, root)
+    return root
 
 
 def _groups(events: int, days: int) -> int:
     return max(1, events // (days * len(one_group()) + 1))
-
-
-def _storage(root: Path, days: int, groups: int) -> MemoryStorage:
-    """The story of each group, all groups of one day before those of the next."""
-    storage = MemoryStorage(partitions=PARTITIONS)
-    storage.identity = root.name
-    template = one_group(rebalances=2)
-    stories = [days_of(template, GroupId(f"group-{number}"), days) for number in range(groups)]
-    for of_day in zip(*stories, strict=True):
-        for told in of_day:
-            _append(storage, told)
-    return storage
-
-
-def _append(storage: MemoryStorage, told: list[AnyEvent]) -> None:
-    partition = partition_for(told[0].group_id, PARTITIONS)
-    stored = storage.records[partition]
-    for event, record in zip(told, records_of(told, FORMAT_LEVEL), strict=True):
-        stored.append(StoredRecord(partition, len(stored), event.why.decided_ms, record.key, record.value))
-
-
-def _archived_of_one(root: Path, events: int) -> tuple[Path, int]:
-    """An archive of which one group has all events, with how many it has."""
-    storage = MemoryStorage(partitions=1)
-    storage.identity = root.name
-    stored = storage.records[0]
-    for transition in long_group(one_group(rebalances=2), GroupId("group-0"), events):
-        for record in transition:
-            at_ms = stored[-1].timestamp_ms if record.value is None else _decided_ms(record.value)
-            stored.append(StoredRecord(0, len(stored), at_ms, record.key, record.value))
-    _archive(storage, root)
-    return root, sum(record.value is not None for record in stored)
-
-
-def _decided_ms(value: bytes) -> int:
-    return glance(value).why.decided_ms
-
-
-def _archive(storage: MemoryStorage, root: Path) -> None:
-    async def run() -> None:
-        log = MemoryEventLog(storage)
-        await log.open()
-        await archive(log, root, watch=unwatched)
-
-    asyncio.run(run())
 
 
 # ---- builds --------------------------------------------------------------------------------------
@@ -255,9 +207,11 @@ class _Used:
             self.worker_mb = max(self.worker_mb, int(peak.group(1)) / 1024 if peak else 0.0)
 
 
-def _build_a_day_more(root: Path, to: Path, events: int) -> Run:
-    _archive(_storage(root, DAYS + 1, _groups(events, DAYS)), root)
-    return _build(root, to, "local")
+def _build_a_day_more(year: Path, folder: Path, events: int) -> Run:
+    """Build the year's tables again, with one day more."""
+    root = shutil.copytree(year, folder / "a-day-more")
+    archive_log(DaysLog(_groups(events, DAYS), DAYS + 1), root)
+    return _build(root, folder / "local", "local")
 
 
 # ---- the bare work -------------------------------------------------------------------------------

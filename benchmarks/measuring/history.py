@@ -76,6 +76,13 @@ def long_group(
                 parts = []
 
 
+def events_of_long_group(template: list[AnyEvent], events: int) -> int:
+    """How many events `long_group` tells, asked for so many."""
+    begin = next(at for at, event in enumerate(template, start=1) if isinstance(event, GroupStabilized))
+    again = len(template) - begin
+    return len(template) + again * (max(0, events - begin) // again)
+
+
 def mixed_groups(template: list[AnyEvent], groups: int, events: int) -> Iterator[tuple[GroupId, Transition]]:
     """The story of one group for each of many, told again until there are so many events of all; a rebalance of each in
     turn, and then an hour of rest.
@@ -88,10 +95,10 @@ def mixed_groups(template: list[AnyEvent], groups: int, events: int) -> Iterator
     for begin in range(0, len(story), TRANSITIONS_IN_TURN):
         for name in names:
             for transition in story[begin : begin + TRANSITIONS_IN_TURN]:
-                yield GroupId(name.decode()), tuple(_of_group(record, names[0], name) for record in transition)
+                yield GroupId(name.decode()), tuple(of_group(record, names[0], name) for record in transition)
 
 
-def _of_group(record: Record, known_as: bytes, name: bytes) -> Record:
+def of_group(record: Record, known_as: bytes, name: bytes) -> Record:
     """The same record of another group, whose id is as long."""
     return Record(record.key.replace(known_as, name), record.value and record.value.replace(known_as, name))
 

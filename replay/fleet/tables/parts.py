@@ -22,8 +22,9 @@ from muster.replay.fleet.tables.values import Row
 ROWS_MAX: Final = 5_000
 """The rows of a table that are kept before they are written, as a row group."""
 
-STATE_BYTES_MAX: Final = 16 * 1024 * 1024
-"""The same of what is carried over: its rows differ in size by more than a thousand times."""
+STATE_BYTES_MAX: Final = 4 * 1024 * 1024
+"""The same of what is carried over: its rows differ in size by more than a thousand times, and writing takes five times
+as much."""
 
 _PART: Final = re.compile(r"\d{6,}-[0-9a-f]{32}-[a-z0-9-]+\.parquet")
 
