@@ -15,8 +15,8 @@ import pyarrow as pa
 from muster.replay.fleet.building.engines.engine import BATCH_ROWS, STATE_OFFSET, Folded, Task, Took, fold_batches
 from muster.replay.fleet.building.pieces import RECORDS, Piece, of_groups
 
-MEMORY_LIMIT: Final = "160MB"
-"""The memory that DuckDB may have; the rest goes to disk."""
+MEMORY_LIMIT: Final = "400MB"
+"""The memory that DuckDB may have; the rest goes to disk. With 160 MB it could not put 2 GB of events in order."""
 
 _RECORDS: Final = 'select group_id, partition, "offset", timestamp_ms, value from records'
 _STATES: Final = f"select group_id, partition, {STATE_OFFSET}::bigint, 0::bigint, state from read_parquet($states)"  # noqa: S608
