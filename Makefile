@@ -6,7 +6,7 @@ UV := $(BIN)/python -m uv
 # Hundreds of processes are started: without compiled files each would compile all that it imports, for a second or more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo drill test quick lint unit coverage rules mutants judge fuzz frames damage model simulate conformance-long cluster bench clean
+.PHONY: help demo drill test quick lint unit coverage rules mutants judge fuzz frames damage model simulate chaos conformance-long cluster bench clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -75,6 +75,9 @@ model: $(VENV)/.all ## Explore all interleavings of small worlds, two minutes ea
 
 simulate: $(VENV)/.all ## Several processes, their clients and their faults in simulated time (SEEDS=1000 schedules)
 	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),1000)
+
+chaos: $(VENV)/.all ## Faults done to real processes and brokers under load, and every invariant (SEED=1 FAULTS=100 MODE=sidecar)
+	$(BIN)/python -m tests.chaos --seed $(or $(SEED),1) --faults $(or $(FAULTS),100) --mode $(or $(MODE),sidecar)
 
 conformance-long: $(VENV)/.all ## The conformance scripts that need minutes, and all of them through a sidecar
 	$(BIN)/python -m pytest tests/conformance/long_conformance.py tests/conformance/long_through_sidecar.py

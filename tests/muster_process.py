@@ -56,12 +56,14 @@ class MusterEnded(Exception):
 class MusterProcess:
     """One address and one event log, with a process that serves them or none at the moment."""
 
-    def __init__(self, *arguments: str, output: Path) -> None:
+    def __init__(self, *arguments: str, output: Path, port: int = 0, command: Sequence[str] = COMMAND) -> None:
+        """`port`: where it listens; 0: where it likes at first. `command`: another Muster than this one."""
         self._arguments = arguments
         self.log = arguments[arguments.index("--log") + 1] if "--log" in arguments else ""
         """The URL of its event log."""
         self._output = output
-        self._port = 0
+        self._port = port
+        self._command = command
         self._seen = 0  # bytes of the output that belong to processes that have ended
         self._held: AbstractContextManager[subprocess.Popen[bytes]] | None = None
         self._leash: subprocess.Popen[bytes] | None = None
@@ -89,7 +91,7 @@ class MusterProcess:
         """
         assert self._leash is None
         self._seen = self._output.stat().st_size if self._output.exists() else 0
-        command = [*COMMAND, "--listen", f"{HOST}:{self._port}", "--log-format", "json", *self._arguments]
+        command = [*self._command, "--listen", f"{HOST}:{self._port}", "--log-format", "json", *self._arguments]
         with self._output.open("ab") as output:
             self._held = leashed(command, stdout=output)
             self._leash = self._held.__enter__()

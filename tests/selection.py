@@ -20,6 +20,7 @@ MARKERS_LEFT_OUT: Final = ("broker", "clients", "spark")
 # Brokers and clients, whole processes, schedules by the hundred, deaths at each step, and requests of their full size.
 LEFT_OUT: Final = (
     "tests/brokers",
+    "tests/chaos/test_chaos.py",
     "tests/clients",
     "tests/conformance/fuzz",
     "tests/conformance/test_conformance.py",
@@ -78,6 +79,7 @@ LONGEST: Final = (
     "tests/test_wheel.py",
     "tests/conformance/fuzz/test_fuzz_through_sidecar.py",
     "tests/brokers/test_brokers.py",
+    "tests/chaos/test_chaos.py",
     "tests/conformance/test_conformance.py",
     "tests/demo/test_demo.py",
     "tests/drills/test_drills.py",

@@ -1,0 +1,97 @@
+"""What clients were told, in that order, and what they noticed: the half of the evidence that no log has.
+
+What belongs here: answers as clients saw them, also as lines of a file. What it must not know: what is right.
+
+Instants are wall clock ms of this machine, on which everybody runs: when the client asked (the attempt that was
+answered), and when it heard.
+"""
+
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A success. `via`: the address that answered."""
+
+    via: str
+    group_id: str
+    member_id: str
+    instance: str | None
+    generation_id: int
+    asked_ms: int
+    heard_ms: int
+
+
+class JoinTold(Told, frozen=True, kw_only=True, tag=True):
+    leader: str
+
+
+class SyncTold(Told, frozen=True, kw_only=True, tag=True):
+    assignment: bytes
+
+
+class HeartbeatTold(Told, frozen=True, kw_only=True, tag=True):
+    pass
+
+
+class CommitTold(Told, frozen=True, kw_only=True, tag=True):
+    partition: int
+    offset: int
+
+
+class LibraryCommit(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A commit that a client library told its application to be done."""
+
+    group_id: str
+    partition: int
+    offset: int
+    heard_ms: int
+
+
+class Noticed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """An error that a member has to act on, or (`is_hidden`) that a client library deals with by itself."""
+
+    kind: str
+    group_id: str
+    member: str
+    error: str
+    is_hidden: bool
+    heard_ms: int
+
+
+class Waited(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A request that was answered after so long, with all its attempts, where it was long."""
+
+    kind: str
+    group_id: str
+    member: str
+    waited_ms: int
+    heard_ms: int
+
+
+Entry = JoinTold | SyncTold | HeartbeatTold | CommitTold | LibraryCommit | Noticed | Waited
+
+
+class Ledger:
+    """See the module. `path`: where the lines go."""
+
+    def __init__(self, path: Path) -> None:
+        self.entries: list[Entry] = []
+        self._file = path.open("wb")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def note(self, entry: Entry) -> None:
+        self.entries.append(entry)
+        self._file.write(msgspec.json.encode(entry) + b"\n")
+
+
+def read_ledger(path: Path) -> list[Entry]:
+    """The entries of a file."""
+    return [msgspec.json.decode(line, type=Entry) for line in path.read_bytes().splitlines()]

@@ -1,0 +1,258 @@
+"""The network of the processes, the brokers and the clients: whoever reaches somebody does so through a relay here.
+
+What belongs here: what passes between any two of them, and what does not. What it must not know: what is asked.
+
+How it works: each address of everybody has one more before it, which relays. Who connected is found by the pid of the
+other end, so one relay before a broker is enough for all, and the way between any two can be cut or slowed down.
+
+* While a way is cut nothing passes in either direction, and nobody is told: bytes wait, as in a network that is down,
+  and go on when it is whole again. New connections are taken and hear nothing.
+* Whoever is *gone* refuses connections, as a machine does on which nobody listens: what was connected is reset.
+
+Answers that name brokers are rewritten, by the sidecar's own rules, so that nobody finds a way around.
+"""
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from muster.coordinator.sidecar.messages.rewriting import AnswerRewriter
+from muster.events.steps import finished
+from tests.brokers.broker import HOST, lasting_ports
+
+CLIENTS: Final = "clients"
+"""Whoever is none of the processes that are known by pid."""
+
+_CHUNK: Final = 1 << 16
+_SIZE: Final = struct.Struct(">i")
+_START: Final = struct.Struct(">hhi")
+"""API key, API version and correlation id, with which a request begins."""
+_UNDER_WAY: Final = 1_000
+_RESET: Final = struct.pack("ii", 1, 0)
+"""SO_LINGER with which a connection ends by a reset."""
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Way:
+    """The way between two: open or cut, and by how much answers are late."""
+
+    def __init__(self) -> None:
+        self.delay_s = 0.0
+        self._open = asyncio.Event()
+        self._open.set()
+
+    def cut(self) -> None:
+        self._open.clear()
+
+    def heal(self) -> None:
+        self._open.set()
+
+    async def passable(self) -> None:
+        await self._open.wait()
+
+
+class _Relay(msgspec.Struct, eq=False):
+    """An address that relays. `name`: whose the address behind it is; `rewrites`: its answers name brokers."""
+
+    name: str
+    port: int
+    target: int
+    rewrites: bool
+    server: asyncio.Server | None = None
+    connections: set[asyncio.StreamWriter] = msgspec.field(default_factory=set)
+
+
+class Network:
+    """See the module. Close it in the end."""
+
+    def __init__(self) -> None:
+        self.pids: dict[str, int] = {}
+        """The pids of the processes, by name; whoever starts one says it here."""
+        self._ways: dict[frozenset[str], Way] = {}
+        self._relays: dict[int, _Relay] = {}
+        """By the port that is behind them."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._rewriter = AnswerRewriter(self._address_of, {})
+
+    async def add(self, name: str, ports: Iterable[int], *, rewrites: bool) -> Mapping[int, int]:
+        """Put relays before these ports of somebody; returns the ports to use instead."""
+        wanted = list(ports)
+        for target, port in zip(wanted, lasting_ports(len(wanted)), strict=True):
+            self._relays[target] = _Relay(name, port, target, rewrites)
+        await self.serve(name)
+        return {target: self._relays[target].port for target in wanted}
+
+    async def serve(self, name: str) -> None:
+        """Take connections for somebody."""
+        for relay in self._of(name):
+            if relay.server is None:
+                relay.server = await asyncio.start_server(self._taking(relay), HOST, relay.port)
+
+    def refuse(self, name: str) -> None:
+        """Somebody is gone: reset what is connected to it, and refuse what connects."""
+        for relay in self._of(name):
+            if relay.server is not None:
+                relay.server.close()
+                relay.server = None
+            for writer in list(relay.connections):
+                _reset(writer)
+
+    def way(self, one: str, other: str) -> Way:
+        return self._ways.setdefault(frozenset((one, other)), Way())
+
+    async def close(self) -> None:
+        for name in {relay.name for relay in self._relays.values()}:
+            self.refuse(name)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # ---- relaying -----------------------------------------------------------------------------------
+
+    def _of(self, name: str) -> list[_Relay]:
+        return [relay for relay in self._relays.values() if relay.name == name]
+
+    def _address_of(self, _node_id: int, host: str, port: int) -> tuple[str, int]:
+        relay = self._relays.get(port)
+        return (host, port) if relay is None else (HOST, relay.port)
+
+    def _taking(self, relay: _Relay) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]:
+        def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.create_task(self._serve(relay, (reader, writer)))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        return take
+
+    async def _serve(self, relay: _Relay, down: Streams) -> None:
+        way = self.way(self._who_has(down[1].get_extra_info("peername")[1]), relay.name)
+        writers = [down[1]]
+        relay.connections.add(down[1])
+        try:
+            await way.passable()
+            up = await asyncio.open_connection(HOST, relay.target)
+            writers.append(up[1])
+            relay.connections.add(up[1])
+            await self._relay(way, down, up, rewrites=relay.rewrites)
+            await way.passable()  # that a connection has ended is not heard over a network that is cut
+        except OSError:
+            pass
+        finally:
+            for writer in writers:
+                relay.connections.discard(writer)
+                writer.close()
+
+    async def _relay(self, way: Way, down: Streams, up: Streams, *, rewrites: bool) -> None:
+        """Relay until one end closes."""
+        asked: dict[int, tuple[int, int]] = {}
+        requests = _noted(_frames(down[0]), asked) if rewrites else _chunks(down[0])
+        answers = self._rewritten(_frames(up[0]), asked) if rewrites else _chunks(up[0])
+        parts = [
+            asyncio.create_task(_pass(requests, up[1], way, is_delayed=False)),
+            asyncio.create_task(_pass(answers, down[1], way, is_delayed=True)),
+        ]
+        try:
+            await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for part in parts:
+                part.cancel()
+            for ended in await asyncio.gather(*parts, return_exceptions=True):
+                if isinstance(ended, Exception) and not isinstance(ended, OSError | EOFError):
+                    raise ended
+
+    async def _rewritten(self, frames: AsyncIterator[bytes], asked: dict[int, tuple[int, int]]) -> AsyncIterator[bytes]:
+        async for frame in frames:
+            (correlation_id,) = _SIZE.unpack_from(frame, _SIZE.size)
+            request = asked.pop(correlation_id, None)
+            rewrite = None if request is None else self._rewriter.of(*request)
+            if rewrite is None:
+                yield frame
+            else:
+                body = finished(rewrite(frame[2 * _SIZE.size :]))
+                yield _SIZE.pack(_SIZE.size + len(body)) + frame[_SIZE.size : 2 * _SIZE.size] + body
+
+    def _who_has(self, port: int) -> str:
+        """The name of the process whose end of a connection has this port."""
+        inode = _inode_of(port)
+        found = (name for name, pid in self.pids.items() if inode is not None and _has_socket(pid, inode))
+        return next(found, CLIENTS)
+
+
+async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    while chunk := await reader.read(_CHUNK):
+        yield chunk
+
+
+async def _frames(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """Whole messages, with their sizes before them."""
+    while True:
+        size = await reader.readexactly(_SIZE.size)
+        yield size + await reader.readexactly(_SIZE.unpack(size)[0])
+
+
+async def _noted(frames: AsyncIterator[bytes], asked: dict[int, tuple[int, int]]) -> AsyncIterator[bytes]:
+    async for frame in frames:
+        api_key, api_version, correlation_id = _START.unpack_from(frame, _SIZE.size)
+        asked[correlation_id] = (api_key, api_version)
+        yield frame
+
+
+async def _pass(pieces: AsyncIterator[bytes], writer: asyncio.StreamWriter, way: Way, *, is_delayed: bool) -> None:
+    """Hand over all that comes; what is late does not hold up what comes behind it any longer."""
+    now_s = asyncio.get_running_loop().time
+    waiting: asyncio.Queue[tuple[float, bytes] | None] = asyncio.Queue(_UNDER_WAY)
+
+    async def take() -> None:
+        with suppress(EOFError, OSError):
+            async for piece in pieces:
+                await waiting.put((now_s() + (way.delay_s if is_delayed else 0.0), piece))
+        await waiting.put(None)
+
+    taking = asyncio.create_task(take())
+    try:
+        while (next_one := await waiting.get()) is not None:
+            due_s, piece = next_one
+            if (left_s := due_s - now_s()) > 0:
+                await asyncio.sleep(left_s)
+            await way.passable()
+            writer.write(piece)
+            await writer.drain()
+        await taking
+    finally:
+        taking.cancel()
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    connection = writer.get_extra_info("socket")
+    if connection is not None:
+        with suppress(OSError):
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    writer.transport.abort()
+
+
+def _inode_of(port: int) -> str | None:
+    """The inode of the socket of this host that is connected from a port. Linux alone tells."""
+    wanted = f":{port:04X}"
+    with Path("/proc/net/tcp").open(encoding="ascii") as table:
+        for line in table:
+            fields = line.split()
+            if fields[1].endswith(wanted) and fields[9] != "0":
+                return fields[9]
+    return None
+
+
+def _has_socket(pid: int, inode: str) -> bool:
+    wanted = f"socket:[{inode}]"
+    with suppress(OSError):  # it has ended
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                if str(descriptor.readlink()) == wanted:
+                    return True
+    return False

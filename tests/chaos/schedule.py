@@ -1,0 +1,132 @@
+"""Which faults come, in which order and for how long: pure, from a seed.
+
+All kinds come once before one comes again, each time in another order.
+"""
+
+import random
+from collections.abc import Iterator
+from enum import StrEnum, unique
+from itertools import count, islice
+from typing import Final
+
+import msgspec
+
+from tests.chaos.service import Mode
+
+
+@unique
+class Kind(StrEnum):
+    """What is done; to whom is the fault's."""
+
+    KILL = "kill -9"
+    PAUSE = "SIGSTOP"
+    CUT = "cut"
+    SLOW = "slow"
+    FULL = "full disk"
+    ROLL = "rolling replacement"
+    ALONE = "by a single process, and back"
+
+
+@unique
+class Whom(StrEnum):
+    """Who in the service; found when the fault begins."""
+
+    OWNER = "the owner of most partitions"
+    STANDBY = "a standby"
+    EDGE = "the edge"
+    BROKER = "a broker"
+    COORDINATOR = "the broker that coordinates the ownership group"
+    BROKERS = "all brokers"
+    CLIENTS = "clients"
+    SNAPSHOTS = "the folder of snapshots"
+    ALL = "all processes"
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """One fault. `other`: at the other end of what is cut. `for_s`: how long it lasts. `ms`: how late answers are."""
+
+    number: int
+    kind: Kind
+    whom: Whom
+    other: Whom | None = None
+    for_s: float
+    ms: int = 0
+
+    def __str__(self) -> str:
+        whom = f"{self.whom} from {self.other}" if self.other else str(self.whom)
+        late = f" by {self.ms} ms" if self.ms else ""
+        return f"{self.kind}: {whom}{late}, {self.for_s:g} s"
+
+
+_Way = tuple[Kind, Whom, Whom | None]
+
+_KILLED_FOR_S: Final = (0.0, 3.0, 12.0)
+_BROKER_FOR_S: Final = (2.0, 8.0, 15.0)
+_PAUSED_FOR_S: Final = (1.5, 4.0, 9.0, 35.0)
+"""Within the lease, within the session of the processes and beyond it, and beyond every limit there is."""
+_CUT_FOR_S: Final = (1.5, 5.0, 9.0, 35.0)
+_SLOW_MS: Final = (50, 300, 900)
+_SLOW_FOR_S: Final = 10.0
+
+_EVERYWHERE: Final[tuple[_Way, ...]] = (
+    (Kind.KILL, Whom.OWNER, None),
+    (Kind.KILL, Whom.STANDBY, None),
+    (Kind.KILL, Whom.BROKER, None),
+    (Kind.KILL, Whom.COORDINATOR, None),
+    (Kind.PAUSE, Whom.OWNER, None),
+    (Kind.PAUSE, Whom.STANDBY, None),
+    (Kind.PAUSE, Whom.BROKER, None),
+    (Kind.PAUSE, Whom.COORDINATOR, None),
+    (Kind.CUT, Whom.OWNER, Whom.BROKERS),
+    (Kind.CUT, Whom.OWNER, Whom.COORDINATOR),
+    (Kind.CUT, Whom.OWNER, Whom.BROKER),
+    (Kind.CUT, Whom.OWNER, Whom.STANDBY),
+    (Kind.CUT, Whom.CLIENTS, Whom.OWNER),
+    (Kind.SLOW, Whom.BROKERS, None),
+    (Kind.SLOW, Whom.BROKER, None),
+    (Kind.FULL, Whom.SNAPSHOTS, None),
+    (Kind.ROLL, Whom.ALL, None),
+    (Kind.ALONE, Whom.ALL, None),
+)
+_IN_FRONT: Final[tuple[_Way, ...]] = (
+    (Kind.KILL, Whom.EDGE, None),
+    (Kind.PAUSE, Whom.EDGE, None),
+    (Kind.CUT, Whom.CLIENTS, Whom.EDGE),
+    (Kind.CUT, Whom.EDGE, Whom.OWNER),
+    (Kind.CUT, Whom.EDGE, Whom.BROKERS),
+)
+
+
+def schedule(seed: int, faults: int, mode: Mode, kinds: frozenset[Kind] = frozenset(Kind)) -> list[Fault]:
+    """Make the faults of a run, of these kinds."""
+    dice = random.Random(f"{seed} {mode}")
+    every = [way for way in (*_EVERYWHERE, *(_IN_FRONT if mode is Mode.SIDECAR else ())) if way[0] in kinds]
+    return list(islice(_faults(dice, every), faults))
+
+
+def _faults(dice: random.Random, ways: list[_Way]) -> Iterator[Fault]:
+    numbers = count(1)
+    while True:
+        for kind, whom, other in dice.sample(ways, len(ways)):
+            yield Fault(
+                number=next(numbers),
+                kind=kind,
+                whom=whom,
+                other=other,
+                for_s=_lasts_s(dice, kind, whom),
+                ms=dice.choice(_SLOW_MS) if kind is Kind.SLOW else 0,
+            )
+
+
+def _lasts_s(dice: random.Random, kind: Kind, whom: Whom) -> float:
+    match kind:
+        case Kind.KILL:
+            return dice.choice(_BROKER_FOR_S if whom in (Whom.BROKER, Whom.COORDINATOR) else _KILLED_FOR_S)
+        case Kind.PAUSE:
+            return dice.choice(_PAUSED_FOR_S)
+        case Kind.CUT:
+            return dice.choice(_CUT_FOR_S)
+        case Kind.SLOW | Kind.FULL | Kind.ALONE:
+            return _SLOW_FOR_S
+        case Kind.ROLL:
+            return 0.0

@@ -1,0 +1,272 @@
+"""A cluster of three brokers, and the Musters that share the partitions of a log there: all of them real processes.
+
+In front of the cluster (`sidecar`): two sidecars that own groups, and an edge. `standalone`: three processes.
+
+clients ─► relays ─► Musters ─► relays ─► brokers      (and between the Musters)
+
+What belongs here: their life together, and how they reach each other. What it must not know: what goes wrong, and why.
+"""
+
+import asyncio
+import os
+import secrets
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from enum import StrEnum, unique
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+
+from muster.drills.load.coordinators import Coordinators
+from muster.drills.load.load import explained
+from muster.events.kafka.addresses import read_servers
+from muster.events.kafka.connections import Connections
+from muster.events.kafka.security import NOT_SECURED
+from muster.events.log.kafka.names import ownership_group
+from tests.brokers.broker import HOST, lasting_ports
+from tests.brokers.cluster import Cluster
+from tests.chaos.network import Network
+from tests.clients.through_sidecar.sidecar import new_topic
+from tests.muster_process import COMMAND, MusterProcess
+
+LOG_PARTITIONS: Final = 6
+TOPIC_PARTITIONS: Final = 6
+OWNER_SESSION_MS: Final = 6_000
+SNAPSHOT_EVERY_MS: Final = 5_000
+CONFIG: Final = ("group.initial.rebalance.delay.ms=300", "offsets.retention.check.interval.ms=86400000")
+OLDER_COMMAND: Final = (COMMAND[0], "-m", "tests.chaos.older", "serve")
+BROKER: Final = "broker-{}"
+
+
+@unique
+class Mode(StrEnum):
+    SIDECAR = "sidecar"
+    STANDALONE = "standalone"
+
+
+class Muster(msgspec.Struct, eq=False):
+    """One place for a process. `listen` and `listeners` (one for each broker) are for clients, `peer` for the others.
+
+    `peer_relay`: where the others are told to reach it; `bootstrap`: where clients are.
+    """
+
+    name: str
+    node_id: int
+    is_edge: bool
+    listen: int
+    listeners: Sequence[int]
+    peer: int
+    peer_relay: int
+    bootstrap: str
+    output: Path
+    process: MusterProcess | None = None
+    is_older: bool = False
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def shares(self) -> tuple[frozenset[int], bool] | None:
+        """The partitions that it is to own, and whether some are on their way, as it has said last."""
+        told = [] if self.process is None else self.process.events("partitions shared")
+        return (frozenset(told[-1]["ours"]), bool(told[-1]["moving"])) if told else None
+
+
+class Service:
+    """See the module. `folder`: for logs of the processes; `snapshots`: for theirs. End it in the end."""
+
+    def __init__(self, cluster: Cluster, mode: Mode, folder: Path, snapshots: Path) -> None:
+        self.cluster = cluster
+        self.mode = mode
+        self.network = Network()
+        self.log_topic = f"chaos-{uuid4().hex[:8]}"
+        self.topic = "work"
+        self._folder = folder
+        self.snapshots = snapshots
+        self._secret = folder / "secret"
+        self.musters: list[Muster] = []
+        self._brokers = ""
+        self.gone: set[int] = set()
+        """The brokers that are away at the moment."""
+        self.ended: list[str] = []
+        """Processes that have ended by themselves, with their last words."""
+
+    @property
+    def log_url(self) -> str:
+        """The log as one reads it who is not cut off."""
+        return f"kafka://{self.cluster.bootstrap}/{self.log_topic}"
+
+    @property
+    def bootstraps(self) -> list[str]:
+        """Where clients reach each process; the process that comes first differs."""
+        all_of_them = [muster.bootstrap for muster in self.musters]
+        return [",".join(all_of_them[at:] + all_of_them[:at]) for at in range(len(all_of_them))]
+
+    @property
+    def owners(self) -> list[Muster]:
+        """Those that may own groups, the one with most partitions first."""
+        able = [muster for muster in self.musters if not muster.is_edge]
+        return sorted(able, key=lambda each: -len((each.shares() or (frozenset(), False))[0]))
+
+    @property
+    def edges(self) -> list[Muster]:
+        return [muster for muster in self.musters if muster.is_edge]
+
+    async def start(self) -> None:
+        """Start all processes, and wait until the partitions are shared. Raises MusterEnded, TimeoutError."""
+        self._secret.write_text(secrets.token_hex(32))
+        brokers: dict[int, int] = {}
+        for node in self.cluster.nodes:
+            port = int(self.cluster.address(node).rpartition(":")[2])
+            brokers |= await self.network.add(BROKER.format(node), [port], rewrites=True)
+        self._brokers = ",".join(f"{HOST}:{port}" for port in brokers.values())
+        if self.mode is Mode.SIDECAR:
+            self.topic = await asyncio.to_thread(lambda: new_topic(self.cluster.bootstrap, partitions=TOPIC_PARTITIONS))
+        for node_id in (1, 2, 3):
+            self.musters.append(await self._new_muster(node_id))
+        for muster in self.musters:
+            await self.start_one(muster)
+
+    async def start_one(self, muster: Muster, *, alone: bool = False) -> None:
+        """Start a process that does not run; `alone`: as the only one of its log. Raises MusterEnded."""
+        assert muster.process is None
+        command = OLDER_COMMAND if muster.is_older else COMMAND
+        process = MusterProcess(
+            *self._arguments(muster, alone=alone), output=muster.output, port=muster.listen, command=command
+        )
+        await self.network.serve(muster.name)
+        await asyncio.to_thread(process.start)
+        muster.process = process
+        self.network.pids[muster.name] = process.pid
+
+    async def stop_one(self, muster: Muster) -> None:
+        """End it in good order. Raises MusterEnded."""
+        process = self._let_go(muster)
+        try:
+            code = await asyncio.to_thread(process.stop)
+        finally:
+            self.network.refuse(muster.name)
+        if code != 0:
+            self.ended.append(f"{muster.name} ended with {code} when it was to stop:\n{process.output[-2_000:]}")
+
+    async def kill_one(self, muster: Muster) -> None:
+        """End it as `kill -9` does."""
+        process = self._let_go(muster)
+        os.kill(process.pid, signal.SIGKILL)
+        self.network.refuse(muster.name)
+        await asyncio.to_thread(process.kill)
+
+    async def kill_broker(self, node: int) -> None:
+        self.gone.add(node)
+        await asyncio.to_thread(self.cluster.kill, node)
+        self.network.refuse(BROKER.format(node))
+
+    async def start_broker(self, node: int) -> None:
+        """Start it again, and wait until all know it. Raises BrokerFailed."""
+        await self.network.serve(BROKER.format(node))
+        await asyncio.to_thread(self.cluster.start, node)
+        self.gone.discard(node)
+
+    async def coordinator(self) -> int:
+        """The node that coordinates the group of the processes."""
+        connections = Connections(NOT_SECURED, connect_timeout_ms=3_000, explain=explained)
+        coordinators = Coordinators(connections, read_servers(self.cluster.bootstrap))
+        try:
+            address = await coordinators.of(ownership_group(self.log_topic))
+        finally:
+            await coordinators.close()
+            await connections.close()
+        return next(node for node in self.cluster.nodes if self.cluster.address(node) == str(address))
+
+    def note_ended(self) -> None:
+        """Note who has ended by itself, so that it is started again."""
+        for muster in self.musters:
+            if muster.process is not None and not _runs(muster.process):
+                process = self._let_go(muster)
+                process.end()
+                self.network.refuse(muster.name)
+                self.ended.append(f"{muster.name} ended by itself:\n{process.output[-2_000:]}")
+
+    def is_shared(self) -> bool:
+        """Whether those that run have all partitions among them."""
+        told = [muster.shares() for muster in self.musters if muster.process is not None]
+        shares = [share for share in told if share is not None and not share[1]]
+        whole = sorted(number for share, _ in shares for number in share)
+        return len(shares) == len(self.musters) and whole == list(range(LOG_PARTITIONS))
+
+    async def end(self) -> None:
+        for muster in self.musters:
+            if muster.process is not None:
+                with suppress(ProcessLookupError, ValueError):
+                    os.kill(muster.pid, signal.SIGCONT)
+                await asyncio.to_thread(self._let_go(muster).kill)
+        await self.network.close()
+
+    # ---- how they are set up --------------------------------------------------------------------------
+
+    def _let_go(self, muster: Muster) -> MusterProcess:
+        process, muster.process = muster.process, None
+        assert process is not None
+        self.network.pids.pop(muster.name, None)
+        return process
+
+    async def _new_muster(self, node_id: int) -> Muster:
+        name = f"muster-{node_id}"
+        nodes = len(self.cluster.nodes) if self.mode is Mode.SIDECAR else 0
+        peer, listen, *listeners = lasting_ports(2 + nodes)
+        relayed = await self.network.add(name, [listen, *listeners], rewrites=self.mode is Mode.SIDECAR)
+        relayed_peers = await self.network.add(name, [peer], rewrites=False)
+        return Muster(
+            name=name,
+            node_id=node_id,
+            is_edge=self.mode is Mode.SIDECAR and node_id == 3,
+            listen=listen,
+            listeners=listeners,
+            peer=peer,
+            peer_relay=relayed_peers[peer],
+            bootstrap=f"{HOST}:{relayed[listen]}",
+            output=self._folder / f"{name}.log",
+        )
+
+    def _arguments(self, muster: Muster, *, alone: bool) -> list[str]:
+        options = {
+            "--log": f"kafka://{self._brokers}/{self.log_topic}",
+            "--node-id": str(muster.node_id),
+            "--log-partitions": str(LOG_PARTITIONS),
+            "--log-replication": "3",
+            "--snapshots": str(self.snapshots),
+            "--snapshot-interval-ms": str(SNAPSHOT_EVERY_MS),
+        }
+        given = ["--log-level", "debug"] if os.environ.get("CHAOS_DEBUG") else []
+        for each in CONFIG:
+            given += ["--config", each]
+        if not alone:
+            given.append("--share-partitions")
+            options["--owner-session-timeout-ms"] = str(OWNER_SESSION_MS)
+        if self.mode is Mode.STANDALONE:
+            options |= {"--advertise": muster.bootstrap, "--topic": f"{self.topic}:{TOPIC_PARTITIONS}"}
+        else:
+            pairs = zip(self.cluster.nodes, muster.listeners, strict=True)
+            ports = ",".join(f"{node}={port}" for node, port in pairs)
+            options |= {"--upstream": self._brokers, "--listener-map": ports}
+            if not alone:
+                options |= {
+                    "--peer-listen": f"{HOST}:{muster.peer}",
+                    "--peer-advertise": f"{HOST}:{muster.peer_relay}",
+                    "--peer-secret-file": str(self._secret),
+                }
+                if muster.is_edge:
+                    options["--role"] = "edge"
+        return [*(part for option in options.items() for part in option), *given]
+
+
+def _runs(process: MusterProcess) -> bool:
+    try:
+        os.kill(process.pid, 0)
+    except (ProcessLookupError, ValueError):  # a leash without a child
+        return False
+    return True
