@@ -1,4 +1,4 @@
-"""What is left of it all in the cluster: the events of the log, and every commit that was stored, in order.
+"""Reads the evidence that is left in the cluster: the events of the log, and every commit that was stored, in order.
 
 What belongs here: reading, with replay's own readers where it is Muster's. What it must not know: what is right.
 """

@@ -1,4 +1,4 @@
-"""What clients were told, in that order, and what they noticed: the half of the evidence that no log has.
+"""The answers that clients heard, in that order, and errors that they noticed: the evidence that no log has.
 
 What belongs here: answers as clients saw them, also as lines of a file. What it must not know: what is right.
 

@@ -42,11 +42,11 @@ JOIN_SLACK_MS: Final = 5_000
 """As clients do: an answer to JoinGroup is waited for as long as the rebalance timeout and this."""
 CONNECT_TIMEOUT_MS: Final = 3_000
 LONG_MS: Final = 1_000
-"""What takes longer is noted as a wait."""
+"""A request that takes longer is noted as a wait."""
 
 PROTOCOL: Final = "range"
 SESSIONS_MS: Final = (10_000, 25_000)
-"""Of every other pair of groups: one that may run out in a fault, and one that seldom does."""
+"""The sessions of every other pair of groups: one that may run out in a fault, and one that seldom does."""
 
 NO_ANSWER: Final = "NO_ANSWER"
 _LOST_PLACE = frozenset({ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id})

@@ -77,7 +77,7 @@ class Network:
         """The pids of the processes, by name; whoever starts one says it here."""
         self._ways: dict[frozenset[str], Way] = {}
         self._relays: dict[int, _Relay] = {}
-        """By the port that is behind them."""
+        """The relays, by the port that is behind each."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._rewriter = AnswerRewriter(self._address_of, {})
 

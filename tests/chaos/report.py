@@ -1,4 +1,4 @@
-"""What a run has shown, as a table: by kind of fault, how often, and what clients noticed."""
+"""Prints what a run has shown, as a table: by kind of fault, how often, and what clients noticed."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence

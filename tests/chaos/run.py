@@ -52,7 +52,7 @@ USUAL: Final = Size()
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a fault. `noticed`: errors that members act on; `hidden`: that clients deal with themselves.
+    """The outcome of a fault. `noticed`: errors that members act on; `hidden`: that clients deal with themselves.
 
     `whole_ms`: how long it was until everybody was served, from when the fault was over; None: not within the limit.
     """
@@ -122,12 +122,12 @@ class Load:
             await asyncio.to_thread(library.close)
 
     def failures(self) -> list[str]:
-        """What no client goes on after."""
+        """The errors after which no client goes on."""
         ended = [repr(task.exception()) for task in self._tasks if task.done() and not task.cancelled()]
         return ended + [failure for library in self._libraries for failure in library.failures()]
 
     def unserved_since(self, since_ms: int) -> list[str]:
-        """Who has not yet been served by what was asked from that moment on, in words."""
+        """Name whoever has not yet been served by what was asked from that moment on, in words."""
         found = [f"{each.group_id} {each.name}" for each in self.members if not _is_served(each, since_ms)]
         groups: dict[str, list[Member]] = {}
         for member in self.members:
@@ -180,7 +180,7 @@ class Run:
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def judged(self) -> list[Violation]:
-        """What does not hold that has not been told before."""
+        """Judge, and return what does not hold that has not been told before."""
         entries = list(self._load.ledger.entries)  # before what is read: an answer is in the log by then
         log = await asyncio.to_thread(lambda: asyncio.run(events_in(self._service.log_url)))
         commits = await asyncio.to_thread(self._commits.read)

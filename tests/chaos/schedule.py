@@ -16,7 +16,7 @@ from tests.chaos.service import Mode
 
 @unique
 class Kind(StrEnum):
-    """What is done; to whom is the fault's."""
+    """The kinds of faults, whoever they are done to."""
 
     KILL = "kill -9"
     PAUSE = "SIGSTOP"
@@ -29,7 +29,7 @@ class Kind(StrEnum):
 
 @unique
 class Whom(StrEnum):
-    """Who in the service; found when the fault begins."""
+    """The parties of a fault; who that is, is found when it begins."""
 
     OWNER = "the owner of most partitions"
     STANDBY = "a standby"

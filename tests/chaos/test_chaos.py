@@ -21,7 +21,7 @@ FAULTS = (
 
 
 def test_nothing_is_lost_by_a_kill_a_pause_and_the_end_of_a_broker(tmp_path: Path) -> None:
-    """Of an owner, of the next one beyond its session and its lease, and of the broker that coordinates both."""
+    """The owner is killed, the next one stopped beyond its session and its lease, and their broker is killed."""
     size = Size(groups=4, members=3, libraries=False)
     outcomes = run(FAULTS, seed=0, mode=Mode.SIDECAR, folder=tmp_path, size=size)
     assert [each.violations for each in outcomes] == [(), (), ()]

@@ -23,7 +23,7 @@ ONE = encode_assignment({"work": [1]})
 
 
 def told(kind: Any, at_ms: int, *, who: str = "a", generation: int = 1, **more: object) -> Any:
-    """What a member was told 5 ms after it had asked."""
+    """Make an entry: a member is told so 5 ms after it had asked."""
     asked = {"group_id": GROUP, "member_id": who, "instance": None, "asked_ms": at_ms, "heard_ms": at_ms + 5}
     return kind(via="h:1", generation_id=generation, **asked, **more)
 
@@ -138,7 +138,7 @@ def test_a_finding_of_verify_is_a_violation() -> None:
 
 @pytest.mark.parametrize("over", [completed(4_000, 2, "b"), removed(20_000, "a")])
 def test_a_heartbeat_that_a_deposed_owner_accepts_is_noticed(over: Event) -> None:
-    """Of a generation, or of a member, that was no more when it was asked for."""
+    """Its generation, or its member, was no more when it was asked for."""
     at_ms = over.why.decided_ms  # type: ignore[attr-defined]
     assert numbers([told(HeartbeatTold, at_ms + 50)], [over]) == {6}
     assert numbers([told(HeartbeatTold, at_ms - SESSION_MS - 50)], [over]) == set()

@@ -31,7 +31,7 @@ _Group = str
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
-    """What does not hold. `place`: where the log has it."""
+    """An invariant that does not hold. `place`: where the log has it."""
 
     number: int
     text: str
