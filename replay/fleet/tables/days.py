@@ -4,7 +4,7 @@ A day is touched when a row that began on it is new, or was open in the build be
 midnight, so that the day before a touched one is touched, too.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,7 +29,13 @@ TOUCHING: Final = {
 QUERIES: Final = {"group_day": group_day.QUERY, "storms": storms.QUERY, "flapping_members": flapping.QUERY}
 """Each gives the rows of its table for the days in the table `touched`."""
 
-MEMORY_LIMIT: Final = "160MB"
+ROWS_AT_ONCE: Final = 250_000
+"""The rows of which days are made at a time, as near as may be: what DuckDB keeps of each day cannot go to disk."""
+
+_OF_ONE_DAY: Final = frozenset({"group_day", "flapping_members"})
+"""Tables of whose rows each is made of its own day alone; a storm may go on into the next."""
+
+MEMORY_LIMIT: Final = "400MB"
 
 
 def derived(folder: Path, before: Build | None, parts: Sequence[Part], number: int) -> list[Part]:
@@ -39,14 +45,22 @@ def derived(folder: Path, before: Build | None, parts: Sequence[Part], number: i
     with connected() as connection:
         touched = _touched(connection, folder, [*parts, *(part for part in earlier if part.role is Role.OPEN)])
         kept = [part for part in earlier if part.role is Role.DAY and part.day not in touched]
-        connection.execute("create table touched as select unnest($days)::date as day", {"days": _dates(touched)})
         view_tables(connection, folder, live, TOUCHING)
-        made = [
-            part
-            for name, query in QUERIES.items()
-            for part in _by_day(connection.execute(query).to_arrow_table(), name, folder, number)
-        ]
+        made: list[Part] = []
+        for name, query in QUERIES.items():
+            for days in _slices(sorted(touched), parts if name in _OF_ONE_DAY else ()):
+                dates = {"days": _dates(days)}
+                connection.execute("create or replace table touched as select unnest($days)::date as day", dates)
+                made += _by_day(connection.execute(query).to_arrow_table(), name, folder, number)
     return [*kept, *made]
+
+
+def _slices(days: Sequence[int], parts: Iterable[Part]) -> Iterator[Sequence[int]]:
+    """The days, some at a time where the rows of these parts are many."""
+    rows = sum(part.rows for part in parts if part.table in TOUCHING)
+    at_once = max(1, -(-len(days) // (1 + rows // ROWS_AT_ONCE)))
+    for begin in range(0, len(days), at_once):
+        yield days[begin : begin + at_once]
 
 
 def connected() -> duckdb.DuckDBPyConnection:

@@ -177,3 +177,14 @@ def test_a_day_that_is_touched_is_made_anew_and_the_others_stay(tmp_path: Path) 
     rows = [rows_of_parts(tmp_path, parts, "group_day") for parts in (again, whole)]
     assert in_order(rows[0]) == in_order(rows[1])
     assert len({part.path for part in again} & {part.path for part in made}) == 1, "the day that was not touched"
+
+
+def test_days_are_the_same_however_many_are_made_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where rows are many, their days are made a few at a time."""
+    hours = [hour * 60 * MINUTE_MS for hour in range(60)]
+    stays = [stay(after_ms, MINUTE_MS, group_id=f"group-{after_ms % 7}") for after_ms in hours]
+    rows = [*stays, *(crash(name, after_ms) for after_ms in hours for name in ("a", "b", "c"))]
+    at_once = days(tmp_path / "at-once", *rows)
+    monkeypatch.setattr("muster.replay.fleet.tables.days.ROWS_AT_ONCE", 1)
+    assert all(at_once.values())
+    assert days(tmp_path / "one-by-one", *rows) == at_once
