@@ -195,7 +195,8 @@ def _of_partition(part: OfPartition) -> list[str]:
 def compact_command(root: Path) -> None:
     """Compact, and tell."""
     done = _done(lambda watch: compact(root, watch=watch), watched(f"compacting {root}"))
-    typer.echo(f"{done.replaced:,} segments joined to {done.added:,}; {done.removed:,} files of earlier runs removed")
+    joined = f"{done.replaced:,} segments joined to {done.added:,}" if done.replaced else "nothing to join"
+    typer.echo(f"{joined}; {done.removed:,} files of earlier runs removed")
 
 
 def expire_command(root: Path, before: str) -> None:

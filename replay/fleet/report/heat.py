@@ -37,9 +37,10 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def labels(self) -> tuple[tuple[float, Instant], ...]:
-        """Places, in percent of the width, and what begins there."""
+        """Places, in percent of the width, and what begins there. Behind the last one there is room for its text."""
         step = max(1, -(-self.columns // LABELS_MAX))
-        return tuple((round(100 * at / self.columns, 2), self.begin(at)) for at in range(0, self.columns, step))
+        places = range(0, max(1, self.columns - step + 1), step)
+        return tuple((round(100 * at / self.columns, 2), self.begin(at)) for at in places)
 
 
 class HeatRow(msgspec.Struct, frozen=True, kw_only=True):

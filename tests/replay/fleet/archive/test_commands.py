@@ -46,7 +46,7 @@ def test_from_a_log_to_an_archive_and_back(tmp_path: Path) -> None:
     assert found.stdout.splitlines()[-1] == (
         "whole and unaltered, 2 manifests; 3 records of the log are in it, byte by byte"
     )
-    assert fleet("compact", "--archive", archive).stdout == "0 segments joined to 0; 0 files of earlier runs removed\n"
+    assert fleet("compact", "--archive", archive).stdout == "nothing to join; 0 files of earlier runs removed\n"
     gone = fleet("expire", "--archive", archive, "--before", "2020-01-01")
     assert gone.stdout == "0 records in 0 segments (0 KB) removed for good\n"
 
