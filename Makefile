@@ -6,7 +6,7 @@ UV := $(BIN)/python -m uv
 # Hundreds of processes are started: without compiled files each would compile all that it imports, for a second or more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo drill test quick lint unit coverage rules mutants judge fuzz frames damage model simulate chaos conformance-long cluster bench clean
+.PHONY: help demo drill test quick lint unit coverage rules mutants judge judge-clients fuzz frames damage model simulate chaos conformance-long cluster bench clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -60,6 +60,9 @@ mutants: $(VENV)/.all ## 490 small mistakes in events, the coordinator, the side
 
 judge: $(VENV)/.all ## 1,000 incidents done to simulated groups: does replay tell what was done?
 	@$(BIN)/python -m tests.judge --teller tests.replay.incidents.telling:tell --seeds 1000 --jobs 2
+
+judge-clients: $(VENV)/.all ## 60 incidents done to processes of real clients of four families: is what is told what was done?
+	@$(BIN)/python -m tests.judge.real --cases 60
 
 fuzz: $(VENV)/.all ## 500 random schedules on a real Kafka and on Muster: every answer is the same
 	$(BIN)/python -m tests.conformance.fuzz --seeds 500

@@ -81,6 +81,7 @@ LONGEST: Final = (
     "tests/brokers/test_brokers.py",
     "tests/chaos/test_chaos.py",
     "tests/conformance/test_conformance.py",
+    "tests/judge/real/test_real.py",
     "tests/demo/test_demo.py",
     "tests/drills/test_drills.py",
     "tests/drills/test_running_service.py",

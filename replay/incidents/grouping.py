@@ -1,8 +1,9 @@
 """An episode -> its incidents: each act and each rebalance belongs to one, or to none.
 
 claims       the kinds in their order of precedence claim acts; a kind may hold a rebalance that others started
-rebalances   the one that holds it has it, else the one that claimed its trigger; a cooperative assignor's next round
-             belongs to the one before it; else the first that claimed any of its acts; what is left is unknown
+rebalances   the one that holds it has it, else the one that claimed its trigger; a cooperative assignor's next round,
+             and what a leader asks for again at once, belongs to the one before it; else the first that claimed any of
+             its acts; what is left is unknown
 parents      an incident that began within another one that lasted longer, and that other is of many processes
 """
 
@@ -27,7 +28,7 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Incident, Statement
 from muster.replay.incidents.kinds import PRECEDENCE, UNKNOWN
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim
-from muster.replay.incidents.rounds import is_second_round
+from muster.replay.incidents.rounds import goes_on
 from muster.replay.incidents.windows import ACTS_MAX, QUIET_MS, SAME_MOMENT_MS
 from muster.replay.rebalances.rebalance import MemberRef, Outcome, Rebalance
 from muster.replay.rebalances.wording import missing_text
@@ -135,7 +136,7 @@ def _share_out(episode: Episode, drafts: list[_Draft]) -> None:
             previous = rebalance, next(draft for draft in drafts if any(each is rebalance for each in draft.rebalances))
             continue
         draft = _holder(rebalance, episode, by_seq) or by_seq.get(rebalance.trigger.seq)
-        if draft is None and previous is not None and is_second_round(previous[0], rebalance):
+        if draft is None and previous is not None and goes_on(previous[0], rebalance):
             draft = previous[1]
         draft = draft or _first_within(rebalance, by_seq)
         if draft is None and previous is not None and previous[0].outcome is Outcome.SUPERSEDED:

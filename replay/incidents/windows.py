@@ -43,6 +43,9 @@ HELD_SHARE: Final = 0.5
 SECOND_ROUND_MS: Final = 60_000
 """A cooperative assignor's next round begins within this time after the one before."""
 
+ASKED_AGAIN_MS: Final = 3_000
+"""A leader that asks again within this time after a rebalance, without a reason, is not done with that one."""
+
 TAKEOVER_MS: Final = 2_000
 """A last sign of life so near to a takeover may be the takeover, in histories that do not record who was heard from."""
 

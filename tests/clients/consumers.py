@@ -11,7 +11,7 @@ import asyncio
 import queue
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -114,6 +114,10 @@ class RunningConsumer(ABC):
         self.records.append(Record(partition=partition, offset=offset, value=value.decode()))
 
     @abstractmethod
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """Subscribe these instead; its own thread calls it."""
+
+    @abstractmethod
     def _open(self) -> None: ...
 
     @abstractmethod
@@ -152,8 +156,11 @@ class Confluent(RunningConsumer):
             config["group.instance.id"] = self.instance
         config |= self.OTHER_CONFIG
         self._consumer = confluent_kafka.Consumer({name: value for name, value in config.items() if value is not None})
+        self.subscribe([self.topic])
+
+    def subscribe(self, topics: Sequence[str]) -> None:
         self._consumer.subscribe(
-            [self.topic],
+            list(topics),
             on_assign=lambda _, partitions: self._assigned_now(partitions),
             on_revoke=lambda _consumer, _partitions: None,
         )
@@ -187,19 +194,24 @@ class KafkaPython(RunningConsumer):
     """The configs that a test changes."""
 
     def _open(self) -> None:
-        self._consumer = kafka.KafkaConsumer(
-            bootstrap_servers=self.bootstrap,
-            group_id=self.group_id,
-            group_instance_id=self.instance,
-            session_timeout_ms=SESSION_MS,
-            heartbeat_interval_ms=HEARTBEAT_MS,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            reconnect_backoff_ms=BACKOFF_MS,
-            reconnect_backoff_max_ms=BACKOFF_MAX_MS,
-            partition_assignment_strategy=(KafkaPythonRange,),
-            **self.OTHER_CONFIG,
-        )
+        config: dict[str, Any] = {
+            "bootstrap_servers": self.bootstrap,
+            "group_id": self.group_id,
+            "group_instance_id": self.instance,
+            "session_timeout_ms": SESSION_MS,
+            "heartbeat_interval_ms": HEARTBEAT_MS,
+            "enable_auto_commit": False,
+            "auto_offset_reset": "earliest",
+            "reconnect_backoff_ms": BACKOFF_MS,
+            "reconnect_backoff_max_ms": BACKOFF_MAX_MS,
+            "partition_assignment_strategy": (KafkaPythonRange,),
+        }
+        self._consumer = kafka.KafkaConsumer(**{**config, **self.OTHER_CONFIG})
+        self.subscribe([self.topic])
+        # Else it may lead before it knows how many partitions there are, and join again as soon as it does.
+        self._consumer.topics()
+
+    def subscribe(self, topics: Sequence[str]) -> None:
         assigned_now = self._assigned_now
 
         class Listener(kafka.ConsumerRebalanceListener):  # type: ignore[misc]
@@ -209,9 +221,7 @@ class KafkaPython(RunningConsumer):
             def on_partitions_assigned(self, assigned: Any) -> None:
                 assigned_now(assigned)
 
-        self._consumer.subscribe([self.topic], listener=Listener())
-        # Else it may lead before it knows how many partitions there are, and join again as soon as it does.
-        self._consumer.topics()
+        self._consumer.subscribe(list(topics), listener=Listener())
 
     def _poll(self) -> None:
         # It joins once more when the time of a poll is over before it has made use of SyncGroup's answer.
@@ -253,18 +263,22 @@ class Aiokafka(RunningConsumer):
         self._loop.run_until_complete(self._start())
 
     async def _start(self) -> None:
-        self._consumer = aiokafka.AIOKafkaConsumer(
-            bootstrap_servers=self.bootstrap,
-            group_id=self.group_id,
-            group_instance_id=self.instance,
-            session_timeout_ms=SESSION_MS,
-            heartbeat_interval_ms=HEARTBEAT_MS,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            retry_backoff_ms=BACKOFF_MS,
-            partition_assignment_strategy=(AiokafkaRange,),
-            **self.OTHER_CONFIG,
-        )
+        config: dict[str, Any] = {
+            "bootstrap_servers": self.bootstrap,
+            "group_id": self.group_id,
+            "group_instance_id": self.instance,
+            "session_timeout_ms": SESSION_MS,
+            "heartbeat_interval_ms": HEARTBEAT_MS,
+            "enable_auto_commit": False,
+            "auto_offset_reset": "earliest",
+            "retry_backoff_ms": BACKOFF_MS,
+            "partition_assignment_strategy": (AiokafkaRange,),
+        }
+        self._consumer = aiokafka.AIOKafkaConsumer(**{**config, **self.OTHER_CONFIG})
+        self.subscribe([self.topic])
+        await self._consumer.start()
+
+    def subscribe(self, topics: Sequence[str]) -> None:
         assigned_now = self._assigned_now
 
         class Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]
@@ -274,8 +288,7 @@ class Aiokafka(RunningConsumer):
             def on_partitions_assigned(self, assigned: Any) -> None:
                 assigned_now(assigned)
 
-        self._consumer.subscribe([self.topic], listener=Listener())
-        await self._consumer.start()
+        self._consumer.subscribe(list(topics), listener=Listener())
 
     def _poll(self) -> None:
         for records in self._loop.run_until_complete(self._consumer.getmany(timeout_ms=POLL_MS)).values():

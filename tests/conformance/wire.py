@@ -105,6 +105,11 @@ class Connection(asyncio.Protocol):
         _, connection = await asyncio.get_running_loop().create_connection(lambda: cls(client_id), host, int(port))
         return connection
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the other side has hung up: nothing that is sent now is answered."""
+        return self._transport is None or self._transport.is_closing()
+
     def send(self, name: str, version: int, **body: Any) -> Pending:
         """Send a request; `body` may hold fields that this version lacks."""
         return self.send_frame(name, version, self.frame(name, version, **body))

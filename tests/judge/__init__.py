@@ -9,6 +9,7 @@ events.
     count.py        what was told against what was done
     table.py        the count as a table
     tellers.py      tellers that know the truth
+    real/           the same with processes of real clients, and their own long form
 
     python -m tests.judge --teller MODULE:FUNCTION [--seeds 1000] [--kind crash] [--jobs 2] [--page FILE]
     python -m tests.judge show SEED

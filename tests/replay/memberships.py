@@ -195,6 +195,20 @@ def configured(group_id: str = GROUP_ID) -> Harness:
 def duel(group_id: str = GROUP_ID) -> Harness:
     """Two processes at 10.0.0.2 and 10.0.0.7 take the instance id `b` from each other."""
     h, (a, b) = two(group_id=group_id)
+    return fight(h, a, b)
+
+
+def duel_after_restart() -> Harness:
+    """The same, five minutes after `b` was restarted."""
+    h, (a, b) = two()
+    b = b.restarted(host="/10.0.0.2")
+    b.join()
+    for _ in range(60):
+        alive(h, 5_000, a, b)
+    return fight(h, a, b)
+
+
+def fight(h: Harness, a: Client, b: Client) -> Harness:
     for number in range(4):
         rival = b.restarted(host="/10.0.0.2" if number % 2 else "/10.0.0.7")
         rival.join()

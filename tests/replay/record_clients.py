@@ -2,8 +2,9 @@
 
 Each session has a Muster of its own, on a log in a file, consumer processes of some client families, and something that
 is done to them. What is kept in `data/` is the group's history, exported (`SESSION.jsonl`), and beside it the truth
-(`SESSION.truth.json`), which the session writes down as it does it, never from events. It takes three minutes, and is
-run by hand, where a client or the log has changed.
+(`SESSION.truth.json`), which the session writes down as it does it, never from events. Some are cases of the judge with
+real clients (`tests/judge/real`), which found something in them. It takes four minutes, and is run by hand, where a
+client or the log has changed.
 """
 
 import signal
@@ -23,6 +24,8 @@ from muster.replay.times import instant
 from tests.brokers.child import leashed, signal_group
 from tests.brokers.java_tools import JavaTool, RunningTool, running_tool
 from tests.clients.probe import until_stable
+from tests.judge.real.case import GROUP_ID, draw, play
+from tests.judge.real.given import Family
 from tests.muster_process import MusterProcess, running_muster, sqlite_log
 from tests.replay.recorded import DATA, TRUTH, Done, Truth
 from tests.replay.recorded_consumer import HEARTBEAT_MS, SESSION_MS, STALL_S, TOPIC
@@ -156,6 +159,14 @@ SESSIONS: Final[dict[str, Callable[[Session], None]]] = {
 }
 
 
+JUDGED: Final = {
+    "static-outage": ("coordinator-away", Family.LIBRDKAFKA, 0),
+    "leader-asks-again": ("subscription-change", Family.KAFKA_PYTHON, 0),
+}
+"""Scenario, family and seed. Static members that came back a moment after the coordinator were taken for a deployment; a
+leader that learnt of a topic's partitions after it had assigned, for somebody who had added them."""
+
+
 DEMO: Final = (
     Done(
         what="four processes form a group",
@@ -179,6 +190,23 @@ def record_demo() -> None:
     with TemporaryDirectory(prefix="muster-") as directory:
         subprocess.run([sys.executable, "-m", "demo", "--keep", directory], check=True, stdout=subprocess.DEVNULL)
         keep("demo", f"sqlite:///{directory}/muster.db", Truth(group=GROUP, done=DEMO))
+
+
+def record_judged(name: str) -> None:
+    scenario, family, seed = JUDGED[name]
+    with TemporaryDirectory(prefix="muster-") as directory:
+        kept = Path(directory) / "kept"
+        case = play(draw(seed, scenario, family), kept)
+        done = tuple(
+            Done(
+                what=f"{scenario}: {truth.kind}",
+                kinds=truth.kinds,
+                processes=tuple(sorted(truth.culprits or ())),
+                at=instant(truth.extent[0]),
+            )
+            for truth in case.truths
+        )
+        keep(name, sqlite_log(kept), Truth(group=GROUP_ID, done=done))
 
 
 @contextmanager
@@ -205,8 +233,10 @@ def keep(name: str, log: str, truth: Truth) -> None:
 
 
 if __name__ == "__main__":
-    for each in sys.argv[1:] or (*SESSIONS, "demo"):
+    for each in sys.argv[1:] or (*SESSIONS, *JUDGED, "demo"):
         if each == "demo":
             record_demo()
+        elif each in JUDGED:
+            record_judged(each)
         else:
             record(each)

@@ -92,6 +92,7 @@ class CameBack(Act, frozen=True, kw_only=True):
     """A static member came back under a new member id; `absorbed`: no rebalance was needed.
 
     `last_seen_ms`: since when it may not have been there: the begin of the longest silence that ended with its return.
+    `heard`: whether that is a sign of life; False: it was not heard from since a takeover, or that is not recorded.
     """
 
     member: Member
@@ -99,6 +100,7 @@ class CameBack(Act, frozen=True, kw_only=True):
     replaced_member_id: MemberId
     replaced_client_host: str
     last_seen_ms: int
+    heard: bool
     absorbed: bool
 
     @property
@@ -302,6 +304,7 @@ def _came_back(part: StaticMemberReplaced, step: Transition) -> CameBack:
         replaced_member_id=part.replaced_member_id,
         replaced_client_host=part.replaced_client_host,
         last_seen_ms=_last_seen_of_replaced(part),
+        heard=part.replaced_last_seen_ms is not None,
         absorbed=part.why.cause is Cause.STATIC_RESTART_ABSORBED,
     )
 

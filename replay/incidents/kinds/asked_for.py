@@ -9,7 +9,7 @@ from muster.replay.incidents.evidence.naming import process_name
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
-from muster.replay.incidents.rounds import is_second_round, is_soon_after
+from muster.replay.incidents.rounds import goes_on, is_soon_after
 from muster.replay.rebalances.rebalance import PartitionMove, Rebalance
 from muster.replay.rebalances.wording import plural
 from muster.replay.times import instant
@@ -50,7 +50,7 @@ def _claims(view: EpisodeView, act: Rejoined, rebalance: Rebalance) -> Iterator[
         text = f'{process_name(act.member)} asked for a rebalance; the client says: "{act.why.client_reason}"'
         yield IncidentClaim(kind=ENFORCED, acts=(act,), culprits=(act.member,), grade=Grade.RECORDED, headline=text)
         return
-    if _is_second_round(view, rebalance):
+    if _goes_on(view, rebalance):
         return
     if _follows_a_gap(view, rebalance):
         text = (
@@ -134,6 +134,6 @@ def _follows_a_gap(view: EpisodeView, rebalance: Rebalance) -> bool:
     )
 
 
-def _is_second_round(view: EpisodeView, rebalance: Rebalance) -> bool:
+def _goes_on(view: EpisodeView, rebalance: Rebalance) -> bool:
     position = view.episode.rebalances.index(rebalance)
-    return position > 0 and is_second_round(view.episode.rebalances[position - 1], rebalance)
+    return position > 0 and goes_on(view.episode.rebalances[position - 1], rebalance)

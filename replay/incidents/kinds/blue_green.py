@@ -30,6 +30,8 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     first_went, last_came = went[0].at_ms, came[-1].at_ms
     before = view.episode.members_at(acts[0].at_ms)
     gone = {act.member.member_id for act in went}
+    if gone & {act.member.member_id for act in came}:  # they did not come for others: the group formed, and ended
+        return
     if not gone >= before or not (last_came <= first_went or went[-1].at_ms <= came[0].at_ms):
         return
     yield IncidentClaim(

@@ -64,7 +64,9 @@ def _back(view: EpisodeView, away: Away) -> Iterator[CameBack]:
     there = _ids(away)
     for act in view.free(CameBack):
         limit_ms = act.member.session_timeout_ms + OUTAGE_AFTERMATH_MS
-        was_there = act.replaced_member_id in there and act.last_seen_ms <= away.until_ms
+        # Its session began anew, not quite when the coordinator was ready.
+        silent_from_ms = away.until_ms + (0 if act.heard else OUTAGE_AFTERMATH_MS)
+        was_there = act.replaced_member_id in there and act.last_seen_ms <= silent_from_ms
         if was_there and _may_cost_its_id(away, act.member) and away.until_ms <= act.at_ms <= away.until_ms + limit_ms:
             yield act
 

@@ -25,7 +25,8 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
         taken = [
             act
             for act in view.free(CameBack)
-            if act.member.group_instance_id == instance and act.at_ms <= duels[-1].at_ms + SAME_DUEL_MS
+            if act.member.group_instance_id == instance
+            and duels[0].at_ms - SAME_DUEL_MS <= act.at_ms <= duels[-1].at_ms + SAME_DUEL_MS
         ]
         acts: list[AnyAct] = sorted([*duels, *taken], key=lambda act: act.seq)
         one, other = duels[-1].why.client_host, duels[-1].event.current_client_host

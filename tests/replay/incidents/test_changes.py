@@ -181,3 +181,32 @@ def test_a_rebalance_that_an_administrator_asked_for_names_who(level: int) -> No
     fleet.rest(5 * S)
     headline = "an administrator (client admin-1 at 10.0.200.1, User:admin) asked for a rebalance"
     expect(fleet.only(level), "enforced", "recorded", headline)
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "kinds"), [(500, ["scale-up"]), (8 * S, ["scale-up", "enforced"])], ids=["at once", "later"]
+)
+def test_what_a_leader_asks_for_again_at_once_is_of_the_same_incident(after_ms: int, kinds: list[str]) -> None:
+    """kafka-python's does so when it had not noticed its assignment, and says nothing; nobody has asked it to."""
+    fleet = Fleet(3, poll_ms=0)
+    fleet.start(4)
+    fleet.rest(S)
+    fleet.run(after_ms)
+    fleet.world.leader().rejoin_soon()
+    fleet.rest(5 * S)
+    assert [each.kind for each in fleet.told()] == kinds
+
+
+def test_topics_that_the_leader_did_not_know_at_first_are_of_the_change_of_subscription() -> None:
+    """It assigned none of their partitions, learnt of them, and asked again: nobody has changed partitions."""
+    fleet = Fleet(3, poll_ms=0)
+    leader = fleet.world.leader()
+    other = next(each for each in fleet.world.live if each is not leader)
+    other.setup = other.setup.but(topics=("orders", "payments"))
+    other.rejoin_soon()
+    fleet.rest(4 * S)
+    fleet.world.partitions["payments"] = 6
+    leader.rejoin_soon()
+    fleet.rest(5 * S)
+    (incident,) = fleet.told()
+    assert (incident.kind, len(incident.rebalances)) == ("subscription-change", 2)

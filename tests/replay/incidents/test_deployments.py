@@ -374,3 +374,22 @@ def test_static_restarts_that_nobody_saw_the_beginning_of_are_not_said_to_be_at_
     fleet.rest(20 * S)
     headline = "3 processes of 4 went and came back within ...: ..."
     expect(fleet.only(), "deployment", "recorded", headline, "app-1", "app-2", "app-3")
+
+
+def test_processes_that_come_and_leave_again_are_no_blue_green_deployment() -> None:
+    """The group forms, and is shut down within ten minutes: as many left as had come, and they were the same."""
+    fleet = Fleet(3)
+    close_all(fleet)
+    fleet.run(QUIET_MS)
+    for number in (1, 2, 3):
+        fleet.start(number)
+    fleet.rest(20 * S)
+    close_all(fleet)
+    assert [each.kind for each in fleet.told()] == ["shutdown", "start", "shutdown"]
+
+
+def close_all(fleet: Fleet) -> None:
+    for number in (1, 2, 3):
+        fleet[number].close("the consumer is being closed")
+        fleet.run(2 * S)
+    fleet.rest(5 * S)

@@ -12,7 +12,10 @@ from muster.coordinator.group.configs import TARGET_GROUP_SIZE
 from muster.replay.fleet.simulation.world import outages
 from muster.replay.history.items import Coordinated, Happened
 from muster.replay.incidents.telling import incidents
+from muster.replay.times import wall_ms_of
+from tests.replay import memberships
 from tests.replay.incidents.fleet import BOTH, OLDER, QUIET_MS, Fleet, expect, of_kind, said, shown
+from tests.replay.played import history_of
 
 S = 1_000
 
@@ -344,3 +347,10 @@ def test_two_crashes_of_which_one_rebalance_tells_have_an_id_each() -> None:
     first, second = (each.id for each in fleet.told())
     assert second == f"{first}-2"
     assert first.endswith("-crash")
+
+
+def test_a_restart_minutes_before_a_duel_is_not_of_it() -> None:
+    """It is told by itself, and the duel from when the id was first fought for."""
+    start, restart, duel, _ = incidents(history_of(memberships.duel_after_restart()))
+    assert (start.kind, restart.kind, duel.kind) == ("start", "restart", "duel")
+    assert wall_ms_of(duel.started_at) - wall_ms_of(restart.started_at) >= 300 * S

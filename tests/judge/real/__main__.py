@@ -1,0 +1,98 @@
+"""`python -m tests.judge.real [--seed 0] [--cases 60] [--jobs 6] [--family java] [--scenario crash] [--keep FOLDER]`.
+
+Does incidents to processes of real clients, has the incidents of the logs told, and prints the count by kind and
+family, what was left out and why, and the failures with their seeds. `--each`: each scenario with each family, instead
+of drawn ones. Exit code 1 when a goal is missed.
+"""
+
+import argparse
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from tests.judge.count import Verdict, count
+from tests.judge.real.case import Drawn, draw, play, told_of
+from tests.judge.real.given import Family
+from tests.judge.real.scenarios import SCENARIOS
+from tests.judge.real.spoiled import Spoiled
+from tests.judge.real.table import Judged, by_family, missed_goals
+from tests.judge.showing import shown
+from tests.judge.table import described, failures, table
+
+GENERATOR_FAILED = "the generator failed"
+
+Outcome = tuple[Drawn, list[Verdict], str, str]
+"""What was drawn, the verdicts, why it was left out (or nothing), and the case for people."""
+
+
+def judged(keep: Path | None, drawn: Drawn) -> Outcome:
+    try:
+        case = play(drawn, None if keep is None else keep / f"{drawn.seed}-{drawn.scenario.name}-{drawn.family}")
+    except Spoiled as why:
+        return drawn, [], str(why), ""
+    except Exception as error:  # noqa: BLE001 -- the other cases go on; the summary says it, and the exit code
+        return drawn, [], f"{GENERATOR_FAILED}: {error!r}", ""
+    return drawn, count(case, told_of(case)), "", shown(case)
+
+
+def judged_and_said(keep: Path | None, drawn: Drawn) -> Outcome:
+    outcome = judged(keep, drawn)
+    _say(outcome)
+    return outcome
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.judge.real", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--cases", type=int, default=60, help="how many cases")
+    parser.add_argument("--jobs", type=int, default=6, help="how many side by side: they wait most of the time")
+    parser.add_argument("--family", type=Family, choices=list(Family), default=None)
+    parser.add_argument("--scenario", choices=sorted(SCENARIOS), default=None)
+    parser.add_argument("--keep", type=Path, default=None, metavar="FOLDER", help="keep logs and diaries here")
+    parser.add_argument("--each", action="store_true", help="each scenario with each family, instead of drawn ones")
+    given = parser.parse_args()
+    if given.keep is not None and given.keep.exists():
+        parser.error(f"{given.keep} is there already")
+    if given.each:
+        drawn = [draw(given.seed, name, family) for name, family in every(given.scenario, given.family)]
+    else:
+        seeds = range(given.seed, given.seed + given.cases)
+        drawn = [draw(seed, given.scenario, given.family) for seed in seeds]
+    with ThreadPoolExecutor(given.jobs) as pool:
+        outcomes = list(pool.map(partial(judged_and_said, given.keep), drawn))
+    return _summary(outcomes)
+
+
+def every(name: str | None, family: Family | None) -> list[tuple[str, Family]]:
+    """Each scenario with each family that it is for."""
+    return [
+        (scenario.name, each)
+        for scenario in SCENARIOS.values()
+        for each in scenario.wanted.families
+        if name in (None, scenario.name) and family in (None, each)
+    ]
+
+
+def _say(outcome: Outcome) -> None:
+    drawn, verdicts, left_out, text = outcome
+    failed = failures(verdicts)
+    said = f"left out: {left_out}" if left_out else "; ".join(map(described, failed)) or "right"
+    line = f"{drawn.seed:>5} {drawn.family:<13} {drawn.scenario.name:<32} {said}"
+    print(f"{line}\n{text}" if failed else line, flush=True)  # at once: others print, too
+
+
+def _summary(outcomes: list[Outcome]) -> int:
+    verdicts: list[Judged] = [(drawn.family, verdict) for drawn, told, _, _ in outcomes for verdict in told]
+    left_out = [(drawn, why) for drawn, _, why, _ in outcomes if why]
+    print(table([verdict for _, verdict in verdicts]), by_family(verdicts), sep="\n\n")
+    print(f"\n{len(outcomes) - len(left_out)} of {len(outcomes)} cases counted, {len(left_out)} left out")
+    for drawn, why in left_out:
+        print(f"  left out: seed {drawn.seed} ({drawn.scenario.name}, {drawn.family}): {why}")
+    missed = missed_goals(verdicts)
+    print(*missed, sep="\n", end="\n" if missed else "")
+    return int(bool(missed) or any(why.startswith(GENERATOR_FAILED) for _, why in left_out))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

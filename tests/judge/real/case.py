@@ -1,0 +1,134 @@
+"""A case from a seed: a scenario played with real clients on a Muster of its own, its history, and the truth.
+
+The case is the judge's (`tests/judge/case.py`), so its count is, too.
+"""
+
+import asyncio
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import msgspec
+
+from muster.events.ids import GroupId, MemberId
+from muster.events.kafka.security import NOT_SECURED
+from muster.replay.fleet.simulation.scenario import ScenarioSort
+from muster.replay.history.items import History
+from muster.replay.logs.opening import open_for_reading
+from muster.replay.logs.sources import read_histories
+from tests.judge.case import WEIGHTS, Case
+from tests.judge.real.diary import What, wall_ms
+from tests.judge.real.given import Family
+from tests.judge.real.scenarios import SCENARIOS, RealScenario
+from tests.judge.real.spoiled import Spoiled, why_spoiled
+from tests.judge.real.stage import ORDERS, PARTITIONS, PAYMENTS, RealStage
+from tests.judge.telling import Telling
+from tests.muster_process import TEST_CONFIG, running_muster, sqlite_log
+from tests.replay.incidents.telling import tell
+
+GROUP_ID: Final = GroupId("judged")
+CONFIG: Final = {**TEST_CONFIG, "group.initial.rebalance.delay.ms": "1000"}
+
+
+class Drawn(msgspec.Struct, frozen=True, kw_only=True):
+    """What is drawn for a seed."""
+
+    seed: int
+    scenario: RealScenario
+    family: Family
+
+
+def draw(seed: int, scenario: str | None = None, family: Family | None = None) -> Drawn:
+    """Always the same for a seed. The families take turns."""
+    random = Random(f"real {seed}")
+    family = family or tuple(Family)[seed % len(Family)]
+    if scenario is None:
+        sort = random.choices(list(WEIGHTS), weights=list(WEIGHTS.values()))[0]
+        fitting = [each for each in SCENARIOS.values() if each.sort is sort and family in each.wanted.families]
+        return Drawn(seed=seed, scenario=random.choice(fitting), family=family)
+    return Drawn(seed=seed, scenario=SCENARIOS[scenario], family=family)
+
+
+def play(drawn: Drawn, keep: Path | None = None) -> Case:
+    """Play it; `keep`: a folder where the log and the diaries stay. Raises `Spoiled`."""
+    with TemporaryDirectory(prefix="muster-judged-") as scratch:
+        folder = keep or Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        log = sqlite_log(folder)
+        topics = [f"{ORDERS}:{PARTITIONS}", f"{PAYMENTS}:{PARTITIONS}"]
+        with running_muster(log=log, topics=topics, config=CONFIG) as muster:
+            random = Random(f"{drawn.scenario.name} {drawn.seed}")
+            with RealStage(
+                random, drawn.scenario.wanted, drawn.family, muster=muster, group_id=GROUP_ID, folder=folder
+            ) as stage:
+                _played(stage, drawn.scenario)
+                until_ms = wall_ms()
+                muster.stop()  # before the processes, so that their ends are not in the log
+                return _case(drawn, stage, history_of(log), until_ms)
+
+
+def _played(stage: RealStage, scenario: RealScenario) -> None:
+    try:
+        stage.open()
+        scenario.play(stage)
+    except TimeoutError as error:
+        raise Spoiled(why_spoiled(stage) or f"no rest: {error}") from error
+    reason = why_spoiled(stage)
+    if reason is not None:
+        raise Spoiled(reason)
+
+
+def _case(drawn: Drawn, stage: RealStage, history: History, until_ms: int) -> Case:
+    return Case(
+        seed=drawn.seed,
+        scenario=drawn.scenario.name,
+        sort=drawn.scenario.sort if drawn.scenario.sort in WEIGHTS else ScenarioSort.PLAIN,
+        setting=stage.setting,
+        history=history,
+        until_ms=until_ms,
+        truths=tuple(story.truth(stage.stories) for story in stage.stories),
+        names=_names(stage),
+        notes=tuple(stage.notes),
+    )
+
+
+def _names(stage: RealStage) -> dict[MemberId, str]:
+    """The process behind each member id: as the processes say, and as instance and own client ids tell."""
+    known = {process.name for process in stage.all}
+    names = {
+        MemberId(member_id): name
+        for look in stage.onlooker.looks
+        for member_id, ids in look.members.items()
+        for name in ids
+        if name is not None and name in known
+    }
+    for process in stage.all:
+        for entry in process.noted(What.ASSIGNED):
+            names[MemberId(entry.member_id)] = process.name
+    return names
+
+
+def told_of(case: Case) -> list[Telling]:
+    """What is told of the case. The lives of a group are counted: the numbers that Muster gives them are its own."""
+    tellings = tell(case.history, case.until_ms)
+    lives = {life for telling in tellings for life, _ in telling.rebalances}
+    numbers = {life: number for number, life in enumerate(sorted(lives), start=1)}
+    return [
+        msgspec.structs.replace(each, rebalances=frozenset((numbers[life], to) for life, to in each.rebalances))
+        for each in tellings
+    ]
+
+
+def history_of(log: str) -> History:
+    """The group's history in a log."""
+
+    async def read() -> History:
+        opened = open_for_reading(log, security=NOT_SECURED)
+        await opened.open()
+        try:
+            return (await read_histories(opened, group=GROUP_ID))[GROUP_ID]
+        finally:
+            await opened.close()
+
+    return asyncio.run(read())

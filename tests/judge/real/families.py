@@ -1,0 +1,160 @@
+"""The consumer of each family, as `tests/clients` has it, with a process's own configuration.
+
+What belongs here: how each client's settings are called, and how each tells its member id.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import confluent_kafka
+from py4j.protocol import Py4JJavaError
+
+from tests.clients.consumers import Aiokafka, Confluent, KafkaPython, RunningConsumer
+from tests.judge.real.given import Family, Given
+from tests.judge.real.java_consumer import ASSIGNORS, JavaConsumer
+
+
+class ProcessConsumer(RunningConsumer):
+    """What a process does with its consumer: in the process's own thread, without the thread of a test's."""
+
+    def __init__(self, given: Given, assigned: Callable[[str, tuple[int, ...]], None]) -> None:
+        super().__init__(given.bootstrap, given.group_id, given.topic, instance=given.instance)
+        self.OTHER_CONFIG: Mapping[str, Any] = self._config(given)
+        self._told_assigned = assigned
+
+    @staticmethod
+    def _config(given: Given) -> dict[str, Any]:
+        raise NotImplementedError
+
+    @property
+    def member_id(self) -> str:
+        raise NotImplementedError
+
+    def open(self) -> None:
+        self._open()
+
+    def poll(self) -> None:
+        self._poll()
+
+    def close(self) -> None:
+        self._close()
+
+    def stall(self, duration_s: float) -> None:
+        """Do not poll; what beats by itself goes on."""
+        time.sleep(duration_s)
+
+    def enforce(self) -> None:
+        """Ask for a rebalance, as Java's application alone can."""
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        """Have done with a consumer that is of no use any more."""
+
+    def _assigned_now(self, partitions: Any) -> None:
+        super()._assigned_now(partitions)
+        self._told_assigned(self.member_id, tuple(sorted(self.assigned)))
+
+
+class LibrdkafkaProcess(ProcessConsumer, Confluent):
+    """confluent-kafka."""
+
+    @staticmethod
+    def _config(given: Given) -> dict[str, Any]:
+        named = {} if given.client_id is None else {"client.id": given.client_id}
+        return {
+            **named,
+            "session.timeout.ms": given.session_ms,
+            "heartbeat.interval.ms": given.heartbeat_ms,
+            "max.poll.interval.ms": given.poll_interval_ms,
+            "partition.assignment.strategy": given.assignor,
+            "topic.metadata.refresh.interval.ms": 1_000,
+        }
+
+    @property
+    def member_id(self) -> str:
+        return str(self._consumer.memberid())
+
+
+class KafkaPythonProcess(ProcessConsumer, KafkaPython):
+    """kafka-python."""
+
+    @staticmethod
+    def _config(given: Given) -> dict[str, Any]:
+        return _python_config(given)
+
+    @property
+    def member_id(self) -> str:
+        return str(self._consumer._coordinator._generation.member_id)
+
+
+class AiokafkaProcess(ProcessConsumer, Aiokafka):
+    """aiokafka."""
+
+    @staticmethod
+    def _config(given: Given) -> dict[str, Any]:
+        return _python_config(given)
+
+    @property
+    def member_id(self) -> str:
+        return str(self._consumer._coordinator.member_id)
+
+    def stall(self, duration_s: float) -> None:
+        self._loop.run_until_complete(asyncio.sleep(duration_s))
+
+
+class JavaProcess(ProcessConsumer, JavaConsumer):
+    """Kafka's own client."""
+
+    @staticmethod
+    def _config(given: Given) -> dict[str, Any]:
+        named = {} if given.client_id is None else {"client.id": given.client_id}
+        return {
+            **named,
+            "session.timeout.ms": str(given.session_ms),
+            "heartbeat.interval.ms": str(given.heartbeat_ms),
+            "max.poll.interval.ms": str(given.poll_interval_ms),
+            "partition.assignment.strategy": ASSIGNORS[given.assignor],
+            "metadata.max.age.ms": "1000",
+        }
+
+    @property
+    def member_id(self) -> str:
+        return self.known[0]
+
+    def enforce(self) -> None:
+        self._consumer.enforceRebalance("the application wants it")
+
+    def abandon(self) -> None:
+        self.end_machine()
+
+
+def _python_config(given: Given) -> dict[str, Any]:
+    named = {} if given.client_id is None else {"client_id": given.client_id}
+    return {
+        **named,
+        "session_timeout_ms": given.session_ms,
+        "heartbeat_interval_ms": given.heartbeat_ms,
+        "max_poll_interval_ms": given.poll_interval_ms,
+        "metadata_max_age_ms": 1_000,
+    }
+
+
+PROCESSES: dict[Family, type[ProcessConsumer]] = {
+    Family.LIBRDKAFKA: LibrdkafkaProcess,
+    Family.JAVA: JavaProcess,
+    Family.KAFKA_PYTHON: KafkaPythonProcess,
+    Family.AIOKAFKA: AiokafkaProcess,
+}
+
+
+def is_fenced(error: BaseException) -> bool:
+    """Whether the client gives up since another process has its instance id."""
+    if isinstance(error, confluent_kafka.KafkaException):
+        return bool(
+            error.args[0].code() == confluent_kafka.KafkaError._FATAL and "fenced" in error.args[0].str().lower()
+        )
+    if isinstance(error, Py4JJavaError):
+        return "FencedInstanceId" in str(error.java_exception.toString())
+    return "FencedInstanceId" in type(error).__name__

@@ -1,0 +1,66 @@
+"""The words between the generator and a process: what it is to be, and what it is to do.
+
+What belongs here: plain values. A process reads its configuration from its command line, and then what it is to do from
+a file that grows, a line each; it writes its diary into another one.
+"""
+
+from enum import StrEnum, unique
+from pathlib import Path
+
+import msgspec
+
+
+@unique
+class Family(StrEnum):
+    """The families of clients."""
+
+    LIBRDKAFKA = "librdkafka"
+    JAVA = "java"
+    KAFKA_PYTHON = "kafka-python"
+    AIOKAFKA = "aiokafka"
+
+
+class Given(msgspec.Struct, frozen=True, kw_only=True):
+    """The configuration of a process. `client_id`: None leaves it to the client, whose default all share.
+
+    `again_s`: so long after it was fenced its supervisor starts it again; None: it ends.
+    """
+
+    name: str
+    family: Family
+    bootstrap: str
+    group_id: str
+    topic: str
+    client_id: str | None
+    instance: str | None
+    assignor: str
+    session_ms: int
+    heartbeat_ms: int
+    poll_interval_ms: int
+    again_s: float | None = None
+    folder: str
+    """Where its files are."""
+
+    @property
+    def diary(self) -> Path:
+        return Path(self.folder) / "diary.jsonl"
+
+    @property
+    def orders(self) -> Path:
+        return Path(self.folder) / "orders.jsonl"
+
+    @property
+    def output(self) -> Path:
+        """What the client prints, for people."""
+        return Path(self.folder) / "output"
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing that a process is to do."""
+
+    stall_s: float = 0
+    """Do not poll for so long."""
+    subscribe: tuple[str, ...] = ()
+    enforce: bool = False
+    """Ask for a rebalance, as only Java's application can."""
+    close: bool = False
