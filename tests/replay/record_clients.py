@@ -163,8 +163,8 @@ JUDGED: Final = {
     "static-outage": ("coordinator-away", Family.LIBRDKAFKA, 0),
     "leader-asks-again": ("subscription-change", Family.KAFKA_PYTHON, 0),
 }
-"""Scenario, family and seed. Static members that came back a moment after the coordinator were taken for a deployment; a
-leader that learnt of a topic's partitions after it had assigned, for somebody who had added them."""
+"""Scenario, family and seed. Static members that came back a moment after the coordinator were taken for a deployment,
+and a leader that learnt of a topic's partitions after it had assigned, for somebody who had added them."""
 
 
 DEMO: Final = (

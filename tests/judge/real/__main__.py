@@ -23,7 +23,7 @@ from tests.judge.table import described, failures, table
 GENERATOR_FAILED = "the generator failed"
 
 Outcome = tuple[Drawn, list[Verdict], str, str]
-"""What was drawn, the verdicts, why it was left out (or nothing), and the case for people."""
+"""The case as it was drawn, the verdicts, why it was left out (or nothing), and the case for people."""
 
 
 def judged(keep: Path | None, drawn: Drawn) -> Outcome:

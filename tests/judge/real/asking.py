@@ -1,4 +1,4 @@
-"""What an administrator asks of Muster, and the generation of a group, over sockets of our own."""
+"""The requests of an administrator, and the generation of a group, over sockets of our own."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

@@ -32,7 +32,7 @@ CONFIG: Final = {**TEST_CONFIG, "group.initial.rebalance.delay.ms": "1000"}
 
 
 class Drawn(msgspec.Struct, frozen=True, kw_only=True):
-    """What is drawn for a seed."""
+    """The parts of a case that are drawn for a seed."""
 
     seed: int
     scenario: RealScenario
@@ -110,7 +110,7 @@ def _names(stage: RealStage) -> dict[MemberId, str]:
 
 
 def told_of(case: Case) -> list[Telling]:
-    """What is told of the case. The lives of a group are counted: the numbers that Muster gives them are its own."""
+    """The incidents that are told of the case. The lives of a group are counted: the numbers that Muster gives them are its own."""
     tellings = tell(case.history, case.until_ms)
     lives = {life for telling in tellings for life, _ in telling.rebalances}
     numbers = {life: number for number, life in enumerate(sorted(lives), start=1)}

@@ -39,7 +39,7 @@ class What(StrEnum):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was so at `at_ms`, wall clock."""
+    """Something that was so at `at_ms`, wall clock."""
 
     what: What
     at_ms: int

@@ -17,7 +17,7 @@ from tests.judge.real.java_consumer import ASSIGNORS, JavaConsumer
 
 
 class ProcessConsumer(RunningConsumer):
-    """What a process does with its consumer: in the process's own thread, without the thread of a test's."""
+    """A consumer as a process has it: in the process's own thread, without the thread of a test's."""
 
     def __init__(self, given: Given, assigned: Callable[[str, tuple[int, ...]], None]) -> None:
         super().__init__(given.bootstrap, given.group_id, given.topic, instance=given.instance)

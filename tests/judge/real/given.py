@@ -51,7 +51,7 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def output(self) -> Path:
-        """What the client prints, for people."""
+        """The output of the client, for people."""
         return Path(self.folder) / "output"
 
 

@@ -25,7 +25,7 @@ SIGN_OF_LIFE_MS: Final = 9 * SECOND
 """An owner leaves one every 5 s, and it may take 4 s."""
 
 START_OVER_MS: Final = 121 * SECOND
-"""Who comes sooner after those who came first is one of them."""
+"""A process that comes sooner after those that came first is one of them."""
 
 SHORT_POLL_MS: Final = 6 * SECOND
 

@@ -160,7 +160,7 @@ class RealStage:
 
     @contextmanager
     def doing(self, story: Story, *others: Story, after_ms: int = 0) -> Iterator[None]:
-        """What the group goes through meanwhile, and until it is at rest again, came of this story.
+        """All that the group goes through meanwhile, and until it is at rest again, came of this story.
 
         If there are others, nobody says of which of them. `after_ms`: its first rebalance begins no sooner.
         """
