@@ -10,6 +10,7 @@ group is at rest. Scenarios put them together (`scenarios.py`). Times are ms, by
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum, unique
@@ -135,10 +136,12 @@ class RealStage:
         )
 
     def identity(self) -> Knowable:
-        """How well the log bears that a process is the same as before."""
+        """How well the log bears that a process is the same as before. Each family has a default id of its own."""
         if self.is_static:
             return Knowable.RECORDED
-        return Knowable.UNKNOWABLE if self.style is Style.ALIKE else Knowable.INFERRED
+        families = Counter(each.given.family for each in self.processes)
+        are_alike = self.style is Style.ALIKE and max(families.values()) > 1
+        return Knowable.UNKNOWABLE if are_alike else Knowable.INFERRED
 
     def one(self, *but: RealProcess) -> RealProcess:
         return self.random.choice([each for each in self.processes if each not in but])
