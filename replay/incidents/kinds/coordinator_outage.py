@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 import msgspec
 
+from muster.events.causes import Cause
 from muster.events.ids import MemberId
 from muster.events.state import Member
-from muster.replay.incidents.episode.acts import AnyAct, Came, CameBack, Departure, Went
+from muster.replay.incidents.episode.acts import AnyAct, Came, CameBack, Departure, Rejoined, Went
 from muster.replay.incidents.episode.coordinator_absences import Away, LastKnown
 from muster.replay.incidents.evidence.naming import moment, process_name, processes, span
 from muster.replay.incidents.grade import Grade
@@ -30,10 +31,14 @@ CHANGE = Kind(
 )
 
 
+_REBALANCE_FAILED = "rebalance failed due to"
+"""The Java client says so when the coordinator could not answer its join (KIP-800)."""
+
+
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     for away in view.episode.aways:
         lost = _lost(view, away)
-        back = tuple(_back(view, away))
+        back: tuple[CameBack | Rejoined, ...] = (*_back(view, away), *_asked(view, away))
         yield _outage(view, away, lost, back) if lost else _change(view, away, back)
 
 
@@ -64,10 +69,24 @@ def _back(view: EpisodeView, away: Away) -> Iterator[CameBack]:
     there = _ids(away)
     for act in view.free(CameBack):
         limit_ms = act.member.session_timeout_ms + OUTAGE_AFTERMATH_MS
-        # Its session began anew, not quite when the coordinator was ready.
-        silent_from_ms = away.until_ms + (0 if act.heard else OUTAGE_AFTERMATH_MS)
+        # Its session began anew a moment after that end; and what waited for a stopped coordinator is heard after it.
+        is_late = away.paused or not act.heard
+        silent_from_ms = away.until_ms + (OUTAGE_AFTERMATH_MS if is_late else 0)
         was_there = act.replaced_member_id in there and act.last_seen_ms <= silent_from_ms
         if was_there and _may_cost_its_id(away, act.member) and away.until_ms <= act.at_ms <= away.until_ms + limit_ms:
+            yield act
+
+
+def _asked(view: EpisodeView, away: Away) -> Iterator[Rejoined]:
+    """Leaders that kept their place, and asked for a new assignment since their requests had failed meanwhile."""
+    there = _ids(away)
+    for act in view.free(Rejoined):
+        reason = act.why.client_reason or ""
+        is_own = act.why.cause is not Cause.LEADER_REJOINED or act.changed_topics or act.changed_protocols
+        if is_own or act.member.member_id not in there:
+            continue
+        is_due = reason.startswith(_REBALANCE_FAILED) or (not reason and _may_cost_its_id(away, act.member))
+        if is_due and away.until_ms <= act.at_ms <= away.until_ms + act.member.session_timeout_ms + OUTAGE_AFTERMATH_MS:
             yield act
 
 
@@ -203,7 +222,9 @@ def _kept_text(view: EpisodeView, away: Away, kept: tuple[Member, ...]) -> Itera
         )
 
 
-def _outage(view: EpisodeView, away: Away, lost: list[tuple[Went, Came]], back: tuple[CameBack, ...]) -> IncidentClaim:
+def _outage(
+    view: EpisodeView, away: Away, lost: list[tuple[Went, Came]], back: tuple[CameBack | Rejoined, ...]
+) -> IncidentClaim:
     kept = _fates(view, away).kept
     places = "its place" if len(lost) == 1 else "their places"
     text = (
@@ -238,7 +259,7 @@ def _outage(view: EpisodeView, away: Away, lost: list[tuple[Went, Came]], back: 
     )
 
 
-def _change(view: EpisodeView, away: Away, back: tuple[CameBack, ...]) -> IncidentClaim:
+def _change(view: EpisodeView, away: Away, back: tuple[CameBack | Rejoined, ...]) -> IncidentClaim:
     fates = _fates(view, away)
     kept = fates.kept
     count = (
@@ -252,6 +273,9 @@ def _change(view: EpisodeView, away: Away, back: tuple[CameBack, ...]) -> Incide
     if fates.unknown:
         was = "was" if len(fates.unknown) == 1 else "were"
         text += f"; whether {processes(fates.unknown)} {was} heard from again is not known"
+    asked = [act.member for act in back if isinstance(act, Rejoined)]
+    if asked:
+        text += f"; {processes(asked)} asked for a new assignment after it"
     if not away.paused and away.owner != away.owner_before:
         text = f"{away.owner} took over from {away.owner_before}: {text}"
     is_known = away.paused or away.last_known is not LastKnown.EVENT

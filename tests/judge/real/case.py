@@ -110,7 +110,7 @@ def _names(stage: RealStage) -> dict[MemberId, str]:
 
 
 def told_of(case: Case) -> list[Telling]:
-    """The incidents that are told of the case. The lives of a group are counted: the numbers that Muster gives them are its own."""
+    """The incidents that are told of the case. The group's lives are counted: Muster's numbers of them are its own."""
     tellings = tell(case.history, case.until_ms)
     lives = {life for telling in tellings for life, _ in telling.rebalances}
     numbers = {life: number for number, life in enumerate(sorted(lives), start=1)}

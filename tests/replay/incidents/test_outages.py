@@ -217,3 +217,15 @@ def test_members_that_lost_their_places_are_told_although_one_had_been_restarted
     told = fleet.told()
     assert "5 members lost their places by it" in of_kind(told, "coordinator-outage").headline
     assert {each.kind for each in told} == {"coordinator-outage", "restart"}
+
+
+def test_what_a_leader_asks_for_since_its_join_failed_in_an_outage_is_of_it() -> None:
+    """The Java client says so, and keeps its place; it is not its application that asked."""
+    fleet = Fleet(3)
+    fleet.away(7 * S)
+    fleet.run(100)
+    fleet.world.leader().rejoin_soon("rebalance failed due to CoordinatorLoadInProgressException")
+    fleet.rest(20 * S)
+    incident = fleet.only()
+    assert (incident.kind, len(incident.rebalances)) == ("coordinator-change", 1)
+    assert incident.headline.endswith("asked for a new assignment after it")
