@@ -164,8 +164,9 @@ JUDGED: Final = {
     "static-pause": ("coordinator-stopped", Family.LIBRDKAFKA, 156),
     "leader-asks-again": ("subscription-change", Family.KAFKA_PYTHON, 0),
 }
-"""Scenario, family and seed. Static members that came back a moment after the coordinator were taken for a deployment
-(twice: it had been killed, or stopped), and a leader that learnt of a topic's partitions after it had assigned, for somebody who had added them."""
+"""Scenario, family and seed. Static members that came back a moment after the coordinator, which had been killed or
+stopped, were taken for a deployment, and a leader that learnt of a topic's partitions after it had assigned, for somebody
+who had added them."""
 
 
 DEMO: Final = (
