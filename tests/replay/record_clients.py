@@ -165,8 +165,8 @@ JUDGED: Final = {
     "leader-asks-again": ("subscription-change", Family.KAFKA_PYTHON, 0),
 }
 """Scenario, family and seed. Static members that came back a moment after the coordinator, which had been killed or
-stopped, were taken for a deployment, and a leader that learnt of a topic's partitions after it had assigned, for somebody
-who had added them."""
+stopped, were taken for a deployment, and a leader that learnt of a topic's partitions after it had assigned, for
+somebody who had added them."""
 
 
 DEMO: Final = (
