@@ -268,8 +268,8 @@ def open_metrics_endpoint(
     *,
     watch: LoopWatch,
     parts: StatusParts,
-) -> None:
-    """Serve metrics, the status, health and readiness, until the stack is left. Raises CannotServe."""
+) -> int:
+    """Serve metrics, the status, health and readiness, until the stack is left; return the port. Raises CannotServe."""
     mode = "standalone" if settings.upstream is None else "sidecar"
     for collector in (*process_collectors(mode, is_ready=lambda: readiness() is None), *collectors, watch):
         collect(collector, stack)
@@ -289,6 +289,7 @@ def open_metrics_endpoint(
         raise CannotServe(f"{settings.name_of('metrics')} {at}: {why_not_bound(error)}") from error
     stack.callback(endpoint.close)
     log.info("metrics", listen=f"{at.host}:{endpoint.port}")
+    return endpoint.port
 
 
 def _status_report(settings: Settings, parts: StatusParts, readiness: Readiness, watch: LoopWatch) -> StatusReport:

@@ -10,6 +10,7 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 
 import structlog
 
@@ -33,6 +34,7 @@ from muster.coordinator.assembly import (
 )
 from muster.coordinator.clock import SystemClock
 from muster.coordinator.cluster import Cluster, new_cluster
+from muster.coordinator.net.kept_sockets import KeptSockets
 from muster.coordinator.observability.group_metrics import GroupMetrics
 from muster.coordinator.observability.logs import configure_logs
 from muster.coordinator.observability.metrics import ServerMetrics
@@ -64,6 +66,7 @@ class LogLost(Exception):
 async def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT. Raises CannotServe at the start, LogLost later."""
     configure_logs(settings.log_level, settings.log_format)
+    kept = KeptSockets.of_environment()
     for variable, meant in sets_nothing(os.environ, Settings.model_fields.keys() - PROPERTY_FIELDS):
         hint = {} if meant is None else {"did_you_mean": meant}
         log.warning("a variable sets nothing: there is no such setting", variable=variable, **hint)
@@ -76,8 +79,9 @@ async def run(settings: Settings) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, end)
+    kept.when_alone(partial(_stop_alone, end))
     async with AsyncExitStack() as stack:
-        starting = asyncio.create_task(_assembled(settings, stack, lost=end), name="start")
+        starting = asyncio.create_task(_assembled(settings, stack, kept, lost=end), name="start")
         ended.add_done_callback(lambda _: starting.cancel())
         try:
             await starting
@@ -93,6 +97,11 @@ async def run(settings: Settings) -> None:
             log.info("stopping", reason=_reason(loss))
     if loss is not None:
         raise LogLost(_message(loss, settings)) from loss
+
+
+def _stop_alone(end: Callable[[], None]) -> None:
+    log.warning("the supervisor of this process has ended, and so does this one")
+    end()
 
 
 def _reason(loss: Exception | None) -> str:
@@ -117,13 +126,15 @@ def _with_replay(error: Exception) -> str:
     return f"{error}; `muster replay` shows what can still be read" if isinstance(error, LogDamaged) else str(error)
 
 
-async def _assembled(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[Exception], None]) -> None:
+async def _assembled(
+    settings: Settings, stack: AsyncExitStack, kept: KeptSockets, *, lost: Callable[[Exception], None]
+) -> None:
     if settings.upstream is None:
         await _start(settings, stack, lost=lost)
     else:
         from muster.coordinator.sidecar.serve import start  # noqa: PLC0415 -- a standalone process needs none of it
 
-        await start(settings, stack, lost=lost)
+        await start(settings, stack, kept, lost=lost)
 
 
 async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[Exception], None]) -> None:

@@ -9,6 +9,7 @@ frames.py          A client's connection without its socket: bytes in, one reque
 heartbeats.py      The fast path: a heartbeat whose bytes are those of the member's last accepted one is answered
                    without decoding.
 hosts.py           Clients' hosts, as Kafka writes them.
+kept_sockets.py    Listening sockets that the supervisor keeps, so that a successor takes them with their queues.
 limits.py          The limits of connections, by the names of their settings.
 listening.py       Accepting connections within a limit, closing idle ones, and stopping in good order; at one
                    address or at many.

@@ -17,6 +17,7 @@ from muster.coordinator.load.answer_memory import AnswerMemory
 from muster.coordinator.load.quotas import Quota
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.net.heartbeats import SharedBytes
+from muster.coordinator.net.kept_sockets import NOT_KEPT, KeptSockets
 from muster.coordinator.net.limits import ConnectionLimits
 from muster.coordinator.net.memory import Memory
 from muster.coordinator.net.tls_handshake import Handshake
@@ -61,6 +62,8 @@ C = TypeVar("C", bound=Served)
 BACKLOG = 1024
 """The backlog of each listening socket."""
 
+Address = tuple[socket.AddressFamily, str]
+
 
 class Listening(Generic[C]):
     """The listening sockets of a process, and all its client connections."""
@@ -75,9 +78,11 @@ class Listening(Generic[C]):
         answer_memory: AnswerMemory,
         turns: Turns,
         reuse_port: bool = False,
+        kept: KeptSockets = NOT_KEPT,
     ) -> None:
-        self.reuse_port = reuse_port
-        """Whether other processes may listen at the same addresses (SO_REUSEPORT)."""
+        """`reuse_port`: whether other processes may listen at the same addresses (SO_REUSEPORT)."""
+        self._reuse_port = reuse_port
+        self._kept = kept
         self._connections_max = limits.connections_max
         self._idle_ms = limits.connections_max_idle_ms
         self._unread_ms = limits.unread_answers_max_ms
@@ -114,19 +119,25 @@ class Listening(Generic[C]):
         context: ssl.SSLContext | None = None,
     ) -> int:
         """Bind and accept; returns the port, which for 0 is any that was free. Raises OSError."""
-        loop = asyncio.get_running_loop()
-        if context is None:
-            server = await loop.create_server(
-                new_connection, host, port, backlog=BACKLOG, reuse_address=True, reuse_port=self.reuse_port
-            )
-            own_port: int = server.sockets[0].getsockname()[1]
-            self._listens(server)
-        else:
-            sockets = bind(await addresses_of(host), port, reuse_port=self.reuse_port)
-            own_port = sockets[0].getsockname()[1]
-            for bound in sockets:
-                self._listens(self._tls_listener(bound, new_connection, context))
+        sockets = self.bind(await addresses_of(host), port)
+        own_port: int = sockets[0].getsockname()[1]
+        for bound in sockets:
+            await self.accept_at(bound, new_connection, context=context)
         return own_port
+
+    def bind(self, addresses: Sequence[Address], port: int) -> list[socket.socket]:
+        """Return listening sockets, one at each address, or none: a predecessor's, or new ones. Raises OSError."""
+        with ExitStack() as unless_all:
+            bound = [unless_all.enter_context(self._bound(*each, port)) for each in addresses]
+            unless_all.pop_all()
+        for each in bound:
+            self._kept.keep(each)
+        return bound
+
+    def _bound(self, family: socket.AddressFamily, address: str, port: int) -> socket.socket:
+        return self._kept.take(family, address, port) or socket.create_server(
+            (address, port), family=family, backlog=BACKLOG, reuse_port=self._reuse_port
+        )
 
     async def accept_at(
         self, bound: socket.socket, new_connection: Callable[[], asyncio.Protocol], *, context: ssl.SSLContext | None
@@ -306,23 +317,7 @@ def _log_full(kind: str, setting: str, whose: str) -> None:
     log.warning("connections refused over a limit", limit=setting, **{kind: whose})
 
 
-Address = tuple[socket.AddressFamily, str]
-
-
 async def addresses_of(host: str) -> list[Address]:
     """Return the addresses to listen at for a host's name; "" is all of this machine's. Raises OSError."""
     found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
-
-
-def bind(addresses: Sequence[Address], port: int, *, reuse_port: bool = False) -> list[socket.socket]:
-    """Listening sockets at each of the addresses, or at none. Raises OSError. `reuse_port`: as SO_REUSEPORT."""
-    with ExitStack() as unless_all:
-        bound = [
-            unless_all.enter_context(
-                socket.create_server((address, port), family=family, backlog=BACKLOG, reuse_port=reuse_port)
-            )
-            for family, address in addresses
-        ]
-        unless_all.pop_all()
-    return bound

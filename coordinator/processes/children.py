@@ -26,24 +26,21 @@ class Child(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     arguments: tuple[str, ...]
-    metrics_port: int
 
 
-def children(
-    settings: Settings, given: Sequence[str], *, secret: Path, metrics_ports: Sequence[int]
-) -> Iterator[Child]:
+def children(settings: Settings, given: Sequence[str], *, secret: Path) -> Iterator[Child]:
     """Yield the owner, then the edges. `given`: the arguments of this process; `secret`: the file of the peers."""
-    for number, port in enumerate(metrics_ports):
+    for number in range(1 + settings.processes):
         is_owner = number == 0
         own = {
             "--processes": "1",
             "--role": OWNER if is_owner else EDGE,
             "--node-id": str(settings.node_id + number * EDGE_NODE_IDS),
             "--peer-secret-file": str(secret),
-            "--metrics": f"{LOOPBACK}:{port}",
+            "--metrics": f"{LOOPBACK}:0",
         }
         if not is_owner or settings.peer_listen is None:
             own["--peer-listen"] = f"{LOOPBACK}:0"
         flags = ["--share-partitions"] if is_owner else ["--share-partitions", "--reuse-port"]
         arguments = (*given, *flags, *(each for item in own.items() for each in item))
-        yield Child(name=OWNER if is_owner else f"{EDGE}-{number}", arguments=arguments, metrics_port=port)
+        yield Child(name=OWNER if is_owner else f"{EDGE}-{number}", arguments=arguments)

@@ -3,12 +3,15 @@
 What belongs here: how samples become one. What it must not know: where they come from.
 
 Of a gauge the sum is told, which is right for connections, members and bytes. Where that would say nothing it is the
-largest: of ages, delays and times, and of what is the same in all (`*_info`).
+largest: of ages, delays and times, and of what is the same in all (`*_info`). What a process has counted stays when it
+ends, as far as it was told: a sum that falls would be taken for counters that began anew, all of them.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+import msgspec
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
@@ -16,23 +19,55 @@ from prometheus_client.registry import Collector
 _LARGEST: Final = ("_info", "_seconds", "_timestamp", "_ms", "_max_fds")
 
 
-class SummedMetrics(Collector):
-    """See the module. `read` gets the text of each process that answers."""
+class ToldMetrics(msgspec.Struct, frozen=True):
+    """The text of a process's metrics. `starts`: how often it was started, as its counters begin anew each time."""
 
-    def __init__(self, read: Callable[[], Iterable[str]]) -> None:
+    process: str
+    starts: int
+    text: str
+
+
+class SummedMetrics(Collector):
+    """See the module. `read` gets what each process tells that answers."""
+
+    def __init__(self, read: Callable[[], Iterable[ToldMetrics]]) -> None:
         self._read = read
+        self._last: dict[str, tuple[int, list[Metric]]] = {}
+        """The last metrics of each process, and after how many starts those were."""
+        self._ended: list[Metric] = []
+        """The counts of those that have ended."""
+        self._lock = threading.Lock()
 
     def collect(self) -> Iterator[Metric]:
         """Sum what the processes tell now."""
-        yield from summed(self._read())
+        told = [(each, list(text_string_to_metric_families(each.text))) for each in self._read()]
+        with self._lock:
+            for each, families in told:
+                self._take_in(each, families)
+            answering = {each.process for each, _ in told}
+            silent = [counted(families) for name, (_, families) in self._last.items() if name not in answering]
+            of_all = [self._ended, *silent, *(families for _, families in told)]
+            yield from list(summed(of_all))
+
+    def _take_in(self, told: ToldMetrics, families: list[Metric]) -> None:
+        starts, last = self._last.get(told.process, (told.starts, []))
+        if starts < told.starts:
+            self._ended = list(summed([self._ended, counted(last)]))
+        if starts <= told.starts:
+            self._last[told.process] = told.starts, families
 
 
-def summed(texts: Iterable[str]) -> Iterator[Metric]:
+def counted(families: Iterable[Metric]) -> list[Metric]:
+    """Return those that only grow."""
+    return [family for family in families if family.type in {"counter", "histogram", "summary"}]
+
+
+def summed(of_each: Iterable[Iterable[Metric]]) -> Iterator[Metric]:
     """Return one family for each name, with one sample for each name and labels."""
     families: dict[str, Metric] = {}
     values: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], float]] = {}
-    for text in texts:
-        for family in text_string_to_metric_families(text):
+    for of_one in of_each:
+        for family in of_one:
             families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
             of_family = values.setdefault(family.name, {})
             takes_largest = family.type == "gauge" and family.name.endswith(_LARGEST)

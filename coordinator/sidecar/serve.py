@@ -28,6 +28,7 @@ from muster.coordinator.assembly import (
     watch_loop,
 )
 from muster.coordinator.clock import SystemClock
+from muster.coordinator.net.kept_sockets import KeptSockets
 from muster.coordinator.net.listening import Listening
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.observability.status import StatusParts
@@ -62,17 +63,22 @@ STOP_TIMEOUT_S = 10.0
 WAITING_BYTES_MAX = 1_048_576
 
 
-async def start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[Exception], None]) -> None:
+async def start(
+    settings: Settings, stack: AsyncExitStack, kept: KeptSockets, *, lost: Callable[[Exception], None]
+) -> None:
     """Start all parts; the stack stops them in reverse. Raises CannotServe, LogError, EventsError."""
-    await _Sidecar(settings, stack, lost).start()
+    await _Sidecar(settings, stack, kept, lost).start()
 
 
 class _Sidecar:
     """The parts of one sidecar, while they are put together."""
 
-    def __init__(self, settings: Settings, stack: AsyncExitStack, lost: Callable[[Exception], None]) -> None:
+    def __init__(
+        self, settings: Settings, stack: AsyncExitStack, kept: KeptSockets, lost: Callable[[Exception], None]
+    ) -> None:
         self.settings = settings
         self.stack = stack
+        self.kept = kept
         self.lost = lost
         self.clock = SystemClock()
         self.metrics = ServerMetrics({})
@@ -89,11 +95,13 @@ class _Sidecar:
         stack.push_async_callback(self.link.close)
         if settings.metrics is not None:
             collectors = self.metrics, self.relayed
-            open_metrics_endpoint(settings, collectors, self.readiness, stack, watch=watch, parts=self.status)
+            port = open_metrics_endpoint(settings, collectors, self.readiness, stack, watch=watch, parts=self.status)
+            self.kept.tell_metrics(port)
         keep_certificates(stack, lost=self.lost)
         watch_files(self.readiness, stack, lost=self.lost)
         await self.upstream.find()
         await self._assemble(new_log(settings))
+        self.kept.serves()
 
     async def _assemble(self, event_log: EventLog) -> None:
         """Make all that knows of groups, and serve them. Raises CannotServe, LogError, EventsError."""
@@ -186,6 +194,7 @@ class _Sidecar:
             answer_memory=service.slices.answer_memory,
             turns=service.turns,
             reuse_port=self.settings.reuse_port,
+            kept=self.kept,
         )
 
     async def _listen(

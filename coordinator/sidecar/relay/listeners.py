@@ -16,7 +16,7 @@ import structlog
 
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.log_throttle import LogThrottle
-from muster.coordinator.net.listening import Address, Listening, addresses_of, bind
+from muster.coordinator.net.listening import Address, Listening, addresses_of
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.service import Service
 from muster.coordinator.settings.addresses import why_not_bound
@@ -124,7 +124,7 @@ class Listeners:
         own_port = self._bound.get(node_id)
         if own_port is None:
             own_port = self._ports.port_of(node_id)
-            for each in bind(self._addresses, own_port, reuse_port=self._listening.reuse_port):
+            for each in self._listening.bind(self._addresses, own_port):
                 accepts = asyncio.get_running_loop().create_task(self._accept(each, node_id))
                 self._begun.add(accepts)
                 accepts.add_done_callback(self._begun.discard)

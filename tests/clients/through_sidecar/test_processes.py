@@ -1,10 +1,11 @@
 """Several processes of one host at one address: they are one sidecar to clients, and survive each other's end."""
 
+import asyncio
 import os
 import signal
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,15 @@ from tests.brokers.broker import HOST, Broker, lasting_ports
 from tests.clients.consumers import Confluent
 from tests.clients.crew import crew
 from tests.clients.through_sidecar.sidecar import assert_is_owned, new_topic
+from tests.conformance.wire import Connection, Fields
 from tests.muster_process import MusterProcess, running_muster
-from tests.waiting import until_so
+from tests.waiting import WITHIN_S, until, until_so
 
 pytestmark = [pytest.mark.clients, pytest.mark.broker]
 
 EDGES = 2
+CONNECTIONS = 20
+"""To each address: the kernel gives each edge some of them."""
 
 
 @contextmanager
@@ -82,3 +86,56 @@ def test_a_group_is_served_by_all_and_an_edge_that_dies_is_started_again(kafka_b
             group.until_shared()
             assert (group.generation, group.assignments) == (generation, assignments)
         assert muster.stop() == 0
+
+
+def test_who_connects_while_an_edge_is_dead_is_answered(kafka_broker: Broker) -> None:
+    """At the bootstrap address and at a broker's, by its successor where the kernel has chosen that: none is reset."""
+    with several(kafka_broker, f"several-{os.getpid()}-dead") as (muster, metrics):
+        until_so(lambda: is_ready(metrics), lambda: muster.output[-2_000:])
+        addresses = [muster.bootstrap, asyncio.run(broker_behind(muster.bootstrap))]
+        edge = next(pid for name, pid in roles(muster.pid).items() if name.startswith("edge"))
+
+        async def scene() -> None:
+            os.kill(edge, signal.SIGKILL)
+            await until(lambda: not lives(edge))
+            await asyncio.gather(*(brokers_told(address) for address in addresses * CONNECTIONS))
+
+        asyncio.run(scene())
+        assert len(muster.events("a process has ended, starting it again")) == 1
+
+
+async def brokers_told(bootstrap: str) -> list[Fields]:
+    """The brokers in the answer to Metadata, however long that takes; the connection must stand for so long."""
+    connection = await Connection.open(bootstrap)
+    asked = connection.send("Metadata", 1, topics=[])
+    try:
+        async with asyncio.timeout(WITHIN_S):
+            while True:
+                with suppress(TimeoutError):
+                    brokers: list[Fields] = (await asked.get())["brokers"]
+                    return brokers
+    finally:
+        connection.close()
+
+
+async def broker_behind(bootstrap: str) -> str:
+    """The address of a broker's listener."""
+    (broker,) = await brokers_told(bootstrap)
+    return f"{broker['host']}:{broker['port']}"
+
+
+def test_all_end_when_their_supervisor_is_killed(kafka_broker: Broker) -> None:
+    """They stop in good order: nobody is left that clients would find."""
+    with several(kafka_broker, f"several-{os.getpid()}-orphans") as (muster, metrics):
+        until_so(lambda: is_ready(metrics), lambda: muster.output[-2_000:])
+        pids = [muster.pid, *roles(muster.pid).values()]
+        os.kill(muster.pid, signal.SIGKILL)
+        until_so(lambda: not any(map(lives, pids)), lambda: muster.output[-2_000:])
+
+
+def lives(pid: int) -> bool:
+    """Whether there is such a process; one that has ended and was not waited for is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

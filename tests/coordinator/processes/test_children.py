@@ -21,19 +21,18 @@ def refused(**flags: Any) -> str:
 def test_each_is_started_as_the_first_was_and_with_a_role_of_its_own() -> None:
     """The last of an option counts, as it may have been given before."""
     settings = load_settings({"upstream": "kafka:9092", "processes": 2}, [], None)
-    owner, first, second = children(settings, GIVEN, secret=SECRET, metrics_ports=[9201, 9202, 9203])
-    of_each = ("--peer-secret-file", str(SECRET), "--metrics")
+    owner, first, second = children(settings, GIVEN, secret=SECRET)
+    of_each = ("--peer-secret-file", str(SECRET), "--metrics", "127.0.0.1:0")
     assert [each.name for each in (owner, first, second)] == ["owner", "edge-1", "edge-2"]
-    assert [each.metrics_port for each in (owner, first, second)] == [9201, 9202, 9203]
     loopback = ("--peer-listen", "127.0.0.1:0")
     shared = (*GIVEN, "--share-partitions")
     assert owner.arguments == (
         *(*shared, "--processes", "1", "--role", "owner", "--node-id", "1"),
-        *(*of_each, "127.0.0.1:9201", *loopback),
+        *(*of_each, *loopback),
     )
     assert first.arguments == (
         *(*shared, "--reuse-port", "--processes", "1", "--role", "edge", "--node-id", "1000001"),
-        *(*of_each, "127.0.0.1:9202", *loopback),
+        *(*of_each, *loopback),
     )
     assert second.arguments[second.arguments.index("--node-id") + 1] == "2000001"
 
@@ -44,7 +43,7 @@ def test_the_owner_is_reached_by_other_hosts_where_it_was_told(tmp_path: Path) -
     secret.write_text("0123456789abcdef")
     flags = {"share_partitions": True, "node_id": 7, "peer_listen": "10.0.0.7:9500", "peer_secret_file": secret}
     settings = load_settings({"upstream": "kafka:9092", "processes": 2, **flags}, [], None)
-    owner, edge, _ = children(settings, (), secret=secret, metrics_ports=[1, 2, 3])
+    owner, edge, _ = children(settings, (), secret=secret)
     assert "--peer-listen" not in owner.arguments
     assert "--peer-listen" in edge.arguments
     assert owner.arguments[owner.arguments.index("--node-id") + 1] == "7"

@@ -1,0 +1,124 @@
+"""One process of several: started, started again when it ends, and stopped in good order.
+
+What belongs here: when it is started again, and what becomes of its listening sockets meanwhile. What it must not know:
+the other processes.
+
+A process that ends is started again at once, and takes the sockets of the one before with the connections that wait
+there. One that ends again soon has growing pauses, and its sockets are closed: clients would wait there for long, and
+the others serve them.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from muster.coordinator.net.kept_sockets import VARIABLE
+from muster.coordinator.processes.children import Child
+from muster.coordinator.processes.socket_store import SocketStore
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+UNUSABLE: Final = 2
+"""The exit code of a process that cannot use what it was given."""
+COMMAND: Final = (sys.executable, "-m", "muster")
+RESTART_PAUSE_S: Final = 1.0
+RESTART_PAUSE_MAX_S: Final = 30.0
+SERVED_LONG_S: Final = 60.0
+"""A process that ends after so long does not end *again*."""
+
+
+class RunningProcess:
+    """See the module."""
+
+    def __init__(self, child: Child) -> None:
+        self.child = child
+        self.sockets = SocketStore()
+        self.starts = 0
+        """How often it was started: the counters of each one begin at 0."""
+        self.is_unusable = False
+        """Whether it has ended for good: it could not use what it was given, and has never served."""
+        self._process: asyncio.subprocess.Process | None = None
+        self._stopping = asyncio.Event()
+
+    async def keep(self) -> None:
+        """Keep it running, until it is stopped, or cannot be started."""
+        ended_soon = 0
+        while True:
+            began_s = time.monotonic()
+            code = await self._run()
+            if self._stopping.is_set():
+                return
+            if code == UNUSABLE and not self.sockets.has_served:
+                self.is_unusable = True
+                return
+            ran_s = time.monotonic() - began_s
+            ended_soon = 1 if ran_s >= SERVED_LONG_S else ended_soon + 1
+            pause_s = pause_before_restart_s(ended_soon)
+            if pause_s:
+                self.sockets.give_up()
+            log.warning(
+                "a process has ended, starting it again",
+                process=self.child.name,
+                ended=_how(code),
+                ran_s=round(ran_s, 1),
+                pause_s=pause_s,
+            )
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._stopping.wait()
+            if self._stopping.is_set():
+                return
+
+    async def _run(self) -> int:
+        """Start it, and return its exit code."""
+        ours, theirs = socket.socketpair()
+        with theirs, self.sockets.lent_to(ours):
+            channel = theirs.fileno()
+            # A group of its own: Ctrl-C reaches the supervisor alone, which stops one after another.
+            process = self._process = await asyncio.create_subprocess_exec(
+                *COMMAND,
+                *self.child.arguments,
+                pass_fds=[channel],
+                env={**os.environ, VARIABLE: str(channel)},
+                start_new_session=True,
+            )
+            theirs.close()
+            self.starts += 1
+            if self._stopping.is_set():  # while it was being started
+                process.terminate()
+            return await process.wait()
+
+    async def stop(self, within_s: float) -> None:
+        """Stop it in good order; kill it if it has not ended in time."""
+        self._stopping.set()
+        self.sockets.close()  # else clients would wait there for nobody
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        process.terminate()
+        try:
+            async with asyncio.timeout(within_s):
+                await process.wait()
+        except TimeoutError:
+            log.warning("a process has not stopped in time, and is killed", process=self.child.name)
+            process.kill()
+            await process.wait()
+
+
+def pause_before_restart_s(ended_soon: int) -> float:
+    """Return the pause after so many ends in a row, each soon after its start but perhaps the first."""
+    if ended_soon == 1:
+        return 0
+    doubled: float = RESTART_PAUSE_S * 2 ** min(ended_soon - 2, 10)
+    return min(doubled, RESTART_PAUSE_MAX_S)
+
+
+def _how(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name

@@ -1,0 +1,97 @@
+"""The listening sockets of one process, kept over its end for its successor, and what the process tells.
+
+What belongs here: the supervisor's end of the connection (net/kept_sockets.py). What it must not know: when processes
+are started.
+"""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from muster.coordinator.net.kept_sockets import (
+    END,
+    METRICS,
+    SOCKETS,
+    SOCKETS_AT_ONCE,
+    BoundAt,
+    bound_at,
+    receive,
+    send,
+)
+
+
+class SocketStore:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self.metrics_port: int | None = None
+        """Where the process's metrics are, once it has told."""
+        self.has_served = False
+        """Whether any of the processes has ever said that it serves."""
+        self._kept: dict[BoundAt, socket.socket] = {}
+        self._told: set[BoundAt] = set()
+        """Where the process that runs listens."""
+        self._is_closed = False
+
+    @contextmanager
+    def lent_to(self, channel: socket.socket) -> Iterator[None]:
+        """Hand the sockets to a process at the other end, and keep those that it tells of, while the block lasts."""
+        loop = asyncio.get_running_loop()
+        channel.settimeout(0)
+        self._told.clear()
+        sockets = list(self._kept.values())
+        while sockets:
+            send(channel, SOCKETS, min(len(sockets), SOCKETS_AT_ONCE), sockets[:SOCKETS_AT_ONCE])
+            del sockets[:SOCKETS_AT_ONCE]
+        send(channel, END)
+        loop.add_reader(channel, self._receive, channel)
+        try:
+            yield
+        finally:
+            self._receive(channel)  # its last words
+            loop.remove_reader(channel)
+            channel.close()
+            self.metrics_port = None
+
+    def give_up(self) -> None:
+        """Close all sockets: who is connected to nobody there connects again, to others."""
+        while self._kept:
+            self._kept.popitem()[1].close()
+
+    def close(self) -> None:
+        """Close all sockets, and keep no others."""
+        self._is_closed = True
+        self.give_up()
+
+    def _receive(self, channel: socket.socket) -> None:
+        while True:
+            try:
+                received = receive(channel)
+            except BlockingIOError:
+                return
+            if received is None:
+                asyncio.get_running_loop().remove_reader(channel)
+                return
+            self._handle(*received)
+
+    def _handle(self, kind: int, number: int, sockets: list[socket.socket]) -> None:
+        for each in sockets:
+            self._keep(each)
+        if kind == METRICS:
+            self.metrics_port = number
+        elif kind == END:
+            self.has_served = True
+            for at in self._kept.keys() - self._told:
+                self._kept.pop(at).close()
+
+    def _keep(self, bound: socket.socket) -> None:
+        if self._is_closed:
+            bound.close()
+            return
+        at = bound_at(bound)
+        before = self._kept.pop(at, None)
+        if before is not None:
+            before.close()
+        self._kept[at] = bound
+        self._told.add(at)

@@ -1,0 +1,44 @@
+"""A process for tests of its supervisor: it answers each connection with its process id, and ends as it is told.
+
+child.py FOLDER     `ports`: where it listens, once the file is there; `exit`: the code with which it ends at once
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+from muster.coordinator.net.kept_sockets import KeptSockets
+
+HOST = "127.0.0.1"
+LOOK_EVERY_S = 0.01
+
+
+async def main(folder: Path) -> None:
+    kept = KeptSockets.of_environment()
+    ended = asyncio.Event()
+    kept.when_alone(ended.set)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    if (folder / "exit").exists():
+        sys.exit(int((folder / "exit").read_text()))
+    while not (folder / "ports").exists():  # noqa: ASYNC110 -- a file sets no event
+        await asyncio.sleep(LOOK_EVERY_S)
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(f"{os.getpid()}\n".encode())
+        await writer.drain()
+        writer.close()
+
+    for port in map(int, (folder / "ports").read_text().split()):
+        bound = kept.take(socket.AF_INET, HOST, port) or socket.create_server((HOST, port), reuse_port=True)
+        kept.keep(bound)
+        await asyncio.start_server(answer, sock=bound)
+    kept.tell_metrics(1)
+    kept.serves()
+    await ended.wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1])))

@@ -1,0 +1,185 @@
+"""A process that is started again when it ends, and what becomes of those who connect meanwhile."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from muster.coordinator.net.kept_sockets import VARIABLE
+from muster.coordinator.processes import running
+from muster.coordinator.processes.children import Child
+from muster.coordinator.processes.running import RunningProcess, pause_before_restart_s
+from tests.brokers.broker import HOST, lasting_ports
+from tests.waiting import until
+
+CHILD = Path(__file__).with_name("child.py")
+STOP_WITHIN_S = 30.0
+
+
+@pytest.fixture(autouse=True)
+def _children_of_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "COMMAND", (sys.executable, str(CHILD)))
+
+
+@asynccontextmanager
+async def kept(folder: Path, *ports: int) -> AsyncIterator[RunningProcess]:
+    """A process that is kept running; it serves at these ports, or does not yet serve."""
+    if ports:
+        serve_at(folder, *ports)
+    process = RunningProcess(Child(name="edge-1", arguments=(str(folder),)))
+    keeping = asyncio.create_task(process.keep())
+    try:
+        if ports:
+            await until(lambda: serves(process))
+        yield process
+    finally:
+        await process.stop(STOP_WITHIN_S)
+        await keeping
+
+
+def serve_at(folder: Path, *ports: int) -> None:
+    written = folder / "written"
+    written.write_text(" ".join(map(str, ports)))
+    written.rename(folder / "ports")
+
+
+def serves(process: RunningProcess) -> bool:
+    return process.sockets.metrics_port is not None
+
+
+def pid_of(process: RunningProcess) -> int:
+    assert process._process is not None
+    return process._process.pid
+
+
+async def kill(process: RunningProcess) -> None:
+    os.kill(pid_of(process), signal.SIGKILL)
+    starts = process.starts
+    await until(lambda: process.starts > starts)
+
+
+async def answered_by(reader: asyncio.StreamReader) -> int:
+    async with asyncio.timeout(STOP_WITHIN_S):
+        return int(await reader.readline())
+
+
+async def refuses(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(HOST, port)
+    except ConnectionRefusedError:
+        return True
+    writer.close()
+    return False
+
+
+async def test_who_connects_while_it_is_dead_is_served_by_its_successor(tmp_path: Path) -> None:
+    """At each of its ports; the successor may take as long as it likes."""
+    ports = lasting_ports(2)
+    async with kept(tmp_path, *ports) as process:
+        first = pid_of(process)
+        (tmp_path / "ports").unlink()
+        await kill(process)
+        assert not serves(process)
+        waiting = [await asyncio.open_connection(HOST, port) for port in (*ports, *ports)]
+        serve_at(tmp_path, *ports)
+        assert pid_of(process) != first
+        assert {await answered_by(reader) for reader, _ in waiting} == {pid_of(process)}
+        for _, writer in waiting:
+            writer.close()
+
+
+async def test_nobody_is_connected_before_it_has_ever_served(tmp_path: Path) -> None:
+    """Clients would wait for a cluster that is away, and do not try other addresses."""
+    (port,) = lasting_ports(1)
+    async with kept(tmp_path) as process:
+        await until(lambda: process.starts == 1)
+        assert await refuses(port)
+
+
+async def test_a_port_that_its_successor_does_not_want_is_closed(tmp_path: Path) -> None:
+    """That of a broker that is no more. A new one's is kept as the others."""
+    stays, goes, comes = lasting_ports(3)
+    async with kept(tmp_path, stays, goes) as process:
+        serve_at(tmp_path, stays, comes)
+        await kill(process)
+        await until(lambda: serves(process))
+        await until(lambda: refuses(goes))
+        assert process.sockets._kept.keys() == {(socket.AF_INET, HOST, port) for port in (stays, comes)}
+
+
+async def test_who_ends_again_soon_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sockets are closed, and it is started again after a pause; the log says how it ended."""
+    monkeypatch.setattr(running, "RESTART_PAUSE_S", 3_600)
+    monkeypatch.setattr(running, "RESTART_PAUSE_MAX_S", 3_600)
+    (port,) = lasting_ports(1)
+    with capture_logs() as logged:
+        async with kept(tmp_path, port) as process:
+            await kill(process)
+            await until(lambda: serves(process))
+            (tmp_path / "exit").write_text("1")
+            os.kill(pid_of(process), signal.SIGKILL)
+            await until(lambda: refuses(port))
+            await until(lambda: len(logged) == 2)
+    assert [(each["process"], each["ended"], each["pause_s"]) for each in logged] == [
+        ("edge-1", "SIGKILL", 0),
+        ("edge-1", "SIGKILL", 3_600),
+    ]
+
+
+def test_pauses_grow_up_to_half_a_minute() -> None:
+    assert [pause_before_restart_s(ends) for ends in range(1, 9)] == [0, 1, 2, 4, 8, 16, 30, 30]
+    assert pause_before_restart_s(10_000) == 30
+
+
+async def test_what_it_was_given_cannot_be_used(tmp_path: Path) -> None:
+    """It ends for good if it has never served; later that is one more end, as of a file that is gone for a moment."""
+    (tmp_path / "exit").write_text("2")
+    process = RunningProcess(Child(name="edge-1", arguments=(str(tmp_path),)))
+    await process.keep()
+    assert process.is_unusable
+    (tmp_path / "exit").unlink()
+    (port,) = lasting_ports(1)
+    async with kept(tmp_path, port) as process:
+        (tmp_path / "exit").write_text("2")
+        await kill(process)
+        await until(lambda: process.starts > 2)
+        assert not process.is_unusable
+
+
+async def test_it_is_stopped_while_it_is_being_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = asyncio.create_subprocess_exec
+    starting, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slowly(*command: str, **how: object) -> asyncio.subprocess.Process:
+        starting.set()
+        await go_on.wait()
+        return await start(*command, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", slowly)
+    process = RunningProcess(Child(name="edge-1", arguments=(str(tmp_path),)))
+    keeping = asyncio.create_task(process.keep())
+    await starting.wait()
+    await process.stop(STOP_WITHIN_S)
+    go_on.set()
+    async with asyncio.timeout(STOP_WITHIN_S):
+        await keeping
+
+
+def test_it_ends_when_its_supervisor_was_killed(tmp_path: Path) -> None:
+    """Also one that does not serve yet."""
+    ours, theirs = socket.socketpair()
+    environment = {**os.environ, VARIABLE: str(theirs.fileno())}
+    command = (sys.executable, str(CHILD), str(tmp_path))
+    with theirs, subprocess.Popen(command, env=environment, pass_fds=[theirs.fileno()]) as child:
+        (port,) = lasting_ports(1)
+        serve_at(tmp_path, port)
+        ours.close()
+        assert child.wait(STOP_WITHIN_S) == 0
