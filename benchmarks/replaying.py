@@ -23,7 +23,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from benchmarks.measuring.history import HOUR_MS, long_group, many_groups, mixed_groups, one_group, write
+from benchmarks.measuring.history import HOUR_MS, long_group, mixed_groups, one_group, write
 from benchmarks.results import STANDALONE, Figure, Goal, Results
 from muster.events.events import AnyEvent
 from muster.events.ids import GroupId
@@ -37,6 +37,7 @@ WINDOW: Final = 10_000
 MEMORY_MB: Final = 300
 NAMES: Final = ("many", "one", "short")
 ORDERS: Final = GroupId("orders")
+MINUTE_MS: Final = 60_000
 
 
 class History(StrEnum):
@@ -103,8 +104,8 @@ def measure(load: Load, console: Console) -> Results:
 def _write(urls: Sequence[str], load: Load) -> None:
     template = one_group(rebalances=40)
     many, one, short = (open_log(url) for url in urls)
-    small = one_group(rebalances=max(1, (load.events - WINDOW) // (GROUPS - 1) // 31))
-    asyncio.run(write(many, chain(many_groups(small, GROUPS - 1), _orders(template, WINDOW))))
+    others = mixed_groups(one_group(rebalances=2), GROUPS - 1, load.events - WINDOW, rest_ms=MINUTE_MS)
+    asyncio.run(write(many, chain(others, _orders(template, WINDOW))))
     for log, events in ((one, load.events), (short, WINDOW)):
         asyncio.run(write(log, _orders(template, events)))
 

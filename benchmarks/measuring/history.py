@@ -83,15 +83,17 @@ def events_of_long_group(template: list[AnyEvent], events: int) -> int:
     return len(template) + again * (max(0, events - begin) // again)
 
 
-def mixed_groups(template: list[AnyEvent], groups: int, events: int) -> Iterator[tuple[GroupId, Transition]]:
+def mixed_groups(
+    template: list[AnyEvent], groups: int, events: int, *, rest_ms: int = HOUR_MS
+) -> Iterator[tuple[GroupId, Transition]]:
     """The story of one group for each of many, told again until there are so many events of all; a rebalance of each in
-    turn, and then an hour of rest.
+    turn, and then a rest.
 
     It is encoded once, and the id of each group is put into its bytes: that is fast enough for ten millions.
     """
     width = len(str(groups - 1))
     names = [f"group-{number:0{width}d}".encode() for number in range(groups)]
-    story = list(long_group(template, GroupId(names[0].decode()), events // groups, rest_ms=HOUR_MS))
+    story = list(long_group(template, GroupId(names[0].decode()), events // groups, rest_ms=rest_ms))
     for begin in range(0, len(story), TRANSITIONS_IN_TURN):
         for name in names:
             for transition in story[begin : begin + TRANSITIONS_IN_TURN]:

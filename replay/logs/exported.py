@@ -56,6 +56,7 @@ class ExportedLog(OnlyReadLog):
         self._head: Head | None = None
         self._sections: dict[int, list[Section]] = {}
         self._damage: str | None = None
+        self._damaged_at = 0
 
     @property
     def location(self) -> str:
@@ -103,6 +104,9 @@ class ExportedLog(OnlyReadLog):
             self._note(at, error)
 
     def _note(self, at: int, error: Exception) -> None:
+        if self._damage is not None and self._damaged_at <= at:
+            return
+        self._damaged_at = at
         self._damage = f"the export {self._path} is broken or cut off at byte {at}: {error}. What is there was left out"
 
     async def has_owners_record(self, partition: int) -> bool:

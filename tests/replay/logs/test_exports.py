@@ -1,6 +1,7 @@
 """Exports are read again: whole, in part, without names, and as far as a file goes that is cut off."""
 
 import asyncio
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -141,6 +142,28 @@ def test_of_a_file_that_is_cut_off_what_came_before_is_shown(url: str, tmp_path:
     assert str(path) in result.stderr
     path.write_bytes(content[: len(content) // 2] + b"\xff\x00" * 20 + content[len(content) // 2 + 40 :])
     assert run("groups", "--log", str(path)).exit_code == 3
+
+
+async def test_of_a_file_that_is_cut_while_it_is_read_the_place_is_told(tmp_path: Path) -> None:
+    """The first byte that is lacking, whichever of the later parts could not be read either."""
+    records = [
+        msgspec.structs.replace(record, partition=partition)
+        for partition in range(3)
+        for record in a_night().stored_records()
+    ]
+    path = written(tmp_path / "night.jsonl", records)
+    lines = path.read_bytes().splitlines(keepends=True)
+    head, first = len(lines[0]), sum(map(len, lines[: 1 + len(records) // 3]))
+    log = open_for_reading(str(path), security=NOT_SECURED)
+    await log.open()
+    os.truncate(path, first - 10)
+    found = 0
+    for partition in range(3):
+        async for chunk in log.read(partition):
+            found += len(chunk)
+    assert found == len(records) // 3 - 1
+    (warning,) = log.warnings
+    assert f"cut off at byte {head}: " in warning  # a part is noted by where it begins
 
 
 async def test_a_container_with_other_bytes_in_it_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
