@@ -14,7 +14,7 @@ from muster.replay.history.window import At, AtSeq, AtTime, Window, read_at
 from muster.replay.logs.reading import Reading
 from muster.replay.logs.sources import Start, find_start, from_the_beginning, items
 from muster.replay.render.printable import printable
-from muster.replay.results.groups import Overview, read_overview
+from muster.replay.results.groups import Overview, OverviewOf, read_overview
 from muster.replay.times import FORMS_OF_AT, FORMS_OF_TIME, NoSuchTime, in_zone, instant
 from muster.replay.zones import UnknownZone, local_zone, zone_named
 
@@ -100,7 +100,7 @@ async def start_of(
 
 async def fail_unknown(reading: Reading, group: str) -> None:
     """End the command, naming groups of similar names."""
-    overview = Overview()
+    overview = Overview(tells=OverviewOf.NAMES)
     await read_overview(reading, overview)
     reading.note_unreadable(overview.unreadable)
     message = f"there is no group {printable(group)!r} in {reading.log.location}"

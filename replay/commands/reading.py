@@ -34,7 +34,7 @@ from muster.replay.logs.sources import from_the_beginning, items
 from muster.replay.render import Result, render, story_stream
 from muster.replay.render.printable import printable
 from muster.replay.results.digest import DigestFold
-from muster.replay.results.groups import SORTS, Overview, read_overview
+from muster.replay.results.groups import SORTS, Overview, OverviewOf, read_overview
 from muster.replay.results.state import StateFold, States
 from muster.replay.results.story import StoryLines
 from muster.replay.times import in_zone, instant
@@ -130,7 +130,7 @@ def state(source: Source, group: str | None, view: View, *, at: At, wanted: str 
         async with opened(source) as reading:
             if group is None:
                 assert isinstance(at, AtTime)
-                overview = Overview(until_ms=at.wall_ms, wanted=wanted)
+                overview = Overview(until_ms=at.wall_ms, wanted=wanted, tells=OverviewOf.STATES)
                 await read_overview(reading, overview)
                 states = overview.states(reading.log.location)
                 reading.note_unreadable(overview.broken())

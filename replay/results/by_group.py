@@ -61,6 +61,7 @@ class ByGroup(Generic[G]):
         groups = list(self.groups.values())
         self.groups.clear()
         self._by_key.clear()
+        self._by_key_bytes = 0
         groups.reverse()
         while groups:
             yield groups.pop()

@@ -4,8 +4,7 @@ Records are skimmed, not decoded (`skim.py`), and the last of each group kept, w
 (`group_tail.py`).
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum, unique
 from typing import Any, Final
 
@@ -98,53 +97,98 @@ SORTS: Final[dict[Sort, Callable[["GroupLine"], Any]]] = {
 """The keys to sort groups by: names and states in their order, of all else the most, or the latest, first."""
 
 
-class Overview:
-    """Takes in the records of a log; one object per command. `wanted`: a pattern of group ids, as for files."""
+@unique
+class OverviewOf(StrEnum):
+    """The answer has each group as a line, or as it stands, or by its name alone."""
 
-    def __init__(self, *, since_ms: int | None = None, until_ms: int | None = None, wanted: str | None = None) -> None:
+    LINES = "lines"
+    STATES = "states"
+    NAMES = "names"
+
+
+class Overview:
+    """Takes in the records of a log, one partition after another; one object per command.
+
+    `wanted`: a pattern of group ids, as for files. What `tells` says is told of each group once its partition was read:
+    so that what is kept of groups is kept of one partition's.
+    """
+
+    def __init__(
+        self,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        wanted: str | None = None,
+        tells: OverviewOf = OverviewOf.LINES,
+    ) -> None:
         self._span = (since_ms, until_ms)
+        self._tells = tells
         self._by_group = ByGroup(wanted, self._made, self._note)
-        self._partitions: defaultdict[int, Partition] = defaultdict(Partition)
+        self._partition = -1
+        self._home = Partition()
         self._kept = Kept()
+        self._names: set[GroupId] = set()
+        self._lines: list[GroupLine] = []
+        self._states: list[StateAt] = []
+        self._broken: list[Broken] = []
         self.unreadable: list[Broken] = []
         """Records of which not even the group is known, and that were not passed over by a repair."""
 
-    def take(self, records: Iterable[StoredRecord]) -> None:
-        """The next records."""
+    def take(self, records: Sequence[StoredRecord]) -> None:
+        """The next records, which are of one partition."""
+        if records and records[0].partition != self._partition:
+            self._end_partition()
+            self._partition = records[0].partition
         self._by_group.take(records)
+
+    def _end_partition(self) -> None:
+        """Tell the groups of the partition that was read: nothing of them comes later."""
+        for group in self._by_group.end():
+            self._names.add(group.group_id)
+            if self._tells is OverviewOf.LINES:
+                line = group.line()
+                self._lines += [] if line is None else [line]
+            elif self._tells is OverviewOf.STATES:
+                state = group.state()
+                self._states += [] if state is None else [state]
+            self._broken += group.broken
+        self._home, self._kept = Partition(), Kept()
 
     def result(
         self, log: str, window: Bounds | None = None, sort: Callable[[GroupLine], Any] = SORTS[Sort.NAME]
     ) -> Groups:
         """The groups of which the window has anything."""
-        lines = [self._by_group.groups[group_id].line() for group_id in self.names]
+        self._end_partition()
+        lines = sorted(self._lines, key=SORTS[Sort.NAME])
         return Groups(
             log=log,
-            groups=tuple(sorted((line for line in lines if line is not None), key=sort)),
+            groups=tuple(sorted(lines, key=sort)),
             unreadable_keys=tuple(map(missing_text, self.unreadable)),
             window=window,
         )
 
     def states(self, log: str) -> list[StateAt]:
         """The groups whole, by name."""
-        states = (self._by_group.groups[group_id].state(log) for group_id in self.names)
+        self._end_partition()
         until_ms = self._span[1]
         asked_for = None if until_ms is None else instant(until_ms)
-        return [msgspec.structs.replace(state, asked_for=asked_for) for state in states if state is not None]
+        states = sorted(self._states, key=lambda state: state.group_id)
+        return [msgspec.structs.replace(state, log=log, asked_for=asked_for) for state in states]
 
     def broken(self) -> Iterator[Broken]:
         """The records that cannot be read, as far as lines or states stand on them; once these were made."""
         yield from self.unreadable
-        for group in self._by_group.groups.values():
-            yield from group.broken
+        yield from self._broken
 
     @property
     def names(self) -> list[GroupId]:
-        return sorted(self._by_group.groups)
+        """All groups that match."""
+        self._end_partition()
+        return sorted(self._names)
 
     def _made(self, group_id: GroupId, partition: int) -> "_Group":
         since_ms, until_ms = self._span
-        home = self._partitions[partition]
+        home = self._home
         skim = Skim(home.prelude, quiet_ms=QUIET_MS, since_ms=since_ms, until_ms=until_ms)
         return _Group(partition, skim, Tail(group_id, skim, home, self._kept))
 
@@ -157,7 +201,7 @@ class Overview:
         until_ms = self._span[1]
         if until_ms is not None and isinstance(read, Coordinated) and read.at_ms > until_ms:
             return
-        self._partitions[record.partition].note(read)
+        self._home.note(read)
         if isinstance(read, PassedOver):
             self.unreadable = still_broken(self.unreadable, read)
         elif isinstance(read, Broken):
@@ -169,7 +213,7 @@ class _Group:
 
     def __init__(self, partition: int, skim: Skim, tail: Tail) -> None:
         self.partition = partition
-        self._group_id = tail.group_id
+        self.group_id = tail.group_id
         self._skim = skim
         self._tail = tail
         self._was_released = False
@@ -208,10 +252,10 @@ class _Group:
             return Owner.MUSTER
         return Owner.MOVING if group is not None and group.members else Owner.UPSTREAM
 
-    def state(self, log: str) -> StateAt | None:
-        """The group as it stands; None if nothing of it can be read."""
+    def state(self) -> StateAt | None:
+        """The group as it stands, without the log's name; None if nothing of it can be read."""
         now = self._skim.now()
-        group = now.group(self._group_id)
+        group = now.group(self.group_id)
         broken = self._broken_by(now)
         if group is None:
             return None
@@ -219,7 +263,7 @@ class _Group:
         notes = [*([f"{missing} events before it are not in the log"] if missing else [])]
         notes += [missing_text(each) for each in broken]
         owners = [each.event.owner for each in now.prelude if isinstance(each, Coordinated)]
-        return state_of(group, log, now.at_ms, owners[-1] if owners else None, notes)
+        return state_of(group, "", now.at_ms, owners[-1] if owners else None, notes)
 
     def _broken_by(self, now: Checkpoint) -> Sequence[Broken]:
         self.broken = sorted((*self._skim.broken, *now.broken()), key=lambda each: each.position.offset)
@@ -232,11 +276,11 @@ class _Group:
         if not skim.has_begun or (skim.is_over and skim.last is None):
             return None
         now = skim.now()
-        group = now.group(self._group_id)
+        group = now.group(self.group_id)
         incident, last = self._tail.told()
         last = last if skim.rebalances else None
         return GroupLine(
-            group_id=self._group_id,
+            group_id=self.group_id,
             partition=self.partition,
             state=group.state if group is not None else None,
             generation_id=group.generation_id if group is not None else None,

@@ -17,7 +17,7 @@ from muster.replay.incidents.windows import QUIET_MS
 from muster.replay.logs.reading import Reading
 from muster.replay.logs.sources import find_start, from_the_beginning, items, read_histories
 from muster.replay.rebalances.timeline import Timeline
-from muster.replay.results.groups import Overview, read_overview
+from muster.replay.results.groups import Overview, OverviewOf, read_overview
 from muster.replay.results.state import state_at
 from muster.replay.results.story import StoryLines
 from muster.replay.results.why import NewestIncidents, WhyFold
@@ -156,7 +156,9 @@ async def test_a_group_in_a_line_is_what_the_whole_history_says(story: str) -> N
     state = state_at(history, AtTime(2**50))
     assert state is not None
     assert (line.state, line.generation_id, line.members) == (state.state, state.generation_id, len(state.members))
-    (again,) = overview.states("memory")
+    whole = Overview(tells=OverviewOf.STATES)
+    await read_overview(reading, whole)
+    (again,) = whole.states("memory")
     assert again.members == state.members
     assert again.coordinator == state.coordinator
 

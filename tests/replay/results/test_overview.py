@@ -1,15 +1,18 @@
 """The table of groups: their last incidents by the width of the terminal, and what of a history is missing."""
 
+import gc
+
 import msgspec
 import pytest
 
 from muster.events.causes import Cause
 from muster.events.records import StoredRecord
 from muster.replay.form import Format
+from muster.replay.history.skim import Skim
 from muster.replay.rebalances.rebalance import Outcome
 from muster.replay.results import group_tail
 from muster.replay.results.group_tail import TAIL_MAX
-from muster.replay.results.groups import Groups, Overview
+from muster.replay.results.groups import Groups, Overview, OverviewOf
 from tests.replay.histories import Script
 from tests.replay.stories import a_night
 from tests.replay.told import printed, rebalances_of
@@ -68,13 +71,11 @@ def test_of_a_group_that_is_never_quiet_a_bounded_tail_is_kept() -> None:
     busy(script, "a", TAIL_MAX)
     script.wait(1_000).start(script.joined(script.member("b"))).complete(script.rejoined(script.of("a"))).stabilize({})
     at = rebalances_of(script.history())[-1].started_at
-    groups, fed = Overview(), 0
     for turn in range(3):
         busy(script, "b", TAIL_MAX // (2 - turn % 2))
-        records = script.stored_records()
-        for record in records[fed:]:
+        groups = Overview()
+        for record in script.stored_records():
             groups.take([counted(record)])
-        fed = len(records)
         assert CountedValue.kept < 2 * TAIL_MAX
         (line,) = groups.result("memory").groups
         assert (line.rebalances, line.last_rebalance_at, line.last_outcome) == (2, at, Outcome.STABLE)
@@ -137,3 +138,26 @@ def test_what_happens_within_a_rebalance_is_not_kept_then(monkeypatch: pytest.Mo
     assert 200 < CountedValue.kept < 250
     (line,) = groups.result("memory").groups
     assert (line.rebalances, line.last_outcome, line.members) == (2, Outcome.STABLE, 2)
+
+
+@pytest.mark.parametrize("tells", OverviewOf)
+def test_nothing_is_kept_of_the_groups_of_a_partition_that_was_read(tells: OverviewOf) -> None:
+    """Whether or not the garbage collector has run, which it seldom does in a command."""
+
+    def there() -> int:
+        return sum(isinstance(each, Skim) for each in gc.get_objects())
+
+    groups, before = Overview(tells=tells), there()
+    gc.disable()
+    try:
+        for partition in range(3):
+            for name in range(5):
+                records = Script(f"g{partition}-{name}").created().stored_records()
+                groups.take([msgspec.structs.replace(each, partition=partition) for each in records])
+            assert there() - before == 5
+        assert len(groups.names) == 15
+        assert there() == before
+    finally:
+        gc.enable()
+    assert len(groups.result("memory").groups) == 15 * (tells is OverviewOf.LINES)
+    assert len(groups.states("memory")) == 15 * (tells is OverviewOf.STATES)
