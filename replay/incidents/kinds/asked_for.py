@@ -59,7 +59,7 @@ def _claims(view: EpisodeView, act: Rejoined, rebalance: Rebalance) -> Iterator[
         )
         yield IncidentClaim(kind=ROUND, acts=(act,), culprits=(), grade=Grade.INFERRED, headline=text)
         return
-    grown = _partitions_changed(rebalance)
+    grown = partitions_changed(rebalance)
     says_so = (act.why.client_reason or "").startswith(_METADATA_CHANGED)
     if grown is None and says_so:
         grown = "the partitions of its topics changed, as the client says"
@@ -95,7 +95,7 @@ def _grown_claim(act: Rejoined, rebalance: Rebalance, grown: str, grade: Grade) 
     )
 
 
-def _partitions_changed(rebalance: Rebalance) -> str | None:
+def partitions_changed(rebalance: Rebalance) -> str | None:
     """'orders has 24 partitions instead of 12', if the assignments before and after it tell so."""
     movement = rebalance.movement
     if movement is None or not (movement.gained or movement.lost) or movement.undecodable:

@@ -13,6 +13,7 @@ from muster.replay.incidents.episode.coordinator_absences import Away, LastKnown
 from muster.replay.incidents.evidence.naming import moment, process_name, processes, span
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
+from muster.replay.incidents.kinds.asked_for import partitions_changed
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.poll_timeout import is_poll_timeout
 from muster.replay.incidents.windows import OUTAGE_AFTERMATH_MS
@@ -84,6 +85,9 @@ def _asked(view: EpisodeView, away: Away) -> Iterator[Rejoined]:
         reason = act.why.client_reason or ""
         is_own = act.why.cause is not Cause.LEADER_REJOINED or act.changed_topics or act.changed_protocols
         if is_own or act.member.member_id not in there:
+            continue
+        rebalance = view.episode.rebalance_of(act)
+        if rebalance is None or partitions_changed(rebalance) is not None:
             continue
         is_due = reason.startswith(_REBALANCE_FAILED) or (not reason and _may_cost_its_id(away, act.member))
         if is_due and away.until_ms <= act.at_ms <= away.until_ms + act.member.session_timeout_ms + OUTAGE_AFTERMATH_MS:

@@ -333,7 +333,7 @@ def duel(stage: RealStage) -> None:
         stage.until_noted(first, What.ASSIGNED, times + 2)
         if rival.given.family is not Family.AIOKAFKA:  # which does not understand that it is fenced, and begins anew
             stage.until_noted(rival, What.FENCED, 2)
-        fought_ms = max(process.noted(What.ASSIGNED)[-1].at_ms for process in (first, rival))
+        fought_ms = max(process.noted(What.OPENED)[-1].at_ms for process in (first, rival))
         stage.note("the other one is killed, when it does not have the id")
         rival.kill()
         stage.processes.remove(rival)

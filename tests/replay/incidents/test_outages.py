@@ -229,3 +229,14 @@ def test_what_a_leader_asks_for_since_its_join_failed_in_an_outage_is_of_it() ->
     incident = fleet.only()
     assert (incident.kind, len(incident.rebalances)) == ("coordinator-change", 1)
     assert incident.headline.endswith("asked for a new assignment after it")
+
+
+def test_partitions_that_were_added_in_an_outage_are_told_although_the_first_join_for_them_failed() -> None:
+    """The client gives the failure as its reason; the assignments tell what it had wanted."""
+    fleet = Fleet(3)
+    fleet.world.partitions["orders"] = 24
+    fleet.away(7 * S)
+    fleet.run(100)
+    fleet.world.leader().rejoin_soon("rebalance failed due to CoordinatorLoadInProgressException")
+    fleet.rest(20 * S)
+    assert [each.kind for each in fleet.told()] == ["coordinator-change", "partitions-changed"]
