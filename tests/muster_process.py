@@ -56,7 +56,14 @@ class MusterEnded(Exception):
 class MusterProcess:
     """One address and one event log, with a process that serves them or none at the moment."""
 
-    def __init__(self, *arguments: str, output: Path, port: int = 0, command: Sequence[str] = COMMAND) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        output: Path,
+        port: int = 0,
+        command: Sequence[str] = COMMAND,
+        serves_within_s: float = SERVES_WITHIN_S,
+    ) -> None:
         """`port`: where it listens; 0: where it likes at first. `command`: another Muster than this one."""
         self._arguments = arguments
         self.log = arguments[arguments.index("--log") + 1] if "--log" in arguments else ""
@@ -64,6 +71,7 @@ class MusterProcess:
         self._output = output
         self._port = port
         self._command = command
+        self._serves_within_s = serves_within_s
         self._seen = 0  # bytes of the output that belong to processes that have ended
         self._held: AbstractContextManager[subprocess.Popen[bytes]] | None = None
         self._leash: subprocess.Popen[bytes] | None = None
@@ -96,7 +104,7 @@ class MusterProcess:
             self._held = leashed(command, stdout=output)
             self._leash = self._held.__enter__()
         try:
-            serving = self.wait_for_event(until, where=lambda event: "listen" in event, within_s=SERVES_WITHIN_S)
+            serving = self.wait_for_event(until, where=lambda event: "listen" in event, within_s=self._serves_within_s)
         except MusterEnded:
             self._let_go()
             raise

@@ -12,6 +12,8 @@ here: virtual time (tests/simulation), one fault and what must come of it (tests
     older.py       a Muster that knows an older format level
     members.py     members of groups, which note what they are told
     libraries.py   groups of librdkafka's and Java's consumers
+    load.py        all of these
+    file_log.py    a service of its own, on a disk that becomes full
     ledger.py      what all of them were told
     evidence.py    what is in the log, and which commits were stored
     verdict.py     the invariants, numbered (pure)

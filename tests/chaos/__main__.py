@@ -17,10 +17,11 @@ from tests.chaos.schedule import Kind, schedule
 from tests.chaos.service import Mode
 
 
-def chaos(
+def chaos(  # noqa: PLR0917 -- options
     seed: Annotated[int, typer.Option(help="Which faults come in which order.")] = 1,
     faults: Annotated[int, typer.Option(help="How many.")] = 100,
     mode: Annotated[Mode, typer.Option(help="What the processes are.")] = Mode.SIDECAR,
+    minutes: Annotated[float, typer.Option(help="No fault begins later than that.")] = 600.0,
     kind: Annotated[list[Kind] | None, typer.Option(help="Of these kinds alone.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where ledger, outcomes and logs are kept.")] = None,
 ) -> None:
@@ -30,7 +31,7 @@ def chaos(
     typer.echo(f"seed {seed}, {len(planned)} faults, {mode}; in {folder}")
     outcomes: list[Outcome] = []
     try:
-        outcomes = run(planned, seed=seed, mode=mode, folder=folder, say=_say)
+        outcomes = run(planned, seed=seed, mode=mode, folder=folder, begin_within_s=minutes * 60, say=_say)
     except (BrokerFailed, NoBroker) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from error

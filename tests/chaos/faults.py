@@ -33,13 +33,15 @@ async def do(fault: Fault, service: Service, dice: random.Random) -> str:
         case Kind.SLOW:
             return await _slow(fault, service, dice)
         case Kind.FULL:
-            with _full(service.snapshots):
+            with full(service.snapshots):
                 await asyncio.sleep(fault.for_s)
             return str(service.snapshots.name)
         case Kind.ROLL:
             return await _roll(service)
         case Kind.ALONE:
             return await _alone(fault, service)
+        case Kind.UPGRADE:
+            return await _upgrade(service)
         case _ as never:
             assert_never(never)
 
@@ -61,7 +63,7 @@ async def _named(whom: Whom, service: Service, dice: random.Random) -> list[str]
             return [BROKER.format(node) for node in service.cluster.nodes]
         case Whom.CLIENTS:
             return [CLIENTS]
-        case Whom.SNAPSHOTS | Whom.ALL:
+        case Whom.SNAPSHOTS | Whom.FILE | Whom.ALL:
             return []
         case _ as never:
             assert_never(never)
@@ -134,8 +136,11 @@ async def _slow(fault: Fault, service: Service, dice: random.Random) -> str:
 
 
 async def _roll(service: Service) -> str:
-    """Each process is replaced by one of the other version, one after another: an older one by a newer, and back."""
-    is_older = not service.musters[0].is_older
+    """Each process is replaced by one of the other version, one after another: an older one by a newer, and back.
+
+    Once the log is upgraded, an older one would be refused: then each is started again.
+    """
+    is_older = not service.musters[0].is_older and not service.is_upgraded
     for muster in service.musters:
         await service.stop_one(muster)
         muster.is_older = is_older
@@ -156,8 +161,20 @@ async def _alone(fault: Fault, service: Service) -> str:
     return first.name
 
 
+async def _upgrade(service: Service) -> str:
+    """All processes are stopped, the log is raised to this version's level, as it can be once, and all come back."""
+    for muster in service.musters:
+        await service.stop_one(muster)
+        muster.is_older = False
+    if not service.is_upgraded:
+        await service.upgrade()
+    for muster in service.musters:
+        await service.start_one(muster)
+    return service.log_topic
+
+
 @contextmanager
-def _full(folder: Path) -> Iterator[None]:
+def full(folder: Path) -> Iterator[None]:
     """Its disk, which is a small one of its own."""
     filler = folder / FILLER
     try:

@@ -91,6 +91,11 @@ class Ledger:
         self.entries.append(entry)
         self._file.write(msgspec.json.encode(entry) + b"\n")
 
+    def note_error(self, entry: Entry) -> None:
+        """Note an entry of another service's ledger, if it is an error."""
+        if isinstance(entry, Noticed):
+            self.note(entry)
+
 
 def read_ledger(path: Path) -> list[Entry]:
     """The entries of a file."""

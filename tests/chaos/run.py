@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,32 +24,22 @@ from tests.brokers.broker import BrokerFailed
 from tests.brokers.cluster import Cluster, running_cluster
 from tests.chaos.evidence import BROKERS_OFFSETS, StoredCommits, events_in, verified
 from tests.chaos.faults import do
+from tests.chaos.file_log import on_a_full_disk
 from tests.chaos.ledger import Ledger, Noticed, Waited
 from tests.chaos.libraries import Java, Librdkafka
-from tests.chaos.members import SESSIONS_MS, Client, Member, Offsets
-from tests.chaos.schedule import Fault, Kind
-from tests.chaos.service import TOPIC_PARTITIONS, Mode, Service
+from tests.chaos.load import USUAL, Library, Load, Size
+from tests.chaos.schedule import Fault, Kind, Whom
+from tests.chaos.service import TOPIC_PARTITIONS, Mode, Muster, Service
 from tests.chaos.verdict import Violation, violations
+from tests.muster_process import MusterEnded
 
-GROUP: Final = "chaos-{}-{}"
-RECOVERED_WITHIN_S: Final = 180.0
-FORMED_WITHIN_S: Final = 180.0
+RECOVERED_WITHIN_S: Final = 300.0
+FORMED_WITHIN_S: Final = 300.0
 LOOK_EVERY_S: Final = 0.1
 SNAPSHOT_DISK: Final = "16m"
 STARTS: Final = 5
 
 Say = Callable[[str], None]
-
-
-class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """How much load there is. `libraries`: whether groups of client libraries are among it."""
-
-    groups: int = 8
-    members: int = 4
-    libraries: bool = True
-
-
-USUAL: Final = Size()
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,92 +61,13 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     violations: tuple[str, ...]
 
 
-class Load:
-    """All clients: members of our own, and of libraries."""
-
-    def __init__(self, service: Service, ledger: Ledger, clock: Clock, size: Size) -> None:
-        self.ledger = ledger
-        self._now_ms = clock.now_ms
-        offsets = Offsets()
-        self._clients = [Client(bootstrap, ledger, clock) for bootstrap in service.bootstraps]
-        self.sessions_ms: dict[str, int] = {}
-        self.members: list[Member] = []
-        for number in range(size.groups):
-            static, session_ms = number % 2 == 0, SESSIONS_MS[number // 2 % 2]
-            group_id = GROUP.format("static" if static else "dynamic", number)
-            self.sessions_ms[group_id] = session_ms
-            self.members += [
-                Member(
-                    self._clients[(number + at) % len(self._clients)],
-                    offsets,
-                    group_id=group_id,
-                    number=at,
-                    of=size.members,
-                    static=static,
-                    session_ms=session_ms,
-                    topic=service.topic,
-                )
-                for at in range(size.members)
-            ]
-        self._libraries: list[Librdkafka | Java] = []
-        if size.libraries:
-            rest: dict[str, Any] = {"partitions": TOPIC_PARTITIONS, "ledger": ledger, "now_ms": self._now_ms}
-            self._libraries.append(Librdkafka(service.bootstraps, service.topic, **rest))
-            if service.mode is Mode.SIDECAR:  # elsewhere there is nothing to consume
-                self._libraries.append(Java(service.bootstraps[-1], service.cluster.bootstrap, service.topic, **rest))
-        self._stopping = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
-
-    def start(self) -> None:
-        living = [member.live for member in self.members]
-        living += [each.live for each in self._libraries if isinstance(each, Librdkafka)]
-        self._tasks = [asyncio.create_task(live(self._stopping)) for live in living]
-
-    async def close(self) -> None:
-        self._stopping.set()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for client in self._clients:
-            await client.close()
-        for library in self._libraries:
-            await asyncio.to_thread(library.close)
-
-    def failures(self) -> list[str]:
-        """The errors after which no client goes on."""
-        ended = [repr(task.exception()) for task in self._tasks if task.done() and not task.cancelled()]
-        return ended + [failure for library in self._libraries for failure in library.failures()]
-
-    def unserved_since(self, since_ms: int) -> list[str]:
-        """Name whoever has not yet been served by what was asked from that moment on, in words."""
-        found = [f"{each.group_id} {each.name}" for each in self.members if not _is_served(each, since_ms)]
-        groups: dict[str, list[Member]] = {}
-        for member in self.members:
-            groups.setdefault(member.group_id, []).append(member)
-        found += [f"{group_id} is not one generation" for group_id, its in groups.items() if not _is_whole(its)]
-        return found + [str(type(each).__name__) for each in self._libraries if not each.is_served_since(since_ms)]
-
-    @property
-    def generations(self) -> int:
-        return sum({member.group_id: member.generation_id for member in self.members}.values())
-
-
-def _is_served(member: Member, since_ms: int) -> bool:
-    kinds = ("join",) if member.restarts else ("heartbeat", "commit")
-    return all(member.served_ms.get(kind, 0) >= since_ms for kind in kinds)
-
-
-def _is_whole(group: Sequence[Member]) -> bool:
-    generations = {member.generation_id for member in group if not member.restarts}
-    return len(generations) == 1 and {member.partition for member in group} == set(range(len(group)))
-
-
 class Run:
     """See the module."""
 
     def __init__(self, service: Service, load: Load, clock: Clock, seed: int) -> None:
         self._service = service
         self._load = load
+        self._clock = clock
         self._now_ms = clock.now_ms
         self._dice = random.Random(seed)
         beside = service.log_topic if service.mode is Mode.STANDALONE else None
@@ -171,13 +83,22 @@ class Run:
         while True:
             self._service.note_ended()
             for muster in self._service.musters:
-                if muster.process is None:  # it has ended by itself
-                    await self._service.start_one(muster)
+                if muster.process is None and not await self._has_started(muster):
+                    return None
             if self._service.is_shared() and not self._load.unserved_since(since_ms):
                 return self._now_ms() - since_ms
             if self._load.failures() or time.monotonic() > deadline_s:
                 return None
             await asyncio.sleep(LOOK_EVERY_S)
+
+    async def _has_started(self, muster: Muster) -> bool:
+        """Start one that has ended by itself, or was not started when the fault was over."""
+        try:
+            await self._service.start_one(muster)
+        except MusterEnded as error:
+            self._service.ended.append(f"{muster.name} does not start: {error}")
+            return False
+        return True
 
     async def judged(self) -> list[Violation]:
         """Judge, and return what does not hold that has not been told before."""
@@ -196,7 +117,10 @@ class Run:
         at_ms, seen, generations = self._now_ms(), len(self._load.ledger.entries), self._load.generations
         found: list[Violation] = []
         try:
-            whom = await do(fault, self._service, self._dice)
+            if fault.whom is Whom.FILE:
+                whom, found = await on_a_full_disk(self._service.snapshots, fault, self._load.ledger, self._clock)
+            else:
+                whom = await do(fault, self._service, self._dice)
         except Exception as error:  # noqa: BLE001 -- a process that does not start is what is looked for
             whom = "?"
             found.append(Violation(number=7, text=f"{fault}: {error}"))
@@ -229,6 +153,14 @@ class Run:
         return ", ".join(f"{each.name} has {each.shares()}" for each in self._service.musters)
 
 
+def _libraries(service: Service, ledger: Ledger, clock: Clock) -> Iterator[Library]:
+    """Start the groups of client libraries."""
+    rest: dict[str, Any] = {"partitions": TOPIC_PARTITIONS, "ledger": ledger, "now_ms": clock.now_ms}
+    yield Librdkafka(service.bootstraps, service.topic, **rest)
+    if service.mode is Mode.SIDECAR:  # elsewhere there is nothing to consume
+        yield Java(service.bootstraps[-1], service.cluster.bootstrap, service.topic, **rest)
+
+
 async def _played(
     cluster: Cluster,
     faults: Sequence[Fault],
@@ -238,6 +170,8 @@ async def _played(
     size: Size,
     folder: Path,
     snapshots: Path,
+    until_s: float,
+    has_libraries: bool,
     say: Say,
 ) -> list[Outcome]:
     outcomes: list[Outcome] = []
@@ -247,7 +181,8 @@ async def _played(
         stack.push_async_callback(service.end)
         await service.start()
         ledger = stack.enter_context(Ledger(folder / "ledger.jsonl"))
-        load = Load(service, ledger, clock, size)
+        libraries = _libraries(service, ledger, clock) if has_libraries else ()
+        load = Load(service.bootstraps, service.topic, ledger, clock, size, *libraries)
         stack.push_async_callback(load.close)
         load.start()
         run = Run(service, load, clock, seed)
@@ -256,6 +191,8 @@ async def _played(
         say(f"{len(load.members)} members of {size.groups} groups, on {cluster.how}; log {service.log_url}")
         with (folder / "faults.jsonl").open("wb") as report:
             for fault in faults:
+                if time.monotonic() > until_s:
+                    break
                 outcome = await run.fault(fault)
                 outcomes.append(outcome)
                 report.write(msgspec.json.encode(outcome) + b"\n")
@@ -307,16 +244,38 @@ def _started(stack: ExitStack, say: Say) -> Cluster:
 
 
 def run(
-    faults: Sequence[Fault], *, seed: int, mode: Mode, folder: Path, size: Size = USUAL, say: Say = print
+    faults: Sequence[Fault],
+    *,
+    seed: int,
+    mode: Mode,
+    folder: Path,
+    size: Size = USUAL,
+    begin_within_s: float = inf,
+    has_libraries: bool = True,
+    say: Say = print,
 ) -> list[Outcome]:
-    """Play these faults; `folder` gets the ledger, the outcomes, and the processes' logs. Raises BrokerFailed."""
-    snapshots = folder / "snapshots"
+    """Play these faults; `folder` gets the ledger, the outcomes, and the processes' logs. Raises BrokerFailed.
+
+    `begin_within_s`: no fault begins later.
+    """
+    snapshots, until_s = folder / "snapshots", time.monotonic() + begin_within_s
     snapshots.mkdir(parents=True, exist_ok=True)
     with _small_disk(snapshots) as is_small, _patient_cluster(say) as cluster:
         if not is_small:
             say("no disk could be mounted (that is root's): a full one is left out")
             faults = [fault for fault in faults if fault.kind is not Kind.FULL]
-        played = _played(cluster, faults, seed=seed, mode=mode, size=size, folder=folder, snapshots=snapshots, say=say)
+        played = _played(
+            cluster,
+            faults,
+            seed=seed,
+            mode=mode,
+            size=size,
+            folder=folder,
+            snapshots=snapshots,
+            until_s=until_s,
+            has_libraries=has_libraries,
+            say=say,
+        )
         try:
             return asyncio.run(played)
         finally:

@@ -25,6 +25,7 @@ class Kind(StrEnum):
     FULL = "full disk"
     ROLL = "rolling replacement"
     ALONE = "by a single process, and back"
+    UPGRADE = "log upgraded while all are stopped"
 
 
 @unique
@@ -39,6 +40,7 @@ class Whom(StrEnum):
     BROKERS = "all brokers"
     CLIENTS = "clients"
     SNAPSHOTS = "the folder of snapshots"
+    FILE = "the log of a process of its own"
     ALL = "all processes"
 
 
@@ -85,8 +87,10 @@ _EVERYWHERE: Final[tuple[_Way, ...]] = (
     (Kind.SLOW, Whom.BROKERS, None),
     (Kind.SLOW, Whom.BROKER, None),
     (Kind.FULL, Whom.SNAPSHOTS, None),
+    (Kind.FULL, Whom.FILE, None),
     (Kind.ROLL, Whom.ALL, None),
     (Kind.ALONE, Whom.ALL, None),
+    (Kind.UPGRADE, Whom.ALL, None),
 )
 _IN_FRONT: Final[tuple[_Way, ...]] = (
     (Kind.KILL, Whom.EDGE, None),
@@ -128,5 +132,5 @@ def _lasts_s(dice: random.Random, kind: Kind, whom: Whom) -> float:
             return dice.choice(_CUT_FOR_S)
         case Kind.SLOW | Kind.FULL | Kind.ALONE:
             return _SLOW_FOR_S
-        case Kind.ROLL:
+        case Kind.ROLL | Kind.UPGRADE:
             return 0.0

@@ -11,6 +11,7 @@ import asyncio
 import os
 import secrets
 import signal
+import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import StrEnum, unique
@@ -36,6 +37,7 @@ LOG_PARTITIONS: Final = 6
 TOPIC_PARTITIONS: Final = 6
 OWNER_SESSION_MS: Final = 6_000
 SNAPSHOT_EVERY_MS: Final = 5_000
+SERVES_WITHIN_S: Final = 300.0
 CONFIG: Final = ("group.initial.rebalance.delay.ms=300", "offsets.retention.check.interval.ms=86400000")
 OLDER_COMMAND: Final = (COMMAND[0], "-m", "tests.chaos.older", "serve")
 BROKER: Final = "broker-{}"
@@ -63,7 +65,8 @@ class Muster(msgspec.Struct, eq=False):
     bootstrap: str
     output: Path
     process: MusterProcess | None = None
-    is_older: bool = False
+    is_older: bool = True
+    """Whether it is a version that knows no format level above 3; all are at first, so the log has that level."""
 
     @property
     def pid(self) -> int:
@@ -92,6 +95,7 @@ class Service:
         self._brokers = ""
         self.gone: set[int] = set()
         """The brokers that are away at the moment."""
+        self.is_upgraded = False
         self.ended: list[str] = []
         """Processes that have ended by themselves, with their last words."""
 
@@ -136,7 +140,11 @@ class Service:
         assert muster.process is None
         command = OLDER_COMMAND if muster.is_older else COMMAND
         process = MusterProcess(
-            *self._arguments(muster, alone=alone), output=muster.output, port=muster.listen, command=command
+            *self._arguments(muster, alone=alone),
+            output=muster.output,
+            port=muster.listen,
+            command=command,
+            serves_within_s=SERVES_WITHIN_S,
         )
         await self.network.serve(muster.name)
         await asyncio.to_thread(process.start)
@@ -159,6 +167,12 @@ class Service:
         os.kill(process.pid, signal.SIGKILL)
         self.network.refuse(muster.name)
         await asyncio.to_thread(process.kill)
+
+    async def upgrade(self) -> None:
+        """Raise the log to the format level of this version, while nobody serves it. Raises CalledProcessError."""
+        command = [COMMAND[0], "-m", "muster", "log", "upgrade", "--log", self.log_url, "--yes"]
+        await asyncio.to_thread(lambda: subprocess.run(command, check=True, capture_output=True, timeout=120))
+        self.is_upgraded = True
 
     async def kill_broker(self, node: int) -> None:
         self.gone.add(node)

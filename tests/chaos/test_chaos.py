@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.run import Size, run
+from tests.chaos.load import Size
+from tests.chaos.run import run
 from tests.chaos.schedule import Fault, Kind, Whom
 from tests.chaos.service import Mode
 
@@ -22,7 +23,7 @@ FAULTS = (
 
 def test_nothing_is_lost_by_a_kill_a_pause_and_the_end_of_a_broker(tmp_path: Path) -> None:
     """The owner is killed, the next one stopped beyond its session and its lease, and their broker is killed."""
-    size = Size(groups=4, members=3, libraries=False)
-    outcomes = run(FAULTS, seed=0, mode=Mode.SIDECAR, folder=tmp_path, size=size)
+    size = Size(groups=4, members=3)
+    outcomes = run(FAULTS, seed=0, mode=Mode.SIDECAR, folder=tmp_path, size=size, has_libraries=False)
     assert [each.violations for each in outcomes] == [(), (), ()]
     assert all(each.whole_ms is not None for each in outcomes)
