@@ -111,7 +111,9 @@ def schedule(seed: int, faults: int, mode: Mode, kinds: frozenset[Kind] = frozen
 def _faults(dice: random.Random, ways: list[_Way]) -> Iterator[Fault]:
     numbers = count(1)
     while True:
-        for kind, whom, other in dice.sample(ways, len(ways)):
+        order = dice.sample(ways, len(ways))
+        order.sort(key=lambda way: way[0] is Kind.UPGRADE)  # last: from then on there is no way back
+        for kind, whom, other in order:
             yield Fault(
                 number=next(numbers),
                 kind=kind,
