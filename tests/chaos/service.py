@@ -249,7 +249,6 @@ class Service:
     def _arguments(self, muster: Muster, *, alone: bool) -> list[str]:
         options = {
             "--log": f"kafka://{self._brokers}/{self.log_topic}",
-            "--node-id": str(muster.node_id),
             "--log-partitions": str(LOG_PARTITIONS),
             "--log-replication": "3",
             "--snapshots": str(self.snapshots),
@@ -261,6 +260,8 @@ class Service:
         if not alone:
             given.append("--share-partitions")
             options["--owner-session-timeout-ms"] = str(OWNER_SESSION_MS)
+        if not alone or self.mode is Mode.STANDALONE:
+            options["--node-id"] = str(muster.node_id)
         if self.mode is Mode.STANDALONE:
             options |= {"--advertise": muster.bootstrap, "--topic": f"{self.topic}:{TOPIC_PARTITIONS}"}
         else:
