@@ -30,7 +30,7 @@ SIZE: Final = Size(groups=2, members=3)
 async def on_a_full_disk(folder: Path, fault: Fault, of_run: Ledger, clock: Clock) -> tuple[str, list[Violation]]:
     """Serve from a file of a folder whose disk is full for a while, then end as `kill -9` does, and judge.
 
-    Errors that members notice are noted in the ledger of the run, too. Returns the name of the file.
+    Errors and long waits of its members are noted in the ledger of the run, too. Returns the name of the file.
     """
     path = folder / f"{uuid4().hex[:8]}.db"
     url, output = f"sqlite:///{path}", folder.parent / f"{path.stem}.log"
@@ -53,7 +53,7 @@ async def on_a_full_disk(folder: Path, fault: Fault, of_run: Ledger, clock: Cloc
             await asyncio.to_thread(process.kill)
         entries = ledger.entries
     for entry in entries:
-        of_run.note_error(entry)
+        of_run.note_trouble(entry)
     log = await events_in(url)
     findings = await asyncio.to_thread(verified, url)
     found += violations(entries, log, list(_stored(path, entries)), findings, load.sessions_ms)

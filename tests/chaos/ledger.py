@@ -91,9 +91,9 @@ class Ledger:
         self.entries.append(entry)
         self._file.write(msgspec.json.encode(entry) + b"\n")
 
-    def note_error(self, entry: Entry) -> None:
-        """Note an entry of another service's ledger, if it is an error."""
-        if isinstance(entry, Noticed):
+    def note_trouble(self, entry: Entry) -> None:
+        """Note an entry of another service's ledger, if it is an error or a long wait."""
+        if isinstance(entry, Noticed | Waited):
             self.note(entry)
 
 
