@@ -14,7 +14,7 @@ right.
 * `trial.py`: a copy of the tree, in which one mutant after another is tried.
 * `running.py`: a process that runs pytest in forks, since starting it takes longer than most trials.
 * `equivalent.txt`: mutants that change nothing, each with the reason.
-* `__main__.py`: the command; exit code 1 when an area is under its goal.
+* `__main__.py`: the command; exit code 1 when an area is under its goal, 2 when nothing can be said.
 
 Why mutmut's own runner is not used: it mutates functions within one process, so constants, properties and whatever
 starts a process of its own are left out, and it knows no sample; and `src/muster` is made of links.

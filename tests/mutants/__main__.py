@@ -19,7 +19,7 @@ import typer
 from tests.mutants.areas import AREAS, Area
 from tests.mutants.covering import Covering
 from tests.mutants.making import MutableFile, Mutant
-from tests.mutants.trial import WITH_BROKER, Trial, Verdict
+from tests.mutants.trial import WITH_BROKER, NoTests, Trial, Verdict
 
 ROOT: Final = Path(__file__).parents[2]
 EQUIVALENT: Final = Path(__file__).with_name("equivalent.txt")
@@ -35,7 +35,7 @@ def main(
     jobs: Annotated[int, typer.Option(help="How many are tried side by side.")] = 2,
     brokers: Annotated[bool, typer.Option(help="Try what is not noticed with the tests that need a broker.")] = True,
 ) -> None:
-    """Try a sample; exit code 1 when an area is under its goal, 2 when its tests fail as they are."""
+    """Try a sample; exit code 1 when an area is under its goal, 2 when its tests fail as they are, or are not there."""
     chosen = [area for area in AREAS if not areas or area.name in areas]
     todo = sample(chosen, share=share, seed=seed)
     print(f"{len(todo)} mutants, seed {seed}", flush=True)
@@ -48,10 +48,14 @@ def main(
             directory = Path(scratch) / str(number)
             directory.mkdir()
             trials.put(ending.enter_context(closing(Trial(ROOT, directory))))
-        covering = _covering(trials, chosen)
-        tried = list(pool.map(lambda each: _tried(trials, covering[each[0].name], *each), todo))
-        if brokers and any(verdict in UNNOTICED for _, _, verdict in tried):
-            tried = _tried_with_brokers(trials, pool, tried)
+        try:
+            covering = _covering(trials, chosen)
+            tried = list(pool.map(lambda each: _tried(trials, covering[each[0].name], *each), todo))
+            if brokers and any(verdict in UNNOTICED for _, _, verdict in tried):
+                tried = _tried_with_brokers(trials, pool, tried)
+        except NoTests as error:
+            print(f"nothing can be said of the mutants: {error}")
+            sys.exit(2)
     sys.exit(0 if _report(chosen, tried) else 1)
 
 
@@ -61,7 +65,7 @@ def sample(areas: Sequence[Area], *, share: float, seed: int) -> list[tuple[Area
     taken: list[tuple[Area, Mutant]] = []
     for area in areas:
         paths = sorted(file.relative_to(ROOT) for folder in area.code for file in (ROOT / folder).rglob("*.py"))
-        files = [MutableFile(ROOT, path) for path in paths]
+        files = [MutableFile(ROOT, path) for path in paths if not any(map(path.is_relative_to, area.but))]
         places = [(file, number) for file in files for number in range(len(file))]
         random.Random(f"{seed} {area.name}").shuffle(places)
         mutants = (file.mutant(number) for file, number in places)

@@ -14,7 +14,7 @@ from msgspec import structs
 from tests.mutants.__main__ import EQUIVALENT, ROOT, equivalent_mutants, sample
 from tests.mutants.areas import AREAS, Area
 from tests.mutants.making import MutableFile, Mutant
-from tests.mutants.trial import COPIED, WITH_BROKER, WITHOUT_BROKER, Trial, Verdict
+from tests.mutants.trial import COPIED, WITH_BROKER, WITHOUT_BROKER, NoTests, Trial, Verdict
 from tests.waiting import until_so
 
 CODE = """\
@@ -178,6 +178,35 @@ def test_where_the_first_tests_notice_nothing_the_others_are_run(tree: Path, tmp
         assert trial.of(MUTANT, ["tests/few/test_nothing.py"]) is Verdict.UNNOTICED
         assert trial.of(MUTANT, ["tests/few/test_nothing.py"], ["tests/few"]) is Verdict.NOTICED
         assert (trial.of(MUTANT, []), trial.of(MUTANT, [], ["tests/few"])) == (Verdict.NOT_COVERED, Verdict.NOTICED)
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ("tests/few/test_gone.py", "no such tests: tests/few/test_gone.py"),
+        ("tests/few/test_gone.py::test_it", "no such tests: tests/few/test_gone.py"),
+        ("tests/few/test_nothing.py", "no test that is not broker"),
+    ],
+)
+def test_tests_that_are_not_there_notice_nothing(tree: Path, tmp_path: Path, named: str, said: str) -> None:
+    """pytest fails then as if the mutant had been noticed; so would any other one be."""
+    (tree / "tests" / "few" / "test_nothing.py").touch()
+    area = structs.replace(AREA, tests=(named,))
+    with closing(Trial(tree, tmp_path / "copy")) as trial:
+        with pytest.raises(NoTests, match=said):
+            trial.of(MUTANT, [named])
+        with pytest.raises(NoTests, match=said):
+            trial.covering(area)
+
+
+def test_a_mutant_that_is_in_the_way_of_a_conftest_is_noticed(tree: Path, tmp_path: Path) -> None:
+    """pytest says the same there as of tests that it does not find; without the mutant it begins."""
+    (tree / "tests" / "few" / "conftest.py").write_text(
+        'from pathlib import Path\nassert "6" not in Path("events/code.py").read_text()\n', encoding="utf-8"
+    )
+    (tree / "tests" / "few" / "test_it.py").write_text("def test_it(): pass\n", encoding="utf-8")
+    with closing(Trial(tree, tmp_path / "copy")) as trial:
+        assert trial.of(MUTANT, ["tests/few/test_it.py::test_it"]) is Verdict.NOTICED
 
 
 BROKERED = """\

@@ -3,7 +3,7 @@
 How it works: `muster` is imported from the copy, since `PYTHONPATH` comes before what is installed. Compiled files stay
 for all but the mutant's. The first failure is enough; but where it is a time-out, the machine may have been loaded: the
 same test is run without the mutant, and must pass. With a broker there are more such reasons, so there each failure
-is looked at like this.
+is looked at like this. A test that is not there notices nothing: this ends the tool (`NoTests`).
 """
 
 import os
@@ -36,19 +36,31 @@ COVERING_LIMIT_S: Final = 3_600.0
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
-    """Which tests are run, by pytest's marks, and the limits of one and of all. `all_doubted`: brokers fail."""
+    """Which tests are run, by pytest's marks, and the limits of one and of all.
+
+    `all_doubted`: brokers fail. `may_be_none`: not all code has tests that need one.
+    """
 
     marked: str
     test_limit_s: int
     limit_s: float
     all_doubted: bool
+    may_be_none: bool
 
 
 WITHOUT_BROKER: Final = Stage(
-    marked="not broker and not clients and not spark", test_limit_s=60, limit_s=300, all_doubted=False
+    marked="not broker and not clients and not spark",
+    test_limit_s=60,
+    limit_s=300,
+    all_doubted=False,
+    may_be_none=False,
 )
 WITH_BROKER: Final = Stage(
-    marked="(broker or clients) and not spark", test_limit_s=240, limit_s=1_200, all_doubted=True
+    marked="(broker or clients) and not spark",
+    test_limit_s=240,
+    limit_s=1_200,
+    all_doubted=True,
+    may_be_none=True,
 )
 
 
@@ -61,6 +73,10 @@ class Verdict(StrEnum):
     UNNOTICED = "unnoticed"
     NOT_COVERED = "no test comes by"
     UNCLEAR = "unclear"
+
+
+class NoTests(Exception):
+    """Tests that were to be run are not there: a mistake of whoever named them, whatever the mutant."""
 
 
 class Trial:
@@ -91,7 +107,7 @@ class Trial:
     def covering(self, area: Area) -> Covering | None:
         """Which of its tests come by which lines; None if they fail as they are, and would notice all.
 
-        Where each failure is doubted, one that fails now and then notices nothing.
+        Where each failure is doubted, one that fails now and then notices nothing. Raises NoTests.
         """
         recorded = self._directory / f"covering-{area.name}"
         recorded.unlink(missing_ok=True)  # of the stage before
@@ -108,7 +124,7 @@ class Trial:
         return None
 
     def of(self, mutant: Mutant, first: Sequence[str], then: Sequence[str] = ()) -> Verdict:
-        """Run the first tests on it, and the others where those notice nothing."""
+        """Run the first tests on it, and the others where those notice nothing. Raises NoTests."""
         verdict = self._of(mutant, first) if first else Verdict.NOT_COVERED
         return self._of(mutant, then) if then and verdict in {Verdict.UNNOTICED, Verdict.NOT_COVERED} else verdict
 
@@ -146,15 +162,25 @@ class Trial:
             compiled.unlink()  # it goes by the second of the last change, and by size
 
     def _run(self, limit_s: float, *arguments: str) -> tuple[Verdict, bool]:
-        """The verdict of the tests, and whether a time-out is a reason for it."""
+        """The verdict of the tests, and whether that may have another reason than the mutant: a time-out, say.
+
+        Raises NoTests.
+        """
         code, printed = self._pytest(limit_s, arguments)
         if code == UNKNOWN_TESTS:  # the mutant is in their names, or in the way of their module's import
-            code, printed = self._pytest(limit_s, list(dict.fromkeys(each.partition("::")[0] for each in arguments)))
+            whole = list(dict.fromkeys(each.partition("::")[0] for each in arguments))
+            absent = [each for each in whole if not each.startswith("-") and not (self._directory / each).exists()]
+            if absent:
+                raise NoTests(f"no such tests: {', '.join(absent)}")
+            code, printed = self._pytest(limit_s, whole)
         if code is None:
             return Verdict.TOO_LONG, True
         if code == NO_TESTS:
+            if not self.stage.may_be_none:
+                raise NoTests(f"no test that is {self.stage.marked} in: {' '.join(arguments)}")
             return Verdict.NOT_COVERED, False
-        return Verdict.NOTICED if code else Verdict.UNNOTICED, b"Timeout" in printed
+        # What pytest cannot begin with may be a conftest, which the mutant harms.
+        return Verdict.NOTICED if code else Verdict.UNNOTICED, b"Timeout" in printed or code == UNKNOWN_TESTS
 
     def _pytest(self, limit_s: float, arguments: Sequence[str]) -> tuple[int | None, bytes]:
         """Its exit code, None if it took too long, and what it printed."""
