@@ -96,6 +96,11 @@ def zone_of(at: Instant) -> str:
     return "UTC" if at.endswith("Z") else f"UTC{at[23:]}"
 
 
+def moment_of(at: Instant) -> str:
+    """Day, time of day and zone: '2026-11-21 02:13:30.185 UTC'."""
+    return f"{day_of(at)} {clock_of(at)} {zone_of(at)}"
+
+
 def clock_beside(at: Instant, head: Instant) -> str:
     """The time of day of an instant beside one that is told whole: with its own day or zone where that is another."""
     day = "" if day_of(at) == day_of(head) else f"{day_of(at)} "

@@ -12,7 +12,7 @@ from muster.replay.render.printable import text
 from muster.replay.render.tables import grid
 from muster.replay.render.why_table import movement_text
 from muster.replay.results.diff import Diff, GroupAt, MemberChange
-from muster.replay.times import clock_of, day_of, zone_beside, zone_of
+from muster.replay.times import clock_of, day_of, moment_of, zone_beside
 
 
 def print_diff(diff: Diff, console: Console) -> None:
@@ -46,7 +46,7 @@ def _rows(diff: Diff) -> Iterator[tuple[str, RenderableType]]:
 
 def _moment(moment: GroupAt) -> Text:
     at = moment.at
-    told = f"{day_of(at)} {clock_of(at)} {zone_of(at)}, seq {moment.seq}, generation {moment.generation_id}"
+    told = f"{moment_of(at)}, seq {moment.seq}, generation {moment.generation_id}"
     if moment.asked_for is not None:
         asked = moment.asked_for
         told += f"; asked for {day_of(asked)} {clock_of(asked)}{zone_beside(asked, at)}"

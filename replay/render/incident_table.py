@@ -14,7 +14,7 @@ from muster.replay.rebalances.rebalance import Outcome, Rebalance
 from muster.replay.rebalances.wording import plural
 from muster.replay.render.printable import text
 from muster.replay.render.tables import grid
-from muster.replay.times import Instant, clock_beside, clock_of, day_of, duration, wall_ms_of, zone_of
+from muster.replay.times import Instant, clock_beside, duration, moment_of, wall_ms_of
 
 GRADE_STYLES = {Grade.RECORDED: "green", Grade.INFERRED: "yellow", Grade.UNKNOWN: "red"}
 _CROSSINGS = {WindowEdge.SINCE: "it began before --since", WindowEdge.UNTIL: "it was not over at --until"}
@@ -47,11 +47,6 @@ def _title(incident: Incident) -> Text:
         return title.append(", ").append(text("not over", "yellow"))
     took_ms = wall_ms_of(incident.ended_at) - wall_ms_of(incident.started_at)
     return title.append(text(f", took {duration(took_ms)}" if took_ms else "", "dim"))
-
-
-def moment_of(at: Instant) -> str:
-    """Day, time and zone."""
-    return f"{day_of(at)} {clock_of(at)} {zone_of(at)}"
 
 
 def rows_of(incident: Incident, detail: Detail) -> Iterator[tuple[str, RenderableType]]:

@@ -7,7 +7,7 @@ from muster.replay.rebalances.wording import host, name, partitions
 from muster.replay.render.printable import printable
 from muster.replay.results.groups import GroupLine, Groups
 from muster.replay.results.state import MemberState, StateAt, States
-from muster.replay.times import Instant, clock_of, day_of, setting, zone_of
+from muster.replay.times import Instant, moment_of, setting
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$@]|^[-+#])")
 """Characters that format anywhere, mention somebody in a chat, or begin a list or a heading; dates stay readable."""
@@ -23,8 +23,8 @@ def escaped(content: object) -> str:
 
 
 def moment(at: Instant | None) -> str:
-    """Day, time and zone."""
-    return "-" if at is None else f"{day_of(at)} {clock_of(at)} {zone_of(at)}"
+    """Day, time of day and zone. None is a dash."""
+    return "-" if at is None else moment_of(at)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

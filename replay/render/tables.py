@@ -20,7 +20,17 @@ from muster.replay.render.printable import text
 from muster.replay.results.groups import GroupLine, Groups, Owner
 from muster.replay.results.state import MemberState, RegistrationState, StateAt, States
 from muster.replay.results.story import Line, LineKind
-from muster.replay.times import Instant, clock_of, day_of, in_zone, setting, zone_beside, zone_of, zone_of_all
+from muster.replay.times import (
+    Instant,
+    clock_of,
+    day_of,
+    in_zone,
+    moment_of,
+    setting,
+    zone_beside,
+    zone_of,
+    zone_of_all,
+)
 
 _STATE_STYLES = {
     GroupState.STABLE: "green",
@@ -203,7 +213,7 @@ def print_state(state: StateAt, console: Console) -> None:
     since = f"since {_moment(state.state_since, state.at)}"
     rows: list[tuple[str, RenderableType]] = [
         ("Group", text(state.group_id, "bold")),
-        ("As of", text(f"{day_of(state.at)} {clock_of(state.at)} {zone_of(state.at)}, seq {state.seq}")),
+        ("As of", text(f"{moment_of(state.at)}, seq {state.seq}")),
         *([] if state.asked_for is None else [("Asked for", _asked_for(state.asked_for))]),
         ("State", state_text(state.state).append(text(f", {since}", "default"))),
         ("Generation", text(state.generation_id)),

@@ -10,7 +10,7 @@ from muster.replay.rebalances.wording import plural
 from muster.replay.render import markdown
 from muster.replay.render.printable import printable, text
 from muster.replay.render.tables import grid, table
-from muster.replay.times import Instant, clock_of, day_of, duration, zone_of, zone_of_all
+from muster.replay.times import Instant, clock_of, day_of, duration, moment_of, zone_of, zone_of_all
 from muster.replay.whatif.verdict import Additional, Line, Replayed, Verdict, WhatIf
 
 _STYLES = {Verdict.WOULD_NOT: "green", Verdict.WOULD: "", Verdict.CANNOT_TELL: "yellow"}
@@ -101,7 +101,7 @@ def _at(each: Line) -> Instant:
 
 def _when(each: Line, *, has_zone: bool) -> str:
     at = _at(each)
-    return f"{day_of(at)} {clock_of(at)}{f' {zone_of(at)}' if has_zone else ''}"
+    return moment_of(at) if has_zone else f"{day_of(at)} {clock_of(at)}"
 
 
 def _what(each: Line) -> str:

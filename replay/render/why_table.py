@@ -24,7 +24,7 @@ from muster.replay.rebalances.rebalance import (
 from muster.replay.rebalances.wording import JOIN_ENDS, headline, host, listed, move_text, name, plural
 from muster.replay.render.printable import text
 from muster.replay.render.tables import grid
-from muster.replay.times import Instant, clock_beside, clock_of, day_of, duration, setting, zone_of
+from muster.replay.times import Instant, clock_beside, duration, moment_of, setting
 
 Row = tuple[str, RenderableType]
 
@@ -85,7 +85,7 @@ def _at(at: Instant, head: Instant, content: str) -> Text:
 
 
 def _when(rebalance: Rebalance) -> Text:
-    when = text(f"{day_of(rebalance.started_at)} {clock_of(rebalance.started_at)} {zone_of(rebalance.started_at)}")
+    when = text(moment_of(rebalance.started_at))
     if rebalance.duration_ms is not None:
         when.append(text(f", took {duration(rebalance.duration_ms)}"))
     when.append(", ").append(text(rebalance.outcome, _OUTCOME_STYLES[rebalance.outcome]))

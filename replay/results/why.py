@@ -9,13 +9,11 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
-import msgspec
-
 from muster.events.ids import GroupId
 from muster.replay.history.items import Happened, Item
 from muster.replay.history.skim import BEGINNING, Checkpoint
 from muster.replay.history.transitions import Transition, Transitions
-from muster.replay.history.window import WHOLE, At, Bounds, Window
+from muster.replay.history.window import WHOLE, At, Window
 from muster.replay.incidents.edges import Edges
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import IncidentTeller
@@ -24,15 +22,6 @@ from muster.replay.times import wall_ms_of
 
 NEWEST: Final = 20
 """How many incidents are shown to people who do not say how many they want."""
-
-
-class Incidents(msgspec.Struct, frozen=True, kw_only=True):
-    """The document of the incidents that were asked for."""
-
-    group_id: GroupId
-    log: str
-    window: Bounds | None
-    incidents: tuple[Incident, ...]
 
 
 class WhyFold:

@@ -11,14 +11,14 @@ import pytest
 from rich.console import Console
 
 from muster.events.causes import Cause
-from muster.replay.commands.why import AskedIncidents, _Shown
+from muster.replay.commands.why import AskedIncidents, _end, _Shown
 from muster.replay.form import Format
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import incidents
 from muster.replay.rebalances.rebalance import Rebalance
 from muster.replay.render import Detail, IncidentStream
 from muster.replay.render.incident_table import print_incident
-from muster.replay.results.why import NEWEST, Every, NewestIncidents
+from muster.replay.results.why import NEWEST, Every, IncidentChoice, NewestIncidents
 from tests.replay.commands.test_cli import assert_fails, run
 from tests.replay.golden import assert_golden
 from tests.replay.histories import Script
@@ -244,3 +244,36 @@ def test_an_incident_within_another_says_so_and_what_is_too_much_is_counted() ->
     assert f"and {len(reached) - Detail.BRIEF} more" in brief.getvalue()
     assert f"... and {len(deployment.chain) - Detail.BRIEF} more; --format json has all" in brief.getvalue()
     assert " more" not in whole.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("choice", "of", "noted"),
+    [
+        (NewestIncidents(2), NIGHT, [f"... and {len(NIGHT) - 2} older: --all"]),
+        (NewestIncidents(2), NIGHT[:2], []),
+        (Every(), NIGHT, []),
+        (NewestIncidents(2), [], ["The log tells of no incident of orders."]),
+    ],
+)
+def test_how_many_incidents_are_older_than_those_that_are_shown_is_said(
+    choice: IncidentChoice, of: Sequence[Incident], noted: list[str]
+) -> None:
+    """Below them; and that there are none."""
+    notes: list[str] = []
+
+    class Stream(IncidentStream):
+        def feed(self, incident: Incident, detail: Detail, rebalances: Sequence[Rebalance] = ()) -> None:
+            assert not notes
+
+        def note(self, sentence: str) -> None:
+            notes.append(sentence)
+
+        def end(self) -> None:
+            pass
+
+    shown = _Shown(Stream(), AskedIncidents(), choice)
+    for incident in of:
+        shown.feed(choice.take(incident))
+    _end(choice, shown, "orders")
+    assert notes == noted
+    assert shown.count == (min(2, len(of)) if isinstance(choice, NewestIncidents) else len(of))
