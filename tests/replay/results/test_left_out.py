@@ -1,4 +1,4 @@
-"""What a table, or Markdown, leaves out is counted, and what cannot be read is named; where all is there, neither."""
+"""Tables and Markdown count what they leave out, and name what cannot be read; where all is there, they do neither."""
 
 from collections.abc import Callable
 from typing import Final
