@@ -135,9 +135,11 @@ class Listening(Generic[C]):
         return bound
 
     def _bound(self, family: socket.AddressFamily, address: str, port: int) -> socket.socket:
-        return self._kept.take(family, address, port) or socket.create_server(
-            (address, port), family=family, backlog=BACKLOG, reuse_port=self._reuse_port
-        )
+        taken = self._kept.take(family, address, port)
+        if taken is None:
+            return socket.create_server((address, port), family=family, backlog=BACKLOG, reuse_port=self._reuse_port)
+        taken.listen(BACKLOG)  # the supervisor has it refuse clients if this takes long
+        return taken
 
     async def accept_at(
         self, bound: socket.socket, new_connection: Callable[[], asyncio.Protocol], *, context: ssl.SSLContext | None

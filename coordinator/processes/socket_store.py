@@ -7,7 +7,8 @@ are started.
 import asyncio
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Final
 
 from muster.coordinator.net.kept_sockets import (
     END,
@@ -19,6 +20,9 @@ from muster.coordinator.net.kept_sockets import (
     receive,
     send,
 )
+
+QUEUE_WAITS_S: Final = 10.0
+"""How long clients wait for a process that is being started: less than a session of theirs lasts."""
 
 
 class SocketStore:
@@ -46,9 +50,11 @@ class SocketStore:
             del sockets[:SOCKETS_AT_ONCE]
         send(channel, END)
         loop.add_reader(channel, self._receive, channel)
+        timer = loop.call_later(QUEUE_WAITS_S, self._refuse_untaken)
         try:
             yield
         finally:
+            timer.cancel()
             self._receive(channel)  # its last words
             loop.remove_reader(channel)
             channel.close()
@@ -58,6 +64,12 @@ class SocketStore:
         """Close all sockets: who is connected to nobody there connects again, to others."""
         while self._kept:
             self._kept.popitem()[1].close()
+
+    def _refuse_untaken(self) -> None:
+        """Have clients go to others until the process takes the sockets. It has them too, so closing does nothing."""
+        for at in self._kept.keys() - self._told:
+            with suppress(OSError):  # Linux alone does it
+                self._kept[at].shutdown(socket.SHUT_RD)
 
     def close(self) -> None:
         """Close all sockets, and keep no others."""

@@ -14,7 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.net.kept_sockets import VARIABLE
-from muster.coordinator.processes import running
+from muster.coordinator.processes import running, socket_store
 from muster.coordinator.processes.children import Child
 from muster.coordinator.processes.running import RunningProcess, pause_before_restart_s
 from tests.brokers.broker import HOST, lasting_ports
@@ -94,6 +94,22 @@ async def test_who_connects_while_it_is_dead_is_served_by_its_successor(tmp_path
         assert {await answered_by(reader) for reader, _ in waiting} == {pid_of(process)}
         for _, writer in waiting:
             writer.close()
+
+
+async def test_who_waits_for_long_is_sent_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the successor serves, the address refuses clients then."""
+    monkeypatch.setattr(socket_store, "QUEUE_WAITS_S", 1.0)
+    (port,) = lasting_ports(1)
+    async with kept(tmp_path, port) as process:
+        (tmp_path / "ports").unlink()
+        os.kill(pid_of(process), signal.SIGKILL)
+        await until(lambda: process.starts == 2)
+        await until(lambda: refuses(port))
+        serve_at(tmp_path, port)
+        await until(lambda: serves(process))
+        reader, writer = await asyncio.open_connection(HOST, port)
+        assert await answered_by(reader) == pid_of(process)
+        writer.close()
 
 
 async def test_nobody_is_connected_before_it_has_ever_served(tmp_path: Path) -> None:
