@@ -23,7 +23,9 @@ async def main(folder: Path) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     if (folder / "exit").exists():
         sys.exit(int((folder / "exit").read_text()))
-    while not (folder / "ports").exists():  # noqa: ASYNC110 -- a file sets no event
+    while not (folder / "ports").exists():
+        if ended.is_set():
+            return
         await asyncio.sleep(LOOK_EVERY_S)
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -190,12 +190,10 @@ async def test_it_is_stopped_while_it_is_being_started(tmp_path: Path, monkeypat
 
 
 def test_it_ends_when_its_supervisor_was_killed(tmp_path: Path) -> None:
-    """Also one that does not serve yet."""
+    """Also before it serves."""
     ours, theirs = socket.socketpair()
     environment = {**os.environ, VARIABLE: str(theirs.fileno())}
     command = (sys.executable, str(CHILD), str(tmp_path))
     with theirs, subprocess.Popen(command, env=environment, pass_fds=[theirs.fileno()]) as child:
-        (port,) = lasting_ports(1)
-        serve_at(tmp_path, port)
         ours.close()
         assert child.wait(STOP_WITHIN_S) == 0
