@@ -5,16 +5,20 @@ What belongs here: the clients together. What it must not know: what happens to 
 
 import asyncio
 from collections.abc import Sequence
+from itertools import count
 from typing import Final
 
 import msgspec
 
 from muster.drills.load.clock import Clock
+from muster.events.ids import GroupId
+from muster.events.partitioner import partition_for
 from tests.chaos.ledger import Ledger
 from tests.chaos.libraries import Java, Librdkafka
 from tests.chaos.members import SESSIONS_MS, Client, Member, Offsets
+from tests.chaos.service import LOG_PARTITIONS
 
-GROUP: Final = "chaos-{}-{}"
+GROUP: Final = "chaos-{}-{}-{}"
 
 Library = Librdkafka | Java
 
@@ -42,7 +46,7 @@ class Load:
         self.members: list[Member] = []
         for number in range(size.groups):
             static, session_ms = number % 2 == 0, SESSIONS_MS[number // 2 % 2]
-            group_id = GROUP.format("static" if static else "dynamic", number)
+            group_id = _group_id(number, static=static)
             self.sessions_ms[group_id] = session_ms
             self.members += [
                 Member(
@@ -103,3 +107,9 @@ def _is_served(member: Member, since_ms: int) -> bool:
 def _is_whole(group: Sequence[Member]) -> bool:
     generations = {member.generation_id for member in group if not member.restarts}
     return len(generations) == 1 and {member.partition for member in group} == set(range(len(group)))
+
+
+def _group_id(number: int, *, static: bool) -> str:
+    """The id of a group, so that groups are on all partitions of the log: whoever owns some, owns groups."""
+    names = (GROUP.format("static" if static else "dynamic", number, at) for at in count())
+    return next(each for each in names if partition_for(GroupId(each), LOG_PARTITIONS) == number % LOG_PARTITIONS)

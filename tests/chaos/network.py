@@ -132,7 +132,7 @@ class Network:
         return take
 
     async def _serve(self, relay: _Relay, down: Streams) -> None:
-        way = self.way(self._who_has(down[1].get_extra_info("peername")[1]), relay.name)
+        way = self.way(self._who_has(down[1].get_extra_info("peername")[1], relay.port), relay.name)
         writers = [down[1]]
         relay.connections.add(down[1])
         try:
@@ -178,9 +178,9 @@ class Network:
                 body = finished(rewrite(frame[2 * _SIZE.size :]))
                 yield _SIZE.pack(_SIZE.size + len(body)) + frame[_SIZE.size : 2 * _SIZE.size] + body
 
-    def _who_has(self, port: int) -> str:
-        """The name of the process whose end of a connection has this port."""
-        inode = _inode_of(port)
+    def _who_has(self, port: int, to: int) -> str:
+        """The name of the process whose end of a connection to another port has this port."""
+        inode = _inode_of(port, to)
         found = (name for name, pid in self.pids.items() if inode is not None and _has_socket(pid, inode))
         return next(found, CLIENTS)
 
@@ -237,13 +237,13 @@ def _reset(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
-def _inode_of(port: int) -> str | None:
-    """The inode of the socket of this host that is connected from a port. Linux alone tells."""
-    wanted = f":{port:04X}"
+def _inode_of(port: int, to: int) -> str | None:
+    """The inode of the socket of this host that is connected from a port to another. Linux alone tells."""
+    wanted = f":{port:04X}", f":{to:04X}"
     with Path("/proc/net/tcp").open(encoding="ascii") as table:
         for line in table:
             fields = line.split()
-            if fields[1].endswith(wanted) and fields[9] != "0":
+            if fields[1].endswith(wanted[0]) and fields[2].endswith(wanted[1]) and fields[9] != "0":
                 return fields[9]
     return None
 

@@ -184,6 +184,7 @@ async def _played(
         libraries = _libraries(service, ledger, clock) if has_libraries else ()
         load = Load(service.bootstraps, service.topic, ledger, clock, size, *libraries)
         stack.push_async_callback(load.close)
+        service.group_ids = tuple(load.sessions_ms)
         load.start()
         run = Run(service, load, clock, seed)
         if await run.whole_since(clock.now_ms(), within_s=FORMED_WITHIN_S) is None:

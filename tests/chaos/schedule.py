@@ -32,7 +32,7 @@ class Kind(StrEnum):
 class Whom(StrEnum):
     """The parties of a fault; who that is, is found when it begins."""
 
-    OWNER = "the owner of most partitions"
+    OWNER = "the owner of most groups"
     STANDBY = "a standby"
     EDGE = "the edge"
     BROKER = "a broker"

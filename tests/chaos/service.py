@@ -12,7 +12,8 @@ import os
 import secrets
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from enum import StrEnum, unique
 from pathlib import Path
@@ -23,10 +24,12 @@ import msgspec
 
 from muster.drills.load.coordinators import Coordinators
 from muster.drills.load.load import explained
+from muster.events.ids import GroupId
 from muster.events.kafka.addresses import read_servers
 from muster.events.kafka.connections import Connections
 from muster.events.kafka.security import NOT_SECURED
 from muster.events.log.kafka.names import ownership_group
+from muster.events.partitioner import partition_for
 from tests.brokers.broker import HOST, lasting_ports
 from tests.brokers.cluster import Cluster
 from tests.chaos.network import Network
@@ -37,6 +40,7 @@ LOG_PARTITIONS: Final = 6
 TOPIC_PARTITIONS: Final = 6
 OWNER_SESSION_MS: Final = 6_000
 SNAPSHOT_EVERY_MS: Final = 5_000
+KNOW_EVERY_S: Final = 0.01
 SERVES_WITHIN_S: Final = 300.0
 CONFIG: Final = ("group.initial.rebalance.delay.ms=300", "offsets.retention.check.interval.ms=86400000")
 OLDER_COMMAND: Final = (COMMAND[0], "-m", "tests.chaos.older", "serve")
@@ -95,6 +99,8 @@ class Service:
         self._brokers = ""
         self.gone: set[int] = set()
         """The brokers that are away at the moment."""
+        self.group_ids: Collection[str] = ()
+        """The groups of the run's own members."""
         self.is_upgraded = False
         self.ended: list[str] = []
         """Processes that have ended by themselves, with their last words."""
@@ -112,9 +118,14 @@ class Service:
 
     @property
     def owners(self) -> list[Muster]:
-        """Those that may own groups, the one with most partitions first."""
-        able = [muster for muster in self.musters if not muster.is_edge]
-        return sorted(able, key=lambda each: -len((each.shares() or (frozenset(), False))[0]))
+        """Those that may own groups, the one that has most of the groups first."""
+        groups_on = Counter(partition_for(GroupId(group_id), LOG_PARTITIONS) for group_id in self.group_ids)
+
+        def groups(muster: Muster) -> int:
+            share = muster.shares()
+            return 0 if share is None else sum(groups_on[number] for number in share[0])
+
+        return sorted((muster for muster in self.musters if not muster.is_edge), key=groups, reverse=True)
 
     @property
     def edges(self) -> list[Muster]:
@@ -147,9 +158,20 @@ class Service:
             serves_within_s=SERVES_WITHIN_S,
         )
         await self.network.serve(muster.name)
-        await asyncio.to_thread(process.start)
+        knowing = asyncio.create_task(self._know(muster, process))
+        try:
+            await asyncio.to_thread(process.start)
+        finally:
+            knowing.cancel()
         muster.process = process
         self.network.pids[muster.name] = process.pid
+
+    async def _know(self, muster: Muster, process: MusterProcess) -> None:
+        """Tell the network the pid as soon as there is one: it connects before it serves."""
+        while muster.name not in self.network.pids:
+            with suppress(AssertionError, OSError, ValueError):  # not yet
+                self.network.pids[muster.name] = process.pid
+            await asyncio.sleep(KNOW_EVERY_S)
 
     async def stop_one(self, muster: Muster) -> None:
         """End it in good order. Raises MusterEnded."""
