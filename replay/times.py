@@ -6,7 +6,7 @@ has the same form, with the zone's offset in place of the Z: '2026-11-21T03:14:0
 
 import re
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from functools import lru_cache
 from typing import Annotated, Final, NewType, TypeVar
 
@@ -17,8 +17,8 @@ Sentence = Annotated[str, "times in UTC"]
 """English with times in UTC, as `incidents/evidence/naming.py` writes them; they are told in the zone of the result."""
 
 FORMS_OF_TIME: Final = (
-    "a time (2026-11-21T02:14:07Z; without zone: that of --tz), a time of the last 24 hours (02:14:07), an age"
-    " (2h, 30m, 7d), or now-10m"
+    "a time (2026-11-21T02:14:07Z; without zone: that of --tz), a time of the last 24 hours (02:14:07, 02:14:07Z), an"
+    " age (2h, 30m, 7d), or now-10m"
 )
 """The forms of a moment that every command takes."""
 
@@ -29,7 +29,8 @@ _OF_SENTENCE = re.compile(
     r"""'[^']*'|"[^"]*"|"""  # what is quoted is a client's
     r"(?P<begin>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?: to (?P<end_day>\d{4}-\d\d-\d\d )?(?P<end>\d\d:\d\d:\d\d))? UTC"
 )
-_TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d{1,3})?)?")
+_TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d{1,3})?)?(?P<zone>Z|[+-]\d{2}:?\d{2})?")
+_ZONE_AS_TOLD = re.compile(r" ?UTC([+-]\d{2}:\d{2})?$")
 _AGE = re.compile(r"(?:now-)?((?:\d{1,9}(?:ms|s|m|h|d|w))+)")
 _PART_OF_AGE = re.compile(r"(\d+)(ms|s|m|h|d|w)")
 DAY_MS: Final = 86_400_000
@@ -93,7 +94,7 @@ def clock_of(at: Instant) -> str:
 
 def zone_of(at: Instant) -> str:
     """The zone in which an instant is told: 'UTC', or 'UTC+01:00'."""
-    return "UTC" if at.endswith("Z") else f"UTC{at[23:]}"
+    return "UTC" if at.endswith(("Z", "+00:00")) else f"UTC{at[23:]}"
 
 
 def moment_of(at: Instant) -> str:
@@ -160,26 +161,34 @@ def read_duration(text: str) -> int | None:
 def read_time(text: str, *, now_ms: int, zone: tzinfo = UTC) -> int | None:
     """The wall clock ms that one of the FORMS_OF_TIME means; None if it is none of them.
 
-    A time without a zone is one of `zone`; a time of day is the last one until now. Raises NoSuchTime.
+    A time without a zone is one of `zone`; a time of day is the last one until now. A zone may stand as it is told,
+    too: '02:14:07 UTC+01:00'. Raises NoSuchTime.
     """
     age = _AGE.fullmatch(text)
     if age is not None:
         return now_ms - sum(int(number) * _UNITS_MS[unit] for number, unit in _PART_OF_AGE.findall(age[1]))
     if text == "now":
         return now_ms
-    is_of_day = _TIME_OF_DAY.fullmatch(text) is not None
-    if is_of_day:
-        today = day_of(in_zone(instant(now_ms), zone))
-        text = f"{today}T{text.zfill(len(text) + (text.index(':') == 1))}"
+    text = _ZONE_AS_TOLD.sub(lambda told: told[1] or "Z", text)
+    of_day = _TIME_OF_DAY.fullmatch(text)
     try:
+        if of_day is not None:
+            text = f"{_day_at(now_ms, of_day['zone'], zone)}T{text.zfill(len(text) + (text.index(':') == 1))}"
         moment = datetime.fromisoformat(text)
-        if not is_of_day or _local_ms(moment, zone) <= now_ms:
+        if of_day is None or _local_ms(moment, zone) <= now_ms:
             return _local_ms(moment, zone)
         return _local_ms(moment - timedelta(days=1), zone)
     except NoSuchTime:
         raise
     except (ValueError, OverflowError):
         return None
+
+
+def _day_at(now_ms: int, own_zone: str | None, zone: tzinfo) -> str:
+    """The day that it is now, in the zone that a time has of its own, or else in `zone`. Raises ValueError."""
+    if own_zone is not None:
+        zone = time.fromisoformat(f"00:00{own_zone}").tzinfo or zone
+    return day_of(in_zone(instant(now_ms), zone))
 
 
 def _local_ms(moment: datetime, zone: tzinfo) -> int:

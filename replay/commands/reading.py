@@ -13,7 +13,7 @@ import typer
 
 from muster import terminal
 from muster.events.ids import GroupId
-from muster.replay.commands.asked import fail_outside, fail_unknown, feed, moment, start_of, view_of, window_of
+from muster.replay.commands.asked import fail_outside, fail_unknown, feed, moment, start_of, view_of, when, window_of
 from muster.replay.commands.opening import (
     CANNOT_READ,
     DAMAGED,
@@ -37,7 +37,7 @@ from muster.replay.results.digest import DigestFold
 from muster.replay.results.groups import SORTS, Overview, OverviewOf, read_overview
 from muster.replay.results.state import StateFold, States
 from muster.replay.results.story import StoryLines
-from muster.replay.times import in_zone, instant
+from muster.replay.times import Instant, in_zone, instant
 
 __all__ = [
     "CANNOT_READ",
@@ -85,11 +85,21 @@ def digest(source: Source, view: View, *, window: Window, wanted: str | None = N
                 fold.take(chunk)
             result = fold.result(reading.log.location, bounds(window))
             reading.note_unreadable(fold.unreadable)
-            if wanted is not None and not result.groups:
-                fail(f"no group in {reading.log.location} matches {printable(wanted)!r}", NOT_FOUND)
+            if not result.groups:
+                _fail_without_groups(reading.log.location, fold.first_at, window, wanted, view)
             _print(result, view)
 
     run(read())
+
+
+def _fail_without_groups(location: str, first: Instant | None, window: Window, wanted: str | None, view: View) -> None:
+    """End the command if there were none of the groups yet, or are none: there is nothing to tell of."""
+    whose = "" if wanted is None else f" that matches {printable(wanted)!r}"
+    if first is not None:
+        begin = in_zone(first, view.zone)
+        fail(f"{location} tells of no group{whose}{when(window, view)}; the first one begins at {begin}", NOT_FOUND)
+    if wanted is not None:
+        fail(f"no group in {location} matches {printable(wanted)!r}", NOT_FOUND)
 
 
 def history(source: Source, group: str, view: View, *, window: Window = WHOLE, goes_on: bool = False) -> None:

@@ -80,6 +80,8 @@ def storm_text(storm: Storm) -> str:
 
 
 def _rest(digest: Digest) -> Iterator[str]:
+    if digest.ended_at is not None:
+        yield f"the log tells of nothing in that time: the last event in it is of {moment_of(digest.ended_at)}"
     if digest.more:
         yield f"... and {digest.more} that cost less"
     if digest.without_rebalance:

@@ -80,6 +80,8 @@ class Digest(msgspec.Struct, frozen=True, kw_only=True):
     incidents: tuple[Incident, ...]
     more: int
     """The other incidents that have a rebalance, and are in no storm."""
+    ended_at: Instant | None = None
+    """The last event of the groups, if that was before the window."""
 
 
 class _Brief(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +94,23 @@ class _Brief(msgspec.Struct, frozen=True, kw_only=True):
     """The host whose processes were in trouble; None: it was the coordinator."""
 
 
+class _Extent:
+    """From when until when there are events of the groups, wall clock ms."""
+
+    def __init__(self) -> None:
+        self.first_ms: int | None = None
+        self.last_ms: int | None = None
+        self.reaches_window = False
+
+    def note(self, skim: Skim) -> None:
+        """Take in how far a group's events go."""
+        self.reaches_window = self.reaches_window or skim.has_begun
+        if skim.first is not None and skim.last is not None:
+            first_ms, last_ms = skim.first.why.decided_ms, skim.last.why.decided_ms
+            self.first_ms = first_ms if self.first_ms is None else min(self.first_ms, first_ms)
+            self.last_ms = last_ms if self.last_ms is None else max(self.last_ms, last_ms)
+
+
 class DigestFold:
     """Takes in the records of a log, one partition after another. `wanted`: a pattern of group ids, as for files."""
 
@@ -101,6 +120,7 @@ class DigestFold:
         self._partition: tuple[int, _PartitionFold] | None = None
         self._collected = _Collected()
         self._groups = 0
+        self._extent = _Extent()
         self.unreadable: list[Broken] = []
         """The records that cannot be read, as far as the digest stands on them."""
 
@@ -111,7 +131,7 @@ class DigestFold:
         number = records[0].partition
         if self._partition is None or self._partition[0] != number:
             self._end_partition()
-            self._partition = number, _PartitionFold(self._window, self._wanted, self.unreadable)
+            self._partition = number, _PartitionFold(self._window, self._wanted, self.unreadable, self._extent)
         self._partition[1].take(records)
 
     def _end_partition(self) -> None:
@@ -125,18 +145,27 @@ class DigestFold:
     def result(self, log: str, window: Bounds | None) -> Digest:
         """The digest of everything that was taken in."""
         self._end_partition()
-        return self._collected.result(log, window, self._groups)
+        extent = self._extent
+        ended_ms = None if extent.reaches_window else extent.last_ms
+        ended_at = None if ended_ms is None else instant(ended_ms)
+        return self._collected.result(log, window, self._groups, ended_at)
+
+    @property
+    def first_at(self) -> Instant | None:
+        """The first event of the groups, once there is a result."""
+        return None if self._extent.first_ms is None else instant(self._extent.first_ms)
 
 
 class _PartitionFold:
     """The groups of one partition: their records are kept, and told one group after another when all are there."""
 
-    def __init__(self, window: Window, wanted: str | None, unreadable: list[Broken]) -> None:
+    def __init__(self, window: Window, wanted: str | None, unreadable: list[Broken], extent: _Extent) -> None:
         self._window = window
         self._by_group = ByGroup(wanted, self._made, self._note)
         self._home = Partition(at_most=None)
         self._kept = KeptRecords()
         self._unreadable = unreadable
+        self._extent = extent
         self.groups = 0
         """How many there were by the end of the window, once they are told."""
 
@@ -163,6 +192,7 @@ class _PartitionFold:
         """The incidents of all its groups. Nothing is kept of them."""
         for group in self._by_group.end():
             self.groups += group.is_there
+            self._extent.note(group.skim)
             yield from group.told()
         self._kept.close()
 
@@ -189,7 +219,7 @@ class _Group:
         self._kept = kept
         self._unreadable = unreadable
         self._window = window
-        self._skim = Skim(home.prelude, quiet_ms=QUIET_MS, since_ms=self._since_ms)
+        self.skim = Skim(home.prelude, quiet_ms=QUIET_MS, since_ms=self._since_ms)
         self.waiting: list[StoredRecord] = []
         """The next records, which are not taken in yet."""
         self._begin: Checkpoint | None = None
@@ -197,17 +227,17 @@ class _Group:
     @property
     def is_there(self) -> bool:
         """Whether the group existed by the end of the window."""
-        first = self._skim.first
+        first = self.skim.first
         return first is not None and (self._until_ms is None or first.why.decided_ms <= self._until_ms)
 
     def take_waiting(self) -> None:
         """Take in the next records."""
         records, self.waiting = self.waiting, []
         begin = self._begin or Checkpoint(offset=records[0].offset, prelude=self._home.prelude.reads)
-        if not self._skim.has_begun:
+        if not self.skim.has_begun:
             self._skim_up_to_window(records)
-            if self._skim.checkpoint.offset > begin.offset:
-                begin = self._skim.checkpoint
+            if self.skim.checkpoint.offset > begin.offset:
+                begin = self.skim.checkpoint
                 self._kept.drop(self._number, begin.offset)
                 records = records[bisect_left(records, begin.offset, key=attrgetter("offset")) :]
         self._begin = begin
@@ -215,7 +245,7 @@ class _Group:
 
     def _skim_up_to_window(self, records: list[StoredRecord]) -> None:
         """Look for where to begin. Of a group that is never quiet a part is dropped."""
-        skim, is_long = self._skim, self._kept.count(self._number) > TAIL_MAX
+        skim, is_long = self.skim, self._kept.count(self._number) > TAIL_MAX
         for _ in skim.transitions(records):
             if skim.has_begun:
                 return
@@ -225,7 +255,7 @@ class _Group:
 
     def told(self) -> Iterator[Incident]:
         """The incidents of the window, once all records are there."""
-        skim, begin = self._skim, self._begin
+        skim, begin = self.skim, self._begin
         if not skim.has_begun or begin is None:
             self._unreadable += (each for each in skim.broken if each.position.timestamp_ms >= self._since_ms)
             return
@@ -277,7 +307,7 @@ class _Collected:
                 elif place > self._heaviest[0]:
                     heapreplace(self._heaviest, (*place, _Packed(incident)))
 
-    def result(self, log: str, window: Bounds | None, groups: int) -> Digest:
+    def result(self, log: str, window: Bounds | None, groups: int, ended_at: Instant | None) -> Digest:
         """The digest; `groups`: how many there were."""
         found = list(_storms(self._briefs))
         stormy = {brief.id for _, briefs in found for brief in briefs}
@@ -296,6 +326,7 @@ class _Collected:
             storms=tuple(storm for storm, _ in found),
             incidents=shown,
             more=told - self._without_rebalance - in_storms - len(shown),
+            ended_at=ended_at,
         )
 
 

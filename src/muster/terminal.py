@@ -1,6 +1,5 @@
 """The console that commands print their tables on."""
 
-import os
 from typing import Final
 
 from rich.console import Console
@@ -10,11 +9,12 @@ UNWRAPPED: Final = 10_000
 
 
 def stdout() -> Console:
-    """Return a console that knows whether there is a terminal, how wide it is, and NO_COLOR."""
+    """Return a console that knows whether there is a terminal, how wide it is, and NO_COLOR.
+
+    COLUMNS is how wide a terminal is. Shells export it to whatever they start, so it says nothing of a pipe.
+    """
     console = _Console(highlight=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        return _Console(highlight=False, width=UNWRAPPED)
-    return console
+    return console if console.is_terminal else _Console(highlight=False, width=UNWRAPPED)
 
 
 class _Console(Console):

@@ -60,6 +60,39 @@ def test_a_time_without_zone_is_one_of_the_zone_that_is_given() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "behind_ms"),
+    [
+        ("03:00:00Z", 0),
+        ("02:59:59.750Z", 250),
+        ("03:00:01Z", 86_399_000),
+        ("04:00+01:00", 0),
+        ("04:00 UTC+01:00", 0),
+        ("22:00-05:00", 0),
+        ("22:00:01-0500", 86_399_000),
+        ("3:00 UTC", 0),
+    ],
+)
+@pytest.mark.parametrize("zone", [UTC, BERLIN])
+def test_a_time_of_day_may_have_its_own_zone(text: str, behind_ms: int, zone: tzinfo) -> None:
+    """It is the last such time until now, on the day that it is there; the zone of all others does not matter."""
+    assert read(text, zone) == NOW_MS - behind_ms
+
+
+def test_a_time_is_read_as_it_is_told() -> None:
+    """Whoever copies one from an answer has its zone behind a blank."""
+    assert read("2026-11-21 02:59:58.250 UTC", BERLIN) == NOW_MS - 1_750
+    assert read("2026-11-21 03:59:58.250 UTC+01:00") == NOW_MS - 1_750
+    for nonsense in ("UTC", "03:00 UTC+1", "03:00+99:00", "25:00Z", "03:00ZZ", "2h UTC"):
+        assert read(nonsense) is None
+
+
+def test_a_zone_that_is_that_of_utc_is_told_as_utc() -> None:
+    """A machine in UTC names its zone 'Etc/UTC'; in London it is winter."""
+    for name in ("Etc/UTC", "Europe/London"):
+        assert zone_of(in_zone(instant(NOW_MS), ZoneInfo(name))) == "UTC"
+
+
+@pytest.mark.parametrize(
     ("time", "readings"),
     [
         ("2026-10-25T02:30:00", ["is there twice", "2026-10-25T02:30:00+02:00", "2026-10-25T02:30:00+01:00"]),

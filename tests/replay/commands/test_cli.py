@@ -48,17 +48,23 @@ def assert_fails(result: Result, code: int, *parts: str) -> None:
 
 
 def test_what_is_piped_is_not_wrapped(tmp_path: Path) -> None:
-    """A line stays a line where there is no terminal, unless COLUMNS says how wide it is."""
+    """A line stays a line where there is no terminal, also if a shell has exported how wide its own is."""
     name = "a-group-with-a-name-that-is-longer-than-eighty-columns-" + 30 * "x"
-    log = asyncio.run(sqlite_log(tmp_path / "muster.db", script(name).created()))
-    command = [sys.executable, "-m", "muster", "replay", "groups", "--log", log]
+    log = asyncio.run(sqlite_log(tmp_path / "muster.db", script(name).created(), a_night()))
     unset = {variable: value for variable, value in os.environ.items() if variable != "COLUMNS"}
-    piped = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=unset)
-    assert len([line for line in piped.stdout.splitlines() if line.startswith(name)]) == 1
-    narrow = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=True, env={**unset, "COLUMNS": "80"}
-    )
-    assert max(map(len, narrow.stdout.splitlines())) <= 80
+
+    def piped(*arguments: str, **variables: str) -> list[str]:
+        command = [sys.executable, "-m", "muster", "replay", *arguments, "--log", log]
+        environment = {**unset, **variables}
+        told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=environment)
+        return told.stdout.splitlines()
+
+    assert len([line for line in piped("groups", COLUMNS="80") if line.startswith(name)]) == 1
+    told = piped("why", "orders", COLUMNS="80")
+    assert told == piped("why", "orders")
+    assert max(map(len, told)) > 140
+    narrow = piped("groups", COLUMNS="80", TTY_COMPATIBLE="1")  # taken for a terminal
+    assert max(map(len, narrow)) <= 80
 
 
 @pytest.mark.parametrize(

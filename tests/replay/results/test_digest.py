@@ -109,7 +109,25 @@ def test_groups_can_be_chosen(url: str) -> None:
     """A pattern that none matches is told."""
     assert digest(url, *SINCE, "--group", "ord*")["groups"] == 1
     assert_fails(run("digest", *SINCE, "--group", "x*", log=url), 1, "no group in", "'x*'")
-    assert digest(url, "--since", "2027-01-01")["told"] == 0
+
+
+@pytest.mark.parametrize("form", ["table", "md"])
+def test_a_time_after_the_history_is_told_with_its_end(url: str, form: str) -> None:
+    """That nothing happened is an answer; that nothing is known of the time is said with it."""
+    told = run("digest", "--since", "2027-01-01", "--format", form, log=url)
+    assert told.exit_code == 0
+    assert "0 incidents in 0 of 7 groups since 2027-01-01" in told.stdout
+    end = digest(url, "--since", "2027-01-01")["ended_at"]
+    assert end.startswith("2026-11-21T03:")
+    assert f"nothing in that time: the last event in it is of {end[:10]} {end[11:23]} UTC" in told.stdout
+    assert digest(url, *SINCE)["ended_at"] is None
+
+
+def test_a_time_before_the_history_is_told_with_its_begin(url: str) -> None:
+    """Exit code 1, as of the other commands."""
+    window = ["--since", "2026-01-01", "--until", "2026-01-02"]
+    assert_fails(run("digest", *window, log=url), 1, "no group since 2026-01-01T00", "begins at 2026-11-21T02:00:00")
+    assert_fails(run("digest", *window, "--group", "ord*", log=url), 1, "no group that matches 'ord*' since 2026-01-01")
 
 
 def test_a_coordinator_that_was_away_is_one_storm_over_its_groups(tmp_path: Path) -> None:
