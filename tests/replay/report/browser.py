@@ -63,6 +63,7 @@ class Tab:
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
+        self.call("Performance.enable", timeDomain="threadTicks")
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
         """Ask the browser for something, and wait for its answer."""
@@ -98,6 +99,11 @@ class Tab:
         if "exceptionDetails" in answer:
             raise Failed(str(answer["exceptionDetails"]))
         return answer["result"].get("value")
+
+    def processor_ms(self) -> float:
+        """The processor time that the page's thread has taken so far: script, style, layout and painting."""
+        found = {each["name"]: each["value"] for each in self.call("Performance.getMetrics")["metrics"]}
+        return float(found["TaskDuration"]) * 1_000
 
     def until(self, condition: str) -> None:
         """Wait until an expression is true."""

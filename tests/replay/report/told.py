@@ -30,26 +30,26 @@ def busy(events: int, members: int = 20) -> Script:
     names = [f"app-{number}" for number in range(members)]
     script = Script("busy").coordinator("coordinator-a:100").wait(1_000).created()
     script.start(*(script.joined(script.member(name, host=f"/10.0.1.{n}")) for n, name in enumerate(names)))
-    _settle(script)
+    _settle(script, members)
     turn = 0
     while script.group.seq < events:
         name = names[turn % members]
         turn += 1
         script.wait(900_000 if turn % 5 == 0 else 20_000)
         script.start(script.removed(script.of(name), Cause.SESSION_EXPIRED, silent_ms=45_010))
-        _settle(script)
+        _settle(script, members)
         script.wait(30_000)
         script.start(script.joined(script.member(name, host=f"/10.0.1.{turn % members}")))
-        _settle(script)
+        _settle(script, members)
     return script
 
 
-def _settle(script: Script) -> None:
+def _settle(script: Script, members: int) -> None:
     """All rejoin; each has twelve partitions of its own, and the others share those of who is lost."""
     script.wait(1_500).complete()
     names = [member.name for member in script.group.members.values()]
     shares = {name: list(range(12 * _number(name), 12 * _number(name) + 12)) for name in names}
-    lost = set(range(12 * 20)) - {partition for share in shares.values() for partition in share}
+    lost = set(range(12 * members)) - {partition for share in shares.values() for partition in share}
     for turn, partition in enumerate(sorted(lost)):
         shares[names[turn % len(names)]].append(partition)
     script.wait(60).stabilize({name: {"orders": share} for name, share in shares.items()})
