@@ -2,11 +2,13 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Sequence
+from typing import Final
 
 from muster.events.state import Member
 from muster.replay.incidents.episode.acts import CameBack, Departure, protocols_of
 from muster.replay.incidents.episode.replacements import Replacement
 from muster.replay.incidents.evidence.naming import process_name, processes
+from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.assignor_change import KIND as ASSIGNORS
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
@@ -16,9 +18,12 @@ from muster.replay.incidents.windows import (
     DEPLOYMENT_NEXT_MS,
     DEPLOYMENT_PROCESSES_MIN,
     DEPLOYMENT_SHARE_MIN,
+    SAME_MOMENT_MS,
 )
 from muster.replay.rebalances.wording import plural
 from muster.replay.times import duration, instant
+
+CUT_OR_RESTARTED: Final = "; whether they were restarted, or cut off from the coordinator, is not recorded"
 
 KIND = Kind(
     "deployment",
@@ -46,16 +51,20 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
         at_once = len(run) > 1 and run[-1].begin_ms - run[0].begin_ms <= max(5_000, run[0].end_ms - run[0].begin_ms)
         is_seen = any(each.went is not None for each in run)  # static restarts show when each came, not when it went
         order = " at once," if at_once and is_seen else "" if at_once else " one after another,"
+        fell_silent = _fell_silent_at_once(view, run)
         how = "stopped and started" if left == len(run) else "went and came back"
+        if fell_silent:
+            how, order = "fell silent at the same moment, and came back", ""
         changed = _changed_assignors(run)
         yield IncidentClaim(
             kind=ASSIGNORS if changed else KIND,
             acts=acts_of(run),
             culprits=members_of(run),
-            grade=grade_of(run),
+            grade=Grade.UNKNOWN if fell_silent and not _would_be_heard(run) else grade_of(run),
             headline=(
                 f"{changed}{plural(len(named), 'process')} of {size} {how}{order} within"
                 f" {duration(max(each.end_ms for each in run) - run[0].begin_ms)}: {processes(named)}"
+                f"{CUT_OR_RESTARTED if fell_silent else ''}"
             ),
             chain=(
                 *(
@@ -71,6 +80,22 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
             ),
             advice=advice_on(run),
         )
+
+
+def _fell_silent_at_once(view: EpisodeView, run: Sequence[Replacement]) -> bool:
+    """Whether all were missed before any was back, at one moment: a cut network looks the same, but for clients that
+    come with their old member ids, which is `network-cut`."""
+    went = [each.went for each in run if each.went is not None and each.went.how is Departure.EXPIRED]
+    if len(went) < len(run) or not all(view.episode.silence_of(act).is_known for act in went):
+        return False
+    seen = [act.last_seen_ms for act in went]
+    are_missed_first = all(each.came.at_ms >= act.at_ms for each, act in zip(run, went, strict=True))
+    return are_missed_first and max(seen) - min(seen) <= SAME_MOMENT_MS
+
+
+def _would_be_heard(run: Sequence[Replacement]) -> bool:
+    """Whether the log would say that they were heard from again under their old ids (format level 4)."""
+    return all(each.went is not None and each.went.heard is not None for each in run)
 
 
 def _rounds(replacements: Sequence[Replacement]) -> Iterator[list[Replacement]]:

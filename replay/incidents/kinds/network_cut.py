@@ -1,8 +1,10 @@
 """Several members that fell silent at the same moment."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from muster.events.ids import MemberId
+from muster.events.state import Member
 from muster.replay.incidents.episode.acts import AnyAct, Came, CameBack, Departure, Went
 from muster.replay.incidents.episode.replacements import Replacement
 from muster.replay.incidents.evidence.naming import common_network, processes
@@ -14,9 +16,12 @@ from muster.replay.incidents.runs import runs
 from muster.replay.incidents.windows import SAME_MOMENT_MS
 from muster.replay.rebalances.wording import plural
 
+IN_COMMON: Final = "look at the network and at the machines that these have in common"
+TO_COORDINATOR: Final = "look at the network between the members and the coordinator"
+
 KIND = Kind(
     "network-cut",
-    "Two or more members fell silent at the same moment without leaving, and others did not.",
+    "Two or more members fell silent at the same moment without leaving, and others did not, or some were heard again.",
     "the members that fell silent",
 )
 
@@ -31,27 +36,35 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
         others = view.episode.members_at(together[0].at_ms) - {member.member_id for member in members}
         others -= _came_back_from(view, together)
         returned = [back[act.seq] for act in together if act.seq in back]
-        if len(together) < 2 or not others or any(each.came.at_ms < each.went_ms for each in map(_Return, returned)):
+        lived = [each for each in members if each.member_id in view.episode.heard_again]
+        if len(together) < 2 or not (lived or (others and _were_away(returned) and not _are_deployed(view, together))):
             continue
-        if _are_deployed(view, together):
-            continue
-        network = common_network(members)
-        where = f", all from {network}" if network is not None else ""
-        count = "all" if len(returned) == len(together) else f"{len(returned)} of them"
-        again = f"; {count} came back" if returned else ""
         acts: list[AnyAct] = [*together, *(each.came for each in returned if isinstance(each.came, Came))]
         yield IncidentClaim(
             kind=KIND,
             acts=tuple(sorted(acts, key=lambda act: act.seq)),
             culprits=tuple(members),
             grade=Grade.INFERRED,
-            headline=(
-                f"{len(together)} members fell silent at the same moment{where}, and {plural(len(others), 'other')} did"
-                f" not: {processes(members)}{again}"
-            ),
+            headline=_told(members, returned=len(returned), lived=len(lived), others=len(others)),
             chain=tuple(silences(view.episode, together)),
-            advice=("look at the network and at the machines that these have in common",),
+            advice=(IN_COMMON if others else TO_COORDINATOR,),
         )
+
+
+def _told(members: Sequence[Member], *, returned: int, lived: int, others: int) -> str:
+    """The sentence. `returned`: how many of them came back; `lived`: are known not to have died; `others`: stayed."""
+    network = common_network(members)
+    where = f", all from {network}" if network is not None else ""
+    if others:
+        who = f"{len(members)} members fell silent at the same moment{where}, and {plural(others, 'other')} did not"
+    else:
+        who = f"all {len(members)} members fell silent at the same moment{where}"
+    again = f"; {'all' if returned == len(members) else f'{returned} of them'} came back" if returned else ""
+    if others or not lived:
+        return f"{who}: {processes(members)}{again}"
+    count = "they" if lived == len(members) else f"{lived} of them at least"
+    cut = f"{count} had not died, but were cut off from the coordinator or stood still"
+    return f"{who}: {processes(members)}{again}; {cut}"
 
 
 def _came_back_from(view: EpisodeView, together: list[Went]) -> set[MemberId]:
@@ -66,25 +79,19 @@ def _came_back_from(view: EpisodeView, together: list[Went]) -> set[MemberId]:
     }
 
 
+def _were_away(returned: Sequence[Replacement]) -> bool:
+    """Whether none of them was back before it was missed, as those are that are restarted."""
+    return all(each.went is not None and each.came.at_ms >= each.went.at_ms for each in returned)
+
+
 def _are_deployed(view: EpisodeView, together: Sequence[Went]) -> bool:
-    """Whether others were replaced before or after those of them who came back, and none is known not to have died."""
-    if any(act.member.member_id in view.episode.heard_again for act in together):
-        return False
+    """Whether others were replaced before or after those of them who came back."""
     ids = {act.member.member_id for act in together}
     for run, _ in deployments(view):
         former_ids = {each.former_id for each in run}
         if former_ids & ids and former_ids - ids:
             return True
     return False
-
-
-class _Return:
-    """A replacement, with the moment of its member's end."""
-
-    def __init__(self, replacement: Replacement) -> None:
-        assert replacement.went is not None
-        self.came = replacement.came
-        self.went_ms = replacement.went.at_ms
 
 
 def _is_same_moment(together: list[Went], act: Went) -> bool:

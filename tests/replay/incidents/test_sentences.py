@@ -70,6 +70,11 @@ SENTENCES = [
     ),
     ("group_deleted", "group-deleted", r"the group was deleted, asked for by client admin-1 at 10.0.200.1, User:admin"),
     ("network_cut", "network-cut", r"\d+ members fell silent at the same moment.*, and \d+ others? did not"),
+    (
+        "network_cut_of_all",
+        "network-cut",
+        r"all \d+ members fell silent at the same moment.*; all came back; .* had not died, but were cut off",
+    ),
     ("scale_up", "scale-up", r"(a new process|\d+ new processes) came"),
     ("blue_green", "blue-green", r"\d+ new processes came and the \d+ old ones left"),
     ("duel", "duel", r"two live processes took the instance id '.*' from each other"),

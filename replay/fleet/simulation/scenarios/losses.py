@@ -101,6 +101,29 @@ def network_cut(stage: Stage) -> None:
     stage.rest(cut_ms + 5 * SECOND)
 
 
+@scenario(ScenarioSort.PLAIN, Wanted(styles=(Style.OWN_IDS, Style.BEHIND_ONE_HOST, Style.SHARED_ID, Style.PODS)))
+def network_cut_of_all(stage: Stage) -> None:
+    """All are cut off from the coordinator for longer than their sessions: the group is empty until they are back.
+
+    Where each of the clients forgets who it was, the log cannot tell that from a restart of all.
+    """
+    processes = stage.processes
+    forget = all(each.setup.library == "librdkafka" for each in processes)
+    story = stage.world.story(
+        "network-cut",
+        *(["deployment"] if forget else []),
+        culprits=[each.name for each in processes],
+        knowable=Knowable.INFERRED,
+    )
+    cut_ms = stage.random.randint(silent_ms(stage), 5 * MINUTE)
+    stage.note(f"all {len(processes)} processes are cut off for {cut_ms / SECOND:.1f} s")
+    for each in processes:
+        each.story = story
+    cut(stage.world, processes)
+    stage.world.at(cut_ms, lambda: heal(stage.world, processes))
+    stage.rest(cut_ms + 5 * SECOND)
+
+
 @scenario(ScenarioSort.PLAIN, Wanted(size_min=4))
 def network_cut_for_good(stage: Stage) -> None:
     """Some are cut off, and never seen again."""
