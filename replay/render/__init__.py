@@ -7,6 +7,7 @@ markdown.py    Markdown, for a chat or a ticket
 printable.py   what clients sent, made safe to show on a terminal
 streams.py     the lines of `history`, printed as they come
 tables.py      the tables of `groups`, `history`, `state`
+time_words.py  moments and windows in words
 why_table.py   a rebalance in detail
 verify_table.py   what holds of a log, and what does not
 whatif_table.py   the rebalances of a group under other settings

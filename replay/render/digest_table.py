@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from muster.replay.history.window import Bounds
 from muster.replay.incidents.incident import Incident
 from muster.replay.rebalances.wording import listed, plural
 from muster.replay.render.incident_table import Detail, cost_text, print_incident, title_of
 from muster.replay.render.markdown import escaped
 from muster.replay.render.printable import text
+from muster.replay.render.time_words import moment_of, when_text
 from muster.replay.results.digest import Digest, Storm, StormKind
 from muster.replay.times import moment_of
 
@@ -56,14 +56,6 @@ def _answer(digest: Digest) -> str:
     loud = digest.groups - digest.quiet
     told = f"{plural(digest.told, 'incident')} in {loud} of {plural(digest.groups, 'group')}{when_text(digest.window)}"
     return f"{told}; {digest.quiet} {'was' if digest.quiet == 1 else 'were'} quiet"
-
-
-def when_text(window: Bounds | None) -> str:
-    """The window of times in words, with a blank before them; nothing for the whole history."""
-    if window is None:
-        return ""
-    since = "" if window.since is None else f" since {moment_of(window.since)}"
-    return since + ("" if window.until is None else f" until {moment_of(window.until)}")
 
 
 def storm_text(storm: Storm) -> str:

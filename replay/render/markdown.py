@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from muster.replay.rebalances.wording import host, name, partitions
 from muster.replay.render.printable import printable
+from muster.replay.render.time_words import no_group_text
 from muster.replay.results.groups import GroupLine, Groups
 from muster.replay.results.state import MemberState, StateAt, States
 from muster.replay.times import Instant, moment_of, setting
@@ -45,7 +46,7 @@ def facts(rows: Iterable[tuple[str, object]]) -> str:
 def groups_in_markdown(groups: Groups) -> str:
     """A row for each group, then what could not be read."""
     if not groups.groups:
-        return f"No group has an event in {escaped(groups.log)}.\n"
+        return f"{escaped(no_group_text(groups))}\n"
     columns = ("Group", "State", "Owner", "Generation", "Members", "Static", "Rebalances", "Last incident", "Why")
     told = table(columns, map(_group, groups.groups))
     told += "".join(

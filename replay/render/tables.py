@@ -17,6 +17,7 @@ from muster.events.state import GroupState, MemberRole
 from muster.replay.rebalances.rebalance import Outcome
 from muster.replay.rebalances.wording import host, name, partitions
 from muster.replay.render.printable import text
+from muster.replay.render.time_words import no_group_text
 from muster.replay.results.groups import GroupLine, Groups, Owner
 from muster.replay.results.state import MemberState, RegistrationState, StateAt, States
 from muster.replay.results.story import Line, LineKind
@@ -92,7 +93,7 @@ def print_groups(groups: Groups, console: Console) -> None:
             text(f"{line.rebalances}{'+' if line.missing_events else ''}"),
             _last(line, wide=console.width >= WIDE, has_zone=zone is None),
         )
-    console.print(made if groups.groups else text(f"No group has an event in {groups.log}."))
+    console.print(made if groups.groups else text(no_group_text(groups)))
     for line in groups.groups:
         for reason in line.quarantined:
             console.print(text(f"{line.group_id} is quarantined: {reason}", "red"))

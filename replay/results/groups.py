@@ -84,6 +84,9 @@ class Groups(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[GroupLine, ...]
     unreadable_keys: tuple[str, ...]
     window: Bounds | None = None
+    first_at: Instant | None = None
+    last_at: Instant | None = None
+    """The first and the last event of these groups, if none has one in the window."""
 
 
 SORTS: Final[dict[Sort, Callable[["GroupLine"], Any]]] = {
@@ -130,6 +133,8 @@ class Overview:
         self._names: set[GroupId] = set()
         self._lines: list[GroupLine] = []
         self._states: list[StateAt] = []
+        self._extent_ms: tuple[int, int] | None = None
+        """When the first and the last event of the groups were decided."""
         self._broken: list[Broken] = []
         self.unreadable: list[Broken] = []
         """Records of which not even the group is known, and that were not passed over by a repair."""
@@ -148,11 +153,17 @@ class Overview:
             if self._tells is OverviewOf.LINES:
                 line = group.line()
                 self._lines += [] if line is None else [line]
+                self._note_extent(group.extent_ms)
             elif self._tells is OverviewOf.STATES:
                 state = group.state()
                 self._states += [] if state is None else [state]
             self._broken += group.broken
         self._home, self._kept = Partition(), Kept()
+
+    def _note_extent(self, extent_ms: tuple[int, int] | None) -> None:
+        if extent_ms is not None:
+            known = self._extent_ms or extent_ms
+            self._extent_ms = min(known[0], extent_ms[0]), max(known[1], extent_ms[1])
 
     def result(
         self, log: str, window: Bounds | None = None, sort: Callable[[GroupLine], Any] = SORTS[Sort.NAME]
@@ -160,11 +171,14 @@ class Overview:
         """The groups of which the window has anything."""
         self._end_partition()
         lines = sorted(self._lines, key=SORTS[Sort.NAME])
+        first_ms, last_ms = self._extent_ms if self._extent_ms is not None and not lines else (None, None)
         return Groups(
             log=log,
             groups=tuple(sorted(lines, key=sort)),
             unreadable_keys=tuple(map(missing_text, self.unreadable)),
             window=window,
+            first_at=None if first_ms is None else instant(first_ms),
+            last_at=None if last_ms is None else instant(last_ms),
         )
 
     def states(self, log: str) -> list[StateAt]:
@@ -221,6 +235,12 @@ class _Group:
         """The next records, which are not taken in yet."""
         self.broken: Sequence[Broken] = ()
         """The records that cannot be read, once its line or state was made."""
+
+    @property
+    def extent_ms(self) -> tuple[int, int] | None:
+        """When its first and its last event were decided; None if none was by the end of the window."""
+        first, last = self._skim.first, self._skim.last
+        return None if first is None or last is None else (first.why.decided_ms, last.why.decided_ms)
 
     def take_waiting(self) -> None:
         """Take in the next records."""

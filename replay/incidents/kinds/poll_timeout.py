@@ -1,6 +1,7 @@
 """A member that did not poll in time, and whose client says so."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from muster.replay.incidents.episode.acts import Came, CameBack, Departure, Went
 from muster.replay.incidents.evidence.naming import process_name
@@ -9,6 +10,8 @@ from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.replaced import grade_of, members_of
 from muster.replay.times import duration, instant
+
+LONGER_POLLS: Final = "raise max.poll.interval.ms, or lower max.poll.records, so that a batch is done within it"
 
 KIND = Kind(
     "poll-timeout",
@@ -59,5 +62,5 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
                 f' says: "{went.why.client_reason}"'
             ),
             chain=tuple(_evidence(went, None if each is None else each.came)),
-            advice=("raise max.poll.interval.ms, or lower max.poll.records, so that a batch is done within it",),
+            advice=(LONGER_POLLS,),
         )

@@ -1,6 +1,7 @@
 """One process that ended and came back."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from muster.replay.incidents.episode.acts import CameBack, Departure
 from muster.replay.incidents.episode.episode import Episode
@@ -10,9 +11,13 @@ from muster.replay.incidents.evidence.silence import silences
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
+from muster.replay.incidents.kinds.poll_timeout import LONGER_POLLS
 from muster.replay.incidents.kinds.replaced import advice_on, fenced_before, members_of
 from muster.replay.rebalances.wording import host, is_close, says_something
 from muster.replay.times import duration, instant, setting
+
+TWO_OF_ONE: Final = "if it was no restart: give each process a group.instance.id of its own"
+HELD_UP: Final = "look at what held it up: garbage collection, a processor that is throttled, its network"
 
 KIND = Kind(
     "restart",
@@ -30,8 +35,20 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
             grade=Grade.RECORDED if isinstance(each.came, CameBack) else each.process.grade,
             headline=_restart_text(each, view.episode),
             chain=_evidence(each, view.episode),
-            advice=advice_on([each]),
+            advice=_advice(each, view.episode),
         )
+
+
+def _advice(each: Replacement, episode: Episode) -> tuple[str, ...]:
+    """What helps for each of what it may have been."""
+    if each.went is None:
+        return (TWO_OF_ONE,) if any(fenced_before(episode, [each])) else advice_on([each])
+    if each.went.member.member_id in episode.heard_again:
+        return (HELD_UP,)
+    says = each.went.why.client_reason
+    if each.went.how is Departure.LEFT and not is_close(says) and not says_something(says):
+        return (*advice_on([each]), f"if it was a poll time-out: {LONGER_POLLS}")
+    return advice_on([each])
 
 
 def _evidence(each: Replacement, episode: Episode) -> tuple[Statement, ...]:

@@ -217,7 +217,7 @@ def answering(status: bytes) -> Iterator[str]:
 
 
 def said_by(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["status", *arguments], env={"COLUMNS": "80"})
+    return CliRunner().invoke(app, ["status", *arguments], env={"COLUMNS": "80", "TERM": "dumb", "TTY_COMPATIBLE": "1"})
 
 
 def test_a_process_is_asked_and_its_status_is_shown_and_well() -> None:

@@ -55,7 +55,8 @@ def run_muster(*args: str, env: Mapping[str, str] | None = None) -> subprocess.C
 
 def asked_here(*args: str, COLUMNS: str | None = None) -> Result:  # noqa: N803 -- the variable
     """The same in this process."""
-    return CliRunner(env={"COLUMNS": COLUMNS}).invoke(app, args)
+    terminal = {} if COLUMNS is None else {"COLUMNS": COLUMNS, "TERM": "dumb", "TTY_COMPATIBLE": "1"}
+    return CliRunner(env=terminal).invoke(app, args)
 
 
 def test_the_tables_and_the_command_line_tell_the_same_story(sqlite_log: str, tables: Path) -> None:

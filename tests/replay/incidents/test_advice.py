@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 
 from muster.replay.fleet.simulation.world import outages
+from muster.replay.incidents.kinds.restart import HELD_UP
 from muster.replay.incidents.telling import incidents
 from tests.replay import memberships
 from tests.replay.incidents.fleet import Fleet, of_kind
@@ -93,6 +94,28 @@ def test_each_trouble_has_its_advice(story: Callable[[], Fleet], kind: str, advi
     """And no other's."""
     (told,) = of_kind(story().told(), kind).advice
     assert advice in told
+
+
+def test_who_left_without_a_word_may_have_polled_too_late() -> None:
+    """There is advice for either, as there are two causes in the sentence."""
+    fleet = Fleet(3, library="librdkafka")
+    fleet.restart(2, 20 * S, reason=None)
+    fleet.rest(30 * S)
+    told = of_kind(fleet.told(), "restart")
+    assert "a restart or a poll time-out" in told.headline
+    assert [each[:26] for each in told.advice] == ["with a group.instance.id e", "if it was a poll time-out:"]
+
+
+def test_who_was_heard_again_is_not_told_to_restart_faster() -> None:
+    """It had not died: neither an instance id nor a longer session is about that."""
+    fleet = Fleet(3)
+    process = fleet[2]
+    process.freeze()
+    fleet.world.at(60 * S, process.thaw)
+    fleet.rest(90 * S)
+    told = of_kind(fleet.told(), "restart")
+    assert "it had not died" in told.headline
+    assert told.advice == (HELD_UP,)
 
 
 def test_one_newcomer_needs_no_advice() -> None:

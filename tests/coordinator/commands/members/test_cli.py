@@ -99,7 +99,9 @@ def test_a_member_has_two_lines_on_a_narrow_terminal(muster: MusterProcess) -> N
     """Nothing is cut into pieces: also a member id of a usual length stands in one line."""
     group = Group(muster, "web-1", None)
     asked = ["list", group.group_id, "--bootstrap", muster.bootstrap]
-    head, rule, *rows, _ = CliRunner().invoke(app, asked, env={**WIDE, "COLUMNS": "80"}).stdout.splitlines()
+    head, rule, *rows, _ = (
+        CliRunner().invoke(app, asked, env={**WIDE, "COLUMNS": "80", "TTY_COMPATIBLE": "1"}).stdout.splitlines()
+    )
     assert (head.split("  ")[0], len(rule)) == ("Member, since (UTC)", len(rule.rstrip()))
     assert len(rows) == 4
     assert max(map(len, rows)) <= 80

@@ -1,0 +1,21 @@
+"""Moments and windows in words."""
+
+from muster.replay.history.window import Bounds
+from muster.replay.results.groups import Groups
+from muster.replay.times import moment_of
+
+
+def when_text(window: Bounds | None) -> str:
+    """The window of times in words, with a blank before them; nothing for the whole history."""
+    if window is None:
+        return ""
+    since = "" if window.since is None else f" since {moment_of(window.since)}"
+    return since + ("" if window.until is None else f" until {moment_of(window.until)}")
+
+
+def no_group_text(groups: Groups) -> str:
+    """That there is none, in the window if one was asked for; and how far the log goes, if that is another time."""
+    told = f"No group has an event in {groups.log}{when_text(groups.window)}"
+    if groups.first_at is None or groups.last_at is None:
+        return f"{told}."
+    return f"{told}; it tells of {moment_of(groups.first_at)} to {moment_of(groups.last_at)}."
