@@ -58,7 +58,7 @@ def commands(told: Ended) -> list[list[str]]:
 
 def muster(*arguments: str) -> str:
     command = [sys.executable, "-m", "muster", *arguments]
-    environment = plain_environment() | {"COLUMNS": "100"}
+    environment = plain_environment() | {"COLUMNS": "100", "TERM": "dumb", "TTY_COMPATIBLE": "1"}
     return subprocess.run(
         command, stdout=subprocess.PIPE, check=True, cwd=ROOT, env=environment, timeout=60, text=True
     ).stdout
