@@ -9,7 +9,7 @@ from muster.replay.rebalances.wording import listed, plural
 from muster.replay.render.incident_table import Detail, cost_text, print_incident, title_of
 from muster.replay.render.markdown import escaped
 from muster.replay.render.printable import text
-from muster.replay.render.time_words import moment_of, when_text
+from muster.replay.render.time_words import when_text
 from muster.replay.results.digest import Digest, Storm, StormKind
 from muster.replay.times import moment_of
 

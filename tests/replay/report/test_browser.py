@@ -246,7 +246,12 @@ def test_who_points_at_the_chart_of_ten_thousand_events_is_told_without_drawing(
     """A hover tells, and touches nothing of the chart."""
     tab = busy_chart
     x, y = middle(tab, "#chart")
-    work, _ = worked(tab, lambda: [tab.mouse("mouseMoved", x + 9 * n, y + 7 * n) for n in range(5)] and None)
+
+    def point() -> None:
+        for n in range(5):
+            tab.mouse("mouseMoved", x + 9 * n, y + 7 * n)
+
+    work, _ = worked(tab, point)
     assert work == {"draws": 0, "nodes": 0, "attributes": 0, "outlines": 0}
     assert "app-" in tab.run(TIP)
 
