@@ -40,7 +40,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 
 def _advice(each: Replacement, episode: Episode) -> tuple[str, ...]:
-    """What helps for each of what it may have been."""
+    """The advice: what helps for each of what it may have been."""
     if each.went is None:
         return (TWO_OF_ONE,) if any(fenced_before(episode, [each])) else advice_on([each])
     if each.went.member.member_id in episode.heard_again:

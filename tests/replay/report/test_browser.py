@@ -185,7 +185,7 @@ def busy_chart(tab: Tab, tmp_path: Path, request: pytest.FixtureRequest) -> Tab:
 
 
 def worked(tab: Tab, act: Callable[[], None]) -> tuple[dict[str, int], float]:
-    """What the script did to the chart meanwhile, and the processor time that the page took, in ms."""
+    """The work: what the script did to the chart meanwhile, and the processor time that the page took, in ms."""
     tab.run("Object.assign(work, {draws: 0, nodes: 0, attributes: 0, outlines: 0})")
     before_ms = tab.processor_ms()
     act()
