@@ -96,7 +96,11 @@ class Load:
 
     @property
     def generations(self) -> int:
-        return sum({member.group_id: member.generation_id for member in self.members}.values())
+        """The last generations of all groups, added up."""
+        last: dict[str, int] = {}
+        for member in self.members:
+            last[member.group_id] = max(member.generation_id, last.get(member.group_id, 0))
+        return sum(last.values())
 
 
 def _is_served(member: Member, since_ms: int) -> bool:
