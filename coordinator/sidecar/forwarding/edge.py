@@ -31,6 +31,7 @@ from muster.coordinator.peers.link.messages import (
     Granted,
     Relay,
 )
+from muster.coordinator.runtime.partition.answer_lease import boot_clock_ms
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.sidecar.apis import offset_commit
 from muster.coordinator.sidecar.apis.membership import RefusingGroups
@@ -83,8 +84,12 @@ class Edge:
     again: its client may have been given up meanwhile, and would take it for news.
     """
 
-    def __init__(self, service: Service, owners: Owners, *, answer_lease_ms: int) -> None:
+    def __init__(
+        self, service: Service, owners: Owners, *, answer_lease_ms: int, boot_ms: Callable[[], int] = boot_clock_ms
+    ) -> None:
+        """`boot_ms`: a clock that runs in suspend, as leases do."""
         self._true_for_ms = answer_lease_ms
+        self._boot_ms = boot_ms
         self._service = service
         self._owners = owners
         self._is_stopping = False
@@ -175,19 +180,19 @@ class Edge:
             return False  # whoever reads it whole says what is wrong with it
         if node is None or self._owners.is_own(node) or not self._owners.is_reached(node):
             return False
-        sent_ms = self._service.monotonic_ms()
+        asked_ms, sent_ms = self._service.monotonic_ms(), self._boot_ms()
 
         def done(outcome: Outcome) -> None:
             if isinstance(outcome, Granted) and self._is_true(sent_ms):
-                self._owners.granted.keep(node, client, frame, sent_ms, outcome)
+                self._owners.granted.keep(node, client, frame, asked_ms, outcome)
             self._heartbeat_done(client, frame, handle, sent_ms, outcome)
 
         self._owners.send(node, client, frame, done)
         return True
 
     def _is_true(self, sent_ms: int) -> bool:
-        """Whether the answer to what was sent then is news."""
-        return self._service.monotonic_ms() - sent_ms <= self._true_for_ms
+        """Whether the answer to what was sent then, by the boot clock, is news."""
+        return self._boot_ms() - sent_ms <= self._true_for_ms
 
     def _heartbeat_done(self, client: ClientSide, frame: bytes, handle: Handle, sent_ms: int, outcome: Outcome) -> None:
         match outcome:
@@ -223,7 +228,10 @@ class Edge:
         pause_s = LOOK_AGAIN_S
         while request.client.is_open():
             seen, node = self._owners.changes.seen, self._owners.owner_of(group_id)
+            sent_ms = self._boot_ms()
             outcome = await self._owners.outcome(node, request, request.frame, member_uuid)
+            if key == heartbeat.KEY and not self._is_true(sent_ms):
+                outcome = None
             retried = NOT_YET if until_s is not None else MOVED
             if not await self._is_to_be_retried(request, outcome, retried) and self._is_finished(request, outcome):
                 return

@@ -68,7 +68,7 @@ class Peers:
         owners = self._owners = Owners(
             service, self._owner, answer_lease_ms=settings.answer_lease_ms, boot_ms=boot_clock_ms
         )
-        self._edge = Edge(service, owners, answer_lease_ms=settings.answer_lease_ms)
+        self._edge = Edge(service, owners, answer_lease_ms=settings.answer_lease_ms, boot_ms=boot_clock_ms)
         tls = settings.peer_tls()
         request_bytes_max = settings.frame_bytes_max + MESSAGE_OVERHEAD_BYTES
         self._listener = PeerListener(

@@ -218,7 +218,7 @@ async def forwarding(*, answer_lease_ms: int = 60_000) -> AsyncIterator[Stage]:
             deleted=deleted,
         )
         owners = Owners(relay.service, owner, answer_lease_ms=answer_lease_ms, boot_ms=clock.boot_ms)
-        edge = Edge(relay.service, owners, answer_lease_ms=answer_lease_ms)
+        edge = Edge(relay.service, owners, answer_lease_ms=answer_lease_ms, boot_ms=clock.boot_ms)
         made.append((edge, owners))
         relay.forward = edge.forward_heartbeat
         membership = MembershipApi(relay.service, relay.router, relay.moves, lambda _: False).apis()

@@ -13,6 +13,7 @@ from kio.schema.types import GroupId as KioGroupId
 from kio.serial import entity_reader
 from kio.static.primitive import i32
 
+from muster.coordinator.group.commands import AnyRequest
 from muster.coordinator.group.outcomes import HeartbeatOutcome
 from muster.coordinator.peers.link import connection as connection_module
 from muster.coordinator.peers.link.connection import PART_BYTES
@@ -110,10 +111,17 @@ async def test_who_authenticates_again_is_another_client() -> None:
 
 
 async def test_a_heartbeat_whose_answer_is_old_is_asked_for_again() -> None:
-    """As after the edge was suspended: the member may have been given up meanwhile."""
-    answers = iter([ErrorCode.none, ErrorCode.unknown_member_id])
-    async with forwarding(answer_lease_ms=-1) as stage:
-        stage.groups.outcome = lambda _: HeartbeatOutcome(error=next(answers))
+    """As after the edge's machine was suspended, also while it asks again: the member may have been given up."""
+    answers = iter([ErrorCode.none, ErrorCode.none, ErrorCode.unknown_member_id])
+    async with forwarding(answer_lease_ms=1_000) as stage:
+
+        def outcome(_: AnyRequest) -> HeartbeatOutcome:
+            answer = next(answers)
+            if answer is ErrorCode.none:
+                stage.clock.now_ms += 1_001
+            return HeartbeatOutcome(error=answer)
+
+        stage.groups.outcome = outcome
         client = await stage.edge.connect(1)
         assert error_of("Heartbeat", 3, await client.ask(heartbeat())) == ErrorCode.unknown_member_id
 
