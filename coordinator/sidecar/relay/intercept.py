@@ -88,6 +88,7 @@ class ClientRequest(msgspec.Struct, frozen=True, kw_only=True):
         )
 
         def ended(task: asyncio.Task[None]) -> None:
+            steps.close()  # which may not have begun: the client has gone within this turn of the loop
             error = None if task.cancelled() else task.exception()
             if isinstance(error, Exception):
                 self.in_flight.failed(error)
