@@ -20,14 +20,14 @@ class BackgroundTasks:
     """Tasks that end with their owner at the latest. `failed` is called with the error of each that fails."""
 
     def __init__(self, failed: Callable[[Exception], None]) -> None:
-        self.running: set[asyncio.Task[None]] = set()
+        self.running: dict[asyncio.Task[None], None] = {}
         self._failed = failed
 
     def start(self, steps: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Run the steps in a task, until they end or the tasks are closed."""
         task = asyncio.get_running_loop().create_task(steps, name=name)
-        self.running.add(task)
-        task.add_done_callback(self.running.discard)
+        self.running[task] = None
+        task.add_done_callback(self.running.pop)
         task.add_done_callback(on_failure(self._failed))
         return task
 

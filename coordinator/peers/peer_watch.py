@@ -36,10 +36,10 @@ class PeerWatch:
 
     def watch(self, peers: Iterable[Peer]) -> None:
         """Watch these processes from now on, and no others."""
-        wanted = set(peers)
-        for peer in self._watches.keys() - wanted:
+        wanted = list(peers)
+        for peer in [each for each in self._watches if each not in wanted]:
             self._watches.pop(peer).cancel()
-        for peer in wanted - self._watches.keys():
+        for peer in [each for each in wanted if each not in self._watches]:
             self._watches[peer] = self._tasks.start(self._watch(peer), f"watch-node-{peer.node.node_id}")
 
     def states(self) -> list[tuple[Peer, bool]]:

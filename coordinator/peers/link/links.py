@@ -59,10 +59,10 @@ class PeerLinks:
 
     def follow(self, nodes: Iterable[Node]) -> None:
         """Keep connections to these processes from now on, and to no others."""
-        wanted = {node for node in nodes if node.node_id != self._node_id}
-        for node in self._keeping.keys() - wanted:
+        wanted = [node for node in nodes if node.node_id != self._node_id]
+        for node in [each for each in self._keeping if each not in wanted]:
             self._keeping.pop(node).cancel()
-        for node in wanted - self._keeping.keys():
+        for node in [each for each in wanted if each not in self._keeping]:
             self._keeping[node] = self._tasks.start(self._keep(node), f"link-node-{node.node_id}")
 
     async def close(self) -> None:
