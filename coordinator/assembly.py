@@ -18,7 +18,7 @@ import structlog
 from prometheus_client.registry import Collector
 
 from muster import DISTRIBUTION
-from muster.coordinator.clock import SystemClock
+from muster.coordinator.clock import Clock
 from muster.coordinator.cluster import Cluster
 from muster.coordinator.group.retention import MINUTE_MS
 from muster.coordinator.load.answer_memory import answer_memory_of
@@ -70,7 +70,7 @@ class CannotServe(Exception):
 class Readiness:
     """The reason why the process is not ready, for /readyz; None when it is. The parts set `reason` in turn."""
 
-    def __init__(self, clock: SystemClock) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.reason: Callable[[], str | None] = lambda: "starting"
         self.free_files = FreeFiles()
         self._clock = clock
@@ -147,7 +147,7 @@ def new_owner(
     settings: Settings,
     event_log: EventLog,
     offsets: OffsetStore,
-    clock: SystemClock,
+    clock: Clock,
     *,
     on_generation: GenerationListener = ignore_generations,
     on_given_up: Callable[[int], None] = ignore_partition,
@@ -190,7 +190,7 @@ def snapshot_folder(settings: Settings) -> SnapshotFolder | None:
 
 
 def new_service(
-    groups: Groups, cluster: Cluster, clock: SystemClock, runtime: Runtime, waiting_quota: WaitingQuota
+    groups: Groups, cluster: Cluster, clock: Clock, runtime: Runtime, waiting_quota: WaitingQuota
 ) -> Service:
     """Make the service for handlers, on the running loop."""
     loop = asyncio.get_running_loop()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from muster.coordinator.assembly import Readiness, collect, take_over
-from muster.coordinator.clock import SystemClock
+from muster.coordinator.clock import Clock
 from muster.coordinator.cluster import Cluster
 from muster.coordinator.observability.status import StatusParts
 from muster.coordinator.peers.ownership_group import PROTOCOL_TYPE
@@ -30,7 +30,7 @@ from muster.events.log.kafka.names import ownership_group
 class PartitionSharing:
     """See the module."""
 
-    def __init__(self, settings: Settings, event_log: EventLog, clock: SystemClock) -> None:
+    def __init__(self, settings: Settings, event_log: EventLog, clock: Clock) -> None:
         self._settings = settings
         self._log = event_log
         self._clock = clock

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 import structlog
 
 from muster.coordinator.assembly import collect, new_owner, new_service, new_waiting_quota, snapshot_folder
-from muster.coordinator.clock import SystemClock
+from muster.coordinator.clock import Clock
 from muster.coordinator.cluster import new_cluster
 from muster.coordinator.group.commands import Caller, ReleaseGroup
 from muster.coordinator.group.outcomes import Outcome, ReleaseGroupOutcome
@@ -49,7 +49,7 @@ class GroupParts:
         settings: Settings,
         event_log: EventLog,
         link: UpstreamLink,
-        clock: SystemClock,
+        clock: Clock,
         stack: AsyncExitStack,
         *,
         metrics: ServerMetrics,

@@ -85,7 +85,12 @@ class _Sidecar:
         self.relayed = RelayMetrics()
         self.readiness = Readiness(self.clock)
         self.status = StatusParts()
-        self.link = UpstreamLink(settings.upstream or "", settings.upstream_security(), give_up=lost)
+        self.link = UpstreamLink(
+            settings.upstream or "",
+            settings.upstream_security(),
+            give_up=lost,
+            monotonic_ms=self.clock.monotonic_ms,
+        )
         self.upstream = UpstreamCluster(settings, self.link, self.readiness, self.clock.monotonic_ms)
 
     async def start(self) -> None:
