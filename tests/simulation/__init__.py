@@ -8,11 +8,14 @@ One process and a test that says what happens:
 Several processes, on one seed (`python -m tests.simulation`, `make simulate`):
 
     world.py            virtual time for many event loops, each with its own clocks; pauses, and ends
-    network.py          connections and questions: latency, loss, cuts
+    network.py          connections and questions: latency, loss, cuts; a loop connects and listens by it
+    stand_ins.py        what stands in for a machine's clock, collector and metrics
     log_broker.py       a topic as Kafka keeps it: epochs that fence, batches that are repeated
     remote_log.py       an event log on it, by attempts
-    muster_server.py    a whole standalone server in that world: wire, rules, runtime, ownership, offsets
-    election.py         a consumer group of Musters, which shares the partitions among them
+    muster_server.py    a process of Muster in that world: its machine, its clocks, its log, and how it ends
+    standalone_server.py    one without upstream: wire, rules, runtime, ownership, offsets; Kafka's stand-in, too
+    sidecar_server.py   one in front of Kafka, whole: clients' connections, edge, links, owner, shadows
+    kafka.py            the broker that coordinates the ownership group, and that sidecars stand in front of
     client.py           a client that goes from address to address
     members.py          consumers, static and dynamic, some slow, some wrong
     ledger.py           what they were told
@@ -20,4 +23,16 @@ Several processes, on one seed (`python -m tests.simulation`, `make simulate`):
     verdict.py          the invariants, numbered
     broken_builds.py    Muster with one safeguard taken out, which has to be noticed
     run.py              one seed, and many
+
+The processes of one log elect their owners themselves: each is a member of the ownership group, by its own client
+(coordinator/peers), on connections of the simulated network. The group's coordinator is killed, paused and cut off like
+everybody; owners go on meanwhile.
+
+Sidecars forward to each other on real links (coordinator/peers/link): an answer goes from the owner to the edge, and
+from there to the client. So `Departure` tells two things of bytes that arrive: who made them, and when; and when they
+were passed on. By that the ledger knows whose answer a client has accepted.
+
+    member ─► edge (ClientSide, Edge, Owners) ─► link ─► owner (ForwardedRequests, runtime) ─► log_broker
+                        │                          ◄─ answer, question to the broker ◄─┘
+                        └─► kafka (the client's own connection: its rights, its commits)
 """

@@ -13,6 +13,7 @@ import msgspec
 from muster.coordinator.runtime.partition.answer_lease import AnswerLease
 from muster.coordinator.runtime.partition.old_leases import OldLeases
 from muster.coordinator.runtime.partition.outbox import Outbox, WriteUnit
+from muster.coordinator.sidecar.forwarding.granted import GrantedTicket
 from tests.simulation.log_broker import LogBroker
 
 
@@ -52,4 +53,11 @@ def without_waiting_for_durability() -> Iterator[None]:
         self._loop.call_soon(unit.settled, None)
 
     with patch.object(Outbox, "submit", hand_over):
+        yield
+
+
+@contextmanager
+def without_asking_the_owner() -> Iterator[None]:
+    """A sidecar that was once allowed to answer heartbeats of a member in the owner's name does so for ever."""
+    with patch.object(GrantedTicket, "accept", lambda *_: True):
         yield

@@ -14,8 +14,8 @@ from muster.events.ids import GroupId
 from muster.events.partitioner import partition_for
 from tests.conformance.wire import Connection, Fields, Pending, decoded
 from tests.simulation.ledger import Ledger
-from tests.simulation.muster_server import PARTITIONS, MusterServer
-from tests.simulation.network import Network, Wire
+from tests.simulation.muster_server import CLIENT_PORT, PARTITIONS, MusterServer
+from tests.simulation.network import NOBODY, Departure, Network, Sockets, Wire
 from tests.simulation.world import SimulatedLoop, World
 
 CLIENTS: Final = "clients"
@@ -45,8 +45,11 @@ class Members:
         self.network = network
         self.servers = servers
         self.loop: SimulatedLoop = world.new_loop(CLIENTS)
+        self.loop.sockets = Sockets(network, self.loop, CLIENTS, "10.9.0.1", lambda: NOBODY)
         self.ledger = Ledger()
         self.offsets = itertools.count(1)
+        self.upstream_serves_since_s: Callable[[], float] = lambda: 0.0
+        self.has_old_clients = False
         self.is_calm = False
         """From then on nobody does anything but stay."""
 
@@ -107,7 +110,7 @@ class Client:
             connection = Connection(self.name)
             try:
                 async with asyncio.timeout(REQUEST_TIMEOUT_S):
-                    await self._shared.network.connect(self._shared.loop, CLIENTS, server, connection)
+                    await self._shared.loop.create_connection(lambda: connection, server.address, CLIENT_PORT)
             except (TimeoutError, ConnectionRefusedError) as error:
                 self._address += 1
                 raise NoAnswer from error
@@ -122,9 +125,24 @@ class Client:
         return wire
 
     @property
+    def _answered_by(self) -> tuple[Departure, bool]:
+        """Who has answered, as far as it serves the group; and whether another process has said it in its name."""
+        departed, partition = self._wire.departed, partition_for(GroupId(self.group_id), PARTITIONS)
+        before = departed.before
+        if partition in departed.serves | departed.loads:
+            return departed, False
+        if before is not None and partition in before.serves:
+            return before, True
+        return departed, False
+
+    @property
     def _is_served(self) -> bool:
         """Whether who answered served the group then; a process that loads accepts every heartbeat, as Kafka does."""
-        return partition_for(GroupId(self.group_id), PARTITIONS) in self._wire.departed.serves
+        return partition_for(GroupId(self.group_id), PARTITIONS) in self._answered_by[0].serves
+
+    def _is_heard_since(self, asked_s: float) -> bool:
+        """Whether the answer is one of a process that serves, before a broker that does; as above of the broker."""
+        return self._is_served and asked_s > self._shared.upstream_serves_since_s()
 
     def _drop(self) -> None:
         """Hang up, and go to another one the next time."""

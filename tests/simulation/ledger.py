@@ -9,7 +9,11 @@ import msgspec
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """A success. Times are the world's: when the client asked, when the answer left the process, when it was heard."""
+    """A success. Times are the world's: when the client asked, when the answer left the process, when it was heard.
+
+    `process`: who answered; `passed_s`: when the answer left the process that the client was connected to.
+    `is_granted`: that one has answered by itself, in the name of the other.
+    """
 
     process: str
     group_id: str
@@ -18,6 +22,8 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     generation_id: int
     asked_s: float
     left_s: float
+    passed_s: float
+    is_granted: bool
     heard_s: float
 
 
@@ -50,6 +56,10 @@ class Ledger:
         self.fetches: list[FetchTold] = []
         self.leaves: list[Told] = []
         self.counts: Counter[str] = Counter()
+        self.lost_joins: Counter[str] = Counter()
+        """How many joins of new members had no answer, by group: each may have made a member."""
+        self.member_ids: set[str] = set()
+        """Those that clients were told."""
         self.wrongs: list[str] = []
         """Answers that no client may ever get, whatever stands in a log."""
 

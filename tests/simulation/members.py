@@ -30,12 +30,16 @@ from tests.simulation.muster_server import TOPIC, TOPIC_PARTITIONS
 SESSION_S: Final = 6.0
 REBALANCE_S: Final = 5.0
 HEARTBEAT_S: Final = 1.5
+OLD_JOIN: Final = 3
+"""The last version in which a new member's first JoinGroup makes it one (KIP-394)."""
+OLD_EACH: Final = 3
 
 
 class Member(Client):
     """One consumer process after the other under one name; `instance` makes it a static member.
 
     `commits`: the share of its heartbeats before which it commits; without any it writes nothing for a long time.
+    `is_old`: its client makes a member with the first JoinGroup, not with the second.
     `is_rival`: another member has its instance id, too; when all is to be well it goes.
     """
 
@@ -55,6 +59,7 @@ class Member(Client):
         self.is_wrong = is_wrong
         self.commits = commits
         self.is_rival = is_rival
+        self.is_old = shared.has_old_clients and instance is None and sum(name.encode()) % OLD_EACH == 0
         self.member_id = ""
         self.generation_id = -1
         self.last_heartbeat_s = -1.0
@@ -72,14 +77,18 @@ class Member(Client):
                 await asyncio.sleep(PAUSE_S)
 
     def _told(self, asked_s: float) -> dict[str, Any]:
+        by, is_granted = self._answered_by
+        passed_s = self._wire.departed.passed_s
         return {
-            "process": self._server,
+            "process": by.process,
             "group_id": self.group_id,
             "member_id": self.member_id,
             "instance": self.instance,
             "generation_id": self.generation_id,
             "asked_s": asked_s,
-            "left_s": self._wire.departed.at_s,
+            "left_s": passed_s if is_granted else by.at_s,
+            "passed_s": passed_s,
+            "is_granted": is_granted,
             "heard_s": self._world.now_s,
         }
 
@@ -91,10 +100,30 @@ class Member(Client):
     # ---- a member's life -----------------------------------------------------------------------------
 
     async def _join(self) -> bool:
-        asked_s = self._world.now_s
-        answer = await self._ask(
+        asked_s, is_new = self._world.now_s, not self.member_id
+        self._ledger.lost_joins[self.group_id] += is_new  # unless it has an answer
+        answer = await self._ask_to_join()
+        error = answer["error_code"]
+        if error in {NONE, ID_REQUIRED}:
+            self._ledger.lost_joins[self.group_id] -= is_new
+            self.member_id = answer["member_id"]
+            self._ledger.member_ids.add(self.member_id)
+        if error == ID_REQUIRED:
+            return await self._join()
+        if error != NONE:
+            self._ledger.counts["joins asked again"] += 1
+            self._forgotten(error)
+            await asyncio.sleep(PAUSE_S)
+            return False
+        self.generation_id = answer["generation_id"]
+        self._ledger.joins.append(JoinTold(leader=answer["leader"], **self._told(asked_s)))
+        self._members = [member["member_id"] for member in answer["members"]]
+        return True
+
+    async def _ask_to_join(self) -> Fields:
+        return await self._ask(
             "JoinGroup",
-            5,
+            OLD_JOIN if self.is_old else 5,
             REBALANCE_S + 2,
             session_timeout=ms(round(SESSION_S * 1000)),
             rebalance_timeout=ms(round(REBALANCE_S * 1000)),
@@ -103,19 +132,6 @@ class Member(Client):
             protocol_type="consumer",
             protocols=[{"name": "range", "metadata": b"topics"}],
         )
-        error = answer["error_code"]
-        if error == ID_REQUIRED:
-            self.member_id = answer["member_id"]
-            return await self._join()
-        if error != NONE:
-            self._ledger.counts["joins asked again"] += 1
-            self._forgotten(error)
-            await asyncio.sleep(PAUSE_S)
-            return False
-        self.member_id, self.generation_id = answer["member_id"], answer["generation_id"]
-        self._ledger.joins.append(JoinTold(leader=answer["leader"], **self._told(asked_s)))
-        self._members = [member["member_id"] for member in answer["members"]]
-        return True
 
     async def _sync(self) -> bool:
         asked_s, made = self._world.now_s, []
@@ -169,7 +185,7 @@ class Member(Client):
         error = answer["error_code"]
         if error == NONE:
             self.last_heartbeat_s = self._world.now_s
-            if self._is_served:
+            if self._is_heard_since(asked_s):
                 self._ledger.heartbeats.append(Told(**self._told(asked_s)))
         elif error != REBALANCING:
             self._forgotten(error)
@@ -229,7 +245,7 @@ class Member(Client):
         self.member_id, self.generation_id, self._assigned = "", -1, ()
 
     async def _do_wrong(self) -> None:
-        own = self._identity()
+        own, asked_s = self._identity(), self._world.now_s
         what = self._random.choice(("generation", "member", "sync"))
         if what == "sync":
             wrong = own | {"generation_id": own["generation_id"] + 1}
@@ -238,8 +254,11 @@ class Member(Client):
             answer = await self._ask("Heartbeat", 3, **own | {"generation_id": own["generation_id"] - 1})
         else:
             answer = await self._ask("Heartbeat", 3, **own | {"member_id": "nobody"})
-        if answer["error_code"] == NONE and self._is_served:
-            self._ledger.wrongs.append(f"{self.name}: a wrong {what} was accepted by {self._server}")
+        if answer["error_code"] == NONE and self._is_heard_since(asked_s):
+            by, at_s = self._wire.departed.process, self._world.now_s
+            self._ledger.wrongs.append(
+                f"{self.name}: a wrong {what} was accepted by {by} through {self._server} at {at_s:.3f}"
+            )
 
 
 def _commit_of(partition: int, offset: int, generation_id: int) -> Fields:

@@ -1,15 +1,17 @@
-"""A whole `muster serve` in a simulated world: a standalone server on a simulated log and a simulated network.
+"""A process of Muster in a simulated world: its event loop, its clocks, its machine, its log, and how it ends.
 
-What belongs here: the assembly of standalone/serve, with the world's clocks, ids and sockets. What it must not know:
-faults.
+What belongs here: what a standalone process and a sidecar have in common. What it must not know: faults, and what it
+serves (standalone_server.py).
 """
 
 import asyncio
-import itertools
-from collections.abc import Callable
-from typing import cast
+from abc import abstractmethod
+from contextlib import AsyncExitStack
+from typing import Final, cast
 
-from muster.coordinator.cluster import new_cluster
+import msgspec
+
+from muster.coordinator.assembly import Readiness
 from muster.coordinator.group.retention import MINUTE_MS
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.load.answer_memory import answer_memory_of
@@ -17,28 +19,47 @@ from muster.coordinator.load.slices import Slices
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.net.limits import ConnectionLimits
 from muster.coordinator.observability.metrics import ServerMetrics
-from muster.coordinator.offsets.topic import TopicOffsetStore
+from muster.coordinator.offsets.base import OffsetStore
+from muster.coordinator.partition_sharing import PartitionSharing
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.runtime.partition.retention_clock import RetentionClock
-from muster.coordinator.runtime.partition.waiting_limit import WaitingLimit, WaitingQuota
+from muster.coordinator.runtime.partition.waiting_limit import WaitingQuota
 from muster.coordinator.runtime.runtime import Runtime
-from muster.coordinator.service import Cancel, Service
-from muster.coordinator.standalone.server import Server, ServerSettings
-from muster.coordinator.topics import declare_topic
+from muster.coordinator.settings.settings import Settings
 from muster.coordinator.wire.registry import APIS
-from muster.events.log.base import EventLog
-from tests.simulation.election import Election
+from muster.events.log.base import EventLog, LogError
+from muster.events.records import EventsError
 from tests.simulation.log_broker import LogBroker
-from tests.simulation.network import NOBODY, Network
+from tests.simulation.network import NOBODY, Network, Sockets
 from tests.simulation.remote_log import LogFaults, LogLink, RemoteLog
-from tests.simulation.world import LoopClock, World
+from tests.simulation.world import World
 
 PARTITIONS = 3
-CONFIRMED_AFTER_S = 1.0
 TOPIC, TOPIC_PARTITIONS = "orders", 6
-SETTINGS = GroupSettings(initial_rebalance_delay_ms=200, min_session_timeout_ms=100)
+CLIENT_PORT, PEER_PORT = 9092, 9093
+KAFKA: Final = "kafka"
+"""The broker that coordinates groups, the ownership group among them."""
 
-_METRICS = ServerMetrics(APIS)
+BOTH: Final = "both"
+"""The role of a process that owns partitions, and to which clients are connected."""
+
+METRICS: Final = ServerMetrics(APIS)
+
+
+class _Settings(Settings):
+    """Settings without files."""
+
+    def peer_secret(self) -> bytes:
+        return b"the secret of all processes"
+
+
+_SETTINGS: Final = _Settings(
+    log=f"kafka://{KAFKA}:{CLIENT_PORT}/muster-events",
+    upstream=f"{KAFKA}:{CLIENT_PORT}",
+    share_partitions=True,
+    owner_session_timeout_ms=4_000,
+    group_initial_rebalance_delay_ms=200,
+)
 
 
 class Topics:
@@ -49,69 +70,79 @@ class Topics:
         self.offsets = LogBroker(partitions, lambda: world.now_s)
 
 
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What is the same for all processes of one log."""
+
+    world: World
+    network: Network
+    topics: Topics
+    faults: LogFaults
+    claim_renewal_ms: int | None
+    answer_lease_ms: int | None
+
+
 class MusterServer:
-    """One process. `ended` is why it has ended by itself. With an `election` it shares the partitions with others."""
+    """One process. `ended` is why it has ended by itself.
+
+    `host`: the name under which others reach it, at the address of its machine. `node_id`: it shares the partitions
+    with the other nodes; None: it takes all.
+    """
 
     def __init__(
         self,
-        world: World,
-        network: Network,
-        topics: Topics,
+        surroundings: Surroundings,
         name: str,
         *,
-        faults: LogFaults,
-        claim_renewal_ms: int | None,
-        answer_lease_ms: int,
-        election: Election | None = None,
+        host: str,
+        address: str,
+        node_id: int | None = None,
+        role: str = BOTH,
     ) -> None:
         self.name = name
-        self._election = election
-        self._generation = 0
-        self._share = NOBODY
-        self._share_changed = asyncio.Event()
-        self._is_stopping = False
-        self.world = world
-        self.loop = world.new_loop(name)
-        self.clock = LoopClock(self.loop, world)
+        self.host = host
+        self.address = address
+        self.node_id = node_id
+        self.role = role
+        self.surroundings = surroundings
+        self.world = surroundings.world
+        self.loop = self.world.new_loop(name)
+        self.clock = self.loop.clock
+        sockets = self.loop.sockets = Sockets(surroundings.network, self.loop, name, address, self.serves)
+        sockets.loads = self._loads
         self.ended: Exception | None = None
         self.is_over = False
-        self._network = network
-        self._topics = topics
-        self._faults = faults
-        self._claim_renewal_ms = claim_renewal_ms
-        self._answer_lease_ms = answer_lease_ms
-        self._server: Server | None = None
         self.runtime: Runtime | None = None
-        self._main = self.loop.create_task(self._serve())
+        self.settings = _SETTINGS.model_copy(
+            update={
+                "node_id": node_id,
+                "answer_lease_ms": surroundings.answer_lease_ms,
+                "listen": f"{host}:{CLIENT_PORT}",
+                "peer_listen": f"{host}:{PEER_PORT}",
+                "role": role,
+            }
+        )
+        self.readiness = Readiness(self.clock)
         self._end: asyncio.Future[Exception | None] = self.loop.create_future()
+        self._main = self.loop.create_task(self._live())
 
     @property
     def is_running(self) -> bool:
         return not self.is_over and not self.loop.is_dead
 
-    @property
-    def is_candidate(self) -> bool:
-        return self.is_running and not self._is_stopping
-
-    def assigned(self, generation: int, numbers: frozenset[int]) -> None:
-        if generation > self._generation:
-            self._generation, self._share = generation, numbers
-            self._share_changed.set()
-
-    def accept(self) -> asyncio.Protocol | None:
-        return None if self._server is None or self.is_over else self._server._new_connection()
-
     def serves(self) -> frozenset[int]:
         return NOBODY if self.runtime is None else frozenset(self.runtime._owned)
 
+    def _loads(self) -> frozenset[int]:
+        return NOBODY if self.runtime is None else frozenset(self.runtime.claims()) - self.serves()
+
     def stop(self) -> None:
         """SIGTERM."""
-        self.loop.call_soon(self._give_up, None)
+        self.loop.call_soon(self.give_up, None)
 
     def kill(self) -> None:
         """SIGKILL."""
         self.loop.end()
-        self._network.killed(self.name)
+        self.surroundings.network.killed(self.name)
 
     def pause(self) -> None:
         """SIGSTOP."""
@@ -122,112 +153,75 @@ class MusterServer:
         self.loop.suspended_s += was_suspended_s
         self.loop.is_paused = False
 
-    def _give_up(self, error: Exception | None) -> None:
-        self._is_stopping = True
+    def give_up(self, error: Exception | None) -> None:
+        """End in good order, by an error or because it was asked to; a bug of ours ends the world."""
+        if error is not None and not isinstance(error, LogError | EventsError):
+            self.world.failures.append(error)
         if not self._end.done():
             self._end.set_result(error)
 
-    def _new_log(self, broker: LogBroker) -> RemoteLog:
-        link = LogLink(self.world, self._network, self.loop, self.name, self._faults)
-        return RemoteLog(broker, link, claim_renewal_ms=self._claim_renewal_ms)
+    # ---- its life ------------------------------------------------------------------------------------
 
-    async def _serve(self) -> None:
-        event_log = self._new_log(self._topics.events)
-        offsets = TopicOffsetStore(lambda: cast("EventLog", self._new_log(self._topics.offsets)))
-        quota = WaitingQuota(each_max=1_000, metrics=_METRICS)
-        deposed = None if self._election is None else self._deposed
-        self.runtime = runtime = Runtime(
-            self._owner(event_log, offsets, quota),
-            give_up=self._give_up,
-            deposed=deposed,
-            stands_by=deposed is not None,
-        )
-        service = self._service(runtime, quota)
-        self._server = Server(settings=ServerSettings(), service=service, apis=APIS, metrics=_METRICS)
-        await event_log.open()
-        await offsets.open()
-        starting = asyncio.create_task(self._start(runtime))
-        self.ended = await self._end
-        starting.cancel()
-        await asyncio.wait([starting])
-        self._server.stop_listening()
-        await runtime.stop()
-        await offsets.close()
-        if self._election is not None:
-            self._election.leave(self.name)
-        await self._server.close()
+    async def _live(self) -> None:
+        async with AsyncExitStack() as stack:
+            starting = asyncio.create_task(self._start(stack))
+            starting.add_done_callback(self._started)
+            self.ended = await self._end
+            starting.cancel()
+            await asyncio.wait([starting])
         self.is_over = True
-        self.loop.call_later(1, self.loop.end)
+        self.loop.call_later(1, self._gone)
 
-    async def _start(self, runtime: Runtime) -> None:
-        try:
-            if self._election is None:
-                await runtime.start()
-            else:
-                await runtime.start(())
-                await self._follow(runtime)
-        except Exception as error:  # noqa: BLE001 -- as in serve: it cannot go on
-            self._give_up(error)
+    def _started(self, starting: "asyncio.Task[None]") -> None:
+        """It cannot go on if that has failed, as in serve."""
+        error = None if starting.cancelled() else starting.exception()
+        if isinstance(error, Exception):
+            self.give_up(error)
 
-    async def _follow(self, runtime: Runtime) -> None:
-        """Serve what the election says, from now on."""
-        serves = NOBODY
-        while True:
-            await self._share_changed.wait()
-            self._share_changed.clear()
-            share = self._share
-            await runtime.release(serves - share)
-            serves = share
-            await runtime.assign(share)
+    def _gone(self) -> None:
+        """The machine closes what it has left open."""
+        self.loop.end()
+        self.surroundings.network.killed(self.name)
 
-    def _deposed(self, number: int) -> None:
-        """Claim it again if the election has not given it to another one: that one was late."""
+    @abstractmethod
+    async def _start(self, stack: AsyncExitStack) -> None:
+        """Start all parts; the stack stops them in reverse."""
 
-        def ask() -> None:
-            assert self._election is not None
-            if number in self._share and number in self._election.share_of(self.name) and self.is_candidate:
-                self._share_changed.set()
+    # ---- parts ---------------------------------------------------------------------------------------
 
-        self.loop.call_later(CONFIRMED_AFTER_S, ask)
+    def new_log(self, broker: LogBroker) -> EventLog:
+        """A log at the simulated broker."""
+        around = self.surroundings
+        link = LogLink(self.world, around.network, self.loop, self.name, around.faults)
+        return cast("EventLog", RemoteLog(broker, link, claim_renewal_ms=around.claim_renewal_ms))
 
-    def _owner(self, event_log: RemoteLog, offsets: TopicOffsetStore, quota: WaitingQuota) -> Owner:
+    def new_sharing(self, event_log: EventLog) -> PartitionSharing | None:
+        return None if self.node_id is None else PartitionSharing(self.settings, event_log, self.clock)
+
+    def new_runtime(self, owner: Owner, sharing: PartitionSharing | None) -> Runtime:
+        return Runtime(
+            owner,
+            give_up=self.give_up,
+            deposed=None if sharing is None else sharing.deposed,
+            stands_by=sharing is not None,
+        )
+
+    def new_owner(self, event_log: EventLog, offsets: OffsetStore, quota: WaitingQuota) -> Owner:
+        settings = GroupSettings(
+            initial_rebalance_delay_ms=self.settings.group_initial_rebalance_delay_ms, min_session_timeout_ms=100
+        )
         return Owner(
             name=self.name,
             version="simulated",
             event_log=event_log,
             offsets=offsets,
-            settings=SETTINGS,
+            settings=settings,
             effective_settings={},
-            answer_lease_ms=self._answer_lease_ms,
+            answer_lease_ms=self.surroundings.answer_lease_ms,
             boot_ms=self.clock.boot_ms,
             clock=self.clock,
-            retention_clock=RetentionClock(self.clock, kept_ms=SETTINGS.offsets_retention_minutes * MINUTE_MS),
+            retention_clock=RetentionClock(self.clock, kept_ms=settings.offsets_retention_minutes * MINUTE_MS),
             superseded=quota.release,
             slices=Slices(answer_memory_of(ConnectionLimits().queued_max_request_bytes)),
             turns=Turns(clock=lambda: 0.0),
-        )
-
-    def _service(self, runtime: Runtime, quota: WaitingQuota) -> Service:
-        random = self.world.random
-
-        def call_later(delay_ms: int, callback: Callable[[], None]) -> Cancel:
-            return self.loop.call_later(delay_ms / 1000, callback).cancel
-
-        return Service(
-            groups=WaitingLimit(runtime, quota, runtime.is_member),
-            cluster=new_cluster(
-                cluster_id="simulated",
-                node_id=1,
-                host=self.name,
-                port=9092,
-                topics=(declare_topic(f"{TOPIC}:{TOPIC_PARTITIONS}"),),
-            ),
-            monotonic_ms=self.clock.monotonic_ms,
-            wall_ms=self.clock.wall_ms,
-            new_uuid=lambda: f"{random.getrandbits(64):016x}",
-            new_request_id=itertools.count(1).__next__,
-            call_later=call_later,
-            gone=quota.release,
-            slices=runtime.slices,
-            turns=runtime.turns,
         )

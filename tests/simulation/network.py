@@ -2,14 +2,18 @@
 
 What belongs here: how long things take, and what is lost. What it must not know: what the bytes mean.
 
-A cut is between two names. While it lasts nothing goes through, and nobody is told; connections that went through it
-are reset when it heals. Who is killed resets its connections, unless they are cut.
+A process connects and listens by its event loop, as on a machine (`Sockets`). A host's name is the address at which a
+process listened under it last; who listens nowhere refuses. A cut is between two processes. While it lasts nothing goes
+through, and nobody is told; connections that went through it are reset when it heals. Who is killed resets its
+connections, unless they are cut. The machine accepts for a process that is paused.
 """
 
 import asyncio
+import errno
 from collections.abc import Callable
 from random import Random
-from typing import Any, Final, Protocol, TypeVar
+from types import SimpleNamespace
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -27,50 +31,41 @@ def latency_s(random: Random) -> float:
     return random.uniform(*(SLOW_S if random.random() < SLOW_SHARE else LATENCY_S))
 
 
-class Host(Protocol):
-    """A process that others can connect to."""
-
-    name: str
-    loop: SimulatedLoop
-
-    def accept(self) -> asyncio.Protocol | None:
-        """The protocol of a new connection, made in its own loop; None: nobody listens."""
-        ...
-
-    def serves(self) -> frozenset[int]:
-        """The partitions that it serves at the moment."""
-        ...
-
-
 class Departure(msgspec.Struct, frozen=True):
-    """The moment when bytes left the other end, and which partitions that one served then."""
+    """The moment when bytes left the process that made them, and which partitions that one served then.
+
+    `passed_s`: when they left the other end, which may only have passed them on. `before`: where those before them came
+    from that it has passed on; in that one's name it may go on.
+    """
 
     at_s: float
+    process: str
     serves: frozenset[int]
+    passed_s: float
+    before: "Departure | None" = None
+    loads: frozenset[int] = frozenset()
+    """The partitions that it is taking over: until then it accepts every heartbeat, as Kafka does."""
 
 
 NOBODY: Final = frozenset[int]()
+
+_SOCKET = SimpleNamespace(setsockopt=lambda *_: None)
 
 
 class Wire(asyncio.Transport):
     """One end of a connection. `departed`: the departure of the last bytes that arrived here."""
 
-    def __init__(
-        self,
-        network: "Network",
-        loop: SimulatedLoop,
-        name: str,
-        address: str,
-        serves: Callable[[], frozenset[int]] = lambda: NOBODY,
-    ) -> None:
-        super().__init__({"peername": (address, 40_000)})
+    def __init__(self, network: "Network", sockets: "Sockets", peer: tuple[str, int]) -> None:
+        super().__init__({"peername": peer, "socket": _SOCKET})
         self._network = network
-        self.loop = loop
-        self.name = name
+        self.loop = sockets.loop
+        self.name = sockets.name
         self.protocol: asyncio.Protocol
         self.other: Wire
-        self.serves = serves
-        self.departed = Departure(0.0, NOBODY)
+        self.serves, self.loads = sockets.serves, sockets.loads
+        self.departed = Departure(0.0, "", NOBODY, 0.0)
+        self._from: Departure | None = None
+        self._from_before: Departure | None = None
         self._random = network.new_lots()
         self._arrives_s = 0.0
         self._is_closed = False
@@ -82,6 +77,17 @@ class Wire(asyncio.Transport):
 
     def writelines(self, list_of_data: Any) -> None:
         self.write(b"".join(list_of_data))
+
+    def passes_on(self, departed: Departure) -> None:
+        """Have what is written next be another process's, which came so."""
+        self._from = self._from_before = departed
+
+    def departing(self, now_s: float) -> Departure:
+        """The departure of what is written now."""
+        made, self._from = self._from, None
+        if made is None:
+            return Departure(now_s, self.name, self.serves(), now_s, self._from_before, self.loads())
+        return msgspec.structs.replace(made, passed_s=now_s)
 
     def delay_s(self, now_s: float) -> float:
         """The time that what is sent now is on its way: it arrives behind what was sent before."""
@@ -114,13 +120,78 @@ class Wire(asyncio.Transport):
     def _tell(self, error: Exception | None) -> None:
         if not self._is_told and not self.loop.is_dead:
             self._is_told = True
-            self.loop.call_soon(self.protocol.connection_lost, error)
+            self.loop.call_soon(lambda: self.protocol.connection_lost(error))
 
     def pause_reading(self) -> None:
-        """Nobody sends so much."""
+        """Nobody sends so much, and so of the following."""
 
-    def resume_reading(self) -> None:
-        """As above."""
+    def resume_reading(self) -> None: ...
+
+    def is_reading(self) -> bool:
+        return True
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+
+class Sockets:
+    """The network as one process has it. `address`: its machine's. `serves`: the partitions that it serves."""
+
+    def __init__(
+        self,
+        network: "Network",
+        loop: SimulatedLoop,
+        name: str,
+        address: str,
+        serves: Callable[[], frozenset[int]],
+    ) -> None:
+        self._network = network
+        self.loop = loop
+        self.name = name
+        self.address = address
+        self.serves = serves
+        self.loads: Callable[[], frozenset[int]] = lambda: NOBODY
+
+    async def connect(
+        self, new_protocol: Callable[[], asyncio.Protocol], host: str, port: int
+    ) -> tuple["Wire", asyncio.Protocol]:
+        """Connect; ConnectionRefusedError when nobody listens, and no answer through a cut."""
+        return await self._network.connect(self, new_protocol, host, port)
+
+    def listen(self, new_protocol: Callable[[], asyncio.Protocol], host: str, port: int) -> "Listener":
+        """Listen at this machine's address, which is the host's from now on."""
+        return self._network.listen(self, new_protocol, host, port)
+
+
+class Listener:
+    """A listening socket, as a server of asyncio's."""
+
+    def __init__(
+        self,
+        network: "Network",
+        sockets: Sockets,
+        new_protocol: Callable[[], asyncio.Protocol],
+        at: tuple[str, int],
+    ) -> None:
+        self._network = network
+        self.owner = sockets
+        self._new_protocol = new_protocol
+        self.at = at
+        self.sockets = [SimpleNamespace(getsockname=lambda: at)]
+
+    def accept(self, wire: Wire) -> None:
+        """Have the process accept, when its loop comes to it."""
+
+        def accepted() -> None:
+            wire.protocol = self._new_protocol()
+            wire.protocol.connection_made(wire)
+
+        self.owner.loop.call_soon(accepted)
+
+    def close(self) -> None:
+        self._network.listens_no_more(self)
 
 
 class Network:
@@ -130,6 +201,9 @@ class Network:
         self._world = world
         self._cuts: set[frozenset[str]] = set()
         self._wires: list[Wire] = []
+        self._listeners: dict[tuple[str, int], Listener] = {}
+        self._addresses: dict[str, str] = {}
+        """The address at which somebody listened last under a host's name."""
         self.lost_answers = 0
 
     def is_cut(self, one: str, other: str) -> bool:
@@ -149,30 +223,51 @@ class Network:
         """Lots for one way alone, so that the order of what happens at once elsewhere does not matter."""
         return Random(self._world.random.getrandbits(64))
 
-    def connect(self, loop: SimulatedLoop, name: str, host: Host, protocol: asyncio.Protocol) -> "asyncio.Future[Wire]":
-        """Connect; ConnectionRefusedError when nobody listens, and no answer through a cut."""
-        connected: asyncio.Future[Wire] = loop.create_future()
+    def listen(self, sockets: Sockets, new_protocol: Callable[[], asyncio.Protocol], host: str, port: int) -> Listener:
+        """Have a process listen; it takes the host's name. Raises OSError when another one has the address."""
+        at = (sockets.address, port)
+        if at in self._listeners:
+            raise OSError(errno.EADDRINUSE, "address in use")
+        self._addresses[host] = sockets.address
+        listener = self._listeners[at] = Listener(self, sockets, new_protocol, at)
+        return listener
+
+    def listens_no_more(self, listener: Listener) -> None:
+        if self._listeners.get(listener.at) is listener:
+            del self._listeners[listener.at]
+
+    def connect(
+        self, sockets: Sockets, new_protocol: Callable[[], asyncio.Protocol], host: str, port: int
+    ) -> "asyncio.Future[tuple[Wire, asyncio.Protocol]]":
+        """See Sockets."""
+        loop, at = sockets.loop, (self._addresses.get(host, host), port)
+        connected: asyncio.Future[tuple[Wire, asyncio.Protocol]] = loop.create_future()
 
         def arrive() -> None:
-            if self.is_cut(name, host.name):
-                return
-            accepted = None if host.loop.is_dead else host.accept()
-            if accepted is None:
+            listener = self._listeners.get(at)
+            if listener is None:
                 loop.call_soon(_settle, connected, None)
+            elif not self.is_cut(sockets.name, listener.owner.name):
+                loop.call_soon(opened, listener)
+
+        def opened(listener: Listener) -> None:
+            if connected.done() or self._listeners.get(at) is not listener:
+                _settle(connected, None)
                 return
-            near, far = Wire(self, loop, name, "10.0.0.1"), Wire(self, host.loop, host.name, "10.1.0.1", host.serves)
-            near.protocol, far.protocol, near.other, far.other = protocol, accepted, far, near
+            near, far = Wire(self, sockets, at), Wire(self, listener.owner, (sockets.address, 40_000))
+            near.other, far.other = far, near
+            near.protocol = new_protocol()
             self._wires.append(near)
-            host.loop.call_soon(accepted.connection_made, far)
-            loop.call_soon(protocol.connection_made, near)
-            loop.call_soon(_settle, connected, near)
+            listener.accept(far)
+            near.protocol.connection_made(near)
+            _settle(connected, (near, near.protocol))
 
         self._world.after(latency_s(self._world.random), arrive)
         return connected
 
     def carry(self, wire: Wire, data: bytes) -> None:
         """Carry bytes to the other end of a connection."""
-        departed, other = Departure(self._world.now_s, wire.serves()), wire.other
+        departed, other = wire.departing(self._world.now_s), wire.other
 
         def arrive() -> None:
             if not self.is_cut(wire.name, other.name) and not other.loop.is_dead:
@@ -188,7 +283,9 @@ class Network:
             self._world.after(wire.delay_s(self._world.now_s), wire.other.reset)
 
     def killed(self, name: str) -> None:
-        """A process is no more: the machine that it was on resets its connections."""
+        """A process is no more: the machine that it was on resets its connections, and refuses new ones."""
+        for listener in [each for each in self._listeners.values() if each.owner.name == name]:
+            listener.close()
         for wire in list(self._wires):
             if name in {wire.name, wire.other.name} and not self.is_cut(wire.name, wire.other.name):
                 self._reset(wire)
@@ -237,12 +334,14 @@ class Network:
         return answered
 
 
-def _settle(connected: "asyncio.Future[Wire]", wire: Wire | None) -> None:
+def _settle(
+    connected: "asyncio.Future[tuple[Wire, asyncio.Protocol]]", opened: tuple[Wire, asyncio.Protocol] | None
+) -> None:
     if not connected.done():
-        if wire is None:
-            connected.set_exception(ConnectionRefusedError("nobody listens"))
+        if opened is None:
+            connected.set_exception(ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens"))
         else:
-            connected.set_result(wire)
+            connected.set_result(opened)
 
 
 def _answer(answered: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:

@@ -6,7 +6,7 @@ What belongs here: attempts, and their limit. What it must not know: what the br
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -43,6 +43,9 @@ class LogFaults(msgspec.Struct, frozen=True, kw_only=True):
     late_s: tuple[float, float] = (0.5, 15.0)
     lost_share: float = 0.006
     lost_answer_share: float = 0.01
+
+
+NO_FAULTS: Final = LogFaults(late_share=0, lost_share=0, lost_answer_share=0)
 
 
 class LogLink:

@@ -14,10 +14,15 @@ import structlog
 
 from muster.coordinator.wire.registry import load_messages_of_members
 from muster.events.avro.codec import decode
-from muster.events.events import CoordinatorReady
+from muster.events.causes import Cause
+from muster.events.events import CoordinatorReady, MemberRemoved, StaticMemberReplaced
 from muster.events.records import StoredRecord
+from tests.simulation.log_broker import LogBroker
 from tests.simulation.schedule import REQUESTS_MIN, Played, Schedule
-from tests.simulation.verdict import violations
+from tests.simulation.verdict import recorded_in, violations
+
+GONE = "its process is gone"
+"""The beginning of the reason with which one process removes another (peers/ownership_group.py)."""
 
 COUNTED = (
     "takeovers",
@@ -27,6 +32,9 @@ COUNTED = (
     "repeated batches",
     "joins asked again",
     "evictions",
+    "processes started again",
+    "processes removed",
+    "processes silent",
 )
 """Events that have to happen in a run of some dozen schedules, or they try nothing."""
 
@@ -76,7 +84,7 @@ def never_happened(counts: Counter[str]) -> list[str]:
 
 
 def _counts(played: Played) -> Counter[str]:
-    events, offsets, ledger = played.topics.events, played.topics.offsets, played.members.ledger
+    events, offsets, ledger = played.topics.events, played.offsets, played.members.ledger
     counts = Counter({f"fault: {name}": times for name, times in played.faults.items()})
     counts["takeovers"] = sum(events.storage.epochs) - len(events.storage.epochs)
     counts["short takeovers"] = sum(_read_little(records) for records in events.storage.records)
@@ -86,6 +94,20 @@ def _counts(played: Played) -> Counter[str]:
     counts["joins asked again"] = ledger.counts["joins asked again"]
     counts["evictions"] = ledger.counts["evictions"]
     counts["commits accepted"] = len(ledger.commits)
+    return counts + (Counter() if played.kafka is None else _of_processes(played.kafka.events))
+
+
+def _of_processes(broker: LogBroker) -> Counter[str]:
+    """How processes have come and gone, by the events of the ownership group."""
+    counts = Counter[str]()
+    for recorded in recorded_in(broker):
+        match recorded.event:
+            case StaticMemberReplaced():
+                counts["processes started again"] += 1
+            case MemberRemoved(why=why) if why.cause is Cause.SESSION_EXPIRED:
+                counts["processes silent"] += 1
+            case MemberRemoved(why=why) if (why.client_reason or "").startswith(GONE):
+                counts["processes removed"] += 1
     return counts
 
 

@@ -3,22 +3,24 @@
 What belongs here: who is there, and which fault happens when. What it must not know: what is right (`verdict.py`).
 """
 
-import random
+import itertools
 from collections import Counter
 from collections.abc import Callable
 from random import Random
-from types import SimpleNamespace
-from unittest.mock import patch
 
 import msgspec
 
-from muster.coordinator.load import slices
+from muster.coordinator.settings.sidecar import EDGE, OWNER
 from tests.simulation.client import CLIENTS, Members
-from tests.simulation.election import Election
+from tests.simulation.kafka import Kafka
+from tests.simulation.log_broker import LogBroker
 from tests.simulation.members import HEARTBEAT_S, SESSION_S, Member
-from tests.simulation.muster_server import PARTITIONS, MusterServer, Topics
+from tests.simulation.muster_server import BOTH, KAFKA, PARTITIONS, MusterServer, Surroundings, Topics
 from tests.simulation.network import Network
 from tests.simulation.remote_log import BROKER, LogFaults
+from tests.simulation.sidecar_server import SidecarServer
+from tests.simulation.stand_ins import simulated
+from tests.simulation.standalone_server import StandaloneServer
 from tests.simulation.world import World
 
 FAULTS_S = 30.0
@@ -29,14 +31,15 @@ REQUESTS_MIN = 200
 """A schedule with fewer tries too little."""
 RIVALS_SHARE = 0.1
 """The share of static members of whose instance id there are two processes at a time."""
-SHARED_SHARE = 0.6
+SHARED_SHARE = 0.7
 """The share of schedules in which processes share the partitions; in the others each takes all over."""
+SIDECARS_SHARE = 0.4
+"""The share of those in which they are sidecars, that forward to each other."""
+
+NODES_MAX = 4
 
 ANSWER_LEASES_MS = (2_000, 2_000, 12_000)
 """With the longer one, which is longer than a session, a successor could evict whom its predecessor hears."""
-
-NO_CLOCK = SimpleNamespace(perf_counter=lambda: 0.0)
-"""Work takes no time here, or a schedule would depend on the machine's speed."""
 
 
 class Played(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +47,11 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
 
     seed: int
     topics: Topics
+    kafka: Topics | None
+    """What the broker has that coordinates the ownership group; None: nothing is shared."""
+    answer_lease_ms: int
+    offsets: LogBroker
+    """Where committed offsets are: upstream, if clients are before sidecars."""
     members: Members
     everybody: list[Member]
     servers: list[MusterServer]
@@ -63,19 +71,33 @@ class Schedule:
         self.topics = Topics(self.world, PARTITIONS)
         self.servers: list[MusterServer] = []
         self.faults: Counter[str] = Counter()
-        self.log_faults = LogFaults()
-        self.claim_renewal_ms = self.random.choice((None, 7_000))
+        claim_renewal_ms = self.random.choice((None, 7_000))
         self.answer_lease_ms = self.random.choice(ANSWER_LEASES_MS)
+        self.surroundings = Surroundings(
+            world=self.world,
+            network=self.network,
+            topics=self.topics,
+            faults=LogFaults(),
+            claim_renewal_ms=claim_renewal_ms,
+            answer_lease_ms=self.answer_lease_ms,
+        )
         self.members = Members(self.world, self.network, self._addresses)
-        self.election = Election(self.world, self.network, PARTITIONS) if self.random.random() < SHARED_SHARE else None
-        self._together = 1 if self.election is None else self.random.randint(2, 3)
+        lot = self.random.random()
+        self.kafka = Kafka(self.world, self.network) if lot < SHARED_SHARE else None
+        self.new_server = SidecarServer if lot < SIDECARS_SHARE else StandaloneServer
+        if self.kafka is not None and self.new_server is SidecarServer:
+            self.members.upstream_serves_since_s = self.kafka.serves_since_s
+            self.members.has_old_clients = True
+        self._together = 1 if self.kafka is None else self.random.randint(2, 3)
+        self._roles: dict[int, str] = {}
+        self._nodes: dict[int, MusterServer] = {}
+        """The newest process of each node, where they share the log."""
         self._is_calm = False
         self._faults_end_s = self.world.now_s + FAULTS_S
 
     def play(self) -> Played:
         """Play it to its end. Raises what nobody took."""
-        random.seed(self.seed)  # the pauses between attempts
-        with patch.object(slices, "time", NO_CLOCK):
+        with simulated(self.seed):
             self._supervise()
             everybody = self._everybody()
             self.world.after(self.random.uniform(3, 6), self._fault)
@@ -88,6 +110,9 @@ class Schedule:
         return Played(
             seed=self.seed,
             topics=self.topics,
+            kafka=None if self.kafka is None else self.kafka.topics,
+            answer_lease_ms=self.answer_lease_ms,
+            offsets=self._offsets,
             members=self.members,
             everybody=everybody,
             servers=self.servers,
@@ -95,6 +120,11 @@ class Schedule:
             end_s=end_s,
             network=self.network,
         )
+
+    @property
+    def _offsets(self) -> LogBroker:
+        is_upstream = self.kafka is not None and self.new_server is SidecarServer
+        return self.kafka.topics.offsets if is_upstream and self.kafka is not None else self.topics.offsets
 
     def _is_well(self, everybody: list[Member]) -> bool:
         """Whether everybody was heard again, long enough for what was under way to end, and each partition has one."""
@@ -129,40 +159,63 @@ class Schedule:
     # ---- processes -----------------------------------------------------------------------------------
 
     def start_server(self) -> None:
-        """Start another process, which takes the log over, or a share of it."""
-        name = f"muster-{len(self.servers)}"
-        server = MusterServer(
-            self.world,
-            self.network,
-            self.topics,
-            name,
-            faults=self.log_faults,
-            claim_renewal_ms=self.claim_renewal_ms,
-            answer_lease_ms=self.answer_lease_ms,
-            election=self.election,
+        """Start another process: it takes the log over; or it is another node, or has the id of one that lives."""
+        if self.kafka is None:
+            self._start(None)
+        elif len(self._nodes) < NODES_MAX and self.random.random() < 0.5:
+            self._start(len(self._nodes) + 1)
+        else:
+            self._start(self.random.choice(list(self._nodes)))
+
+    def _start(self, node_id: int | None) -> None:
+        number = len(self.servers)
+        machine = number + 1 if node_id is None else node_id
+        taken = {each.address for each in self.servers if each.is_running}
+        address = next(each for n in itertools.count(1) if (each := f"10.0.{machine}.{n}") not in taken)
+        server = self.new_server(
+            self.surroundings,
+            f"muster-{number}",
+            host=f"node-{machine}",
+            address=address,
+            node_id=node_id,
+            role=BOTH if node_id is None else self._role_of(node_id),
         )
         self.servers.append(server)
-        if self.election is not None:
-            self.election.candidates.append(server)
+        if node_id is not None:
+            self._nodes[node_id] = server
+
+    def _role_of(self, node_id: int) -> str:
+        """The first two own partitions and have clients; of sidecars the others may do only one of both."""
+        if self.new_server is StandaloneServer:
+            return BOTH
+        if node_id not in self._roles:
+            self._roles[node_id] = BOTH if node_id <= 2 else self.random.choice((BOTH, EDGE, OWNER))
+        return self._roles[node_id]
 
     @property
     def server(self) -> MusterServer:
         """The newest process; where they share the log, any that runs."""
-        if self.election is None:
+        if self.kafka is None:
             return self.servers[-1]
         return self.random.choice([each for each in self.servers if each.is_running] or self.servers[-1:])
 
     def _supervise(self) -> None:
-        """Start processes until there are as many as there are to be, as a supervisor does; of a log, the newest."""
-        counted = self.servers[-1:] if self.election is None else self.servers
-        for _ in range(self._together - sum(each.is_running for each in counted)):
-            self.start_server()
+        """Start processes again that have ended, as a supervisor does; of a log that is not shared, the newest."""
+        if self.kafka is not None:
+            self.kafka.supervise()
+            for node_id in range(1, max(self._together, len(self._nodes)) + 1):
+                node = self._nodes.get(node_id)
+                if node is None or not node.is_running:
+                    self._start(node_id)
+        elif not self.servers or not self.servers[-1].is_running:
+            self._start(None)
         self.world.after(LOOK_S, self._supervise)
 
     def _addresses(self) -> list[MusterServer]:
         """The processes that clients try: those that have not ended, and the last one, which may have."""
-        running = [each for each in self.servers if each.is_running]
-        return running if self.servers[-1].is_running else [*running, self.servers[-1]]
+        for_clients = [each for each in self.servers if each.role != OWNER]
+        running = [each for each in for_clients if each.is_running]
+        return running if for_clients[-1].is_running else [*running, for_clients[-1]]
 
     # ---- faults --------------------------------------------------------------------------------------
 
@@ -176,6 +229,7 @@ class Schedule:
 
     def _possible(self) -> list[tuple[str, Callable[[], None]]]:
         return [
+            *(() if self.kafka is None else self._possible_of_kafka()),
             ("killed", self._kill),
             ("killed", self._kill),
             ("stopped", self._stop),
@@ -191,6 +245,26 @@ class Schedule:
             ("clock set", self._set_clock),
         ]
 
+    def _possible_of_kafka(self) -> list[tuple[str, Callable[[], None]]]:
+        assert self.kafka is not None
+        return [
+            ("coordinator killed", self.kafka.kill),
+            ("coordinator paused", self._pause_kafka),
+            ("cut from the coordinator", lambda: self._cut(KAFKA)),
+            ("cut from each other", self._cut_from_another),
+        ]
+
+    def _pause_kafka(self) -> None:
+        assert self.kafka is not None
+        self._pause_for(self.kafka.broker, self._lasts_s(self.random.choice((0.5, 3.0, 9.0))))
+
+    def _cut_from_another(self) -> None:
+        self._cut(self.server.name)
+
+    def _pause_for(self, paused: MusterServer, lasts_s: float) -> None:
+        paused.pause()
+        self.world.after(lasts_s, paused.resume)
+
     def _stop(self) -> None:
         self.server.stop()
 
@@ -202,9 +276,8 @@ class Schedule:
     def _pause(self) -> None:
         """Pause the process; often another one takes over meanwhile, or it is killed in its sleep."""
         paused, lasts_s = self.server, self._lasts_s(self.random.choice((0.5, 3.0, 9.0, 20.0)))
-        paused.pause()
+        self._pause_for(paused, lasts_s)
         self._perhaps_successor(lasts_s)
-        self.world.after(lasts_s, paused.resume)
 
     def _suspend(self) -> None:
         """As a pause, of the machine: its monotonic clock does not see it."""

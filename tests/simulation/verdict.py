@@ -4,7 +4,8 @@
    restarted is the same one.
 2. Each accepted commit is in the log, and behind it stands none of an older generation.
 3. What a client was told stands in the log: who leads which generation, its assignment, that it has left.
-4. No process evicts a member for its silence within the session after a heartbeat that it accepted.
+4. No process evicts a member for its silence within the session after a heartbeat that it accepted; nor, but for the
+   time of a lease, after one that anybody accepted.
 5. The log is one history: the events of a group are numbered without a gap, and what the last owner has in memory is
    what the log projects to.
 6. Nobody was told something wrong: a heartbeat of an older generation, or of nobody, is accepted by no process.
@@ -12,6 +13,10 @@
 8. No deposed owner accepts heartbeats: whoever is told that all is well is in that generation, by the other owner, when
    the answer leaves.
 9. A fetch of offsets tells nothing older than a commit that had been accepted when it was asked.
+10. Nobody is told news that are older than a lease: a process that passes an answer on, or answers in the name of the
+    owner, does so while the owner could say it.
+11. A join makes one member, to however many owners it was sent: in the log there are no more dynamic members that no
+    client knows than joins that had no answer.
 """
 
 from collections import defaultdict
@@ -28,6 +33,7 @@ from muster.events.events import (
     Event,
     GroupEvent,
     MemberEvent,
+    MemberJoined,
     MemberRemoved,
     StaticMemberReplaced,
 )
@@ -41,6 +47,8 @@ from tests.simulation.muster_server import MusterServer
 from tests.simulation.schedule import Played
 
 SERVED_WITHIN_S = 4 * HEARTBEAT_S
+SLACK_S = 1.0
+"""How late messages between processes, and looks at deadlines, are taken for in time."""
 
 _Group = str
 
@@ -54,24 +62,28 @@ class Recorded(msgspec.Struct, frozen=True):
 
 def violations(played: Played) -> list[str]:
     """Return all that does not hold, each with its number."""
-    recorded = list(_recorded(played.topics.events))
+    recorded = list(recorded_in(played.topics.events))
     ledger = played.members.ledger
     ledger.counts["evictions"] = sum(1 for _ in evictions(recorded))
     return [
         *(f"1: {text}" for text in _shared_partitions(ledger)),
-        *(f"2: {text}" for text in _lost_commits(ledger, played.topics.offsets)),
+        *(f"2: {text}" for text in _lost_commits(ledger, played.offsets)),
         *(f"3: {text}" for text in _not_recorded(ledger, recorded)),
         *(f"4: {text}" for text in _evicted(ledger, recorded)),
+        *(f"4: {text}" for text in _evicted_though_heard(ledger, recorded, played.answer_lease_ms / 1_000)),
         *(f"5: {text}" for text in _not_one_history(recorded)),
         *(f"5: {text}" for text in _differs(played.servers, played.topics.events)),
         *(f"6: {text}" for text in ledger.wrongs),
         *(f"8: {text}" for text in _deposed_answers(ledger, recorded)),
-        *(f"9: {text}" for text in _old_offsets(ledger, played.topics.offsets)),
+        *(f"9: {text}" for text in _old_offsets(ledger, played.offsets)),
+        *(f"10: {text}" for text in _old_news(ledger, recorded, played.answer_lease_ms / 1_000)),
+        *(f"11: {text}" for text in _made_twice(ledger, recorded)),
         *(f"7: {text}" for text in _not_served(played.everybody, played.end_s)),
     ]
 
 
-def _recorded(broker: LogBroker) -> Iterator[Recorded]:
+def recorded_in(broker: LogBroker) -> Iterator[Recorded]:
+    """The events of a log, in its order."""
     by_start = {(batch.partition, batch.offsets.start): batch for batch in broker.appended}
     for partition, records in enumerate(broker.storage.records):
         batch = None
@@ -167,7 +179,8 @@ def _said(told: Told) -> str:
 def _evicted(ledger: Ledger, recorded: list[Recorded]) -> Iterator[str]:
     heartbeats: dict[tuple[str, _Group, str], list[Told]] = defaultdict(list)
     for told in ledger.heartbeats:
-        heartbeats[told.process, told.group_id, told.member_id].append(told)
+        if not told.is_granted:
+            heartbeats[told.process, told.group_id, told.member_id].append(told)
     for event, batch in evictions(recorded):
         for told in heartbeats[batch.process, event.group_id, event.member.member_id]:
             if told.asked_s > batch.sent_s - SESSION_S and told.left_s < batch.sent_s:
@@ -177,14 +190,60 @@ def _evicted(ledger: Ledger, recorded: list[Recorded]) -> Iterator[str]:
                 )
 
 
+def _evicted_though_heard(ledger: Ledger, recorded: list[Recorded], lease_s: float) -> Iterator[str]:
+    heartbeats: dict[tuple[_Group, str], list[Told]] = defaultdict(list)
+    for told in ledger.heartbeats:
+        heartbeats[told.group_id, told.member_id].append(told)
+    for event, batch in evictions(recorded):
+        for told in heartbeats[event.group_id, event.member.member_id]:
+            if told.asked_s > batch.sent_s - SESSION_S + lease_s + SLACK_S and told.passed_s < batch.sent_s:
+                yield (
+                    f"{batch.process} evicted {event.member.member_id} at {batch.sent_s:.3f}, when {told.process} had"
+                    f" accepted a heartbeat of {told.asked_s:.3f}"
+                )
+
+
+def _old_news(ledger: Ledger, recorded: list[Recorded], lease_s: float) -> Iterator[str]:
+    ends = _ends(recorded)
+    for told in ledger.heartbeats:
+        if told.passed_s - told.left_s > lease_s:
+            yield f"{_said(told)} is a member, and had it from {told.left_s:.3f} at {told.passed_s:.3f}"
+        for ended in (told.generation_id, told.member_id) if told.is_granted else ():
+            end = ends.get((told.group_id, ended))
+            if end is not None and told.passed_s > end.arrived_s + lease_s + SLACK_S:
+                yield f"{_said(told)} is in generation {told.generation_id}, in its name, when {ended} was no more"
+
+
 def _deposed_answers(ledger: Ledger, recorded: list[Recorded]) -> Iterator[str]:
     """The heartbeats that were accepted after another owner had gone on without their sender.
 
     An answer that its own owner was late to send, such as one that waited for a proof, is like one that the network was
     late to bring.
     """
+    ends = _ends(recorded)
+    for told in ledger.heartbeats:
+        for ended in (told.generation_id, told.member_id):
+            end = ends.get((told.group_id, ended))
+            if end is not None and told.left_s > end.arrived_s and told.process != end.process:
+                yield f"{_said(told)} is in generation {told.generation_id}, when by {end.process} {ended} was no more"
+                break
+
+
+def _made_twice(ledger: Ledger, recorded: list[Recorded]) -> Iterator[str]:
+    unknown: dict[_Group, set[str]] = defaultdict(set)
+    for each in recorded:
+        if isinstance(each.event, MemberJoined) and each.event.member.group_instance_id is None:
+            member_id = each.event.member.member_id
+            if member_id not in ledger.member_ids:
+                unknown[each.event.group_id].add(member_id)
+    for group_id, members in unknown.items():
+        if len(members) > ledger.lost_joins[group_id]:
+            yield f"{group_id} had the members {members}, and {ledger.lost_joins[group_id]} joins had no answer"
+
+
+def _ends(recorded: list[Recorded]) -> Mapping[tuple[_Group, int | str], Appended]:
+    """The batch that ended each generation, and each member."""
     ends: dict[tuple[_Group, int | str], Appended] = {}
-    """The batch that ended a generation, or a member."""
     for each in recorded:
         match each.event:
             case MemberRemoved() as event:
@@ -195,12 +254,7 @@ def _deposed_answers(ledger: Ledger, recorded: list[Recorded]) -> Iterator[str]:
                 ends.setdefault((event.group_id, event.group.generation_id - 1), each.batch)
             case _:
                 pass
-    for told in ledger.heartbeats:
-        for ended in (told.generation_id, told.member_id):
-            end = ends.get((told.group_id, ended))
-            if end is not None and told.left_s > end.arrived_s and told.process != end.process:
-                yield f"{_said(told)} is in generation {told.generation_id}, when by {end.process} {ended} was no more"
-                break
+    return ends
 
 
 def evictions(recorded: list[Recorded]) -> Iterator[tuple[MemberRemoved, Appended]]:

@@ -10,13 +10,24 @@ no time; time passes when nothing is left to do.
 import asyncio
 import heapq
 import itertools
+import socket
+import warnings
 from asyncio import events
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 WALL_START_MS = 1_700_000_000_000
 _CALLBACKS_WITHOUT_TIME_MAX = 1_000_000
+_WAITS_AT_THE_END_MAX = 100
+
+
+class Sockets(Protocol):
+    """The network, as an event loop needs it."""
+
+    async def connect(self, new_protocol: Callable[[], Any], host: str, port: int) -> tuple[Any, Any]: ...
+
+    def listen(self, new_protocol: Callable[[], Any], host: str, port: int) -> Any: ...
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
@@ -29,12 +40,31 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.name = name
         self.suspended_s = 0.0
         self.wall_offset_ms = 0
+        self.clock = LoopClock(self, world)
         self.is_paused = False
         self.is_dead = False
+        self.sockets: Sockets
+        """The network, once the process is attached to it."""
         self.set_exception_handler(self._note_failure)
 
     def time(self) -> float:
         return self._world.now_s - self.suspended_s
+
+    def is_running(self) -> bool:
+        return events._get_running_loop() is self
+
+    async def create_connection(  # type: ignore[override]
+        self, protocol_factory: Callable[[], Any], host: str, port: int, **_options: Any
+    ) -> tuple[Any, Any]:
+        return await self.sockets.connect(protocol_factory, host, port)
+
+    async def create_server(  # type: ignore[override]
+        self, protocol_factory: Callable[[], Any], host: str = "", port: int = 0, *, sock: Any = None, **_options: Any
+    ) -> Any:
+        return self.sockets.listen(protocol_factory, *((host, port) if sock is None else sock.getsockname()))
+
+    async def getaddrinfo(self, host: Any, port: Any, **_options: Any) -> Any:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, port))]
 
     def _process_events(self, _events: Any) -> None:
         """There are none."""
@@ -91,10 +121,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         try:
             for task in asyncio.all_tasks(self):
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
-                try:
-                    task.get_coro().close()
-                except RuntimeError:  # it waits again as it is closed
-                    continue
+                _close(task.get_coro())
         finally:
             events._set_running_loop(None)
         self._ready.clear()  # type: ignore[attr-defined]
@@ -105,6 +132,18 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         failure = context.get("exception") or AssertionError(context["message"])
         if not self.is_dead:
             self._world.failures.append(failure)
+
+
+def _close(steps: Any) -> None:
+    """Close a coroutine, however often it waits again for its parts to end."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # what it would have waited for is never begun
+        for _ in range(_WAITS_AT_THE_END_MAX):
+            try:
+                steps.close()
+            except RuntimeError:
+                continue
+            return
 
 
 class LoopClock:

@@ -1,0 +1,62 @@
+"""A whole `muster serve --upstream` in a simulated world, in front of a simulated Kafka, among others of its log.
+
+What belongs here: the real assembly (sidecar/serve), on the world's clocks and sockets, and a note of whose answer is
+passed on. What it must not know: faults.
+
+Edge, links, owner, shadows and the ownership group are Muster's own; they reach each other, and the broker, by the
+simulated network. Kafka is the broker of kafka.py: a client's commit goes to its edge, from there to the owner, back to
+the edge, and on the client's own connection to the broker, which takes it only under the shadow's generation.
+"""
+
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import cast
+
+from muster.coordinator.cluster import Node
+from muster.coordinator.net.kept_sockets import KeptSockets
+from muster.coordinator.partition_sharing import PartitionSharing
+from muster.coordinator.peers.link.links import Received
+from muster.coordinator.peers.link.messages import Answered, AnyMessage, Granted
+from muster.coordinator.sidecar.forwarding.peers import Peers
+from muster.coordinator.sidecar.group_parts import GroupParts
+from muster.coordinator.sidecar.groups.owned_groups import ListOwned
+from muster.coordinator.sidecar.serve import _Sidecar
+from tests.simulation.muster_server import MusterServer
+from tests.simulation.network import Wire
+
+
+class SidecarServer(MusterServer):
+    """See the module."""
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        sidecar = _Simulated(self.settings, stack, KeptSockets(), self.give_up)
+        sidecar.server = self
+        await sidecar.begin()
+
+
+class _Simulated(_Sidecar):
+    """The parts of the sidecar; its clocks are those of its loop (stand_ins.py)."""
+
+    server: MusterServer
+
+    async def begin(self) -> None:
+        """As `start`, without the machine: metrics, files, certificates."""
+        self.stack.push_async_callback(self.link.close)
+        await self.upstream._until_answered(self.link.open)
+        await self._assemble(self.server.new_log(self.server.surroundings.topics.events))
+
+    def _peers(self, sharing: PartitionSharing, parts: GroupParts, list_own: ListOwned) -> Peers:
+        self.server.runtime = parts.runtime
+        peers = super()._peers(sharing, parts, list_own)
+        peers._links._received = partial(_noting, peers, peers._links._received)
+        return peers
+
+
+def _noting(peers: Peers, received: Received, node: Node, message: AnyMessage) -> None:
+    """Note on the client's connection when the answer left its owner, and which one that was."""
+    if isinstance(message, Answered | Granted):
+        client, _ = peers._owners._by_number.get(message.connection, (None, None))
+        if client is not None and client._transport is not None:
+            link = peers._links._ready[node]
+            cast("Wire", client._transport).passes_on(cast("Wire", link._transport).departed)
+    received(node, message)

@@ -1,0 +1,82 @@
+"""A whole `muster serve` without upstream in a simulated world; alone it stands for a Kafka broker, too.
+
+What belongs here: the assembly of coordinator/serve, with the world's clocks, ids and sockets. What it must not know:
+faults.
+
+Its group rules are Kafka's, which is held by the conformance scripts. So it is the coordinator of the ownership group
+in the world of others, on topics of its own: joins, syncs, heartbeats, sessions and removals are answered as there.
+"""
+
+import itertools
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+from muster.coordinator.cluster import new_cluster
+from muster.coordinator.observability.status import StatusParts
+from muster.coordinator.offsets.topic import TopicOffsetStore
+from muster.coordinator.runtime.partition.waiting_limit import WaitingLimit, WaitingQuota
+from muster.coordinator.runtime.runtime import Runtime
+from muster.coordinator.service import Cancel, Service
+from muster.coordinator.standalone.server import Server, ServerSettings
+from muster.coordinator.topics import declare_topic
+from muster.coordinator.wire.registry import APIS
+from tests.simulation.muster_server import CLIENT_PORT, METRICS, TOPIC, TOPIC_PARTITIONS, MusterServer
+
+
+class StandaloneServer(MusterServer):
+    """See the module."""
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        topics = self.surroundings.topics
+        event_log = self.new_log(topics.events)
+        offsets = TopicOffsetStore(lambda: self.new_log(topics.offsets))
+        quota = WaitingQuota(each_max=1_000, metrics=METRICS)
+        sharing = self.new_sharing(event_log)
+        runtime = self.runtime = self.new_runtime(self.new_owner(event_log, offsets, quota), sharing)
+        service = self._service(runtime, quota)
+        settings = ServerSettings(host=self.host, port=CLIENT_PORT)
+        server = Server(settings=settings, service=service, apis=APIS, metrics=METRICS)
+        await server.start()
+        stack.push_async_callback(server.close)
+        await event_log.open()
+        await offsets.open()
+        stack.push_async_callback(offsets.close)
+        if sharing is None:
+            stack.push_async_callback(runtime.stop)
+            await runtime.start()
+            stack.callback(server.stop_listening)
+        else:
+            await sharing.begin(
+                runtime,
+                service,
+                stack,
+                self.readiness,
+                StatusParts(),
+                lost=self.give_up,
+                stop_listening=server.stop_listening,
+            )
+
+    def _service(self, runtime: Runtime, quota: WaitingQuota) -> Service:
+        random = self.world.random
+
+        def call_later(delay_ms: int, callback: Callable[[], None]) -> Cancel:
+            return self.loop.call_later(delay_ms / 1000, callback).cancel
+
+        return Service(
+            groups=WaitingLimit(runtime, quota, runtime.is_member),
+            cluster=new_cluster(
+                cluster_id="simulated",
+                node_id=1 if self.node_id is None else self.node_id,
+                host=self.host,
+                port=CLIENT_PORT,
+                topics=(declare_topic(f"{TOPIC}:{TOPIC_PARTITIONS}"),),
+            ),
+            monotonic_ms=self.clock.monotonic_ms,
+            wall_ms=self.clock.wall_ms,
+            new_uuid=lambda: f"{random.getrandbits(64):016x}",
+            new_request_id=itertools.count(1).__next__,
+            call_later=call_later,
+            gone=quota.release,
+            slices=runtime.slices,
+            turns=runtime.turns,
+        )
