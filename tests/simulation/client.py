@@ -126,7 +126,7 @@ class Client:
 
     @property
     def _answered_by(self) -> tuple[Departure, bool]:
-        """Who has answered, as far as it serves the group; and whether another process has said it in its name."""
+        """The process that has answered, if it serves the group; and whether another one has said it in its name."""
         departed, partition = self._wire.departed, partition_for(GroupId(self.group_id), PARTITIONS)
         before = departed.before
         if partition in departed.serves | departed.loads:

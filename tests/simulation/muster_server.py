@@ -71,7 +71,7 @@ class Topics:
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What is the same for all processes of one log."""
+    """All that is the same for all processes of one log."""
 
     world: World
     network: Network

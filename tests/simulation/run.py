@@ -3,7 +3,10 @@
 What belongs here: one seed, and many. What it must not know: what happens in a schedule.
 """
 
+import gc
 import logging
+import sys
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
@@ -54,17 +57,36 @@ def play(seed: int) -> Result:
         load_messages_of_members()
         schedule = Schedule(seed)
         try:
-            played = schedule.play()
-        except Exception as error:  # noqa: BLE001 -- a bug of ours in one of the processes is a finding
-            return Result(seed, (f"0: {error!r}",), 0, Counter())
-        else:
-            found = [*(f"0: {bug}" for bug in bugs), *violations(played)]
-            requests = played.members.ledger.requests
-            if requests < REQUESTS_MIN or not played.faults:
-                found.append(f"0: {requests} requests and {sum(played.faults.values())} faults try too little")
-            return Result(seed, tuple(found), requests, _counts(played))
+            return _judged(schedule, seed, bugs)
         finally:
-            schedule.close()
+            with _in_silence():
+                schedule.close()
+                del schedule
+                gc.collect()
+
+
+def _judged(schedule: Schedule, seed: int, bugs: Sequence[str]) -> Result:
+    try:
+        played = schedule.play()
+    except Exception as error:  # noqa: BLE001 -- a bug of ours in one of the processes is a finding
+        return Result(seed, (f"0: {error!r}",), 0, Counter())
+    found = [*(f"0: {bug}" for bug in bugs), *violations(played)]
+    requests = played.members.ledger.requests
+    if requests < REQUESTS_MIN or not played.faults:
+        found.append(f"0: {requests} requests and {sum(played.faults.values())} faults try too little")
+    return Result(seed, tuple(found), requests, _counts(played))
+
+
+@contextmanager
+def _in_silence() -> Iterator[None]:
+    """Have what is thrown away say nothing: processes that were killed have not come to the end of anything."""
+    before, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            yield
+    finally:
+        sys.unraisablehook = before
 
 
 def play_all(seeds: Iterable[int]) -> tuple[list[Result], Counter[str]]:

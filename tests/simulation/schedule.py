@@ -48,7 +48,7 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     topics: Topics
     kafka: Topics | None
-    """What the broker has that coordinates the ownership group; None: nothing is shared."""
+    """The topics of the broker that coordinates the ownership group; None: nothing is shared."""
     answer_lease_ms: int
     offsets: LogBroker
     """Where committed offsets are: upstream, if clients are before sidecars."""
