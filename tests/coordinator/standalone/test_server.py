@@ -285,7 +285,7 @@ async def test_a_client_that_does_not_read_does_not_hold_up_the_end() -> None:
 async def test_an_address_that_is_taken_is_an_error() -> None:
     async with running() as subject:
         other = Running(ServerSettings(port=subject.server.port))
-        with pytest.raises(OSError, match="(?i)address already in use"):
+        with pytest.raises(OSError, match=r"(?i)address already in use"):
             await other.server.start()
 
 
