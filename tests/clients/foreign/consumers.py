@@ -3,6 +3,7 @@
 What belongs here: what their events mean. What it must not know: what a test expects.
 """
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from tests.clients.consumers import HEARTBEAT_MS, POLL_MS, SESSION_MS, Record, RunningConsumer
@@ -34,6 +35,9 @@ class ForeignConsumer(RunningConsumer):
         finally:
             if self._client is not None:
                 self._client.kill()
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        raise NotImplementedError(f"a foreign program has one topic, and {', '.join(topics)} would be others")
 
     def _open(self) -> None:
         self._client = ForeignClient(
