@@ -19,9 +19,11 @@ connection, give `settings={"connections.max.reauth.ms": "2000"}`.
         consumer = Consumer({**broker.client("SASL_SSL", user="alice", mechanism="SCRAM-SHA-512"), "group.id": "o"})
 """
 
+import socket
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +32,7 @@ from confluent_kafka.admin import AdminClient
 from tests.brokers.certificates import Authority, Issued
 from tests.brokers.process import PreparedBroker, Security, prepared_broker
 from tests.brokers.restartable import RestartableBroker
+from tests.waiting import until_so
 
 PROTOCOLS: Final[Mapping[str, str]] = {
     "PLAINTEXT": "PLAINTEXT",
@@ -165,6 +168,20 @@ class SecuredBroker(RestartableBroker):
     def __init__(self, prepared: PreparedBroker, authority: Authority) -> None:
         super().__init__(prepared)
         self.authority = authority
+
+    def start(self) -> None:
+        """Start it, until each of its listeners accepts: the broker opens them one after another."""
+        super().start()
+        for listener in PROTOCOLS:
+            until_so(partial(self._accepts, listener), f"the listener {listener} accepts")
+
+    def _accepts(self, listener: str) -> bool:
+        host, _, port = self.address(listener).rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), timeout=5).close()
+        except OSError:
+            return False
+        return True
 
     def address(self, listener: str) -> str:
         """`host:port` of one of the listeners."""
