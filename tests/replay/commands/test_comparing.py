@@ -23,7 +23,9 @@ A_RESTART = [(5, "crash", "b"), (25, "start", "b"), (60, "start", "d")]
 
 
 def run(*arguments: str, width: str = "140") -> Result:
-    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": width, "TERM": "dumb", "TTY_COMPATIBLE": "1"})
+    return CliRunner().invoke(
+        app, list(arguments), env={"COLUMNS": width, "TERM": "xterm", "NO_COLOR": "1", "TTY_COMPATIBLE": "1"}
+    )
 
 
 @pytest.fixture(scope="module")
