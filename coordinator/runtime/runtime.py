@@ -137,7 +137,7 @@ class Runtime:
         owned = self._owned
         return {number: owned[number].partition.epoch if number in owned else 0 for number in self._partitions.assigned}
 
-    def leases(self) -> Mapping[int, int]:
+    def leases(self) -> dict[int, int]:
         """How long answers from memory may leave, in ms, by partition that is served; empty where nothing limits it."""
         kept = {number: ownership.kept for number, ownership in self._owned.items()}
         return {number: each.lease.left_ms for number, each in kept.items() if each is not None}

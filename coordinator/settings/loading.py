@@ -23,7 +23,7 @@ from muster.coordinator.settings.problems import Problems, Unusable
 from muster.coordinator.settings.setting_sources import PROPERTY_FIELDS, Sources, flag
 from muster.coordinator.settings.settings import Settings
 from muster.coordinator.settings.settings_file import field_of, read_file
-from muster.coordinator.settings.sidecar import EDGE, EDGE_NODE_IDS, EVENT_TOPIC, refusals
+from muster.coordinator.settings.sidecar import EDGE, EVENT_TOPIC, NODE_IDS_BY_CHANCE, refusals
 from muster.events.kafka.security import BadSecurity, properties_of_environment, split_properties
 
 
@@ -119,7 +119,9 @@ def _validated(given: _Given, sources: Sources, problems: Problems) -> Settings 
     if settings.upstream is not None and "log" not in settings.model_fields_set:
         settings = settings.model_copy(update={"log": f"kafka://{settings.upstream}/{EVENT_TOPIC}"})
     if settings.share_partitions and settings.role == EDGE and "node_id" not in settings.model_fields_set:
-        settings = settings.model_copy(update={"node_id": secrets.randbelow(EDGE_NODE_IDS) + INT32_MAX - EDGE_NODE_IDS})
+        settings = settings.model_copy(
+            update={"node_id": secrets.randbelow(NODE_IDS_BY_CHANCE) + INT32_MAX - NODE_IDS_BY_CHANCE}
+        )
     return settings
 
 

@@ -27,7 +27,7 @@ EDGE: Final = "edge"
 OWNER: Final = "owner"
 """The role of a process to which no clients are connected."""
 
-EDGE_NODE_IDS: Final = 1_000_000_000
+NODE_IDS_BY_CHANCE: Final = 1_000_000_000
 """An edge that is given no node id takes one of so many, the highest ones."""
 
 EVENT_TOPIC = "__muster_events"

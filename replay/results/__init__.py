@@ -5,6 +5,7 @@ story.py        `history`: events in one line each.
 state.py        `state`: a group at a moment.
 groups.py       `groups`: a line for each group.
 diff.py         `diff`: a group at two moments.
+extent.py       from when until when a log tells of groups
 digest.py       `digest`: what mattered over all groups, and storms over several of them.
 by_group.py     The records of a log, given to their groups.
 kept_records.py Records that are kept until they are told, in memory or in a temporary file.

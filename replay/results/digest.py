@@ -31,6 +31,7 @@ from muster.replay.incidents.windows import QUIET_MS, STORM_GROUPS_MIN, STORM_NE
 from muster.replay.logs.sources import read_record
 from muster.replay.rebalances.wording import host
 from muster.replay.results.by_group import ByGroup
+from muster.replay.results.extent import Extent
 from muster.replay.results.group_tail import TAIL_MAX, Partition
 from muster.replay.results.kept_records import KeptRecords
 from muster.replay.results.why import WhyFold
@@ -94,23 +95,6 @@ class _Brief(msgspec.Struct, frozen=True, kw_only=True):
     """The host whose processes were in trouble; None: it was the coordinator."""
 
 
-class _Extent:
-    """From when until when there are events of the groups, wall clock ms."""
-
-    def __init__(self) -> None:
-        self.first_ms: int | None = None
-        self.last_ms: int | None = None
-        self.reaches_window = False
-
-    def note(self, skim: Skim) -> None:
-        """Take in how far a group's events go."""
-        self.reaches_window = self.reaches_window or skim.has_begun
-        if skim.first is not None and skim.last is not None:
-            first_ms, last_ms = skim.first.why.decided_ms, skim.last.why.decided_ms
-            self.first_ms = first_ms if self.first_ms is None else min(self.first_ms, first_ms)
-            self.last_ms = last_ms if self.last_ms is None else max(self.last_ms, last_ms)
-
-
 class DigestFold:
     """Takes in the records of a log, one partition after another. `wanted`: a pattern of group ids, as for files."""
 
@@ -120,7 +104,8 @@ class DigestFold:
         self._partition: tuple[int, _PartitionFold] | None = None
         self._collected = _Collected()
         self._groups = 0
-        self._extent = _Extent()
+        self._extent = Extent()
+        self._reaches_window = False
         self.unreadable: list[Broken] = []
         """The records that cannot be read, as far as the digest stands on them."""
 
@@ -140,26 +125,25 @@ class DigestFold:
             fold = self._partition[1]
             self._collected.add(fold.told())
             self._groups += fold.groups
+            self._reaches_window |= fold.reaches_window
             self._partition = None
 
     def result(self, log: str, window: Bounds | None) -> Digest:
         """The digest of everything that was taken in."""
         self._end_partition()
-        extent = self._extent
-        ended_ms = None if extent.reaches_window else extent.last_ms
-        ended_at = None if ended_ms is None else instant(ended_ms)
+        ended_at = None if self._reaches_window else self._extent.last_at
         return self._collected.result(log, window, self._groups, ended_at)
 
     @property
     def first_at(self) -> Instant | None:
         """The first event of the groups, once there is a result."""
-        return None if self._extent.first_ms is None else instant(self._extent.first_ms)
+        return self._extent.first_at
 
 
 class _PartitionFold:
     """The groups of one partition: their records are kept, and told one group after another when all are there."""
 
-    def __init__(self, window: Window, wanted: str | None, unreadable: list[Broken], extent: _Extent) -> None:
+    def __init__(self, window: Window, wanted: str | None, unreadable: list[Broken], extent: Extent) -> None:
         self._window = window
         self._by_group = ByGroup(wanted, self._made, self._note)
         self._home = Partition(at_most=None)
@@ -168,6 +152,8 @@ class _PartitionFold:
         self._extent = extent
         self.groups = 0
         """How many there were by the end of the window, once they are told."""
+        self.reaches_window = False
+        """Whether one of them has an event in the window, or after it, once they are told."""
 
     def take(self, records: Iterable[StoredRecord]) -> None:
         """The next records."""
@@ -193,6 +179,7 @@ class _PartitionFold:
         for group in self._by_group.end():
             self.groups += group.is_there
             self._extent.note(group.skim)
+            self.reaches_window |= group.skim.has_begun
             yield from group.told()
         self._kept.close()
 

@@ -27,6 +27,7 @@ from muster.replay.logs.sources import read_record
 from muster.replay.rebalances.rebalance import Outcome
 from muster.replay.rebalances.wording import missing_text
 from muster.replay.results.by_group import ByGroup
+from muster.replay.results.extent import Extent
 from muster.replay.results.group_tail import Kept, LastIncident, Partition, Tail
 from muster.replay.results.state import StateAt, state_of
 from muster.replay.times import Instant, instant, wall_ms_of
@@ -133,8 +134,7 @@ class Overview:
         self._names: set[GroupId] = set()
         self._lines: list[GroupLine] = []
         self._states: list[StateAt] = []
-        self._extent_ms: tuple[int, int] | None = None
-        """When the first and the last event of the groups were decided."""
+        self._extent = Extent()
         self._broken: list[Broken] = []
         self.unreadable: list[Broken] = []
         """Records of which not even the group is known, and that were not passed over by a repair."""
@@ -153,17 +153,12 @@ class Overview:
             if self._tells is OverviewOf.LINES:
                 line = group.line()
                 self._lines += [] if line is None else [line]
-                self._note_extent(group.extent_ms)
+                self._extent.note(group.skim)
             elif self._tells is OverviewOf.STATES:
                 state = group.state()
                 self._states += [] if state is None else [state]
             self._broken += group.broken
         self._home, self._kept = Partition(), Kept()
-
-    def _note_extent(self, extent_ms: tuple[int, int] | None) -> None:
-        if extent_ms is not None:
-            known = self._extent_ms or extent_ms
-            self._extent_ms = min(known[0], extent_ms[0]), max(known[1], extent_ms[1])
 
     def result(
         self, log: str, window: Bounds | None = None, sort: Callable[[GroupLine], Any] = SORTS[Sort.NAME]
@@ -171,14 +166,13 @@ class Overview:
         """The groups of which the window has anything."""
         self._end_partition()
         lines = sorted(self._lines, key=SORTS[Sort.NAME])
-        first_ms, last_ms = self._extent_ms if self._extent_ms is not None and not lines else (None, None)
         return Groups(
             log=log,
             groups=tuple(sorted(lines, key=sort)),
             unreadable_keys=tuple(map(missing_text, self.unreadable)),
             window=window,
-            first_at=None if first_ms is None else instant(first_ms),
-            last_at=None if last_ms is None else instant(last_ms),
+            first_at=None if lines else self._extent.first_at,
+            last_at=None if lines else self._extent.last_at,
         )
 
     def states(self, log: str) -> list[StateAt]:
@@ -228,7 +222,7 @@ class _Group:
     def __init__(self, partition: int, skim: Skim, tail: Tail) -> None:
         self.partition = partition
         self.group_id = tail.group_id
-        self._skim = skim
+        self.skim = skim
         self._tail = tail
         self._was_released = False
         self.waiting: list[StoredRecord] = []
@@ -236,23 +230,17 @@ class _Group:
         self.broken: Sequence[Broken] = ()
         """The records that cannot be read, once its line or state was made."""
 
-    @property
-    def extent_ms(self) -> tuple[int, int] | None:
-        """When its first and its last event were decided; None if none was by the end of the window."""
-        first, last = self._skim.first, self._skim.last
-        return None if first is None or last is None else (first.why.decided_ms, last.why.decided_ms)
-
     def take_waiting(self) -> None:
         """Take in the next records."""
         records, self.waiting = self.waiting, []
         kept = 0
-        for taken, ended in self._skim.transitions(records):
+        for taken, ended in self.skim.transitions(records):
             self._keep(records[kept:taken])
             kept = taken
             if ended.why.cause is Cause.GROUP_RELEASED:
                 self._was_released = True
             self._tail.trim()
-        if not self._skim.is_over:
+        if not self.skim.is_over:
             self._keep(records[kept:])
 
     def _keep(self, records: Sequence[StoredRecord]) -> None:
@@ -274,24 +262,24 @@ class _Group:
 
     def state(self) -> StateAt | None:
         """The group as it stands, without the log's name; None if nothing of it can be read."""
-        now = self._skim.now()
+        now = self.skim.now()
         group = now.group(self.group_id)
         broken = self._broken_by(now)
         if group is None:
             return None
-        missing = self._skim.missing
+        missing = self.skim.missing
         notes = [*([f"{missing} events before it are not in the log"] if missing else [])]
         notes += [missing_text(each) for each in broken]
         owners = [each.event.owner for each in now.prelude if isinstance(each, Coordinated)]
         return state_of(group, "", now.at_ms, owners[-1] if owners else None, notes)
 
     def _broken_by(self, now: Checkpoint) -> Sequence[Broken]:
-        self.broken = sorted((*self._skim.broken, *now.broken()), key=lambda each: each.position.offset)
+        self.broken = sorted((*self.skim.broken, *now.broken()), key=lambda each: each.position.offset)
         return self.broken
 
     def line(self) -> GroupLine | None:
         """Return the group's line; None if nothing of it is in the window."""
-        skim = self._skim
+        skim = self.skim
         self.broken = skim.broken
         if not skim.has_begun or (skim.is_over and skim.last is None):
             return None

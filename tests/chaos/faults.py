@@ -13,7 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, assert_never
 
-from tests.chaos.network import CLIENTS, Way
+from muster.drills.service.proxy import Weather
+from tests.chaos.network import CLIENTS
 from tests.chaos.schedule import Fault, Kind, Whom
 from tests.chaos.service import BROKER, Muster, Service
 
@@ -124,7 +125,7 @@ async def _cut(fault: Fault, service: Service, dice: random.Random) -> str:
 
 async def _slow(fault: Fault, service: Service, dice: random.Random) -> str:
     names = await _named(fault.whom, service, dice)
-    ways: list[Way] = [service.network.way(muster.name, name) for muster in service.musters for name in names]
+    ways: list[Weather] = [service.network.way(muster.name, name) for muster in service.musters for name in names]
     for way in ways:
         way.delay_s = fault.ms / 1000
     try:

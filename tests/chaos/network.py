@@ -23,6 +23,7 @@ from typing import Final
 import msgspec
 
 from muster.coordinator.sidecar.messages.rewriting import AnswerRewriter
+from muster.drills.service.proxy import Weather
 from muster.events.steps import finished
 from tests.brokers.broker import HOST, lasting_ports
 
@@ -38,24 +39,6 @@ _RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER with which a connection ends by a reset."""
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
-class Way:
-    """The way between two: open or cut, and by how much answers are late."""
-
-    def __init__(self) -> None:
-        self.delay_s = 0.0
-        self._open = asyncio.Event()
-        self._open.set()
-
-    def cut(self) -> None:
-        self._open.clear()
-
-    def heal(self) -> None:
-        self._open.set()
-
-    async def passable(self) -> None:
-        await self._open.wait()
 
 
 class _Relay(msgspec.Struct, eq=False):
@@ -75,7 +58,7 @@ class Network:
     def __init__(self) -> None:
         self.pids: dict[str, int] = {}
         """The pids of the processes, by name; whoever starts one says it here."""
-        self._ways: dict[frozenset[str], Way] = {}
+        self._ways: dict[frozenset[str], Weather] = {}
         self._relays: dict[int, _Relay] = {}
         """The relays, by the port that is behind each."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -104,8 +87,8 @@ class Network:
             for writer in list(relay.connections):
                 _reset(writer)
 
-    def way(self, one: str, other: str) -> Way:
-        return self._ways.setdefault(frozenset((one, other)), Way())
+    def way(self, one: str, other: str) -> Weather:
+        return self._ways.setdefault(frozenset((one, other)), Weather())
 
     async def close(self) -> None:
         for name in {relay.name for relay in self._relays.values()}:
@@ -149,7 +132,7 @@ class Network:
                 relay.connections.discard(writer)
                 writer.close()
 
-    async def _relay(self, way: Way, down: Streams, up: Streams, *, rewrites: bool) -> None:
+    async def _relay(self, way: Weather, down: Streams, up: Streams, *, rewrites: bool) -> None:
         """Relay until one end closes."""
         asked: dict[int, tuple[int, int]] = {}
         requests = _noted(_frames(down[0]), asked) if rewrites else _chunks(down[0])
@@ -204,7 +187,7 @@ async def _noted(frames: AsyncIterator[bytes], asked: dict[int, tuple[int, int]]
         yield frame
 
 
-async def _pass(pieces: AsyncIterator[bytes], writer: asyncio.StreamWriter, way: Way, *, is_delayed: bool) -> None:
+async def _pass(pieces: AsyncIterator[bytes], writer: asyncio.StreamWriter, way: Weather, *, is_delayed: bool) -> None:
     """Hand over all that comes; what is late does not hold up what comes behind it any longer."""
     now_s = asyncio.get_running_loop().time
     waiting: asyncio.Queue[tuple[float, bytes] | None] = asyncio.Queue(_UNDER_WAY)

@@ -80,7 +80,7 @@ class ForwardedRequests:
         service: Service,
         *,
         is_assigned: Callable[[GroupId], bool],
-        leases: Callable[[], Mapping[int, int]],
+        leases: Callable[[], dict[int, int]],
         list_own: ListOwnGroups,
         metrics: ServerMetrics,
         relayed: RelayMetrics,
@@ -148,7 +148,7 @@ class ForwardedRequests:
             case HeardMembers(sent_ms=sent_ms, members=members):
                 for member in members:
                     self._heard(clients.by_number.get(member.connection), member)
-                edge.send(Leases(sent_ms, dict(self._leases())))
+                edge.send(Leases(sent_ms, self._leases()))
             case ListOwned(question=question):
                 self._tasks.start(self._list(edge, question), "list-owned")
 

@@ -1,10 +1,12 @@
 """Processes that are lost: crashes, restarts, loops of them, poll time-outs, network cuts, duels."""
 
+from collections.abc import Sequence
+
 from muster.replay.fleet.simulation.scenario import ScenarioSort, scenario
 from muster.replay.fleet.simulation.stage import MINUTE, SECOND, Stage, Style, Wanted
 from muster.replay.fleet.simulation.world.outages import cut, heal
 from muster.replay.fleet.simulation.world.process import Process
-from muster.replay.fleet.simulation.world.truth import Knowable
+from muster.replay.fleet.simulation.world.truth import Knowable, Story
 
 
 def crash_of(stage: Stage, process: Process) -> None:
@@ -94,6 +96,10 @@ def network_cut(stage: Stage) -> None:
     story = stage.world.story("network-cut", culprits=[each.name for each in processes], knowable=Knowable.INFERRED)
     cut_ms = stage.random.randint(silent_ms(stage), 5 * MINUTE)
     stage.note(f"{', '.join(each.name for each in processes)} are cut off for {cut_ms / SECOND:.1f} s")
+    _cut_for(stage, cut_ms, processes, story)
+
+
+def _cut_for(stage: Stage, cut_ms: int, processes: Sequence[Process], story: Story) -> None:
     for each in processes:
         each.story = story
     cut(stage.world, processes)
@@ -117,11 +123,7 @@ def network_cut_of_all(stage: Stage) -> None:
     )
     cut_ms = stage.random.randint(silent_ms(stage), 5 * MINUTE)
     stage.note(f"all {len(processes)} processes are cut off for {cut_ms / SECOND:.1f} s")
-    for each in processes:
-        each.story = story
-    cut(stage.world, processes)
-    stage.world.at(cut_ms, lambda: heal(stage.world, processes))
-    stage.rest(cut_ms + 5 * SECOND)
+    _cut_for(stage, cut_ms, processes, story)
 
 
 @scenario(ScenarioSort.PLAIN, Wanted(size_min=4))

@@ -1,0 +1,29 @@
+"""From when until when a log tells of groups, for answers that find nothing in a window."""
+
+from muster.replay.history.skim import Skim
+from muster.replay.times import Instant, instant
+
+
+class Extent:
+    """See the module. Takes in groups that were skimmed, one after another."""
+
+    def __init__(self) -> None:
+        self._first_ms: int | None = None
+        self._last_ms: int | None = None
+
+    def note(self, skim: Skim) -> None:
+        """Take in how far a group's events go."""
+        if skim.first is not None and skim.last is not None:
+            first_ms, last_ms = skim.first.why.decided_ms, skim.last.why.decided_ms
+            self._first_ms = first_ms if self._first_ms is None else min(self._first_ms, first_ms)
+            self._last_ms = last_ms if self._last_ms is None else max(self._last_ms, last_ms)
+
+    @property
+    def first_at(self) -> Instant | None:
+        """When the first of the events was decided; None if there is none."""
+        return None if self._first_ms is None else instant(self._first_ms)
+
+    @property
+    def last_at(self) -> Instant | None:
+        """When the last one was."""
+        return None if self._last_ms is None else instant(self._last_ms)
