@@ -14,7 +14,7 @@ not know: how a request is forwarded.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -81,7 +81,7 @@ class _Owner:
         self._leases: dict[int, AnswerLease] = {}
         self._noted: list[GrantedTicket] = []
         self._unconfirmed: deque[tuple[int, list[GrantedTicket]]] = deque()
-        """The members that it was told of, and when by the boot clock, without its answer so far."""
+        """The members of each message that it has not answered, and when that was sent by the boot clock."""
         self._telling: asyncio.TimerHandle | None = None
         self._asking: asyncio.TimerHandle | None = None
 
@@ -124,13 +124,13 @@ class _Owner:
             ticket.is_noted = False
             members.append(HeardMember(ticket.connection, ticket.frame, max(0, now_ms - ticket.heard_ms)))
         for first in range(0, max(1, len(members)), HEARD_AT_ONCE):
-            self._granted.send(self._node, HeardMembers(sent_ms, members[first : first + HEARD_AT_ONCE]))
-        if noted:
-            self._unconfirmed.append((sent_ms, noted))
+            some = slice(first, first + HEARD_AT_ONCE)
+            self._granted.send(self._node, HeardMembers(sent_ms, members[some]))
+            self._unconfirmed.append((sent_ms, noted[some]))
 
     def told(self, leases: Leases) -> None:
-        """The owner has been told, and has said how long answers may be given."""
-        while self._unconfirmed and self._unconfirmed[0][0] <= leases.sent_ms:
+        """The owner has been told, and has said how long answers may be given: it answers each message, in order."""
+        if self._unconfirmed and self._unconfirmed[0][0] == leases.sent_ms:
             self._unconfirmed.popleft()
         lease_ms = self._granted.lease_ms
         for partition, left_ms in leases.left_ms.items():
@@ -170,7 +170,7 @@ class GrantedHeartbeats:
         self._partition_of = partition_of
         self._paced = paced
         self._owners: dict[int, _Owner] = {}
-        self._untold: dict[int, list[GrantedTicket]] = {}
+        self._untold: dict[int, deque[GrantedTicket]] = {}
         """Those of processes that are not reached, by node id."""
 
     def keep(self, node: Node, client: ClientSide, frame: bytes, sent_ms: int, granted: Granted) -> None:
@@ -179,9 +179,7 @@ class GrantedHeartbeats:
         partition = self._partition_of(group_id)
         if partition is None:
             return
-        owner = self._owners.get(node.node_id)
-        if owner is None:
-            owner = self._owners[node.node_id] = _Owner(self, node)
+        owner = self._at(node)
         group = owner.groups.get(group_id)
         if group is None:
             group = owner.groups[group_id] = GrantedGroup(owner.lease_of(partition))
@@ -225,7 +223,8 @@ class GrantedHeartbeats:
         owner = self._owners.pop(node.node_id, None)
         if owner is None:
             return
-        untold = self._untold[node.node_id] = owner.end()
+        untold = deque([*self._untold.get(node.node_id, ()), *owner.end()])
+        self._untold[node.node_id] = untold
 
         def forget() -> None:
             if self._untold.get(node.node_id) is untold:
@@ -235,12 +234,22 @@ class GrantedHeartbeats:
 
     def reached(self, node: Node) -> None:
         """Tell a process that is reached again who was answered in its name, some at a time."""
-        untold: Iterable[GrantedTicket] = self._untold.pop(node.node_id, ())
+        untold = self._untold.get(node.node_id)
+        if not untold:
+            return
+        owner = self._at(node)
 
-        def tell(ticket: GrantedTicket) -> None:
-            if ticket.client.is_open():
-                age_ms = max(0, self.monotonic_ms() - ticket.heard_ms)
-                member = HeardMember(self._number_at(node, ticket.client), ticket.frame, age_ms)
-                self.send(node, HeardMembers(self.boot_ms(), [member]))
+        def note_next() -> None:
+            if untold and self._owners.get(node.node_id) is owner:
+                ticket = untold.popleft()
+                if ticket.client.is_open():
+                    ticket.connection = self._number_at(node, ticket.client)
+                    owner.note(ticket)
 
-        self._paced.call(partial(tell, ticket) for ticket in untold)
+        self._paced.call([*[note_next] * len(untold), partial(self.tell, node)])
+
+    def _at(self, node: Node) -> _Owner:
+        owner = self._owners.get(node.node_id)
+        if owner is None:
+            owner = self._owners[node.node_id] = _Owner(self, node)
+        return owner

@@ -1,15 +1,22 @@
 """Heartbeats that the owner lets the edge answer: until the group changes, the lease ends, or the link does."""
 
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from kio.schema.errors import ErrorCode
 
+from muster.coordinator.cluster import Node
 from muster.coordinator.group.commands import Heartbeat
 from muster.coordinator.group.outcomes import HeartbeatOutcome
-from muster.coordinator.peers.link.messages import Revoked
+from muster.coordinator.peers.link.messages import Granted, HeardMembers, Leases, Revoked
 from muster.coordinator.sidecar.forwarding import granted as granted_module
+from muster.coordinator.sidecar.forwarding.granted import GrantedHeartbeats
+from muster.coordinator.sidecar.forwarding.paced import Paced
+from muster.coordinator.sidecar.relay.client_side import ClientSide
 from tests.coordinator.sidecar.forwarding.stage import Stage, forwarding
 from tests.coordinator.sidecar.forwarding.test_forwarding import error_of
 from tests.coordinator.sidecar.relay.test_relay import heartbeat, join
@@ -137,3 +144,54 @@ async def test_what_the_owner_was_not_told_it_is_told_once_it_is_reached_again(m
         await until(lambda: len(stage.groups.commands) == 2)
         assert await error(client) is ErrorCode.none
         assert len(stage.groups.commands) == 3
+
+
+async def test_each_message_is_confirmed_by_its_own_answer() -> None:
+    """Of 450 members in three messages, the link breaks behind the second answer: the last 50 are told again.
+
+    And once more, when it breaks again before that was answered.
+    """
+    sent = list[HeardMembers]()
+    numbers = itertools.count(1_000)
+    granted = GrantedHeartbeats(
+        send=lambda _, message: sent.append(message) if isinstance(message, HeardMembers) else None,
+        number_at=lambda *_: next(numbers),
+        partition_of=lambda _: 0,
+        paced=Paced(),
+        lease_ms=LEASE_MS,
+        boot_ms=lambda: 5,
+        monotonic_ms=lambda: 7,
+    )
+    node = Node(node_id=2, host="127.0.0.1", port=1)
+
+    def members() -> list[int]:
+        """How many each message since then names, those that only ask left out."""
+        counts = [len(each.members) for each in sent if each.members]
+        sent.clear()
+        return counts
+
+    clients = [kept_heartbeats() for _ in range(450)]
+    for at, client in enumerate(clients):
+        granted.keep(node, client, b"%d" % at, 1, Granted(at, b"", "g", "m", 60_000))
+    granted.told(node, Leases(5, {0: LEASE_MS}))
+    for client in clients:
+        assert client.heartbeats.keep.call_args.args[3].accept(6)
+    granted.tell(node)
+    assert members() == [200, 200, 50]
+    granted.told(node, Leases(5, {0: LEASE_MS}))
+    granted.told(node, Leases(5, {0: LEASE_MS}))
+    granted.lost(node)
+    for _ in range(2):
+        granted.reached(node)
+        await until(lambda: sum(len(each.members) for each in sent) == 50)
+        assert {member.frame for each in sent for member in each.members} == {b"%d" % at for at in range(400, 450)}
+        sent.clear()
+        granted.lost(node)
+
+
+def kept_heartbeats() -> Any:
+    """A client's side that keeps what it is given."""
+    client = MagicMock(spec=ClientSide)
+    client.heartbeats = MagicMock()
+    client.is_open.return_value = True
+    return client
