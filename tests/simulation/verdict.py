@@ -162,7 +162,9 @@ def _not_recorded(ledger: Ledger, recorded: list[Recorded]) -> Iterator[str]:
                 elif isinstance(event, StaticMemberReplaced):
                     removed.add((event.group_id, event.replaced_member_id))
     for join in ledger.joins:
-        if (join.group_id, join.generation_id, join.leader) not in leaders:
+        # A leader's restart that was absorbed, asked again of the next owner: who led before is not known any more.
+        leader = join.leader or join.member_id
+        if (join.group_id, join.generation_id, leader) not in leaders:
             yield f"{_said(join)} joined under leader {join.leader}, which no event says"
     for sync in ledger.syncs:
         if (sync.group_id, sync.member_id, sync.assignment) not in assigned:
@@ -242,7 +244,10 @@ def _made_twice(ledger: Ledger, recorded: list[Recorded]) -> Iterator[str]:
 
 
 def _ends(recorded: list[Recorded]) -> Mapping[tuple[_Group, int | str], Appended]:
-    """The batch that ended each generation, and each member."""
+    """The batch that ended each generation, and each member that has not come back under its id.
+
+    A join that is asked again of the next owner makes the same member again, if the owner had given it up meanwhile.
+    """
     ends: dict[tuple[_Group, int | str], Appended] = {}
     for each in recorded:
         match each.event:
@@ -250,6 +255,8 @@ def _ends(recorded: list[Recorded]) -> Mapping[tuple[_Group, int | str], Appende
                 ends.setdefault((event.group_id, event.member.member_id), each.batch)
             case StaticMemberReplaced() as event:
                 ends.setdefault((event.group_id, event.replaced_member_id), each.batch)
+            case MemberJoined() as event:
+                ends.pop((event.group_id, event.member.member_id), None)
             case GroupEvent() as event:
                 ends.setdefault((event.group_id, event.group.generation_id - 1), each.batch)
             case _:
