@@ -20,6 +20,7 @@ from muster.coordinator.load import slices
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.net.listening import Listening
 from muster.coordinator.peers.link import connection
+from muster.coordinator.runtime.ownership import standbys
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.sidecar import group_parts, serve
 from muster.coordinator.sidecar.forwarding import edge, peers
@@ -96,7 +97,8 @@ def simulated(seed: int) -> Iterator[None]:
     with ExitStack() as stack:
         for module in (slices, connection):
             stack.enter_context(patch.object(module, "time", _NO_CLOCK))
-        stack.enter_context(patch.object(assembly, "gc", _NO_COLLECTOR))
+        for module in (assembly, standbys):
+            stack.enter_context(patch.object(module, "gc", _NO_COLLECTOR))
         stack.enter_context(patch.object(edge, "time", _LOOPS_CLOCK))
         stack.enter_context(patch.object(assembly, "uuid", _LOTS))
         stack.enter_context(patch.object(serve, "SystemClock", _RunningClock))
