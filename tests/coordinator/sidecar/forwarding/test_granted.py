@@ -147,7 +147,7 @@ async def test_what_the_owner_was_not_told_it_is_told_once_it_is_reached_again(m
 
 
 async def test_each_message_is_confirmed_by_its_own_answer() -> None:
-    """Of 450 members in three messages, the link breaks behind the second answer: the last 50 are told again.
+    """450 members are told of in three messages, the link breaks behind the second answer: the last 50 are told again.
 
     And once more, when it breaks again before that was answered.
     """
