@@ -10,10 +10,13 @@ from unittest.mock import patch
 
 import msgspec
 
+from muster.coordinator.cluster import Node
 from muster.coordinator.runtime.partition.answer_lease import AnswerLease
 from muster.coordinator.runtime.partition.old_leases import OldLeases
 from muster.coordinator.runtime.partition.outbox import Outbox, WriteUnit
 from muster.coordinator.sidecar.forwarding.granted import GrantedTicket
+from muster.coordinator.sidecar.forwarding.owners import Outcome, Owners
+from muster.coordinator.sidecar.relay.intercept import ClientRequest
 from tests.simulation.log_broker import LogBroker
 
 
@@ -60,4 +63,16 @@ def without_waiting_for_durability() -> Iterator[None]:
 def without_asking_the_owner() -> Iterator[None]:
     """A sidecar that was once allowed to answer heartbeats of a member in the owner's name does so for ever."""
     with patch.object(GrantedTicket, "accept", lambda *_: True):
+        yield
+
+
+@contextmanager
+def with_another_member_id() -> Iterator[None]:
+    """A join that is asked again proposes another member id to the next owner."""
+    outcome = Owners.outcome
+
+    async def anew(self: Owners, node: Node | None, request: ClientRequest, frame: bytes, member_uuid: str) -> Outcome:
+        return await outcome(self, node, request, frame, self._service.new_uuid() if member_uuid else "")
+
+    with patch.object(Owners, "outcome", anew):
         yield

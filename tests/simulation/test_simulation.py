@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 import pytest
 
 from tests.simulation.broken_builds import (
+    with_another_member_id,
     without_asking_the_owner,
     without_fence,
     without_lease,
@@ -39,6 +40,7 @@ def test_no_schedule_breaks_an_invariant(first: int) -> None:
         (without_lease, 35, "4"),
         (without_outliving, 11, "8"),
         (without_asking_the_owner, 0, "8"),
+        (with_another_member_id, 41, "11"),
     ],
 )
 def test_a_build_without_a_safeguard_is_noticed(
