@@ -44,6 +44,9 @@ _BYTES_BEFORE_LENGTH_COUNTS = 12
 _MAGIC_AT = 16
 _MAGIC = 2
 
+_NOTES = frozenset({MARK, ORIGIN, EPOCH_BASE, MARKED_FROM, NATIVE_FROM, PARTITIONS})
+"""The headers by which a batch tells of its writer."""
+
 _STRANGERS_KEY_BYTES_MAX = 128 * 1024
 """The limit of our keys: a group id and a member id have 32 KiB each at most."""
 
@@ -88,7 +91,7 @@ class _Batch:
         if self._head is None:
             raise CannotDecompress("its message format is older than 2")
         plain = decompressed(self._data, self._head.compression_type)
-        records = iter(self._head if plain is None else MemoryRecords(plain).next_batch())
+        records = iter(self._head if plain is None else DefaultRecordBatch(plain))
         return iter(records.__next__, None)  # it can be gone through once, and refuses even to be asked again
 
 
@@ -214,37 +217,40 @@ def records_of(fetched: bytes) -> Iterator[DefaultRecord | None]:
 def _written(batch: _Batch, home: str | None) -> Written | None:
     if batch.is_control or batch.is_transactional:
         return None
+    noted, origin, by_key, native = dict[str, bytes](), b"", False, False
+    before: list[tuple[str, bytes | None]] = []
     try:
-        keys, of_records = list[bytes](), list[list[tuple[str, bytes | None]]]()
-        for record in batch.records():
-            keys.append(record.key or b"")
-            of_records.append(record.headers)
+        records = batch.records()
+        producer_id, producer_epoch = batch.producer
+        for record in records:
+            by_key = by_key or (record.key or b"").startswith(KEY_PREFIXES)
+            headers = record.headers
+            if headers != before:  # those of nearly all records are the same
+                before = headers
+                noted |= {name: value or b"" for name, value in headers if name in _NOTES}
+                origin = noted_origin(headers) or origin
+                native = native or is_native(headers, producer_id)
     except _CANNOT_BE_READ:
         return None
-    headers = {name: value or b"" for each in of_records for name, value in each}
-    origin = next(filter(None, map(noted_origin, reversed(of_records))), b"")
-    if home and (MARK in headers or origin):
+    if home and (MARK in noted or origin):
         cluster = decode_origin(origin)
         if cluster is None or cluster.is_elsewhere(home):
             return None
-    producer_id, producer_epoch = batch.producer
     stamp = Stamp(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        epoch_base=_number(headers.get(EPOCH_BASE)) or 0,
+        epoch_base=_number(noted.get(EPOCH_BASE)) or 0,
         origin=origin,
-        marked_from=_number(headers.get(MARKED_FROM)),
-        native_from=_number(headers.get(NATIVE_FROM)),
-        partitions=_number(headers.get(PARTITIONS)),
+        marked_from=_number(noted.get(MARKED_FROM)),
+        native_from=_number(noted.get(NATIVE_FROM)),
+        partitions=_number(noted.get(PARTITIONS)),
     )
-    by_unmarked = ORIGIN in headers or EPOCH_BASE in headers or any(key.startswith(KEY_PREFIXES) for key in keys)
-    native = any(is_native(each, producer_id) for each in of_records)
     return Written(
         base_offset=batch.base_offset,
         stamp=stamp,
-        marked=MARK in headers,
+        marked=MARK in noted,
         native=native,
-        by_unmarked_owner=by_unmarked,
+        by_unmarked_owner=by_key or ORIGIN in noted or EPOCH_BASE in noted,
     )
 
 

@@ -173,6 +173,16 @@ def test_headers_are_not_made_objects_of_by_the_million() -> None:
     assert told_apart(decoded(thousands + ours(ONE, 2))) == ([2], [1])
 
 
+def test_a_search_for_the_last_owner_keeps_no_record() -> None:
+    """A batch may have a million of them."""
+    batch = ours([Record(b"k" * 50, b"v" * 50)] * 40_000, 0)
+    tracemalloc.start()
+    ((written, after),) = writers_of(batch, end=2**40)
+    assert tracemalloc.get_traced_memory()[1] < 2 * MIB
+    tracemalloc.stop()
+    assert (written is not None, after) == (True, 40_000)
+
+
 def test_headers_that_are_packed_are_counted_when_they_are_unpacked() -> None:
     """A few KiB may have millions of them."""
     record = b"\x00\x00\x00" + b"\x02a" + b"\x01" + varint(3_000_000) + b"\x00\x01" * 3_000_000
@@ -190,6 +200,13 @@ def test_a_number_that_does_not_end_is_not_read_on() -> None:
     endless = foreign.with_records(foreign.batch(ONE, base_offset=1), b"\x80" * 5 * MIB, 0)
     with pytest.raises(BrokenRecord, match="a number that does not end"):
         decoded(endless, since=None)
+
+
+def test_a_record_that_ends_before_it_begins_is_not_counted_for_ever() -> None:
+    """The next one would be where it was, two billion times."""
+    backwards = foreign.with_records(foreign.batch(ONE, base_offset=1), b"\x01" * 5 * MIB, 0)
+    with pytest.raises(BrokenRecord, match="a record of -1 bytes"):
+        decoded(backwards, since=None)
 
 
 @pytest.mark.parametrize("is_longer", [False, True])
