@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks import crowds, fleet, forwarding, hostile, replaying, sidecar, standalone, takeover
+from benchmarks import crowds, fleet, forwarding, hostile, processes, replaying, sidecar, standalone, takeover
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -21,6 +21,7 @@ class Part(StrEnum):
     FLEET = "fleet"
     TAKEOVER = "takeover"
     FORWARDING = "forwarding"
+    PROCESSES = "processes"
 
 
 def main(
@@ -88,6 +89,10 @@ def main(
         results = forwarding.measure(groups=groups, seconds=seconds, turns=turns, console=console)
         results.show(console)
         results.write(out, Part.FORWARDING)
+    if not parts or Part.PROCESSES in parts:
+        results = processes.measure(seconds=seconds, turns=turns, console=console)
+        results.show(console)
+        results.write(out, Part.PROCESSES)
     console.print(f"[dim]written to {out}[/]")
 
 

@@ -14,7 +14,7 @@ import uvloop
 from rich.console import Console
 
 from benchmarks.measuring.groups import Member
-from benchmarks.measuring.heartbeats import flood, form_groups
+from benchmarks.measuring.heartbeats import WARMING, flood, form_groups
 from benchmarks.measuring.processes import cpu_seconds
 from benchmarks.results import KAFKA, SIDECAR, Figure, Goal, Results
 from tests.brokers import MEASURED_JVM_OPTIONS, running_broker
@@ -94,7 +94,7 @@ async def _figures(
                 rates[name].append(rate)
                 if name == FORWARDED:
                     used_s += sum(cpu_seconds(each.pid) for each in processes) - before_s
-                    sent += rate * seconds / turns
+                    sent += rate * (1 + WARMING) * seconds / turns
         medians = {name: statistics.median(each) for name, each in rates.items()}
         figures.append(Figure(name=what, unit="1/s", values=medians, goal=Goal(times_kafka=1)))
         figures.append(

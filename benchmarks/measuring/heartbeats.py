@@ -1,7 +1,7 @@
-"""Heartbeats: flooded on few connections, one in flight on many, one at a time.
+"""Floods: requests on few connections, or one in flight on many; heartbeats so, and one at a time.
 
-All heartbeats have one correlation id, so all good answers are the same bytes: the sender checks them by comparing
-and sends as many again, which leaves the machine to the server.
+All requests of a flood have one correlation id, so all good answers are the same bytes: the sender checks them by
+comparing and sends as many again, which leaves the machine to the server.
 """
 
 import asyncio
@@ -15,13 +15,17 @@ from tests.coordinator.kio_client import frame, with_length
 GOOD = bytes.fromhex("0000000c 00000000 00 00000000 0000 00")
 """The answer to Heartbeat v4 with correlation id 0: length, correlation id, tags, throttle time, error, tags."""
 
+WARMING = 0.2
+"""The part of its time that a flood lasts before it counts, and that a server works all the same."""
+
 
 class Flood(asyncio.Protocol):
-    """Keeps `window` heartbeats in flight until it is told to stop."""
+    """Keeps `window` requests in flight until it is told to stop."""
 
-    def __init__(self, frames: Sequence[bytes], window: int) -> None:
+    def __init__(self, frames: Sequence[bytes], window: int, good: bytes) -> None:
         self._frames = itertools.cycle(frames)
         self._window = window
+        self._good = good
         self._rest = b""
         self._stopping = False
         self.answered = 0
@@ -39,8 +43,8 @@ class Flood(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         data = self._rest + data
-        count, rest = divmod(len(data), len(GOOD))
-        if data[: count * len(GOOD)] != GOOD * count:
+        count, rest = divmod(len(data), len(self._good))
+        if data[: count * len(self._good)] != self._good * count:
             self.done.set_exception(Failed(f"an answer that is not good: {data[:60].hex()}"))
             self._transport.abort()
             return
@@ -93,21 +97,28 @@ async def flood(bootstrap: str, members: Sequence[Member], *, connections: int, 
     """Heartbeats answered in a second. Each connection speaks for members of its own, of which there must be enough."""
     if len(members) < connections:
         raise Failed(f"{connections} connections need as many members at least, there are {len(members)}")
+    frames = [heartbeat_frame(member) for member in members]
+    own = [frames[number::connections] for number in range(connections)]
+    return await flood_with(bootstrap, own, good=GOOD, window=window, seconds=seconds)
+
+
+async def flood_with(
+    bootstrap: str, frames: Sequence[Sequence[bytes]], *, good: bytes, window: int, seconds: float
+) -> float:
+    """Requests answered in a second: `frames` has those of each connection."""
     host, _, port = bootstrap.rpartition(":")
     loop = asyncio.get_running_loop()
-    frames = [heartbeat_frame(member) for member in members]
     floods = []
-    for number in range(connections):
-        own = frames[number::connections]
+    for each in frames:
 
-        def protocol(own: list[bytes] = own) -> Flood:
-            return Flood(own, window)
+        def protocol(own: Sequence[bytes] = each) -> Flood:
+            return Flood(own, window, good)
 
         _, one = await loop.create_connection(protocol, host, int(port))
         floods.append(one)
     for one in floods:
         one.start()
-    await asyncio.sleep(seconds / 5)  # warm
+    await asyncio.sleep(seconds * WARMING)
     before, started = _answered(floods), time.perf_counter()
     await asyncio.sleep(seconds)
     rate = (_answered(floods) - before) / (time.perf_counter() - started)

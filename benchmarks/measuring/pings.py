@@ -24,24 +24,25 @@ WITHIN_S = 30
 def mean_ms(way: Way, request: tuple[str, int], topic: str, *, count: int) -> float:
     """The mean of so many, after as many again that do not count. `request` is PRODUCE or FETCH."""
     name, version = request
-    body = _produce(topic) if name == "Produce" else _fetch(topic)
+    body = produce_of(topic) if name == "Produce" else fetch_of(topic)
     asked = with_length(frame(name, version, **body))
     host, _, port = way.bootstrap.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=WITHIN_S) as link:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        first = _answer(link, asked)
+        first = answer_to(link, asked)
         _check(parse(name, version, first[CORRELATION_ID_BYTES:]), way)
         for _ in range(count):
-            _answer(link, asked)
+            answer_to(link, asked)
         began = time.perf_counter()
         for _ in range(count):
-            answer = _answer(link, asked)
+            answer = answer_to(link, asked)
             if len(answer) != len(first):
                 raise Failed(f"{way.name}: an answer unlike the first one: {answer[:60].hex()}")
         return (time.perf_counter() - began) / count * 1_000
 
 
-def _answer(link: socket.socket, asked: bytes) -> bytes:
+def answer_to(link: socket.socket, asked: bytes) -> bytes:
+    """Send a request on a connection, and return its answer, from the correlation id on."""
     link.sendall(asked)
     data = link.recv(65_536)
     while len(data) < LENGTH_BYTES or len(data) < LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "big"):
@@ -60,7 +61,8 @@ def _check(response: Any, way: Way) -> None:
         raise Failed(f"{way.name}: {partition}")
 
 
-def _produce(topic: str) -> dict[str, Any]:
+def produce_of(topic: str, record_bytes: int = RECORD_BYTES) -> dict[str, Any]:
+    """The body of PRODUCE: one record."""
     builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=0,
@@ -68,9 +70,9 @@ def _produce(topic: str) -> dict[str, Any]:
         producer_id=-1,
         producer_epoch=-1,
         base_sequence=-1,
-        batch_size=16_384,
+        batch_size=1_048_576,
     )
-    builder.append(0, int(time.time() * 1_000), None, b"x" * RECORD_BYTES, [])
+    builder.append(0, int(time.time() * 1_000), None, b"x" * record_bytes, [])
     partition = {"index": 0, "records": bytes(builder.build())}
     return {
         "transactional_id": None,
@@ -80,7 +82,8 @@ def _produce(topic: str) -> dict[str, Any]:
     }
 
 
-def _fetch(topic: str) -> dict[str, Any]:
+def fetch_of(topic: str) -> dict[str, Any]:
+    """The body of FETCH: the first batch."""
     partition = {
         "partition": 0,
         "current_leader_epoch": -1,
