@@ -46,7 +46,7 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """What was answered in a second and in all, and the time on a core that it cost each process."""
+    """All that was answered, in a second and together, and the time on a core that it cost each process."""
 
     rate: float
     answered: float
