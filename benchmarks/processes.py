@@ -90,7 +90,7 @@ def _sidecar(broker: str, name: str, edges: int) -> Iterator[Way]:
 
 
 def _pids(muster: MusterProcess) -> dict[str, int]:
-    """Of the process, and of the owner and the edges below it."""
+    """The process itself, and below it the owner and the edges."""
     top = muster.pid
     below = Path(f"/proc/{top}/task/{top}/children").read_text(encoding="ascii").split()
     return {"itself": top, **{f"child-{number}": int(pid) for number, pid in enumerate(below)}}
