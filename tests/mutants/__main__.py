@@ -105,9 +105,9 @@ def _covering(trials: SimpleQueue[Trial], areas: Sequence[Area]) -> dict[str, Co
 def _tried(trials: SimpleQueue[Trial], covering: Covering, area: Area, mutant: Mutant) -> Tried:
     trial = trials.get()
     try:
-        first = covering.tests_for(mutant)
-        in_a_process = not first and trial.stage is WITH_BROKER  # one that a test starts, maybe
-        verdict = trial.of(mutant, first, area.tests if in_a_process or covering.runs_at_import(mutant) else ())
+        portions = covering.portions(mutant, trial.stage.tests_s)
+        in_a_process = not portions and trial.stage is WITH_BROKER  # one that a test starts, maybe
+        verdict = trial.of(mutant, *([area.tests] if in_a_process else portions))
     finally:
         trials.put(trial)
     if verdict not in NOTICED:

@@ -1,44 +1,68 @@
-"""Which tests come by a mutant: only those can notice it, and they are few.
+"""Which tests come by a mutant, and in which order they are tried: only those can notice it.
 
-What belongs here: reading what coverage has recorded, by test. How it works: a line is taken with all others of its
-statement. What runs while a module is imported (a constant, a default) is looked at by all tests that come by the file;
-and where they do not notice, by all there are: a table of such constants may be all that a test looks at.
+What belongs here: reading what coverage has recorded, by test, and how long each test took. How it works: a line is
+taken with all others of its statement. What runs while a module is imported (a constant, a default) is looked at by all
+tests that come by the file; and where they do not notice, by all there are: a table of such constants may be all that a
+test looks at. The tests of the file's own module come first, then those of its folder, the quick ones before the slow
+ones: most mutants are noticed within the first seconds of tests. Hundreds may come by a line that each command runs;
+what would take too long is not run.
 What is not ideal: a test that starts a process of its own comes by nothing, and a fixture of many tests only for the
 first of them; so a mutant that is said to be unnoticed may be noticed by the whole suite, but never the other way.
 """
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, takewhile
 from pathlib import Path
+from typing import Final
 
 from coverage import CoverageData
 
 from tests.mutants.making import Mutant
 
+NEAREST_S: Final = 4.0
+
 
 class Covering:
-    """`directory` is the tree that the tests ran in, `recorded` the file that coverage has written."""
+    """`directory` is the tree that the tests ran in, `recorded` the file that coverage has written.
 
-    def __init__(self, directory: Path, recorded: Path) -> None:
+    `seconds`: how long each test took while it was recorded, about twice of what it takes otherwise.
+    """
+
+    def __init__(self, directory: Path, recorded: Path, seconds: Mapping[str, float]) -> None:
         self._directory = directory
+        self._seconds = seconds
         self._data = CoverageData(str(recorded))
         self._data.read()
         measured = map(Path, self._data.measured_files())
         files = [file for file in measured if file.suffix == ".py"]  # a page's template runs, too, under its own name
         self._statements = {file: list(_statements(ast.parse(file.read_text(encoding="utf-8")))) for file in files}
 
-    def tests_for(self, mutant: Mutant) -> Sequence[str]:
-        """The names of the tests, those of the file's own module first."""
-        contexts = self._contexts(mutant)
-        if "" in contexts:  # the module's import
-            contexts = {context for each in self._by_line(mutant).values() for context in each}
-        names = {context.rpartition("|")[0] for context in contexts} - {""}
-        own = f"/test_{mutant.path.stem}"
-        return sorted(names, key=lambda name: (own not in name, name))
+    def portions(self, mutant: Mutant, limit_s: float) -> Sequence[Sequence[str]]:
+        """Its tests, first a few seconds of them, then what is left within the limit."""
+        tests = self.tests_for(mutant)
+        taken = list(accumulate(self._seconds.get(test, 0.0) for test in tests))
+        few, many = (sum(each <= limit for each in taken) for limit in (NEAREST_S, limit_s))
+        few = max(few, 1)  # the first one, however slow
+        return [by_file(part) for part in (tests[:few], tests[few:many]) if part]
 
-    def runs_at_import(self, mutant: Mutant) -> bool:
-        """Whether its line runs when the module is imported: then any test may notice it."""
-        return "" in self._contexts(mutant)
+    def tests_for(self, mutant: Mutant) -> Sequence[str]:
+        """The names of the tests, the nearest first, the quick ones of those before the slow ones."""
+        contexts = self._contexts(mutant)
+        if "" not in contexts:
+            return self._nearest_first(mutant, _names(contexts))
+        of_file = _names(context for each in self._by_line(mutant).values() for context in each)
+        return [
+            *self._nearest_first(mutant, of_file),
+            *self._nearest_first(mutant, self._seconds.keys() - of_file),
+        ]
+
+    def _nearest_first(self, mutant: Mutant, names: Iterable[str]) -> list[str]:
+        own = f"/test_{mutant.path.stem}"
+        return sorted(
+            names,
+            key=lambda name: (own not in name, -_nearness(mutant, name), self._seconds.get(name, 0.0), name),
+        )
 
     def _contexts(self, mutant: Mutant) -> set[str]:
         """The tests that come by its statement; "" is an import."""
@@ -49,6 +73,25 @@ class Covering:
 
     def _by_line(self, mutant: Mutant) -> dict[int, list[str]]:
         return self._data.contexts_by_lineno(str(self._directory / mutant.path))
+
+
+def by_file(tests: Iterable[str]) -> Sequence[str]:
+    """Those of a file one after another, in the order of the first of each: so its fixtures are made once."""
+    files: dict[str, list[str]] = {}
+    for test in tests:
+        files.setdefault(test.partition("::")[0], []).append(test)
+    return [test for each in files.values() for test in each]
+
+
+def _names(contexts: Iterable[str]) -> set[str]:
+    """The tests' names: a context also tells whether it is the test or its fixtures."""
+    return {context.rpartition("|")[0] for context in contexts} - {""}
+
+
+def _nearness(mutant: Mutant, test: str) -> int:
+    """How many folders are the same: the tests' folders mirror those of the code."""
+    folders = zip(mutant.path.parts[:-1], Path(test.partition("::")[0]).parts[1:-1], strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], folders))
 
 
 def _statements(module: ast.Module) -> Iterator[range]:

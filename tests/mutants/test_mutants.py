@@ -9,12 +9,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from coverage import CoverageData
 from msgspec import structs
 
 from tests.mutants.__main__ import EQUIVALENT, ROOT, equivalent_mutants, sample
 from tests.mutants.areas import AREAS, Area
+from tests.mutants.covering import Covering
 from tests.mutants.making import MutableFile, Mutant
-from tests.mutants.trial import COPIED, WITH_BROKER, WITHOUT_BROKER, NoTests, Trial, Verdict
+from tests.mutants.trial import COPIED, WITH_BROKER, WITHOUT_BROKER, NoTests, Trial, Verdict, seconds_by_test
 from tests.waiting import until_so
 
 CODE = """\
@@ -146,8 +148,9 @@ def test_what_takes_too_long_is_ended(tree: Path, tmp_path: Path) -> None:
         assert trial.of(MUTANT, ["tests/few/test_it.py::test_it"]) in {Verdict.TOO_LONG, Verdict.UNCLEAR}
 
 
-def test_only_tests_that_come_by_a_mutant_are_run(tree: Path, tmp_path: Path) -> None:
-    """The lines of its statement count; what is done at the import is looked at by all that come by the file."""
+@pytest.fixture
+def covered(tree: Path, tmp_path: Path) -> Path:
+    """The copy of a tree whose tests have been recorded."""
     (tree / "events" / "code.py").write_text(CALLED, encoding="utf-8")
     (tree / "events" / "constants.py").write_text("M = 1\n", encoding="utf-8")
     (tree / "tests" / "few" / "test_it.py").write_text(f"import events.constants\n{CALLING}", encoding="utf-8")
@@ -155,19 +158,69 @@ def test_only_tests_that_come_by_a_mutant_are_run(tree: Path, tmp_path: Path) ->
     (tree / "tests" / "few" / "test_page.py").write_text(PAGE, encoding="utf-8")
     (tree / "tests" / "few" / "test_nothing.py").write_text("def test_it(): pass\n", encoding="utf-8")
     with closing(Trial(tree, tmp_path / "copy")) as trial:
-        covering = trial.covering(AREA)
-    assert covering is not None
+        assert trial.covering(AREA) is not None
+    return tmp_path / "copy"
 
-    def at(line: int, file: str = "code") -> Mutant:
-        return Mutant(path=Path(f"events/{file}.py"), line=line, nth=1, text="", diff="")
 
-    def names(line: int, file: str = "code") -> list[str]:
-        return [name.removeprefix("tests/few/test_it.py::") for name in covering.tests_for(at(line, file))]
+A, B, C, NOTHING, PAGES = ALL = [
+    *(f"tests/few/test_it.py::test_{letter}" for letter in "abc"),
+    "tests/few/test_nothing.py::test_it",
+    "tests/few/test_page.py::test_it",
+]
 
-    assert [names(line) for line in (1, 4, 7)] == [["test_a", "test_b"], ["test_a", "test_b"], ["test_b"]]
-    assert [covering.runs_at_import(at(line)) for line in (1, 4, 7)] == [True, False, False]
-    assert (names(1, "constants"), covering.runs_at_import(at(1, "constants"))) == ([], True)
-    assert (names(1, "template"), covering.runs_at_import(at(1, "template"))) == ([], False)
+
+@pytest.mark.parametrize(
+    ("file", "line", "tests"),
+    [
+        ("code", 1, ALL),
+        ("code", 4, [A, B]),
+        ("code", 7, [B]),
+        ("constants", 1, ALL),
+        ("template", 1, []),
+    ],
+)
+def test_only_tests_that_come_by_a_mutant_are_run(covered: Path, file: str, line: int, tests: list[str]) -> None:
+    """The lines of its statement count; what is done at the import is looked at by all, those of its file first."""
+    mutant = Mutant(path=Path(f"events/{file}.py"), line=line, nth=1, text="", diff="")
+    covering = Covering(covered, covered / "covering-few", dict.fromkeys(ALL, 0.01))
+    assert covering.tests_for(mutant) == tests
+
+
+def test_quick_tests_are_tried_first_and_slow_ones_within_the_limit(covered: Path) -> None:
+    """Those that come by its file before all others; a first one is always tried."""
+    mutant = Mutant(path=Path("events/code.py"), line=1, nth=1, text="", diff="")
+
+    def portions(limit_s: float, **seconds: float) -> list[list[str]]:
+        taken = {test: seconds.get(name, 0.0) for test, name in zip(ALL, "abcnp", strict=True)}
+        return [list(each) for each in Covering(covered, covered / "covering-few", taken).portions(mutant, limit_s)]
+
+    assert portions(20, a=9, b=7, c=3, n=2) == [[B], [A, PAGES, NOTHING]]
+    assert portions(1, a=9, b=7) == [[B]]
+
+
+def test_a_test_is_near_by_its_files_name_then_by_its_folder(tmp_path: Path) -> None:
+    """The folders of the tests mirror those of the code."""
+    file = tmp_path / "replay" / "logs" / "opening.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("N = 1\n", encoding="utf-8")
+    recorded = CoverageData(str(tmp_path / "covering"))
+    files = ("replay/logs/test_opening", "replay/logs/test_a", "replay/test_b", "test_c")
+    names = [f"tests/{each}.py::test_it" for each in files]
+    for name in reversed(names):
+        recorded.set_context(f"{name}|run")
+        recorded.add_lines({str(file): [1]})
+    recorded.write()
+    mutant = Mutant(path=Path("replay/logs/opening.py"), line=1, nth=1, text="", diff="")
+    covering = Covering(tmp_path, tmp_path / "covering", {names[0]: 3.0, names[1]: 2.0})
+    assert covering.tests_for(mutant) == names
+
+
+def test_a_tests_duration_is_that_of_its_fixtures_too() -> None:
+    """A name may have blanks in it."""
+    printed = (
+        "0.25s setup    tests/a.py::test[x y]\n1.00s call     tests/a.py::test[x y]\n0.50s call     tests/b.py::test\n"
+    )
+    assert seconds_by_test(printed) == {"tests/a.py::test[x y]": 1.25, "tests/b.py::test": 0.5}
 
 
 def test_where_the_first_tests_notice_nothing_the_others_are_run(tree: Path, tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ is looked at like this. A test that is not there notices nothing: this ends the 
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -27,6 +28,8 @@ COPIED: Final = (
     "conftest.py", "pyproject.toml", "README.md", "CHANGELOG.md", "Makefile",
 )  # fmt: skip
 PYTEST: Final = ("-q", "-x", "--hypothesis-seed=0")
+DURATIONS: Final = ("--durations=0", "--durations-min=0")
+DURATION: Final = re.compile(r"^([0-9.]+)s (?:setup|call|teardown) +(.+)$", re.MULTILINE)
 LAST_FAILED: Final = "--last-failed"
 UNKNOWN_TESTS = 4
 NO_TESTS = 5
@@ -38,12 +41,14 @@ COVERING_LIMIT_S: Final = 3_600.0
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
     """Which tests are run, by pytest's marks, and the limits of one and of all.
 
+    `tests_s`: how many seconds of tests are run on a mutant, by what they took while coverage recorded them.
     `all_doubted`: brokers fail. `may_be_none`: not all code has tests that need one.
     """
 
     marked: str
     test_limit_s: int
     limit_s: float
+    tests_s: float
     all_doubted: bool
     may_be_none: bool
 
@@ -52,6 +57,7 @@ WITHOUT_BROKER: Final = Stage(
     marked="not broker and not clients and not spark",
     test_limit_s=60,
     limit_s=300,
+    tests_s=100,
     all_doubted=False,
     may_be_none=False,
 )
@@ -59,6 +65,7 @@ WITH_BROKER: Final = Stage(
     marked="(broker or clients) and not spark",
     test_limit_s=240,
     limit_s=1_200,
+    tests_s=600,
     all_doubted=True,
     may_be_none=True,
 )
@@ -114,19 +121,24 @@ class Trial:
         settings = self._directory / "covering.ini"
         settings.write_text(f"[run]\ndata_file = {recorded}\n", encoding="utf-8")
         folders = [f"--cov={folder}" for folder in area.code]
-        options = ("--cov-context=test", "--cov-report=", f"--cov-config={settings}", "--maxfail=10")
+        options = ("--cov-context=test", "--cov-report=", f"--cov-config={settings}", "--maxfail=10", *DURATIONS)
         all_passed = self._run(COVERING_LIMIT_S, *folders, *options, *area.tests)[0] is Verdict.UNNOTICED
+        seconds = seconds_by_test(self._printed)
         if all_passed or self.stage.all_doubted:
-            return Covering(self._directory, recorded)
+            return Covering(self._directory, recorded, seconds)
         if self._run(COVERING_LIMIT_S, LAST_FAILED, *area.tests)[0] is Verdict.UNNOTICED:
-            return Covering(self._directory, recorded)
-        print((self._directory / "printed.txt").read_text(encoding="utf-8"))
+            return Covering(self._directory, recorded, seconds)
+        print(self._printed)
         return None
 
-    def of(self, mutant: Mutant, first: Sequence[str], then: Sequence[str] = ()) -> Verdict:
+    def of(self, mutant: Mutant, *portions: Sequence[str]) -> Verdict:
         """Run the first tests on it, and the others where those notice nothing. Raises NoTests."""
-        verdict = self._of(mutant, first) if first else Verdict.NOT_COVERED
-        return self._of(mutant, then) if then and verdict in {Verdict.UNNOTICED, Verdict.NOT_COVERED} else verdict
+        verdict = Verdict.NOT_COVERED
+        for tests in filter(None, portions):
+            if verdict not in {Verdict.UNNOTICED, Verdict.NOT_COVERED}:
+                break
+            verdict = self._of(mutant, tests)
+        return verdict
 
     def _of(self, mutant: Mutant, tests: Sequence[str]) -> Verdict:
         """Run them, again where they run into a time-out and do so without the mutant, too."""
@@ -195,7 +207,19 @@ class Trial:
         assert code, "the process that runs pytest has ended"
         return None if code == LATE else int(code), (self._directory / "printed.txt").read_bytes()
 
+    @property
+    def _printed(self) -> str:
+        return (self._directory / "printed.txt").read_text(encoding="utf-8")
+
     def close(self) -> None:
         """End the process that runs pytest, and the run that it is in."""
         self._running.terminate()
         self._running.communicate()
+
+
+def seconds_by_test(printed: str) -> Mapping[str, float]:
+    """How long each test took, with its fixtures, by what pytest has printed of durations."""
+    seconds: dict[str, float] = {}
+    for taken, name in DURATION.findall(printed):
+        seconds[name] = seconds.get(name, 0.0) + float(taken)
+    return seconds
