@@ -10,7 +10,7 @@ right.
 * `making.py`: all mutants of a file. The operators are mutmut's, and two of our own: a call that is left out, a
   condition that is turned round. Wording, arguments and types are left alone: mypy notices those.
 * `areas.py`: which code, which tests, and how many mutants are to be noticed.
-* `covering.py`: which tests come by a line: only those are run.
+* `covering.py`: which tests come by a line: only those are run, the nearest and quickest first.
 * `trial.py`: a copy of the tree, in which one mutant after another is tried.
 * `running.py`: a process that runs pytest in forks, since starting it takes longer than most trials.
 * `equivalent.txt`: mutants that change nothing, each with the reason.

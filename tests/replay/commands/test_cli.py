@@ -20,8 +20,8 @@ from muster.replay.cli import app
 from tests.replay.stories import a_night
 from tests.replay.written import BROKEN_KEY, PARTITIONS, append, broken_value, script, sqlite_log, unknown_type
 
-WIDE = {"COLUMNS": "140", "TERM": "dumb", "TTY_COMPATIBLE": "1"}
-"""Where answers are printed as on a terminal of 140 columns, without colours."""
+WIDE = {"COLUMNS": "140", "LINES": "25", "TERM": "dumb", "TTY_COMPATIBLE": "1"}
+"""A terminal of 140 columns without colours. To rich, a dumb one has 80, unless its lines are given, too."""
 BUFFERED = {**os.environ, "PYTHONUNBUFFERED": ""}
 """For processes that write as users have them do, wherever the tests run."""
 
