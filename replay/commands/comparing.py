@@ -19,7 +19,7 @@ from muster.replay.form import Format, View
 from muster.replay.history.window import NUMBER_DIGITS_MAX, WHOLE, At, Cut, Place, Window, bounds
 from muster.replay.logs.reading import Reading
 from muster.replay.logs.sources import Start, from_the_beginning, items
-from muster.replay.render import Result, render
+from muster.replay.render import render
 from muster.replay.render.as_json import write_line
 from muster.replay.render.printable import printable
 from muster.replay.results.diff import Diff, DiffFold
@@ -57,7 +57,7 @@ def diff(source: Source, group: str, view: View, *, before: At | AtGeneration, a
             await feed(fold, reading, start)
             result = fold.result()
             if isinstance(result, Diff):
-                _print(result, view)
+                render(result, view, terminal.stdout())
                 return
             has_before, _ = result
             missing = after if has_before else before
@@ -114,7 +114,7 @@ def whatif(source: Source, group: str, view: View, alterations: Alterations, *, 
                     say(f"not known: {note}")
                 return
             location, span = reading.log.location, bounds(window)
-            _print(counted.result(start.group_id, location, alterations, fold.notes, span), view)
+            render(counted.result(start.group_id, location, alterations, fold.notes, span), view, terminal.stdout())
 
     run(read())
 
@@ -143,7 +143,7 @@ def verify(source: Source, view: View, *, window: Window = WHOLE, wanted: str | 
             verified = verification.result(reading.log.location)
             if not verified.events and not verified.found and not reading.damage:
                 _fail_unverified(reading.log.location, verification, window, wanted, view)
-            _print(verified, view)
+            render(verified, view, terminal.stdout())
             if Check.READABLE in verified.advice:
                 return DAMAGED
             return FOUND if verified.found else 0
@@ -159,7 +159,3 @@ def _fail_unverified(location: str, verification: Verification, window: Window, 
         fail(f"{location} tells of nothing{whose}{when(window, view)}; it tells of {first} to {last}", NOT_FOUND)
     if wanted is not None:
         fail(f"no group in {location} matches {printable(wanted)!r}", NOT_FOUND)
-
-
-def _print(result: Result, view: View) -> None:
-    render(result, view.form, terminal.stdout(), view.zone)

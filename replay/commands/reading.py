@@ -31,7 +31,7 @@ from muster.replay.history.window import WHOLE, At, AtTime, Cut, Place, Window, 
 from muster.replay.logs.exports import FORM, Head, copy, export_to
 from muster.replay.logs.pseudonyms import Pseudonyms
 from muster.replay.logs.sources import from_the_beginning, items
-from muster.replay.render import Result, render, story_stream
+from muster.replay.render import render, story_stream
 from muster.replay.render.printable import printable
 from muster.replay.results.digest import DigestFold
 from muster.replay.results.groups import SORTS, Overview, OverviewOf, read_overview
@@ -70,7 +70,7 @@ def groups(source: Source, view: View, *, window: Window = WHOLE, wanted: str | 
             reading.note_unreadable(overview.broken())
             if wanted is not None and not overview.names:
                 fail(f"no group in {reading.log.location} matches {printable(wanted)!r}", NOT_FOUND)
-            _print(result, view)
+            render(result, view, terminal.stdout())
 
     run(read())
 
@@ -87,7 +87,7 @@ def digest(source: Source, view: View, *, window: Window, wanted: str | None = N
             reading.note_unreadable(fold.unreadable)
             if not result.groups:
                 _fail_without_groups(reading.log.location, fold.first_at, window, wanted, view)
-            _print(result, view)
+            render(result, view, terminal.stdout())
 
     run(read())
 
@@ -147,7 +147,8 @@ def state(source: Source, group: str | None, view: View, *, at: At, wanted: str 
                 if not states:
                     when = in_zone(instant(at.wall_ms), view.zone)
                     fail(f"{reading.log.location} tells of no such group at {when}", NOT_FOUND)
-                _print(States(log=reading.log.location, at=instant(at.wall_ms), groups=tuple(states)), view)
+                told = States(log=reading.log.location, at=instant(at.wall_ms), groups=tuple(states))
+                render(told, view, terminal.stdout())
                 return
             start = from_the_beginning(GroupId(group))
             fold = StateFold(start.group_id, reading.log.location, at)
@@ -156,7 +157,7 @@ def state(source: Source, group: str | None, view: View, *, at: At, wanted: str 
             if result is None:
                 await fail_outside(reading, start, Window(since=at, until=at), view)
             else:
-                _print(result, view)
+                render(result, view, terminal.stdout())
 
     run(read())
 
@@ -201,10 +202,6 @@ def _pseudonyms(keyfile: Path) -> Pseudonyms:
         return Pseudonyms(keyfile.read_bytes().strip())
     except (OSError, ValueError) as error:
         fail(f"--pseudonyms {keyfile}: {error}", CANNOT_READ)
-
-
-def _print(result: Result, view: View) -> None:
-    render(result, view.form, terminal.stdout(), view.zone)
 
 
 def _ms(at: At | None) -> int | None:

@@ -22,7 +22,6 @@ from muster.events.events import (
     CoordinatorReady,
     GroupConfigured,
 )
-from muster.events.ids import GroupId
 
 Part = AnyMemberEvent | AnyRegistrationEvent | GroupConfigured
 """An event within a transition: all but the event on the group's own key, with which it ends."""
@@ -123,19 +122,6 @@ Read = Told | PassedOver
 
 Item = Told | Gap
 """The parts of which a history consists."""
-
-
-class History(msgspec.Struct, frozen=True, kw_only=True):
-    """The history of one group in a log. `log` is the log's location."""
-
-    group_id: GroupId
-    log: str
-    items: tuple[Item, ...]
-
-    @property
-    def events(self) -> Iterator[Happened]:
-        """The group's own events."""
-        return (item for item in self.items if isinstance(item, Happened))
 
 
 class SeqGaps:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from muster.events.events import GroupDeleted
 from muster.events.ids import GroupId
 from muster.events.state import Group
-from muster.replay.history.items import Broken, Coordinated, Gap, History, Item
+from muster.replay.history.items import Broken, Coordinated, Gap, Item
 from muster.replay.history.transitions import Step, Transition, Transitions
 from muster.replay.incidents.episode.acts import acts_of
 from muster.replay.incidents.episode.coordinator_absences import Absences, Away
@@ -14,11 +14,6 @@ from muster.replay.incidents.grouping import incidents_of
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.windows import ACTS_RUNNING_MAX
 from muster.replay.rebalances.timeline import Timeline
-
-
-def incidents(history: History) -> list[Incident]:
-    """Every incident of a history, in order of their beginnings."""
-    return list(told(history.group_id, history.items))
 
 
 def told(group_id: GroupId, items: Iterable[Item]) -> Iterator[Incident]:

@@ -10,8 +10,7 @@ each says all, but for those of `muster log repair`. So are records that no owne
 not ours to read at all is an error: LogTooNew, and any LogError.
 """
 
-from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from itertools import groupby
 
 import msgspec
@@ -21,8 +20,6 @@ from muster.events.avro.glance import GroupGlance
 from muster.events.events import CoordinatorElected, PartitionEvent
 from muster.events.ids import GroupId
 from muster.events.keys import EntityKind, decode_key, prefix_of
-from muster.events.log.base import EventLog
-from muster.events.partitioner import partition_for
 from muster.events.records import (
     FORMAT_LEVEL,
     BrokenRecord,
@@ -31,12 +28,10 @@ from muster.events.records import (
     UndecodableKey,
     UnknownEventType,
 )
-from muster.events.strangers import Strangers
 from muster.replay.history.items import (
     Broken,
     Coordinated,
     Happened,
-    History,
     Item,
     LogPosition,
     PassedOver,
@@ -45,36 +40,10 @@ from muster.replay.history.items import (
     SeqGaps,
     Told,
     Unreadable,
-    with_gaps,
 )
 from muster.replay.history.skim import BEGINNING, Checkpoint, Skim
 from muster.replay.history.window import AtSeq, Window
-from muster.replay.logs.reading import Reading, Watch, chunks_of, unwatched
-
-Take = Callable[[GroupId | None, Read], None]
-"""Takes the next read; without a group it concerns all groups of its partition."""
-
-
-async def read_log(
-    log: EventLog,
-    take: Take,
-    *,
-    group: GroupId | None = None,
-    watch: Watch = unwatched,
-    strangers: Strangers | None = None,
-) -> None:
-    """Give everything in the log to `take`, partition by partition; for one group, what concerns it.
-
-    What no owner wrote is skipped, and counted in `strangers`. Raises LogTooNew, and what the log raises.
-    """
-    reading = Reading(log=log, watch=watch, strangers=Strangers() if strangers is None else strangers)
-    partitions = range(log.partitions) if group is None else [partition_for(group, log.partitions)]
-    async for chunk in reading.chunks(partitions):
-        for record in chunk:
-            found = read_record(record, group)
-            if found is not None:
-                take(*found)
-
+from muster.replay.logs.reading import Reading, chunks_of
 
 # ---- one group ----------------------------------------------------------------------------------
 
@@ -215,42 +184,6 @@ async def items(reading: Reading, start: Start, *, goes_on: bool = False) -> Asy
         if gap is not None:
             yield gap
         yield read
-
-
-# ---- all groups ---------------------------------------------------------------------------------
-
-
-async def read_histories(
-    log: EventLog,
-    *,
-    group: GroupId | None = None,
-    watch: Watch = unwatched,
-    strangers: Strangers | None = None,
-) -> dict[GroupId, History]:
-    """The history of each group of which anything can be read, or of the one group, if there is anything."""
-    reads: dict[GroupId, list[Told]] = {}
-    preludes: defaultdict[int, Prelude] = defaultdict(Prelude)
-    homes: defaultdict[int, list[GroupId]] = defaultdict(list)
-
-    def take(group_id: GroupId | None, read: Read) -> None:
-        partition = read.position.partition
-        if group_id is None:
-            preludes[partition].note(read)
-            if not isinstance(read, PassedOver):
-                for home in homes[partition]:
-                    reads[home].append(read)
-            return
-        assert not isinstance(read, PassedOver)  # it has no group
-        if group_id not in reads:
-            reads[group_id] = [*preludes[partition].reads]
-            homes[partition].append(group_id)
-        reads[group_id].append(read)
-
-    await read_log(log, take, group=group, watch=watch, strangers=strangers)
-    return {
-        group_id: History(group_id=group_id, log=log.location, items=tuple(with_gaps(of_group)))
-        for group_id, of_group in reads.items()
-    }
 
 
 def read_record(record: StoredRecord, wanted: GroupId | None = None) -> tuple[GroupId | None, Read] | None:

@@ -15,7 +15,7 @@ What is missing of a history (a gap, a broken record) makes the rebalance that i
 one, uncertain; both say so.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from muster.events.events import (
     AnyGroupEvent,
@@ -27,27 +27,19 @@ from muster.events.events import (
     JoinPhaseCompleted,
     RebalanceStarted,
 )
-from muster.events.ids import GroupId
 from muster.events.state import Group, GroupState
-from muster.replay.history.items import Broken, Coordinated, Gap, Item, Part
-from muster.replay.history.transitions import Step, Transition, Transitions
+from muster.replay.history.items import Broken, Coordinated, Gap, Part
+from muster.replay.history.transitions import Step, Transition
 from muster.replay.rebalances.happening_collector import HappeningCollector
 from muster.replay.rebalances.happenings import CoordinatorChanges, unserved
 from muster.replay.rebalances.moves import NOBODY, GroupAssignment, movement, ownership
-from muster.replay.rebalances.rebalance import Happening, Outcome, Rebalance
+from muster.replay.rebalances.rebalance import Outcome, Rebalance
 from muster.replay.rebalances.running_rebalance import RunningRebalance
 from muster.replay.rebalances.wording import jump_text, missing_text
 
 
-def rebalances(group_id: GroupId, items: Iterable[Item]) -> list[Rebalance]:
-    """Every rebalance of the history, in order; the last one may be running."""
-    timeline = Timeline()
-    told = [timeline.feed(step) for step in Transitions(group_id).steps(items)]
-    return [each for each in (*told, timeline.running()) if each is not None]
-
-
 class Timeline:
-    """The fold. Feed it all steps, then ask what is still running and what happened since the last rebalance."""
+    """The fold. Feed it all steps, then ask what is still running."""
 
     def __init__(self, group: Group | None = None) -> None:
         """`group`: as it stood before the first step, at rest, where that is not the first of its history."""
@@ -59,16 +51,6 @@ class Timeline:
         self._notes: list[str] = []
         self._coordinators = CoordinatorChanges()
         self._last_seq = 0 if group is None else group.seq
-
-    @property
-    def since_the_last(self) -> tuple[Happening, ...]:
-        """The happenings since the last rebalance ended."""
-        return () if self._running is not None else self._happenings.happenings
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """The gaps in the history since the last rebalance ended."""
-        return () if self._running is not None else tuple(self._notes)
 
     @property
     def is_running(self) -> bool:

@@ -15,8 +15,6 @@ diff_table.py   what differs between two moments
 digest_table.py   what mattered, over all groups
 """
 
-from datetime import UTC, tzinfo
-
 from rich.console import Console
 
 from muster.replay.form import Format, View
@@ -34,7 +32,6 @@ from muster.replay.results.diff import Diff
 from muster.replay.results.digest import Digest
 from muster.replay.results.groups import Groups
 from muster.replay.results.state import StateAt, States
-from muster.replay.results.story import GroupHistory
 from muster.replay.verify.finding import Verified
 from muster.replay.whatif.verdict import WhatIf
 from muster.replay.zones import told_in
@@ -42,32 +39,20 @@ from muster.replay.zones import told_in
 __all__ = ["Detail", "IncidentStream", "Result", "StoryStream", "incident_stream", "render", "story_stream"]
 
 
-def render(result: Result, form: Format, console: Console, zone: tzinfo = UTC) -> None:
+def render(result: Result, view: View, console: Console) -> None:
     """Print the result. `console` is stdout; it knows whether there is a terminal, how wide, and NO_COLOR.
 
-    Times are told in the zone, but in JSON.
+    Times are told in the zone of the view, but in JSON.
     """
-    if form is Format.JSON:
+    if view.form is Format.JSON:
         write_json(result, console.file)
-    elif form is Format.JSONL:
+    elif view.form is Format.JSONL:
         write_json_lines(result, console.file)
-    elif isinstance(result, GroupHistory):
-        _stream(result, View(form=form, zone=zone), console)
     else:
-        _print(told_in(result, zone), form, console)
+        _print(told_in(result, view.zone), view.form, console)
 
 
-def _stream(story: GroupHistory, view: View, console: Console) -> None:
-    stream = story_stream(story.group_id, story.log, None, view, console)
-    for line in story.lines:
-        stream.feed(line)
-    stream.end()
-
-
-Page = Groups | StateAt | States | Verified | WhatIf | Diff | Digest
-
-
-def _print(result: Page, form: Format, console: Console) -> None:
+def _print(result: Result, form: Format, console: Console) -> None:
     if form is Format.MD:
         console.file.write(_in_markdown(result))
     elif isinstance(result, Groups):
@@ -86,7 +71,7 @@ def _print(result: Page, form: Format, console: Console) -> None:
         print_diff(result, console)
 
 
-def _in_markdown(result: Page) -> str:
+def _in_markdown(result: Result) -> str:
     if isinstance(result, Groups):
         return groups_in_markdown(result)
     if isinstance(result, Verified):

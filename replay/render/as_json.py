@@ -13,13 +13,12 @@ from muster.replay.results.diff import Diff
 from muster.replay.results.digest import Digest
 from muster.replay.results.groups import Groups
 from muster.replay.results.state import StateAt, States
-from muster.replay.results.story import GroupHistory
 from muster.replay.verify.finding import Verified
 from muster.replay.whatif.verdict import WhatIf
 
 _INDENT: Final = "    "
 
-Result = Groups | GroupHistory | StateAt | States | Verified | WhatIf | Diff | Digest
+Result = Groups | StateAt | States | Verified | WhatIf | Diff | Digest
 
 
 def write_json(result: Result, out: IO[str]) -> None:
@@ -38,8 +37,6 @@ def write_line(line: msgspec.Struct, out: IO[str]) -> None:
 def _lines(result: Result) -> Sequence[msgspec.Struct]:
     if isinstance(result, Groups | States):
         return result.groups
-    if isinstance(result, GroupHistory):
-        return result.lines
     if isinstance(result, Verified):
         return result.findings
     return (*result.rebalances, *result.additional) if isinstance(result, WhatIf) else (result,)

@@ -5,7 +5,7 @@ over: half of one may be taken for another kind. Those that cross an edge of the
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from muster.events.events import CoordinatorReady
 from muster.events.ids import GroupId
@@ -26,15 +26,6 @@ from muster.replay.times import duration, instant
 MISSING_MAX = 100
 WEIGHTIEST = 5
 """The incidents with which a page begins."""
-
-
-def report(group_id: GroupId, log: str, items: Iterable[Item], *, made_ms: int, limits: Limits = LIMITS) -> Page:
-    """The page of a group's history. `made_ms`: the wall clock now."""
-    fold = ReportFold(group_id)
-    for item in items:
-        fold.feed(item)
-    fold.end()
-    return fold.page(log, made_ms=made_ms, limits=limits)
 
 
 class ReportFold:

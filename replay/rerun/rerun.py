@@ -36,7 +36,7 @@ from muster.events.events import (
     StaticMemberReplaced,
 )
 from muster.events.state import Group, GroupState, new_group
-from muster.replay.history.items import Coordinated, Happened, History, Item
+from muster.replay.history.items import Coordinated, Happened, Item
 from muster.replay.rerun.inputs import derive
 from muster.replay.rerun.situation import PHANTOM, Situation
 
@@ -71,28 +71,12 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     decided: tuple[AnyEvent, ...]
 
 
-class Rerun(msgspec.Struct, frozen=True, kw_only=True):
-    """`skipped` events stand behind something that is missing: nothing can be said about them."""
-
-    inputs: tuple[Input, ...]
-    differences: tuple[Difference, ...]
-    skipped: int
-
-
-def rerun(history: History) -> Rerun:
-    """Every transition of the history, derived and decided again."""
-    running = Rerunner()
-    for item in history.items:
-        running.feed(item)
-    running.end()
-    return Rerun(inputs=tuple(running.inputs), differences=tuple(running.differences), skipped=running.skipped)
-
-
 class Rerunner:
     """One re-run, fed item by item. What is in `inputs` and `differences` may be taken out between two items.
 
     A decision's events have one time, so it keeps no more than those of one moment. `group`: as it stood, at rest,
-    before the first item, where that is not the first of its history.
+    before the first item, where that is not the first of its history. `skipped` events stand behind something that is
+    missing: nothing can be said about them.
     """
 
     def __init__(self, group: Group | None = None) -> None:

@@ -11,7 +11,7 @@ from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_t
 from muster.events.events import AnyEvent, GroupStabilized, JoinPhaseCompleted
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.state import Group, GroupState, Member, MemberRole, new_group
-from muster.replay.history.items import Coordinated, Happened, History, Item
+from muster.replay.history.items import Coordinated, Happened, Item
 from muster.replay.history.window import At, AtSeq, AtTime
 from muster.replay.rebalances.moves import partitions_of
 from muster.replay.rebalances.rebalance import MemberRef, TopicPartitions, ref
@@ -143,15 +143,6 @@ class StateFold:
         state = state_of(self._group, self._log, self._last.at_ms, self._coordinator, (*self._notes, *left_out))
         asked_for = instant(self._at.wall_ms) if isinstance(self._at, AtTime) else None
         return msgspec.structs.replace(state, asked_for=asked_for)
-
-
-def state_at(history: History, at: At) -> StateAt | None:
-    """The group at the moment; None if the log has no event of it until then, or not (yet) that number."""
-    fold = StateFold(history.group_id, history.log, at)
-    for item in history.items:
-        if not fold.feed(item):
-            break
-    return fold.result()
 
 
 def state_of(group: Group, log: str, at_ms: int, coordinator: str | None, notes: Sequence[str]) -> StateAt:

@@ -14,9 +14,9 @@ from muster.events.events import (
     MemberEvent,
     RegistrationEvent,
 )
-from muster.events.ids import GroupId, GroupInstanceId, MemberId
+from muster.events.ids import GroupInstanceId, MemberId
 from muster.events.state import NOT_CONFIGURED, Group, GroupConfig, GroupState
-from muster.replay.history.items import Broken, Coordinated, Gap, Happened, History, Item
+from muster.replay.history.items import Broken, Coordinated, Gap, Happened, Item
 from muster.replay.rebalances.wording import missing_text
 from muster.replay.results.event_texts import event_text
 from muster.replay.times import Instant, instant
@@ -53,18 +53,6 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     generation: int | None
     state: GroupState | None
     event: AnyRecordedEvent | None
-
-
-class GroupHistory(msgspec.Struct, frozen=True, kw_only=True):
-    group_id: GroupId
-    log: str
-    lines: tuple[Line, ...]
-
-
-def story(history: History) -> GroupHistory:
-    """A line for each item of the history."""
-    lines = StoryLines()
-    return GroupHistory(group_id=history.group_id, log=history.log, lines=tuple(map(lines.feed, history.items)))
 
 
 class StoryLines:

@@ -5,12 +5,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from muster.events.ids import GroupId
-from muster.replay.history.items import History
 from muster.replay.history.window import Bounds
-from muster.replay.whatif.addresses import SharedAddresses
 from muster.replay.whatif.alterations import Alterations
 from muster.replay.whatif.verdict import Additional, Line, Replayed, Verdict, WhatIf
-from muster.replay.whatif.whatif import WhatIfFold
 
 LISTED_MAX: Final = 1_000
 """The rebalances that a table or a document lists; JSON lines have all."""
@@ -62,18 +59,3 @@ class Counted:
             notes=tuple(notes),
             window=window,
         )
-
-
-def what_if(history: History, alterations: Alterations) -> WhatIf:
-    """The verdict on each recorded rebalance, and the rebalances that there would have been besides."""
-    shared = SharedAddresses()
-    for item in history.items:
-        shared.feed(item)
-    shared.end()
-    fold, counted = WhatIfFold(history.group_id, alterations, shared=shared), Counted()
-    for item in history.items:
-        for line in fold.feed(item):
-            counted.take(line)
-    for line in fold.end():
-        counted.take(line)
-    return counted.result(history.group_id, history.log, alterations, fold.notes)

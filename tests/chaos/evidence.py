@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 import confluent_kafka
 import msgspec
@@ -19,7 +19,8 @@ from muster.events.kafka.security import NOT_SECURED
 from muster.events.log.kafka.names import OFFSETS_SUFFIX
 from muster.replay.history.items import Broken, Happened, LogPosition
 from muster.replay.logs.opening import open_for_reading
-from muster.replay.logs.sources import read_log
+from muster.replay.logs.reading import Reading
+from muster.replay.logs.sources import read_record
 
 BROKERS_OFFSETS: Final = "__consumer_offsets"
 READ_WITHIN_S: Final = 60.0
@@ -60,16 +61,14 @@ async def events_in(url: str) -> LogRead:
     """Read the whole log. Raises LogError and EventsError."""
     events, broken = [], []
     log = open_for_reading(url, security=NOT_SECURED)
-
-    def take(_group: object, read: Any) -> None:
-        if isinstance(read, Happened):
-            events.append(Recorded(read.event, read.position))
-        elif isinstance(read, Broken):
-            broken.append(f"partition {read.position.partition}, offset {read.position.offset}: {read.reason}")
-
     await log.open()
     try:
-        await read_log(log, take)
+        async for chunk in Reading(log=log).chunks(range(log.partitions)):
+            for _, read in filter(None, map(read_record, chunk)):
+                if isinstance(read, Happened):
+                    events.append(Recorded(read.event, read.position))
+                elif isinstance(read, Broken):
+                    broken.append(f"partition {read.position.partition}, offset {read.position.offset}: {read.reason}")
     finally:
         await log.close()
     return LogRead(events, broken)

@@ -13,12 +13,12 @@ from muster.events.causes import Cause
 from muster.events.events import RebalanceStarted
 from muster.events.ids import GroupId
 from muster.events.log.url import open_log
-from muster.replay.history.items import Happened, History
-from muster.replay.logs.sources import read_histories
+from muster.replay.history.items import Happened
 from tests.clients.conftest import PARTITIONS, TOPIC
 from tests.clients.consumers import RunningConsumer
 from tests.clients.probe import described, generation_of, until_stable
 from tests.muster_process import MusterProcess
+from tests.replay.whole import History, read_histories
 from tests.waiting import until_so
 
 ALL = frozenset(range(PARTITIONS))

@@ -13,11 +13,11 @@ from muster.events.events import GroupEvent, MemberEvent, MemberJoined, MemberRe
 from muster.events.ids import GroupId
 from muster.events.log.url import open_log
 from muster.replay.history.items import Happened
-from muster.replay.logs.sources import read_histories
 from tests.brokers.java_tools import JavaTool, RunningTool, ToolLine, run_tool, running_tool
 from tests.clients.conftest import PARTITIONS, TOPIC
 from tests.clients.probe import described, generation_of, until_stable
 from tests.muster_process import MusterProcess, running_muster, sqlite_log
+from tests.replay.whole import read_histories
 from tests.waiting import until_so
 
 pytestmark = pytest.mark.clients

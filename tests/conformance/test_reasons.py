@@ -19,13 +19,13 @@ from muster.events.events import RebalanceStarted
 from muster.events.ids import GroupId
 from muster.events.log.url import open_log
 from muster.replay.history.items import Happened
-from muster.replay.logs.sources import read_histories
 from tests.brokers.restartable import RestartableBroker
 from tests.conformance.eras import NEWEST
 from tests.conformance.member import ORDERS, OTHER, RANGE_FIRST, ROUNDROBIN_FIRST, SHORT_MS, TOPICS, Member
 from tests.conformance.servers import Server, server_at
 from tests.conformance.stage import Stage
 from tests.muster_process import running_muster, sqlite_log
+from tests.replay.whole import read_histories
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
 

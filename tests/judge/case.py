@@ -15,7 +15,8 @@ from muster.replay.fleet.simulation.scenario import SCENARIOS, Scenario, Scenari
 from muster.replay.fleet.simulation.stage import QUIET_MS, Stage
 from muster.replay.fleet.simulation.world.rules import GROUP_ID
 from muster.replay.fleet.simulation.world.truth import Knowable, Story, Truth
-from muster.replay.history.items import Broken, Happened, History, Told, Unreadable, with_gaps
+from muster.replay.history.items import Broken, Happened, Told, Unreadable, with_gaps
+from tests.replay.whole import History
 
 WORK_SEEDS: Final = range(1_000)
 HELD_OUT_FROM: Final = 1_000_000

@@ -11,7 +11,7 @@ from typing import Final, Literal
 import msgspec
 
 from muster.replay.fleet.simulation.world.truth import RebalanceId
-from muster.replay.history.items import History
+from tests.replay.whole import History
 
 Grade = Literal["recorded", "inferred", "unknown"]
 UNKNOWN: Final = "unknown"

@@ -27,9 +27,9 @@ from muster.events.projector import Projector
 from muster.events.records import BrokenRecord, Record, StoredRecord
 from muster.events.state import GroupState
 from muster.replay.history.items import Broken, Unreadable
-from muster.replay.logs.sources import read_histories
 from tests.coordinator.group.harness import Harness
 from tests.known_bugs.odd_logs import CutShort, process_on
+from tests.replay.whole import read_histories
 from tests.simulation.process import GROUP, SimulatedProcess
 from tests.simulation.virtual_time import simulate
 from tests.waiting import until

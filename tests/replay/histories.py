@@ -37,8 +37,9 @@ from muster.events.events import (
 from muster.events.ids import MemberId
 from muster.events.records import FORMAT_LEVEL, Record, StoredRecord, Transition
 from muster.events.state import NO_GENERATION, GroupState, Member, new_group
-from muster.replay.history.items import Coordinated, Happened, History, LogPosition, Told, with_gaps
+from muster.replay.history.items import Coordinated, Happened, LogPosition, Told, with_gaps
 from tests.replay.member_events import MemberEvents
+from tests.replay.whole import History
 
 BEGIN_MS = 1_795_226_400_000
 """2026-11-21T02:00:00Z."""

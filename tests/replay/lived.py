@@ -16,10 +16,11 @@ from muster.coordinator.group.takeover import restore_soft_state
 from muster.events.events import RebalanceStarted
 from muster.events.ids import UNKNOWN_MEMBER_ID
 from muster.events.records import StoredRecord
-from muster.replay.history.items import Happened, History, Item
+from muster.replay.history.items import Happened, Item
 from tests.coordinator.group.client import Client
 from tests.coordinator.group.harness import Harness
 from tests.replay.played import elected, history_of, ready, share
+from tests.replay.whole import History
 
 Deed = tuple[int, str, str]
 """The second at which it is done, what, and to whom: 'start', 'crash', 'stop' (in good order), 'takeover' (nobody)."""

@@ -6,9 +6,10 @@ from muster.coordinator.group.settings import GroupSettings
 from muster.events.consumer_protocol import encode_assignment
 from muster.events.events import CoordinatorElected, CoordinatorReady
 from muster.events.ids import MemberId
-from muster.replay.history.items import Coordinated, Happened, History, LogPosition, Told, with_gaps
+from muster.replay.history.items import Coordinated, Happened, LogPosition, Told, with_gaps
 from tests.coordinator.group.client import Client
 from tests.coordinator.group.harness import Harness
+from tests.replay.whole import History
 
 PARTITIONS = 12
 

@@ -10,14 +10,24 @@ from muster.events.causes import Cause
 from muster.replay.form import Format
 from muster.replay.history.items import Happened, with_gaps
 from muster.replay.rebalances.rebalance import HappeningKind
-from muster.replay.rerun.rerun import rerun
-from muster.replay.results.story import LineKind, story
+from muster.replay.results.story import LineKind
 from tests.coordinator.group.harness import Harness
 from tests.replay import memberships
 from tests.replay.golden import assert_golden
 from tests.replay.memberships import SET, SUBTRACT, two
 from tests.replay.played import alive, history_of, rejoin
-from tests.replay.told import happenings, names, printed, printed_rebalances, rebalances_of, since, state_of, told
+from tests.replay.told import (
+    happenings,
+    names,
+    printed,
+    printed_history,
+    printed_rebalances,
+    rebalances_of,
+    since,
+    state_of,
+    told,
+)
+from tests.replay.whole import lines, rerun
 
 
 @pytest.mark.parametrize("play", memberships.STORIES, ids=lambda play: play.__name__)
@@ -30,7 +40,7 @@ def test_each_story_is_told_as_it_was(play: Callable[[], Harness]) -> None:
 def test_each_story_can_be_decided_again(play: Callable[[], Harness]) -> None:
     """The log holds all that the rules were given."""
     again = rerun(history_of(play()))
-    assert again.differences == ()
+    assert again.differences == []
     assert again.skipped == 0
 
 
@@ -41,7 +51,7 @@ def test_each_story_can_be_decided_again(play: Callable[[], Harness]) -> None:
 )
 def test_the_history_has_a_sentence_for_each_event(play: Callable[[], Harness]) -> None:
     """Registered, retired, promoted and called members; each changed config with both values."""
-    assert_golden(f"history-{play.__name__}.txt", printed(story(history_of(play())), width=120))
+    assert_golden(f"history-{play.__name__}.txt", printed_history(history_of(play()), width=120))
 
 
 def test_the_state_shows_roles_registrations_and_settings() -> None:
@@ -141,12 +151,12 @@ def test_settings_changed_are_told_with_what_they_were() -> None:
         ("target.group.size", "2", "1"),
         ("members.learner.timeout.ms", "60000", None),
     ]
-    lines = [line for line in story(history_of(h)).lines if line.kind is LineKind.CONFIGS]
-    assert "target.group.size from 2 to 1" in lines[1].text
+    changes = [line for line in lines(history_of(h)) if line.kind is LineKind.CONFIGS]
+    assert "target.group.size from 2 to 1" in changes[1].text
     history = history_of(h)
     kept = [item for item in history.items if isinstance(item, Happened) and item.position.offset > 9]
     cut = msgspec.structs.replace(history, items=tuple(with_gaps(kept)))
-    (line,) = (line for line in story(cut).lines if line.kind is LineKind.CONFIGS)
+    (line,) = (line for line in lines(cut) if line.kind is LineKind.CONFIGS)
     assert line.text.endswith("set are now: target.group.size=1")
 
 

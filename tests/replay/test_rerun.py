@@ -23,16 +23,17 @@ from muster.events.events import MemberAssigned, MemberRemoved, RebalanceStarted
 from muster.events.ids import UNKNOWN_MEMBER_ID
 from muster.events.state import GroupState
 from muster.replay.history.items import Happened, with_gaps
-from muster.replay.rerun.rerun import Rerun, comparable, rerun
+from muster.replay.rerun.rerun import Rerunner, comparable
 from tests.coordinator.group.client import protocols
 from tests.coordinator.group.harness import DELAY_MS, Harness
 from tests.replay.play import MembershipPlay, Play
 from tests.replay.played import history_of
+from tests.replay.whole import rerun
 
 
-def assert_same(harness: Harness, *given: GroupSettings) -> Rerun:
+def assert_same(harness: Harness, *given: GroupSettings) -> Rerunner:
     again = rerun(history_of(harness, *given))
-    assert again.differences == ()
+    assert again.differences == []
     assert again.skipped == 0
     explained = [seq for taken in again.inputs for seq in range(taken.first_seq, taken.last_seq + 1)]
     assert explained == [event.seq for event in harness.events]
@@ -252,7 +253,7 @@ def test_after_a_gap_nothing_is_claimed_until_the_group_is_made_anew() -> None:
     history = history_of(h)
     kept = [item for item in history.items if not (isinstance(item, Happened) and item.position.offset in (2, 3))]
     again = rerun(msgspec.structs.replace(history, items=tuple(with_gaps(kept))))  # type: ignore[arg-type]
-    assert again.differences == ()
+    assert again.differences == []
     assert again.skipped == before - 2
     assert any(isinstance(taken.command, JoinGroup) for taken in again.inputs)
 

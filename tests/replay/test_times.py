@@ -12,10 +12,9 @@ from muster.replay.history.window import AtSeq
 from muster.replay.incidents.evidence.naming import moment, span
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Incident, Statement
-from muster.replay.incidents.telling import incidents
 from muster.replay.rebalances.rebalance import Outcome
 from muster.replay.results.groups import GroupLine, Groups, Owner
-from muster.replay.results.state import StateAt, state_at
+from muster.replay.results.state import StateAt
 from muster.replay.times import (
     Instant,
     NoSuchTime,
@@ -29,6 +28,7 @@ from muster.replay.times import (
 )
 from muster.replay.zones import UnknownZone, local_zone, told_in, zone_named
 from tests.replay.stories import a_night
+from tests.replay.whole import incidents, state_at
 
 BERLIN = ZoneInfo("Europe/Berlin")
 ZONES = st.sampled_from(

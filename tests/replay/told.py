@@ -6,22 +6,32 @@ from collections.abc import Iterable
 from rich.console import Console
 
 from muster.replay.form import Format, View
-from muster.replay.history.items import History
 from muster.replay.history.transitions import Transitions
 from muster.replay.history.window import AtSeq
 from muster.replay.incidents.incident import Incident
 from muster.replay.rebalances.rebalance import Happening, HappeningKind, MemberRef, Rebalance
-from muster.replay.rebalances.timeline import Timeline, rebalances
-from muster.replay.render import Detail, Result, incident_stream, render
+from muster.replay.rebalances.timeline import Timeline
+from muster.replay.render import Detail, Result, incident_stream, render, story_stream
 from muster.replay.render.why_table import print_rebalance
-from muster.replay.results.state import StateAt, state_at
+from muster.replay.results.state import StateAt
 from tests.coordinator.group.harness import Harness
 from tests.replay.played import history_of
+from tests.replay.whole import History, lines, rebalances, state_at
 
 
 def printed(result: Result, form: Format = Format.TABLE, width: int = 100) -> str:
     out = io.StringIO()
-    render(result, form, Console(file=out, width=width, highlight=False))
+    render(result, View(form=form), Console(file=out, width=width, highlight=False))
+    return out.getvalue()
+
+
+def printed_history(history: History, width: int = 100) -> str:
+    """As `history` prints it on a terminal."""
+    out = io.StringIO()
+    stream = story_stream(history.group_id, history.log, None, View(), Console(file=out, width=width, highlight=False))
+    for line in lines(history):
+        stream.feed(line)
+    stream.end()
     return out.getvalue()
 
 
@@ -60,7 +70,7 @@ def since(history: History) -> tuple[Happening, ...]:
     timeline = Timeline()
     for step in Transitions(history.group_id).steps(history.items):
         timeline.feed(step)
-    return timeline.since_the_last
+    return () if timeline.is_running else timeline._happenings.happenings
 
 
 def happenings(h: Harness, kind: HappeningKind) -> list[Happening]:

@@ -110,7 +110,7 @@ class CameBack(Act, frozen=True, kw_only=True):
 
 
 class Went(Act, frozen=True, kw_only=True):
-    """A member is gone. `requested_with`: how many members the same request removed.
+    """A member is gone.
 
     `heard`: whether `last_seen_ms` is a sign of life; False: it is the time of a takeover; None: not recorded.
     """
@@ -119,8 +119,6 @@ class Went(Act, frozen=True, kw_only=True):
     how: Departure
     last_seen_ms: int
     heard: bool | None
-    requested_with: int
-    was_leader: bool
 
     @property
     def is_silent(self) -> bool:
@@ -138,7 +136,6 @@ class Rejoined(Act, frozen=True, kw_only=True):
 
     member: Member
     before: Member | None  # None: not known
-    was_leader: bool
 
     @property
     def changed_topics(self) -> bool:
@@ -231,8 +228,7 @@ def _of_group(step: Transition) -> Iterator[AnyAct]:
         yield Phase(seq=seq, at_ms=at_ms, why=why, event=event, members=tuple(step.after.members))
 
 
-def _went(part: MemberRemoved, step: Transition) -> Went:
-    removed = sum(isinstance(each, MemberRemoved) for each in step.parts)
+def _went(part: MemberRemoved, _step: Transition) -> Went:
     return Went(
         seq=part.seq,
         at_ms=part.why.decided_ms,
@@ -241,8 +237,6 @@ def _went(part: MemberRemoved, step: Transition) -> Went:
         how=departure(part),
         last_seen_ms=part.last_seen_ms,
         heard=part.heard,
-        requested_with=removed if part.why.api_key is not None else 1,
-        was_leader=step.before.leader_id == part.member.member_id,
     )
 
 
@@ -277,14 +271,12 @@ def departure(part: MemberRemoved) -> Departure:
 
 
 def _rejoined(part: MemberRejoined, step: Transition) -> Rejoined:
-    member_id, before = part.member.member_id, step.before
     return Rejoined(
         seq=part.seq,
         at_ms=part.why.decided_ms,
         why=part.why,
         member=part.member,
-        before=before.members.get(member_id),
-        was_leader=before.leader_id == member_id,
+        before=step.before.members.get(part.member.member_id),
     )
 
 

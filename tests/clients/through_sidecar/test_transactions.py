@@ -7,11 +7,11 @@ import pytest
 
 from muster.events.ids import GroupId
 from muster.events.log.url import open_log
-from muster.replay.logs.sources import read_histories
 from tests.brokers.cluster import Cluster
 from tests.clients import test_transactions
 from tests.clients.through_sidecar.sidecar import offsets_at
 from tests.muster_process import MusterProcess
+from tests.replay.whole import read_histories
 
 pytestmark = pytest.mark.clients
 

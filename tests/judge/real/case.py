@@ -14,9 +14,7 @@ import msgspec
 from muster.events.ids import GroupId, MemberId
 from muster.events.kafka.security import NOT_SECURED
 from muster.replay.fleet.simulation.scenario import ScenarioSort
-from muster.replay.history.items import History
 from muster.replay.logs.opening import open_for_reading
-from muster.replay.logs.sources import read_histories
 from tests.judge.case import WEIGHTS, Case
 from tests.judge.real.diary import What, wall_ms
 from tests.judge.real.given import Family
@@ -26,6 +24,7 @@ from tests.judge.real.stage import ORDERS, PARTITIONS, PAYMENTS, RealStage
 from tests.judge.telling import Telling
 from tests.muster_process import TEST_CONFIG, running_muster, sqlite_log
 from tests.replay.incidents.telling import tell
+from tests.replay.whole import History, read_histories
 
 GROUP_ID: Final = GroupId("judged")
 CONFIG: Final = {**TEST_CONFIG, "group.initial.rebalance.delay.ms": "1000"}

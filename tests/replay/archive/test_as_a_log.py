@@ -15,10 +15,10 @@ from muster.events.kafka.security import NOT_SECURED
 from muster.events.keys import prefix_of
 from muster.events.log.base import EventLog, LogMismatch, OwnersMarks, RawLog, SearchableLog, SignOfLife
 from muster.replay.logs.opening import open_for_reading
-from muster.replay.logs.sources import read_histories
 from tests.events.log.transitions import read_all
 from tests.replay.archive.logs import MARK, archived, filled, opened
 from tests.replay.stories import a_night
+from tests.replay.whole import read_histories
 from tests.replay.written import script, sqlite_log
 
 COMMANDS = (

@@ -27,11 +27,10 @@ from muster.replay.fleet.tables.builds import current
 from muster.replay.fleet.tables.parts import Part
 from muster.replay.fleet.tables.schemas import TABLES
 from muster.replay.history.items import Broken, Coordinated, Gap, Item
-from muster.replay.incidents.telling import incidents
-from muster.replay.logs.sources import read_histories
 from muster.replay.times import instant
 from tests.judge.case import make_case
 from tests.replay import memberships
+from tests.replay.whole import incidents, read_histories
 from tests.replay.written import broken_value
 from tests.simulation.process import SimulatedProcess
 from tests.simulation.virtual_time import simulate

@@ -11,8 +11,8 @@ from muster.replay.fleet.simulation.fleet import Fleet
 from muster.replay.fleet.simulation.scenario import ScenarioSort
 from muster.replay.fleet.simulation.sinks import ArchiveSink
 from muster.replay.fleet.simulation.told import TruthOfGroup
-from muster.replay.history.items import History
 from tests.judge.case import Case
+from tests.replay.whole import History
 
 MONDAY_MS = 1_767_571_200_000
 """2026-01-05."""

@@ -21,7 +21,6 @@ from muster.replay.fleet.building.pieces import RECORDS
 from muster.replay.history.items import Broken, Gap
 from muster.replay.incidents.episode.acts import departure
 from muster.replay.logs.opening import open_for_reading
-from muster.replay.logs.sources import read_histories
 from tests.replay.fleet.fleets import (
     CAUSES,
     GROUPS,
@@ -35,6 +34,7 @@ from tests.replay.fleet.fleets import (
     told_by_why,
 )
 from tests.replay.recorded import DATA, sessions
+from tests.replay.whole import read_histories
 from tests.replay.written import BROKEN_KEY, unknown_type
 
 SEEDS = (*range(5, 1_000, 25), 356)

@@ -14,13 +14,13 @@ from muster.replay.fleet.building.engines.spark import SparkEngine
 from muster.replay.fleet.simulation.told import TruthOfGroup
 from muster.replay.fleet.tables.schemas import TABLES
 from muster.replay.logs.opening import open_for_reading
-from muster.replay.logs.sources import read_histories
 from tests.judge.count import Verdict, count
 from tests.judge.table import described, failures, misses
 from tests.replay.fleet.fleets import CAUSES, INCIDENTS, all_tables, in_order, rows_of, table_of, told_by_why
 from tests.replay.fleet.simulated import case_of, fleet, simulated
 from tests.replay.incidents.telling import tell
 from tests.replay.recorded import DATA, sessions
+from tests.replay.whole import read_histories
 
 GROUPS = 8
 DAYS = 7

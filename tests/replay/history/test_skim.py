@@ -9,16 +9,14 @@ from muster.events.avro.codec import decode
 from muster.events.events import PartitionEvent
 from muster.events.ids import GroupId
 from muster.events.records import StoredRecord
-from muster.replay.history.items import History, Item
+from muster.replay.history.items import Item
 from muster.replay.history.transitions import Transitions
 from muster.replay.history.window import AtSeq, AtTime, Window
-from muster.replay.incidents.telling import incidents
 from muster.replay.incidents.windows import QUIET_MS
 from muster.replay.logs.reading import Reading
-from muster.replay.logs.sources import find_start, from_the_beginning, items, read_histories
+from muster.replay.logs.sources import find_start, from_the_beginning, items
 from muster.replay.rebalances.timeline import Timeline
 from muster.replay.results.groups import Overview, OverviewOf, read_overview
-from muster.replay.results.state import state_at
 from muster.replay.results.story import StoryLines
 from muster.replay.results.why import NewestIncidents, WhyFold
 from tests.judge.case import make_case
@@ -26,6 +24,7 @@ from tests.replay import memberships
 from tests.replay.histories import Script
 from tests.replay.stories import a_night
 from tests.replay.told import rebalances_of
+from tests.replay.whole import History, incidents, read_histories, state_at
 from tests.replay.written import broken_value, memory_log, script, stored_items
 
 ORDERS = GroupId("orders")

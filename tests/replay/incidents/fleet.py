@@ -17,11 +17,11 @@ from muster.replay.fleet.simulation.world.process import Process
 from muster.replay.fleet.simulation.world.rules import GROUP_ID
 from muster.replay.fleet.simulation.world.setup import Setup
 from muster.replay.fleet.simulation.world.world import World
-from muster.replay.history.items import History, with_gaps
+from muster.replay.history.items import with_gaps
 from muster.replay.incidents.incident import Incident
-from muster.replay.incidents.telling import incidents
 from muster.replay.times import instant
 from tests.replay.incidents.levels import at_level
+from tests.replay.whole import History, incidents
 
 QUIET_MS = 660_000
 """Longer than every window, so that the start is an incident of its own."""

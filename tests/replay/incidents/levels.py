@@ -3,7 +3,8 @@
 import msgspec
 
 from muster.events.avro.codec import decode, encode
-from muster.replay.history.items import Coordinated, Happened, History, Item
+from muster.replay.history.items import Coordinated, Happened, Item
+from tests.replay.whole import History
 
 
 def at_level(history: History, level: int) -> History:

@@ -1,12 +1,11 @@
 """The incidents of `muster.replay.incidents`, in the form that the judge reads."""
 
 from muster.events.records import FORMAT_LEVEL
-from muster.replay.history.items import History
 from muster.replay.incidents.incident import Incident
-from muster.replay.incidents.telling import incidents
 from muster.replay.times import wall_ms_of
 from tests.judge.telling import Telling
 from tests.replay.incidents.levels import at_level
+from tests.replay.whole import History, incidents
 
 
 def tell(history: History, until_ms: int) -> list[Telling]:

@@ -7,10 +7,10 @@ import pytest
 
 from muster.replay.fleet.simulation.world import outages
 from muster.replay.incidents.kinds.restart import HELD_UP
-from muster.replay.incidents.telling import incidents
 from tests.replay import memberships
 from tests.replay.incidents.fleet import Fleet, of_kind
 from tests.replay.played import history_of
+from tests.replay.whole import incidents
 
 S = 1_000
 

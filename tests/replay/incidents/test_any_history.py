@@ -5,14 +5,14 @@ import random
 import pytest
 
 from muster.events.ids import GroupId
-from muster.replay.history.items import Gap, Happened, History, Item
+from muster.replay.history.items import Gap, Happened, Item
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.kinds import KINDS
-from muster.replay.incidents.telling import incidents, told
-from muster.replay.rebalances.timeline import rebalances
+from muster.replay.incidents.telling import told
 from tests.replay.play import MembershipPlay, Play
 from tests.replay.played import history_of
+from tests.replay.whole import History, incidents, rebalances
 
 STEPS = 150
 

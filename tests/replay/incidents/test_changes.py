@@ -16,9 +16,9 @@ from muster.coordinator.group.commands import (
 from muster.coordinator.group.configs import REBALANCE, TARGET_GROUP_SIZE
 from muster.events.causes import Cause
 from muster.replay.fleet.simulation.world.rules import GROUP_ID
-from muster.replay.incidents.telling import incidents
 from tests.replay.histories import Script
 from tests.replay.incidents.fleet import BOTH, QUIET_MS, Fleet, expect, said
+from tests.replay.whole import incidents
 
 S = 1_000
 ALTER_CONFIGS = 44

@@ -5,10 +5,9 @@ import msgspec
 from muster.events.causes import Cause
 from muster.events.ids import GroupId
 from muster.replay.incidents.cost import cost_of
-from muster.replay.incidents.telling import incidents
-from muster.replay.rebalances.timeline import rebalances
 from tests.replay.histories import Script
 from tests.replay.stories import a_night
+from tests.replay.whole import incidents, rebalances
 
 
 def test_partitions_that_come_back_have_moved_for_nothing() -> None:

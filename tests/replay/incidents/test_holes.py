@@ -4,15 +4,15 @@ import pytest
 
 from muster.events.causes import Cause
 from muster.replay.fleet.simulation.world.rules import GROUP_ID
-from muster.replay.history.items import Happened, History, with_gaps
+from muster.replay.history.items import Happened, with_gaps
 from muster.replay.incidents import telling
 from muster.replay.incidents.episode import episode
 from muster.replay.incidents.grouping import SPLIT
 from muster.replay.incidents.incident import Incident
-from muster.replay.incidents.telling import incidents
 from muster.replay.incidents.windows import QUIET_MS
 from tests.replay.histories import Script
 from tests.replay.incidents.fleet import Fleet, of_kind
+from tests.replay.whole import History, incidents
 
 S = 1_000
 

@@ -13,9 +13,9 @@ from muster.coordinator.group.commands import (
 )
 from muster.events.causes import Cause
 from muster.replay.fleet.simulation.world.rules import GROUP_ID
-from muster.replay.incidents.telling import incidents
 from tests.replay.histories import Script
 from tests.replay.incidents.fleet import BOTH, BY_ADMIN, OLDER, Fleet, expect, of_kind, said
+from tests.replay.whole import incidents
 
 S = 1_000
 DAY_MS = 86_400_000

@@ -11,11 +11,11 @@ import pytest
 from muster.coordinator.group.configs import TARGET_GROUP_SIZE
 from muster.replay.fleet.simulation.world import outages
 from muster.replay.history.items import Coordinated, Happened
-from muster.replay.incidents.telling import incidents
 from muster.replay.times import wall_ms_of
 from tests.replay import memberships
 from tests.replay.incidents.fleet import BOTH, OLDER, QUIET_MS, Fleet, expect, of_kind, said, shown
 from tests.replay.played import history_of
+from tests.replay.whole import incidents
 
 S = 1_000
 

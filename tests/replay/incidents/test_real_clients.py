@@ -7,14 +7,12 @@ import pytest
 
 from muster.events.ids import GroupId
 from muster.events.kafka.security import NOT_SECURED
-from muster.replay.history.items import History
 from muster.replay.incidents.incident import Incident
-from muster.replay.incidents.telling import incidents
 from muster.replay.logs.opening import open_for_reading
-from muster.replay.logs.sources import read_histories
 from muster.replay.times import wall_ms_of
 from tests.replay.incidents.fleet import shown
 from tests.replay.recorded import DATA, Done, sessions, truth_of
+from tests.replay.whole import History, incidents, read_histories
 
 SIGN_AT_MOST_MS = 10_000
 """A sign of life is left every 5 s, and may take 4 s."""

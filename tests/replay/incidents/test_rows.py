@@ -10,8 +10,8 @@ from muster.coordinator.group.commands import DeleteGroup
 from muster.replay.fleet.simulation.world import outages
 from muster.replay.fleet.simulation.world.rules import GROUP_ID
 from muster.replay.incidents.incident import Incident
-from muster.replay.incidents.telling import incidents
 from tests.replay.incidents.fleet import Fleet, shown
+from tests.replay.whole import incidents
 
 S = 1_000
 APART_MS = 330 * S

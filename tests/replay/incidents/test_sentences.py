@@ -7,8 +7,8 @@ import pytest
 
 from muster.replay.fleet.simulation.scenario import SCENARIOS
 from muster.replay.incidents.incident import Incident
-from muster.replay.incidents.telling import incidents
 from tests.judge.case import play
+from tests.replay.whole import incidents
 
 PROCESS = r"'[a-z0-9-]+' \([0-9.]+\)"
 

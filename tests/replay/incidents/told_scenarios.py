@@ -7,11 +7,11 @@ many rebalances each has.
 from typing import Final
 
 from muster.replay.fleet.simulation.scenario import SCENARIOS
-from muster.replay.incidents.telling import incidents
 from tests.judge.case import play
 from tests.replay.facts_and_words import checksums
 from tests.replay.fleet.played_scenarios import SEEDS
 from tests.replay.golden import FOLDER
+from tests.replay.whole import incidents
 
 STORED: Final = FOLDER / "incidents.txt"
 NAMES: Final = tuple(sorted(SCENARIOS))

@@ -24,10 +24,10 @@ from muster.replay.history.items import Happened
 from muster.replay.logs.exports import FORM, Head, Selection, export_to, line_of
 from muster.replay.logs.opening import open_for_reading
 from muster.replay.logs.pseudonyms import _KINDS, Pseudonyms, _metadata
-from muster.replay.logs.sources import read_histories
 from tests.events.strategies import events
 from tests.replay.stories import a_night
 from tests.replay.told import rebalances_of
+from tests.replay.whole import read_histories
 from tests.replay.written import BROKEN_KEY, broken_value, script, sqlite_log, unknown_type
 
 HEAD = Head(form=FORM, log="muster.db", identity="abc", partitions=8)

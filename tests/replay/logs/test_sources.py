@@ -11,13 +11,13 @@ from muster.events.records import FORMAT_LEVEL, LogTooNew, Record, StoredRecord
 from muster.events.strangers import Strangers
 from muster.replay.history.items import Broken, Coordinated, Gap, Happened, Unreadable
 from muster.replay.logs.reading import Reading
-from muster.replay.logs.sources import read_histories
 from muster.replay.rebalances.rebalance import Outcome
 from muster.replay.results.groups import Groups, Overview, read_overview
 from tests.events.test_projector import ELECTED
 from tests.replay.histories import Script
 from tests.replay.stories import a_night
 from tests.replay.told import printed, rebalances_of
+from tests.replay.whole import read_histories
 from tests.replay.written import (
     BROKEN_KEY,
     broken_value,
@@ -156,8 +156,8 @@ async def test_what_no_owner_wrote_is_skipped_and_counted() -> None:
     alone = [record for record in mixed if not record.stranger]
     strangers = Strangers()
     assert strangers.report("memory") is None
-    assert await read_histories(await memory_log(mixed), strangers=strangers) == await read_histories(
-        await memory_log(alone)
+    assert await read_histories(await memory_log(mixed), group=ORDERS, strangers=strangers) == await read_histories(
+        await memory_log(alone), group=ORDERS
     )
     assert strangers.report("memory") == (
         f"memory: records that this cluster's Muster did not write were skipped ({3 * len(owners)}); the first"
@@ -208,7 +208,7 @@ async def test_reading_is_watched_to_its_end() -> None:
     """Offsets done, of offsets in all."""
     seen: list[tuple[int, int]] = []
     records = stored(orders())
-    await read_histories(await memory_log(records), watch=lambda done, total: seen.append((done, total)))
+    await read_histories(await memory_log(records), group=ORDERS, watch=lambda done, total: seen.append((done, total)))
     assert seen[-1] == (len(records), len(records))
 
 

@@ -12,18 +12,17 @@ from hypothesis import strategies as st
 from muster.events.causes import Cause
 from muster.events.events import CoordinatorPaused
 from muster.events.ids import MemberId
-from muster.replay.history.items import Broken, Gap, Happened, History, LogPosition, Told, Unreadable, with_gaps
+from muster.replay.history.items import Broken, Gap, Happened, LogPosition, Told, Unreadable, with_gaps
 from muster.replay.rebalances.moves import NOBODY, GroupAssignment, movement
 from muster.replay.rebalances.rebalance import HappeningKind, MemberRef, Outcome, Rebalance
-from muster.replay.rebalances.timeline import rebalances
 from muster.replay.results.event_texts import event_text
-from muster.replay.results.story import story
 from tests.coordinator.group.harness import GROUP_ID, Harness
 from tests.replay import memberships
 from tests.replay.histories import Script
 from tests.replay.played import history_of
 from tests.replay.stories import a_night
 from tests.replay.told import printed_rebalances, rebalances_of
+from tests.replay.whole import History, lines, rebalances
 
 
 def told(script: Script) -> list[Rebalance]:
@@ -222,7 +221,7 @@ def test_no_loss_breaks_the_telling_of_plans(play: Callable[[], Harness], lost: 
     stories = rebalances(GROUP_ID, history.items)
     assert all(story.trigger.text for story in stories)
     assert all(happening.text for told_story in stories for happening in told_story.avoided)
-    assert len(story(history).lines) == len(history.items)
+    assert len(lines(history)) == len(history.items)
 
 
 @cache

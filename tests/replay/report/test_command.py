@@ -13,10 +13,9 @@ from muster.events.causes import Cause
 from muster.events.ids import GroupId
 from muster.replay.history.items import Happened
 from muster.replay.history.window import AtTime, Window, WindowEdge
-from muster.replay.incidents.telling import incidents
 from muster.replay.incidents.windows import QUIET_MS
 from muster.replay.logs.reading import Reading
-from muster.replay.logs.sources import find_start, items, read_histories
+from muster.replay.logs.sources import find_start, items
 from muster.replay.rebalances.wording import size_text
 from muster.replay.report.fold import ReportFold
 from muster.replay.report.page import Page
@@ -24,6 +23,7 @@ from tests.replay.commands.test_cli import assert_fails, run
 from tests.replay.histories import Script
 from tests.replay.report.told import MADE_MS, page_of
 from tests.replay.stories import a_night
+from tests.replay.whole import incidents, read_histories
 from tests.replay.written import append, broken_value, memory_log, script, sqlite_log
 
 

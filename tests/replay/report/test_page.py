@@ -6,19 +6,17 @@ import msgspec
 import pytest
 
 from muster.events.causes import Cause
-from muster.replay.history.items import Broken, Happened, History, LogPosition, Unreadable, with_gaps
+from muster.replay.history.items import Broken, Happened, LogPosition, Unreadable, with_gaps
 from muster.replay.history.window import AtSeq
 from muster.replay.incidents.grade import Grade
-from muster.replay.incidents.telling import incidents
-from muster.replay.rebalances.timeline import rebalances
 from muster.replay.report.page import TEXT_MAX, Limits, Page, shown
 from muster.replay.report.stories import SEQS_MAX, brief
-from muster.replay.results.state import state_at
 from tests.judge.case import make_case
 from tests.replay.histories import Script
 from tests.replay.incidents.fleet import Fleet
 from tests.replay.report.told import busy, page_of
 from tests.replay.stories import a_night
+from tests.replay.whole import History, incidents, rebalances, state_at
 
 LEAST = Limits(lanes=1, stretches=1, bands=1, incidents=1, shifts=1)
 

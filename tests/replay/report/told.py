@@ -1,11 +1,11 @@
 """Histories for reports, and how a test makes a report of one."""
 
 from muster.events.causes import Cause
-from muster.replay.history.items import History
-from muster.replay.report.fold import ReportFold, report
+from muster.replay.report.fold import ReportFold
 from muster.replay.report.html import fitting
 from muster.replay.report.page import LIMITS, Limits, Page
 from tests.replay.histories import Script
+from tests.replay.whole import History
 
 MADE_MS = 1_795_240_000_000
 """2026-11-21T05:46:40Z."""
@@ -13,16 +13,20 @@ MADE_MS = 1_795_240_000_000
 
 def page_of(history: History, limits: Limits = LIMITS) -> Page:
     """The values of the page of a history."""
-    return report(history.group_id, history.log, history.items, made_ms=MADE_MS, limits=limits)
+    return _folded(history).page(history.log, made_ms=MADE_MS, limits=limits)
 
 
 def document_of(history: History) -> str:
     """The document of a history."""
+    return fitting(_folded(history), history.log, made_ms=MADE_MS)[0]
+
+
+def _folded(history: History) -> ReportFold:
     fold = ReportFold(history.group_id)
     for item in history.items:
         fold.feed(item)
     fold.end()
-    return fitting(fold, history.log, made_ms=MADE_MS)[0]
+    return fold
 
 
 def busy(events: int, members: int = 20) -> Script:

@@ -4,7 +4,7 @@ import msgspec
 
 from muster.coordinator.group.commands import ConfigOperation
 from muster.events.causes import Cause
-from muster.replay.history.items import Happened, History
+from muster.replay.history.items import Happened
 from muster.replay.history.window import At, AtSeq, AtTime
 from muster.replay.results.diff import Diff, DiffFold
 from muster.replay.results.state import AtGeneration
@@ -13,6 +13,7 @@ from tests.coordinator.group.harness import Harness
 from tests.replay.histories import Script
 from tests.replay.played import alive, history_of, rejoin, stable
 from tests.replay.stories import a_night
+from tests.replay.whole import History
 
 
 def diff(history: History, before: At | AtGeneration, after: At | AtGeneration) -> Diff | None:

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from muster.events.avro.evolve import evolve, first
 from muster.events.state import GroupState
 from muster.replay.history.window import At, AtSeq, AtTime, read_at
-from muster.replay.results.state import state_at
 from muster.replay.times import DAY_MS, duration, instant, read_time
 from tests.replay.histories import BEGIN_MS, Script
 from tests.replay.stories import a_night
+from tests.replay.whole import state_at
 
 NIGHT = a_night().history()
 LAST_SEQ = max(happened.event.seq for happened in NIGHT.events)

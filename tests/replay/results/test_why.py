@@ -14,7 +14,6 @@ from muster.events.causes import Cause
 from muster.replay.commands.why import AskedIncidents, _end, _Shown
 from muster.replay.form import Format
 from muster.replay.incidents.incident import Incident
-from muster.replay.incidents.telling import incidents
 from muster.replay.rebalances.rebalance import Rebalance
 from muster.replay.render import Detail, IncidentStream
 from muster.replay.render.incident_table import print_incident
@@ -25,6 +24,7 @@ from tests.replay.histories import Script
 from tests.replay.incidents.fleet import Fleet, of_kind
 from tests.replay.stories import a_night
 from tests.replay.told import printed_incidents
+from tests.replay.whole import incidents
 from tests.replay.written import script, sqlite_log
 
 NIGHT = incidents(a_night().history())

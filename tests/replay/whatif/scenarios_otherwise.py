@@ -9,13 +9,11 @@ from typing import Final
 
 from muster.replay.fleet.simulation.scenario import SCENARIOS
 from muster.replay.history.window import AtTime
-from muster.replay.rerun.rerun import rerun
-from muster.replay.results.state import state_at
 from muster.replay.whatif.alterations import Alterations
-from muster.replay.whatif.answer import what_if
 from tests.judge.case import play
 from tests.replay.facts_and_words import checksums
 from tests.replay.golden import FOLDER
+from tests.replay.whole import rerun, state_at, what_if
 
 STORED: Final = FOLDER / "otherwise.txt"
 NAMES: Final = tuple(sorted(SCENARIOS))

@@ -9,7 +9,6 @@ from muster.events.events import CoordinatorElected, MemberEvent, RebalanceStart
 from muster.replay.history.items import Coordinated, Gap, Happened
 from muster.replay.incidents.grade import Grade
 from muster.replay.whatif.alterations import Alterations
-from muster.replay.whatif.answer import what_if
 from muster.replay.whatif.rebalances import NOT_REPRODUCED, Open, Verdicts
 from muster.replay.whatif.silences import Silences
 from muster.replay.whatif.verdict import Verdict, WhatIf
@@ -17,6 +16,7 @@ from tests.judge.case import make_case
 from tests.replay.histories import Script
 from tests.replay.lived import Deed, Settings, history_lived, live, started
 from tests.replay.played import history_of
+from tests.replay.whole import what_if
 
 WOULD, WOULD_NOT, CANNOT_TELL = Verdict.WOULD, Verdict.WOULD_NOT, Verdict.CANNOT_TELL
 

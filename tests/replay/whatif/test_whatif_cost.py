@@ -1,11 +1,11 @@
 """The cost of a what-if follows what happened, not what happened times the number of members."""
 
 from muster.replay.whatif.alterations import Alterations
-from muster.replay.whatif.answer import what_if
 from tests.coordinator.group.client import Client
 from tests.coordinator.group.test_cost import Work
 from tests.replay.lived import Unchecked
 from tests.replay.played import history_of, stable, sync
+from tests.replay.whole import what_if
 
 
 def work_of(size: int) -> float:

@@ -10,8 +10,8 @@ from muster.replay.fleet.simulation.stage import Stage, Wanted
 from muster.replay.fleet.simulation.world.setup import Setup
 from muster.replay.history.items import Happened
 from muster.replay.whatif.alterations import Alterations
-from muster.replay.whatif.answer import what_if
 from tests.judge.case import WEIGHTS, Case, play
+from tests.replay.whole import what_if
 
 OTHERS = [
     Alterations(session_timeout_ms=60_000),

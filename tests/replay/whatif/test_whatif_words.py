@@ -10,7 +10,6 @@ from muster.replay.history.items import Happened
 from muster.replay.incidents.grade import Grade
 from muster.replay.whatif.addresses import SharedAddresses
 from muster.replay.whatif.alterations import Alterations
-from muster.replay.whatif.answer import what_if
 from muster.replay.whatif.facts import Fact, is_second_round
 from muster.replay.whatif.play import Started
 from muster.replay.whatif.telling import additional
@@ -19,6 +18,7 @@ from tests.replay.histories import Script
 from tests.replay.incidents.fleet import Fleet
 from tests.replay.lived import Settings, live
 from tests.replay.played import history_of
+from tests.replay.whole import what_if
 
 S = 1_000
 

@@ -1,0 +1,105 @@
+"""Histories whole, and what the folds make of one: the product has items pass by, and no history as a value."""
+
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from muster.events.ids import GroupId
+from muster.events.log.base import EventLog
+from muster.replay.history.items import Happened, Item
+from muster.replay.history.transitions import Transitions
+from muster.replay.history.window import At
+from muster.replay.incidents import telling
+from muster.replay.incidents.incident import Incident
+from muster.replay.logs.reading import Reading
+from muster.replay.logs.sources import from_the_beginning, items, read_record
+from muster.replay.rebalances.rebalance import Rebalance
+from muster.replay.rebalances.timeline import Timeline
+from muster.replay.rerun.rerun import Rerunner
+from muster.replay.results.state import StateAt, StateFold
+from muster.replay.results.story import Line, StoryLines
+from muster.replay.whatif.addresses import SharedAddresses
+from muster.replay.whatif.alterations import Alterations
+from muster.replay.whatif.answer import Counted
+from muster.replay.whatif.verdict import WhatIf
+from muster.replay.whatif.whatif import WhatIfFold
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """The history of one group in a log. `log` is the log's location."""
+
+    group_id: GroupId
+    log: str
+    items: tuple[Item, ...]
+
+    @property
+    def events(self) -> Iterator[Happened]:
+        """The group's own events."""
+        return (item for item in self.items if isinstance(item, Happened))
+
+
+async def read_histories(log: EventLog, *, group: GroupId | None = None, **given: Any) -> dict[GroupId, History]:
+    """The history of each group of which anything can be read, or of the one group; `given` to the reading."""
+    reading = Reading(log=log, **given)
+    groups = dict.fromkeys([group] if group is not None else [each async for each in _groups(reading)])
+    whole = {each: tuple([item async for item in items(reading, from_the_beginning(each))]) for each in groups}
+    return {each: History(group_id=each, log=log.location, items=told) for each, told in whole.items() if told}
+
+
+async def _groups(reading: Reading) -> AsyncIterator[GroupId]:
+    async for chunk in reading.chunks(range(reading.log.partitions)):
+        for record in chunk:
+            found = read_record(record)
+            if found is not None and found[0] is not None:
+                yield found[0]
+
+
+def incidents(history: History) -> list[Incident]:
+    """Every incident, in order of their beginnings."""
+    return list(telling.told(history.group_id, history.items))
+
+
+def rebalances(group_id: GroupId, items: Iterable[Item]) -> list[Rebalance]:
+    """Every rebalance, in order; the last one may be running."""
+    timeline = Timeline()
+    told = [timeline.feed(step) for step in Transitions(group_id).steps(items)]
+    return [each for each in (*told, timeline.running()) if each is not None]
+
+
+def lines(history: History) -> list[Line]:
+    """A line for each item."""
+    return list(map(StoryLines().feed, history.items))
+
+
+def state_at(history: History, at: At) -> StateAt | None:
+    """The group at the moment; None if the log has no event of it until then, or not (yet) that number."""
+    fold = StateFold(history.group_id, history.log, at)
+    for item in history.items:
+        if not fold.feed(item):
+            break
+    return fold.result()
+
+
+def rerun(history: History) -> Rerunner:
+    """Every transition, derived and decided again."""
+    again = Rerunner()
+    for item in history.items:
+        again.feed(item)
+    again.end()
+    return again
+
+
+def what_if(history: History, alterations: Alterations) -> WhatIf:
+    """The verdict on each recorded rebalance, and the rebalances that there would have been besides."""
+    shared = SharedAddresses()
+    for item in history.items:
+        shared.feed(item)
+    shared.end()
+    fold, counted = WhatIfFold(history.group_id, alterations, shared=shared), Counted()
+    for item in history.items:
+        for verdict in fold.feed(item):
+            counted.take(verdict)
+    for verdict in fold.end():
+        counted.take(verdict)
+    return counted.result(history.group_id, history.log, alterations, fold.notes)
