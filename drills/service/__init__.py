@@ -5,7 +5,8 @@ local.py      processes that the drill starts and ends itself, on an event log o
 running.py    a running service of others, whose processes a command of the operator's restarts
 process.py    one `muster serve` as a child process
 leashed.py    runs `muster` and ends with whoever started it
-proxy.py      a proxy of the drill's own: before a process, or between a process and its log; it cuts and delays
+proxy.py      a proxy of the drill's own: before a process, or between a process and its log
+relay.py      relays one connection, over a network that may be cut or slow
 cluster.py    the cluster of a local drill: its brokers, and a topic to subscribe
 cleaning.py   deletes what a drill has made
 """

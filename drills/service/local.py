@@ -25,7 +25,8 @@ from muster.drills.plan import Mode
 from muster.drills.service.cleaning import delete_all_groups, delete_topics
 from muster.drills.service.cluster import make_topic, node_ids
 from muster.drills.service.process import MusterProcess
-from muster.drills.service.proxy import HOST, Proxy, Weather
+from muster.drills.service.proxy import HOST, Proxy
+from muster.drills.service.relay import Weather
 from muster.events.kafka.addresses import BrokerAddress, read_servers
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 

@@ -5,8 +5,8 @@ What belongs here: what passes between any two of them, and what does not. What 
 How it works: each address of everybody has one more before it, which relays. Who connected is found by the pid of the
 other end, so one relay before a broker is enough for all, and the way between any two can be cut or slowed down.
 
-* While a way is cut nothing passes in either direction, and nobody is told: bytes wait, as in a network that is down,
-  and go on when it is whole again. New connections are taken and hear nothing.
+* While a way is cut nothing passes in either direction, and nobody is told (`drills/service/relay.py`). New connections
+  are taken and hear nothing.
 * Whoever is *gone* refuses connections, as a machine does on which nobody listens: what was connected is reset.
 
 Answers that name brokers are rewritten, by the sidecar's own rules, so that nobody finds a way around.
@@ -15,7 +15,7 @@ Answers that name brokers are rewritten, by the sidecar's own rules, so that nob
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -23,22 +23,15 @@ from typing import Final
 import msgspec
 
 from muster.coordinator.sidecar.messages.rewriting import AnswerRewriter
-from muster.drills.service.proxy import Weather
-from muster.events.steps import finished
+from muster.drills.service.relay import Streams, Weather
+from muster.drills.service.relay import relay as pass_on
 from tests.brokers.broker import HOST, lasting_ports
 
 CLIENTS: Final = "clients"
 """Whoever is none of the processes that are known by pid."""
 
-_CHUNK: Final = 1 << 16
-_SIZE: Final = struct.Struct(">i")
-_START: Final = struct.Struct(">hhi")
-"""API key, API version and correlation id, with which a request begins."""
-_UNDER_WAY: Final = 1_000
 _RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER with which a connection ends by a reset."""
-
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class _Relay(msgspec.Struct, eq=False):
@@ -123,8 +116,7 @@ class Network:
             up = await asyncio.open_connection(HOST, relay.target)
             writers.append(up[1])
             relay.connections.add(up[1])
-            await self._relay(way, down, up, rewrites=relay.rewrites)
-            await way.passable()  # that a connection has ended is not heard over a network that is cut
+            await pass_on(down, up, way, self._rewriter if relay.rewrites else None)
         except OSError:
             pass
         finally:
@@ -132,84 +124,11 @@ class Network:
                 relay.connections.discard(writer)
                 writer.close()
 
-    async def _relay(self, way: Weather, down: Streams, up: Streams, *, rewrites: bool) -> None:
-        """Relay until one end closes."""
-        asked: dict[int, tuple[int, int]] = {}
-        requests = _noted(_frames(down[0]), asked) if rewrites else _chunks(down[0])
-        answers = self._rewritten(_frames(up[0]), asked) if rewrites else _chunks(up[0])
-        parts = [
-            asyncio.create_task(_pass(requests, up[1], way, is_delayed=False)),
-            asyncio.create_task(_pass(answers, down[1], way, is_delayed=True)),
-        ]
-        try:
-            await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for part in parts:
-                part.cancel()
-            for ended in await asyncio.gather(*parts, return_exceptions=True):
-                if isinstance(ended, Exception) and not isinstance(ended, OSError | EOFError):
-                    raise ended
-
-    async def _rewritten(self, frames: AsyncIterator[bytes], asked: dict[int, tuple[int, int]]) -> AsyncIterator[bytes]:
-        async for frame in frames:
-            (correlation_id,) = _SIZE.unpack_from(frame, _SIZE.size)
-            request = asked.pop(correlation_id, None)
-            rewrite = None if request is None else self._rewriter.of(*request)
-            if rewrite is None:
-                yield frame
-            else:
-                body = finished(rewrite(frame[2 * _SIZE.size :]))
-                yield _SIZE.pack(_SIZE.size + len(body)) + frame[_SIZE.size : 2 * _SIZE.size] + body
-
     def _who_has(self, port: int, to: int) -> str:
         """The name of the process whose end of a connection to another port has this port."""
         inode = _inode_of(port, to)
         found = (name for name, pid in self.pids.items() if inode is not None and _has_socket(pid, inode))
         return next(found, CLIENTS)
-
-
-async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    while chunk := await reader.read(_CHUNK):
-        yield chunk
-
-
-async def _frames(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """Whole messages, with their sizes before them."""
-    while True:
-        size = await reader.readexactly(_SIZE.size)
-        yield size + await reader.readexactly(_SIZE.unpack(size)[0])
-
-
-async def _noted(frames: AsyncIterator[bytes], asked: dict[int, tuple[int, int]]) -> AsyncIterator[bytes]:
-    async for frame in frames:
-        api_key, api_version, correlation_id = _START.unpack_from(frame, _SIZE.size)
-        asked[correlation_id] = (api_key, api_version)
-        yield frame
-
-
-async def _pass(pieces: AsyncIterator[bytes], writer: asyncio.StreamWriter, way: Weather, *, is_delayed: bool) -> None:
-    """Hand over all that comes; what is late does not hold up what comes behind it any longer."""
-    now_s = asyncio.get_running_loop().time
-    waiting: asyncio.Queue[tuple[float, bytes] | None] = asyncio.Queue(_UNDER_WAY)
-
-    async def take() -> None:
-        with suppress(EOFError, OSError):
-            async for piece in pieces:
-                await waiting.put((now_s() + (way.delay_s if is_delayed else 0.0), piece))
-        await waiting.put(None)
-
-    taking = asyncio.create_task(take())
-    try:
-        while (next_one := await waiting.get()) is not None:
-            due_s, piece = next_one
-            if (left_s := due_s - now_s()) > 0:
-                await asyncio.sleep(left_s)
-            await way.passable()
-            writer.write(piece)
-            await writer.drain()
-        await taking
-    finally:
-        taking.cancel()
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

@@ -1,13 +1,13 @@
 """Histories whole, and what the folds make of one: the product has items pass by, and no history as a value."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
 from muster.events.ids import GroupId
 from muster.events.log.base import EventLog
-from muster.replay.history.items import Happened, Item
+from muster.replay.history.items import Happened, Item, PassedOver, Prelude, Told, with_gaps
 from muster.replay.history.transitions import Transitions
 from muster.replay.history.window import At
 from muster.replay.incidents import telling
@@ -40,19 +40,33 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read_histories(log: EventLog, *, group: GroupId | None = None, **given: Any) -> dict[GroupId, History]:
-    """The history of each group of which anything can be read, or of the one group; `given` to the reading."""
+    """The history of the one group, as the commands read it, or of each group wherever it stands, if there is any.
+
+    `given`: to the reading.
+    """
     reading = Reading(log=log, **given)
-    groups = dict.fromkeys([group] if group is not None else [each async for each in _groups(reading)])
-    whole = {each: tuple([item async for item in items(reading, from_the_beginning(each))]) for each in groups}
-    return {each: History(group_id=each, log=log.location, items=told) for each, told in whole.items() if told}
+    if group is None:
+        told = {each: tuple(with_gaps(reads)) for each, reads in (await _reads(reading)).items()}
+    else:
+        told = {group: tuple([item async for item in items(reading, from_the_beginning(group))])}
+    return {each: History(group_id=each, log=log.location, items=whole) for each, whole in told.items() if whole}
 
 
-async def _groups(reading: Reading) -> AsyncIterator[GroupId]:
-    async for chunk in reading.chunks(range(reading.log.partitions)):
-        for record in chunk:
-            found = read_record(record)
-            if found is not None and found[0] is not None:
-                yield found[0]
+async def _reads(reading: Reading) -> dict[GroupId, list[Told]]:
+    reads: dict[GroupId, list[Told]] = {}
+    for partition in range(reading.log.partitions):
+        prelude, here = Prelude(), set[GroupId]()
+        async for chunk in reading.chunks([partition]):
+            for group_id, read in filter(None, map(read_record, chunk)):
+                if group_id is None:
+                    prelude.note(read)
+                elif group_id not in here:
+                    here.add(group_id)
+                    reads[group_id] = [*prelude.reads]
+                if not isinstance(read, PassedOver):
+                    for each in here if group_id is None else (group_id,):
+                        reads[each].append(read)
+    return reads
 
 
 def incidents(history: History) -> list[Incident]:

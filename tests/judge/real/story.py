@@ -5,49 +5,20 @@ was being done, as its members' heartbeats were answered; moments are known as r
 takes its time.
 """
 
-from collections.abc import Iterable
+from typing import Any
 
-from muster.replay.fleet.simulation.world.truth import REPLACING, Knowable, Range, RebalanceId, Truth
+from muster.replay.fleet.simulation.world.truth import Range, RebalanceId, StoryBase, Truth
 
 
-class Story:
-    """`kinds`: any is right, the first is the page's. `culprits` are names of processes; None: not to be compared.
+class Story(StoryBase):
+    """`starts`, `ends`: when its first rebalance began, and its last one ended."""
 
-    `starts`, `ends`: when its first rebalance began, and its last one ended. `acts`: its first and its last act, for
-    the span of what made no rebalance.
-    """
-
-    def __init__(
-        self,
-        *kinds: str,
-        culprits: Iterable[str] | None = (),
-        knowable: Knowable = Knowable.RECORDED,
-        parent: "Story | None" = None,
-        is_optional: bool = False,
-    ) -> None:
-        self.kinds = kinds
-        self.culprits = None if culprits is None else set(culprits)
-        self.knowable = knowable
-        self.parent = parent
-        self.is_optional = is_optional
+    def __init__(self, *kinds: str, **given: Any) -> None:
+        super().__init__(*kinds, **given)
         self.must: set[RebalanceId] = set()
         self.may: set[RebalanceId] = set()
         self.starts: list[Range] = []
         self.ends: list[Range] = []
-        self.acts: list[Range] = []
-
-    @property
-    def kind(self) -> str:
-        return self.kinds[0]
-
-    def infer(self, knowable: Knowable) -> None:
-        """Less is known than was thought."""
-        order = list(Knowable)
-        self.knowable = max(self.knowable, knowable, key=order.index)
-
-    def act(self, from_ms: int, to_ms: int) -> None:
-        """One of its acts was within this range."""
-        self.acts.append((from_ms, to_ms))
 
     def moved(self, rebalances: set[RebalanceId], started: Range, ended: Range) -> None:
         """These rebalances came of it: the first began, and the last ended, within these ranges."""
@@ -56,21 +27,9 @@ class Story:
         self.ends.append(ended)
 
     def truth(self, stories: "list[Story]") -> Truth:
-        starts, ends = self._span()
         moments = [at_ms for each in (*self.acts, *self.starts, *self.ends) for at_ms in each]
-        was_absorbed = self.kind in REPLACING and not self.must and not self.may
-        return Truth(
-            kinds=self.kinds,
-            culprits=None if self.culprits is None else frozenset(self.culprits),
-            starts=starts,
-            ends=ends,
-            extent=(min(moments), max(moments)),
-            must=frozenset(self.must),
-            may=frozenset(self.may),
-            parent=None if self.parent is None else stories.index(self.parent),
-            knowable=self.knowable,
-            is_optional=self.is_optional or was_absorbed,
-        )
+        extent = min(moments), max(moments)
+        return self._truth(stories, span=self._span(), extent=extent, must=self.must, may=self.may)
 
     def _span(self) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
         if self.must:

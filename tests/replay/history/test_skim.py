@@ -61,7 +61,7 @@ STORIES = stories()
 
 async def opened(story: str) -> tuple[Reading, list[Item]]:
     log = await memory_log(STORIES[story])
-    whole = (await read_histories(log, group=ORDERS))[ORDERS]
+    whole = (await read_histories(log))[ORDERS]
     return Reading(log=log), list(whole.items)
 
 
@@ -87,7 +87,7 @@ async def test_the_lines_from_any_number_on_are_those_of_the_whole_history(story
 async def test_the_last_rebalance_is_told_without_what_came_before(story: str) -> None:
     """As the fold over everything tells it: trigger, members, what moved."""
     reading, _ = await opened(story)
-    expected = rebalances_of((await read_histories(reading.log, group=ORDERS))[ORDERS])
+    expected = rebalances_of((await read_histories(reading.log))[ORDERS])
     start = await find_start(reading, ORDERS, None)
     read = [item async for item in items(reading, start)]
     timeline, transitions = (
@@ -112,7 +112,7 @@ async def test_the_last_incident_of_any_fleet_is_told_without_what_came_before(s
     case = make_case(seed)
     records = stored_items(case.history.items, script("orders").partition)
     reading = Reading(log=await memory_log(records))
-    history = (await read_histories(reading.log, group=ORDERS))[ORDERS]
+    history = (await read_histories(reading.log))[ORDERS]
     await _tells_the_last_incident(reading, list(history.items))
     overview = Overview()
     await read_overview(reading, overview)
@@ -137,7 +137,7 @@ async def _tells_the_last_incident(reading: Reading, whole: list[Item]) -> None:
 async def test_a_group_in_a_line_is_what_the_whole_history_says(story: str) -> None:
     """Counts, the last rebalance in words, the state."""
     reading, _ = await opened(story)
-    history = (await read_histories(reading.log, group=ORDERS))[ORDERS]
+    history = (await read_histories(reading.log))[ORDERS]
     overview = Overview()
     await read_overview(reading, overview)
     (line,) = overview.result("memory").groups

@@ -93,7 +93,7 @@ async def test_a_broken_record_is_a_marker_within_its_group() -> None:
 async def test_an_unknown_event_type_is_skipped_and_said() -> None:
     """A reader goes on where an owner may not."""
     log = await memory_log(stored(orders(), replaced={20: unknown_type("orders")}))
-    broken = [item for item in (await read_histories(log))[ORDERS].items if isinstance(item, Broken)]
+    broken = [item for item in (await read_histories(log, group=ORDERS))[ORDERS].items if isinstance(item, Broken)]
     assert [item.kind for item in broken] == [Unreadable.UNKNOWN_TYPE]
 
 
@@ -121,7 +121,7 @@ async def test_what_a_repair_has_passed_over_is_named_no_more() -> None:
     log = await memory_log(records)
     (left,) = (await overview(log)).unreadable_keys
     assert f"offset {len(records) - 3} cannot be read" in left
-    broken = [item for item in (await read_histories(log))[ORDERS].items if isinstance(item, Broken)]
+    broken = [item for item in (await read_histories(log, group=ORDERS))[ORDERS].items if isinstance(item, Broken)]
     assert [item.position.offset for item in broken] == [20, len(records) - 4, len(records) - 3]
 
 
@@ -140,7 +140,7 @@ async def test_a_group_that_begins_after_a_repair_knows_nothing_of_it() -> None:
     night = orders()
     before = [StoredRecord(night.partition, n, 0, BROKEN_KEY.key, value) for n, value in enumerate((b"lost", None))]
     moved = [msgspec.structs.replace(each, offset=each.offset + len(before)) for each in stored(night)]
-    items = (await read_histories(await memory_log([*before, *moved])))[ORDERS].items
+    items = (await read_histories(await memory_log([*before, *moved]), group=ORDERS))[ORDERS].items
     assert not [item for item in items if isinstance(item, Broken)]
 
 
@@ -188,7 +188,7 @@ async def test_a_count_that_compaction_makes_wrong_is_not_shown_as_right() -> No
 async def test_a_group_knows_its_coordinator_from_before_its_first_event() -> None:
     """The last coordinator before it belongs to its story, with its election; earlier ones do not."""
     told = script("orders").coordinator("a:1").wait(10).coordinator("b:2").created()
-    items = (await read_histories(await memory_log(told.stored_records())))[ORDERS].items
+    items = (await read_histories(await memory_log(told.stored_records()), group=ORDERS))[ORDERS].items
     events = [item.event for item in items if isinstance(item, Coordinated)]
     assert [(type(each), each.owner) for each in events] == [(CoordinatorElected, "b:2"), (CoordinatorReady, "b:2")]
 

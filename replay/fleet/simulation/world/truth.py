@@ -7,9 +7,9 @@ What the page of kinds leaves open is allowed for: several kinds, several moment
 may be counted to it (`may`), incidents that need not be told (`is_optional`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum, unique
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -82,10 +82,10 @@ class SeenRebalance:
 REPLACING: Final = frozenset({"restart", "deployment", "crash-loop"})
 
 
-class Story:
-    """An incident while it is being done. `culprits` are names of processes; None: not to be compared.
+class StoryBase:
+    """An incident while it is being done, as far as it is the same for simulated processes and for real ones.
 
-    `holds_phases`: a live process of it may hold a join phase, which makes the rebalance its own.
+    `kinds`: any is right, the first is the page's. `culprits` are names of processes; None: not to be compared.
     """
 
     def __init__(
@@ -93,27 +93,19 @@ class Story:
         *kinds: str,
         culprits: Iterable[str] | None = (),
         knowable: Knowable = Knowable.RECORDED,
-        parent: "Story | None" = None,
+        parent: "StoryBase | None" = None,
         is_optional: bool = False,
-        holds_phases: bool = False,
     ) -> None:
         self.kinds = kinds
         self.culprits = None if culprits is None else set(culprits)
         self.knowable = knowable
         self.parent = parent
         self.is_optional = is_optional
-        self.holds_phases = holds_phases
-        self.must: list[SeenRebalance] = []
-        self.may: list[SeenRebalance] = []
         self.acts: list[Range] = []
 
     @property
     def kind(self) -> str:
         return self.kinds[0]
-
-    def blame(self, *names: str) -> None:
-        assert self.culprits is not None
-        self.culprits.update(names)
 
     def infer(self, knowable: Knowable = Knowable.INFERRED) -> None:
         """Less is known than was thought: what must be inferred, or cannot be known."""
@@ -124,27 +116,50 @@ class Story:
         """An act of it, at a moment within the range; for the span of what made no rebalance."""
         self.acts.append((from_ms, from_ms if to_ms is None else to_ms))
 
-    # ---- the value ------------------------------------------------------------------------------
-
-    def truth(self, stories: "list[Story]") -> Truth:
-        starts, ends = self._span()
+    def _truth(
+        self,
+        stories: Sequence["StoryBase"],
+        *,
+        span: tuple[tuple[Range, ...], tuple[Range, ...]],
+        extent: Range,
+        must: Iterable[RebalanceId],
+        may: Iterable[RebalanceId],
+    ) -> Truth:
+        """The value. Processes that were replaced so soon that nobody noticed need not be told."""
+        must, may = frozenset(must), frozenset(may)
+        was_absorbed = self.kind in REPLACING and not must and not may
         return Truth(
             kinds=self.kinds,
             culprits=None if self.culprits is None else frozenset(self.culprits),
-            starts=starts,
-            ends=ends,
-            extent=self._extent(),
-            must=frozenset(each.id for each in self.must),
-            may=frozenset(each.id for each in self.may),
+            starts=span[0],
+            ends=span[1],
+            extent=extent,
+            must=must,
+            may=may,
             parent=None if self.parent is None else stories.index(self.parent),
             knowable=self.knowable,
-            is_optional=self.is_optional or self._was_absorbed,
+            is_optional=self.is_optional or was_absorbed,
         )
 
-    @property
-    def _was_absorbed(self) -> bool:
-        """Whether processes were replaced so soon that nobody noticed: that need not be told."""
-        return self.kind in REPLACING and not self.must and not self.may
+
+class Story(StoryBase):
+    """An incident of simulated processes. `holds_phases`: a live one may hold a join phase, which is its own then."""
+
+    def __init__(self, *kinds: str, holds_phases: bool = False, **given: Any) -> None:
+        super().__init__(*kinds, **given)
+        self.holds_phases = holds_phases
+        self.must: list[SeenRebalance] = []
+        self.may: list[SeenRebalance] = []
+
+    def blame(self, *names: str) -> None:
+        assert self.culprits is not None
+        self.culprits.update(names)
+
+    # ---- the value ------------------------------------------------------------------------------
+
+    def truth(self, stories: "list[Story]") -> Truth:
+        must, may = ((each.id for each in rebalances) for rebalances in (self.must, self.may))
+        return self._truth(stories, span=self._span(), extent=self._extent(), must=must, may=may)
 
     def _extent(self) -> Range:
         moments = [at_ms for act in self.acts for at_ms in act]
