@@ -53,7 +53,8 @@ def plan_of(fault: Fault, given: Given) -> Plan:
     """The plan. Until a network is whole, or others have taken over, no answer can be expected: the goals allow it."""
     allowed_ms = 0
     if fault is Fault.PARTITION:
-        allowed_ms = min(given.lasts, given.owner_session) if given.between is Between.LOG else given.lasts
+        takes_over = given.between is Between.LOG and given.mode is Mode.STANDALONE  # a sidecar is cut from all brokers
+        allowed_ms = min(given.lasts, given.owner_session) if takes_over else given.lasts
     elif fault is Fault.SLOW_BROKER:
         allowed_ms = given.delay
     return Plan(
@@ -98,10 +99,15 @@ def _setup(fault: Fault, given: Given) -> Setup:
             f"{fault} reads what passes between a process and its brokers, and cannot with TLS"
             f" ({KAFKA_CONFIG} security.protocol={security.security_protocol}): name a listener without it"
         )
-    if given.mode is Mode.SIDECAR and (proxied is not Proxied.NOTHING or security.security_protocol in _TLS):
+    if given.mode is Mode.SIDECAR and proxied is Proxied.CLIENTS:
         _refuse(
-            "--mode sidecar is for takeover, restart and fence, and for a cluster without TLS: neither the members nor"
-            f" the proxies of a drill reach {given.kafka} through a sidecar otherwise"
+            "--between clients is for --mode standalone: members reach a sidecar at an address for each broker, and the"
+            " drill's proxy would be before one of them alone"
+        )
+    if given.mode is Mode.SIDECAR and security.security_protocol in _TLS:
+        _refuse(
+            f"--mode sidecar is for a cluster without TLS: the members of a drill do not reach {given.kafka} through a"
+            " sidecar otherwise"
         )
     return Setup(
         kafka=given.kafka,

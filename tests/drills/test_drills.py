@@ -19,12 +19,14 @@ from tests.waiting import until_so
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 
 SIDECARS = "takeover of a sidecar"
+CUT_SIDECAR = "partition of a sidecar"
 KINDS: Mapping[str, tuple[str, ...]] = {
     "takeover": (),
     SIDECARS: ("--mode", "sidecar"),
     "restart": (),
     "fence": (),
     "partition": ("--for", "6s"),
+    CUT_SIDECAR: ("--mode", "sidecar", "--for", "6s"),
     "slow-broker": ("--for", "2s", "--delay", "300ms"),
 }
 
@@ -126,9 +128,10 @@ def test_a_fence_deposes_an_owner_that_goes_on(reports: Mapping[str, dict[str, A
     assert all(each["epoch"] >= 2 for each in report["takeovers"])
 
 
-def test_a_process_that_is_cut_off_from_its_log_is_replaced(reports: Mapping[str, dict[str, Any]]) -> None:
+@pytest.mark.parametrize("kind", ["partition", CUT_SIDECAR])
+def test_a_process_that_is_cut_off_from_its_log_is_replaced(reports: Mapping[str, dict[str, Any]], kind: str) -> None:
     """While it is cut off, since its session in the ownership group ends before."""
-    report = reports["partition"]
+    report = reports[kind]
     cut, healed = report["done"]
     assert "nothing passes" in cut["text"]
     first = [each for each in report["takeovers"] if each["former_owner"] == cut["process"]]

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from muster.cli import app
 from muster.coordinator.commands.members.answer import AnswerFormat
 from muster.drills.given import Given
-from muster.drills.plan import Between, Fault
+from muster.drills.plan import Between, Fault, Mode
 from muster.drills.start import plan_of
 
 KAFKA = ("--kafka", "127.0.0.1:1")
@@ -55,6 +55,7 @@ def test_while_nobody_can_answer_the_goals_allow_for_it() -> None:
     assert limits(Fault.PARTITION, lasts=15_000, owner_session=10_000) == (13_000, 15_000, 15_000)
     assert limits(Fault.PARTITION, lasts=4_000, owner_session=10_000) == (7_000, 9_000, 9_000)
     assert limits(Fault.PARTITION, lasts=15_000, between=Between.CLIENTS) == (18_000, 20_000, 20_000)
+    assert limits(Fault.PARTITION, lasts=15_000, mode=Mode.SIDECAR) == (18_000, 20_000, 20_000)
     assert limits(Fault.SLOW_BROKER, delay=200) == (3_200, 5_200, 5_200)
 
 
@@ -74,7 +75,10 @@ def test_while_nobody_can_answer_the_goals_allow_for_it() -> None:
         (["restart", "--local", *KAFKA, "--kafka-config", "sasl.user=x"], "there is no property 'sasl.user'"),
         (["slow-broker", "--local", *KAFKA, "--kafka-config", "security.protocol=SSL"], "cannot with TLS"),
         (["partition", "--local", *KAFKA, "--kafka-config", "security.protocol=SSL"], "cannot with TLS"),
-        (["partition", "--local", *KAFKA, "--mode", "sidecar"], "--mode sidecar is for takeover, restart and fence"),
+        (
+            ["partition", "--local", *KAFKA, "--mode", "sidecar", "--between", "clients"],
+            "--between clients is for --mode standalone",
+        ),
         (
             ["takeover", "--local", *KAFKA, "--mode", "sidecar", "--kafka-config", "security.protocol=SSL"],
             "for a cluster without TLS",
