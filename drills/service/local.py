@@ -157,13 +157,15 @@ class LocalService:
         running = [process for process in self.processes if process.pid is not None]
         try:
             async with asyncio.timeout(within_s):
-                while not _is_shared(running, self._setup.partitions):  # noqa: ASYNC110 -- they are other processes
+                while not _is_shared(running, self._setup.partitions):
+                    for process in running:
+                        process.check()
                     await asyncio.sleep(POLL_S)
         except TimeoutError:
-            shares = {each.name: each.last("partitions shared") for each in running}
+            said = "; ".join(f"{each.name} says {each.complaint or each.last('partitions shared')}" for each in running)
             raise ServiceFailed(
                 f"{len(running)} processes have not shared {self._setup.partitions} partitions out within"
-                f" {within_s:g} s: they say {shares}"
+                f" {within_s:g} s: {said}"
             ) from None
 
     def owned_by(self, process: MusterProcess) -> frozenset[int]:

@@ -90,19 +90,30 @@ class MusterProcess:
         """The last line of its log with that event, since it was started."""
         return next((line for line in reversed(self._lines) if line.get("event") == event), None)
 
+    @property
+    def complaint(self) -> str | None:
+        """The last line of its log that is a warning or an error, without its time."""
+        bad = (line for line in reversed(self._lines) if line.get("level") in {"warning", "error", "critical"})
+        line = next(bad, None)
+        return None if line is None else json.dumps({key: line[key] for key in line if key != "timestamp"})
+
     async def until(self, condition: Callable[[], bool], within_s: float, what: str) -> None:
         """Wait until a condition of its log's lines holds. Raises ServiceFailed."""
         try:
             async with asyncio.timeout(within_s):
                 while not condition():
-                    if self._reading is None or self._reading.done():
-                        raise ServiceFailed(f"{self.name} ended before it {what}{self._said()}")
+                    self.check(f" before it {what}")
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError:
             raise ServiceFailed(
                 f"{self.name} has not shown within {within_s:g} s that it {what}{self._said()}"
             ) from None
+
+    def check(self, before: str = "") -> None:
+        """Raise ServiceFailed if it has ended."""
+        if self._reading is None or self._reading.done():
+            raise ServiceFailed(f"{self.name} ended{before}: {self.complaint or self._said()}")
 
     def _signal(self, number: signal.Signals) -> None:
         assert self._process is not None
