@@ -130,7 +130,7 @@ _SHARED: Final = {
     "members": _number(5, "Members of each group.", "--members", LOAD, least=2, most=500),
     "session_timeout": _duration("45s", "The session timeout of the members.", "--session-timeout", LOAD),
     "interval": _duration("500ms", "How often each member sends a heartbeat, and commits.", "--interval", LOAD),
-    "before": _duration("3s", "How long is measured before the fault.", "--before", LOAD),
+    "before": _duration("3s", "How long is measured before the fault, at least.", "--before", LOAD),
     "after": _duration("3s", "How long is measured after the service is whole again.", "--after", LOAD),
     "within": _duration("2m", "When to give up waiting for that.", "--within", LOAD),
     "heartbeats_within": _optional_duration(

@@ -12,7 +12,7 @@ from muster.drills.load.asking import Asking
 from muster.drills.load.clock import Clock
 from muster.drills.load.coordinators import Coordinators
 from muster.drills.load.member import Member
-from muster.drills.measuring.asked import Acknowledged, Asked
+from muster.drills.measuring.asked import Acknowledged, Asked, Kind
 from muster.drills.names import Names
 from muster.drills.plan import Load as Planned
 from muster.events.kafka.addresses import BrokerAddress, read_servers
@@ -101,6 +101,20 @@ class Load:
                     await asyncio.sleep(POLL_S)
         except TimeoutError:
             raise ServiceFailed(f"members still wait for answers {within_s:g} s after {what}") from None
+
+    async def measured_since(self, at_ms: int, *, within_s: float) -> None:
+        """Wait until heartbeats and commits were answered that were asked since this moment. Raises ServiceFailed."""
+        try:
+            async with asyncio.timeout(within_s):
+                while not self._kinds_since(at_ms) >= {Kind.HEARTBEAT, Kind.COMMIT}:
+                    self._raise_if_failed()
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError:
+            missing = sorted({Kind.HEARTBEAT, Kind.COMMIT} - self._kinds_since(at_ms))
+            raise ServiceFailed(f"no {' and no '.join(missing)} were answered within {within_s:g} s") from None
+
+    def _kinds_since(self, at_ms: int) -> set[Kind]:
+        return {each.kind for each in self.asked if each.began_ms >= at_ms and each.ended_ms is not None}
 
     async def stop(self) -> None:
         """Ask nothing more, and wait for what was asked; what has no answer then is given up. Raises ServiceFailed."""
