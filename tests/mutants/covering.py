@@ -1,11 +1,11 @@
 """Which tests come by a mutant, and in which order they are tried: only those can notice it.
 
 What belongs here: reading what coverage has recorded, by test, and how long each test took. How it works: a line is
-taken with all others of its statement. What runs while a module is imported (a constant, a default) is looked at by all
-tests that come by the file; and where they do not notice, by all there are: a table of such constants may be all that a
-test looks at. The tests of the file's own module come first, then those of its folder, the quick ones before the slow
-ones: most mutants are noticed within the first seconds of tests. Hundreds may come by a line that each command runs;
-what would take too long is not run.
+taken with all others of its statement. What runs while a module is imported (a constant, a default, and what a module
+of tests does with the code) is looked at by all tests that come by the file, and by all there are where those do not
+notice: a table of such constants may be all that a test looks at. The tests of the file's own module come first, then
+those of its folder, the quick ones before the slow ones: most mutants are noticed within the first seconds of tests.
+Hundreds may come by a line that each command runs; what would take too long is not run.
 What is not ideal: a test that starts a process of its own comes by nothing, and a fixture of many tests only for the
 first of them; so a mutant that is said to be unnoticed may be noticed by the whole suite, but never the other way.
 """
@@ -49,13 +49,12 @@ class Covering:
     def tests_for(self, mutant: Mutant) -> Sequence[str]:
         """The names of the tests, the nearest first, the quick ones of those before the slow ones."""
         contexts = self._contexts(mutant)
+        own = _names(contexts)
         if "" not in contexts:
-            return self._nearest_first(mutant, _names(contexts))
-        of_file = _names(context for each in self._by_line(mutant).values() for context in each)
-        return [
-            *self._nearest_first(mutant, of_file),
-            *self._nearest_first(mutant, self._seconds.keys() - of_file),
-        ]
+            return self._nearest_first(mutant, own)
+        of_file = _names(context for each in self._by_line(mutant).values() for context in each) - own
+        others = self._seconds.keys() - own - of_file
+        return [test for part in (own, of_file, others) for test in self._nearest_first(mutant, part)]
 
     def _nearest_first(self, mutant: Mutant, names: Iterable[str]) -> list[str]:
         own = f"/test_{mutant.path.stem}"

@@ -1,10 +1,14 @@
 """Members told apart as processes: who is who."""
 
 import msgspec
+import pytest
 
+from muster.events.causes import Cause
 from muster.replay.incidents.episode.identity import Identities, Life
 from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.windows import REPLACED_MS
 from tests.replay.histories import Script
+from tests.replay.whole import incidents
 
 
 def test_who_comes_at_the_moment_at_which_another_went_has_shared_nothing_with_it() -> None:
@@ -23,3 +27,19 @@ def test_an_instance_id_is_who_it_is_wherever_it_runs() -> None:
     other = msgspec.structs.replace(one, client_host="/10.0.0.99", client_id="another")
     lives = [Life(member=one, begin_ms=0), Life(member=other, begin_ms=10)]
     assert {Identities(lives).process_of(each).key for each in (one, other)} == {("instance", "billing-1")}
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "kinds"),
+    [(REPLACED_MS, ["start", "restart"]), (REPLACED_MS + 1, ["start", "scale-down", "scale-up"])],
+)
+def test_who_comes_at_the_end_of_the_time_for_it_is_the_process_that_went(after_ms: int, kinds: list[str]) -> None:
+    """A millisecond later it is a new one."""
+    script = Script().created()
+    stays, goes, comes = (script.member(name, static=False, client_id=name, host=f"/{name}") for name in "abb")
+    script.start(script.joined(stays), script.joined(goes)).complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({})
+    script.wait(1_000_000)
+    script.start(script.removed(script.of("b"), Cause.MEMBER_LEFT)).complete(script.rejoined(stays)).stabilize({})
+    script.wait(after_ms)
+    script.start(script.joined(comes)).complete(script.rejoined(stays)).stabilize({})
+    assert [each.kind for each in incidents(script.history())] == kinds

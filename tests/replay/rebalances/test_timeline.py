@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.events.causes import Cause
-from muster.events.events import CoordinatorPaused
+from muster.events.events import CoordinatorPaused, MemberAssigned
 from muster.events.ids import MemberId
 from muster.replay.history.items import Broken, Gap, Happened, LogPosition, Told, Unreadable, with_gaps
 from muster.replay.rebalances.moves import NOBODY, GroupAssignment, movement
@@ -41,6 +41,16 @@ def test_arrivals_are_counted_from_the_start_of_the_join_phase() -> None:
     assert first.join_phase.ended_by is Cause.INITIAL_DELAY_ELAPSED
     assert first.sync_phase is not None
     assert first.sync_phase.duration_ms == 35
+
+
+def test_who_joins_in_a_decision_that_assigns_something_has_arrived() -> None:
+    """Whatever comes first in it."""
+    script = Script().created()
+    script.start(script.joined(script.member("a")))
+    assigned = MemberAssigned(**script._member(script.of("a")), why=script.why(Cause.STANDBY_CALLED))
+    script.wait(400).advanced(assigned, script.joined(script.member("b")))
+    script.complete().stabilize({})
+    assert [each.after_ms for each in told(script)[0].join_phase.arrivals] == [0, 400]
 
 
 def test_members_that_never_came_are_named() -> None:

@@ -16,7 +16,7 @@ from muster.replay.results.groups import Groups, Overview, OverviewOf
 from tests.replay.histories import Script
 from tests.replay.stories import a_night
 from tests.replay.told import printed, rebalances_of
-from tests.replay.written import CountedValue, counted
+from tests.replay.written import CountedValue, broken_value, counted
 
 
 def overview(records: list[StoredRecord]) -> Groups:
@@ -56,6 +56,15 @@ def test_of_a_history_that_has_lost_its_beginning_there_were_so_many_rebalances_
     assert line.missing_events
     assert f"| {line.rebalances}+ |" in printed(cut, Format.MD)
     assert f" {line.rebalances}+ " in printed(cut, width=140)
+
+
+def test_a_record_that_cannot_be_read_is_no_event_that_is_missing() -> None:
+    """It explains the number that is left out, wherever it stands."""
+    records = a_night().stored_records()
+    broken = broken_value("orders").value
+    for at, record in enumerate(records):
+        (line,) = overview([*records[:at], msgspec.structs.replace(record, value=broken), *records[at + 1 :]]).groups
+        assert line.missing_events == 0
 
 
 def busy(script: Script, name: str, transitions: int) -> None:
@@ -124,18 +133,19 @@ def test_where_those_of_all_groups_are_too_many_the_last_rebalance_is_told_of_fe
     assert told == expected
 
 
-def test_what_happens_within_a_rebalance_is_not_kept_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ends of its transitions are."""
+@pytest.mark.parametrize("at_most", [1, 50])
+def test_what_happens_within_a_rebalance_is_not_kept_then(monkeypatch: pytest.MonkeyPatch, at_most: int) -> None:
+    """The ends of its transitions are; all that is kept counts, not what came last."""
     script = Script().created()
     script.start(script.joined(script.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({})
     script.wait(1_000).start(script.joined(script.member("b")))
     busy(script, "a", 200)
     script.complete().stabilize({})
-    monkeypatch.setattr(group_tail, "TAILS_MAX", 1)
+    monkeypatch.setattr(group_tail, "TAILS_MAX", at_most)
     groups = Overview()
     for record in script.stored_records():
         groups.take([counted(record)])
-    assert 200 < CountedValue.kept < 250
+    assert 200 < CountedValue.kept < 250 + at_most
     (line,) = groups.result("memory").groups
     assert (line.rebalances, line.last_outcome, line.members) == (2, Outcome.STABLE, 2)
 

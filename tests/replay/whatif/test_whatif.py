@@ -11,7 +11,8 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.whatif.alterations import Alterations
 from muster.replay.whatif.rebalances import NOT_REPRODUCED, Open, Verdicts
 from muster.replay.whatif.silences import Silences
-from muster.replay.whatif.verdict import Verdict, WhatIf
+from muster.replay.whatif.verdict import Replayed, Verdict, WhatIf
+from muster.replay.whatif.whatif import WhatIfFold
 from tests.judge.case import make_case
 from tests.replay.histories import Script
 from tests.replay.lived import Deed, Settings, history_lived, live, started
@@ -66,6 +67,14 @@ def test_a_restart_within_a_longer_session_makes_no_rebalance() -> None:
     assert {each.grade for each in result.rebalances} == {Grade.RECORDED}
     assert result.avoided_ms > 0
     assert result.additional == ()
+
+
+def test_what_is_decided_is_told_while_more_is_read() -> None:
+    """Twice the longest session behind the end of its rebalance, however long the history goes on."""
+    history = history_of(live([(5, "start", "d"), (200, "start", "e"), (400, "start", "f")], STATIC, until_s=420))
+    fold = WhatIfFold(history.group_id, Alterations(session_timeout_ms=45_000))
+    told = [len([line for line in fold.feed(item) if isinstance(line, Replayed)]) for item in history.items]
+    assert (sum(told), len(list(fold.end()))) == (2, 2)
 
 
 def test_a_restart_that_a_longer_session_does_not_cover() -> None:

@@ -70,6 +70,17 @@ def test_members_that_are_alive_in_the_end_share_what_they_have() -> None:
     assert are_shared(script, first)
 
 
+def test_members_that_were_there_before_the_first_event_share_what_they_have() -> None:
+    """As where a window begins behind their joins."""
+    script = Script().created()
+    first = process(script)
+    script.start(script.joined(first)).wait(S)
+    script.advanced(script.joined(process(script)))
+    shared = SharedAddresses(script.group)
+    shared.end()
+    assert shared.has(first)
+
+
 @pytest.mark.parametrize(
     ("cause", "rejoins", "second"),
     [
