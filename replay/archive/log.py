@@ -41,6 +41,11 @@ class ArchiveLog(OnlyReadLog):
         self._ordered: dict[int, list[Segment]] = {}
 
     @property
+    def root(self) -> Path:
+        """The archive's folder."""
+        return self._root
+
+    @property
     def location(self) -> str:
         return f"archive:{self._root}"
 
@@ -104,7 +109,7 @@ class ArchiveLog(OnlyReadLog):
         """See RawLog: as they were noted when the archive was written last."""
         return self._opened().marks.get(partition, OwnersMarks())
 
-    def files(self, partition: int, *, start: int, end: int) -> Iterator[tuple[Path, Marks | None]]:
+    def segments(self, partition: int, *, start: int, end: int) -> Iterator[tuple[Segment, Marks | None]]:
         """The segments with offsets from `start` up to `end` (exclusive), in order, and what tells strangers' records.
 
         All of them have the same marks, which whoever reads them in order writes when the first mark is met.
@@ -112,7 +117,7 @@ class ArchiveLog(OnlyReadLog):
         marks = marks_of(self._opened(), partition)
         for segment in self._opened().of_partition(partition):
             if segment.first < end and segment.last >= start:
-                yield self._root / segment.path, marks
+                yield segment, marks
 
     def use(self, state: State) -> None:
         """Open it as the manifests that were read already have it."""

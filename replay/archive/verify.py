@@ -24,6 +24,7 @@ from muster.events.records import RawRecord
 from muster.replay.archive import files
 from muster.replay.archive import manifest as manifests
 from muster.replay.archive.digest import record_bytes
+from muster.replay.archive.files import ArchiveBusy
 from muster.replay.archive.local import archived_log, raw_chunks
 from muster.replay.archive.log import ArchiveLog, marks_of, stored_records
 from muster.replay.archive.manifest import State
@@ -125,13 +126,22 @@ def _chain(root: Path, damage: ArchiveDamage) -> State:
     before: str | None = None
     last = None
     for number in manifests.numbers(root):
-        manifest, encoded = manifests.read(root, number)
+        try:
+            manifest, encoded = manifests.read(root, number)
+        except FileNotFoundError as error:
+            if number in manifests.numbers(root):
+                raise LogDamaged(f"{error.filename} leads nowhere. Restore it from a copy of the archive") from error
+            raise _changed(root) from None
         if last is not None and number != last + 1:
             damage.note("manifests", f"{manifests.path_of(root, last + 1)} is missing")
         elif before is not None and manifest.previous != before:
             damage.note("manifests", manifests.broken_chain(root, number))
         before, last = manifests.sha256_of(encoded), number
     return state
+
+
+def _changed(root: Path) -> ArchiveBusy:
+    return ArchiveBusy(f"{root} was compacted, or lost days to expire, while it was verified: verify it again")
 
 
 class _Partition:
@@ -167,6 +177,8 @@ class _Partition:
         try:
             sha256 = files.sha256_of(path)
         except FileNotFoundError:
+            if segment.path not in manifests.opened(self._root).segments:
+                raise _changed(self._root) from None
             self._damage.note("files", f"{path} is missing: the offsets {segment.start} to {segment.end}")
             return False
         except OSError as error:

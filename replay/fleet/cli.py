@@ -36,7 +36,9 @@ def build_command(
     ] = None,
     every: Annotated[
         int | None,
-        typer.Option("--every", metavar="DURATION", parser=archive_cli.duration, help="Go on for ever, as every 1m."),
+        typer.Option(
+            "--every", metavar="DURATION", parser=archive_cli.duration, help="Go on until SIGTERM, as every 1m."
+        ),
     ] = None,
     kafka_config: KafkaConfigOption = None,
     engine: Annotated[EngineName, typer.Option("--engine", help="Which engine folds.")] = EngineName.AUTO,

@@ -47,6 +47,11 @@ def _is_duckdbs(error: Exception) -> bool:
     return duckdb is not None and isinstance(error, duckdb.Error)
 
 
+def first_line(error: Exception) -> str:
+    """The words of an error of DuckDB, without the query that it quotes below."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
 def _no_room(folder: Path, why: str) -> NoRoom:
     return NoRoom(f"there is no room at {folder} ({why}); its tables are as the last build left them")
 

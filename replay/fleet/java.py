@@ -21,10 +21,14 @@ def java_version() -> int:
     if java is None or not Path(java).exists():
         where = f"JAVA_HOME={home} has no bin/java" if home else "there is no java on the PATH and no JAVA_HOME"
         raise NoJava(f"Spark needs Java {wanted}: {where}; install it (Debian: openjdk-17-jre-headless)")
-    shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)  # noqa: S603
-    found = re.search(r'version "(\d+)', shown.stderr)
+    try:
+        shown = subprocess.run([java, "-version"], capture_output=True, check=False, timeout=60).stderr  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NoJava(f"Spark needs Java {wanted}: {java} does not run ({error})") from error
+    told = shown.decode(errors="replace")
+    found = re.search(r'version "(\d+)', told)
     if found is None:
-        raise NoJava(f"Spark needs Java {wanted}: {java} -version says {shown.stderr.strip()[:200]!r}")
+        raise NoJava(f"Spark needs Java {wanted}: {java} -version says {told.strip()[:200]!r}")
     major = int(found[1])
     if major not in SUPPORTED:
         raise NoJava(f"Spark needs Java {wanted}: {java} is version {major}; set JAVA_HOME to another one")

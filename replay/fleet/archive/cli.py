@@ -1,13 +1,13 @@
 """`muster fleet archive`, `verify`, `compact`, `expire`: their options. A skin, as cli.py is."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import typer
 
 from muster.events.log.options import DEFAULT_LOG, KafkaConfigOption, LogOption
 from muster.replay.fleet.asked import EngineName
-from muster.replay.times import read_duration
+from muster.replay.times import DAY_MS, read_duration
 
 MasterOption = Annotated[
     str, typer.Option("--master", envvar="SPARK_MASTER", help="Spark's master; that of spark-submit wins.")
@@ -16,10 +16,13 @@ VerboseOption = Annotated[bool, typer.Option("--verbose", help="Show Spark's log
 ArchiveOption = Annotated[Path, typer.Option("--archive", metavar="DIR", help="The archive's folder.")]
 
 
+EVERY_MS_MAX: Final = 366 * DAY_MS
+
+
 def duration(text: str) -> int:
     """Read the value of `--every`; ms."""
     ms = read_duration(text)
-    if not ms:
+    if not ms or ms > EVERY_MS_MAX:
         raise typer.BadParameter(f"{text!r} should be a number with a unit, such as 30s, 1m or 1h")
     return ms
 
@@ -36,7 +39,7 @@ def archive_command(
     once: Annotated[bool, typer.Option("--once", help="Archive what is there, and end (so without --every).")] = False,
     every: Annotated[
         int | None,
-        typer.Option("--every", metavar="DURATION", parser=duration, help="Go on for ever, in steps such as 1m."),
+        typer.Option("--every", metavar="DURATION", parser=duration, help="Go on until SIGTERM, in steps such as 1m."),
     ] = None,
     engine: Annotated[
         EngineName,
@@ -69,7 +72,7 @@ def archive_command(
         verbose=verbose,
         kafka_config=kafka_config or [],
     )
-    commands.archive_command(asked)
+    (commands.archive_command if every is None else commands.archive_until_sigterm)(asked)
 
 
 def verify_command(

@@ -6,6 +6,8 @@ exit code 3.
 
 import asyncio
 import os
+import signal
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -89,6 +91,15 @@ def archive_command(asked: AskedArchive) -> None:
         fail(str(error))
     if known:
         raise typer.Exit(DAMAGED)
+
+
+def archive_until_sigterm(asked: AskedArchive) -> None:
+    """Archive again and again until SIGTERM, which ends it at once, with exit code 0: what was committed stands."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # process 1 of a container would not hear it
+    try:
+        archive_command(asked)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _chosen(asked: AskedArchive, opening: Callable[[], EventLog]) -> tuple[str, Run]:

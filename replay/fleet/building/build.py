@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+import duckdb
 import msgspec
 import pyarrow as pa
 
@@ -28,7 +29,7 @@ from muster.replay.fleet.building.fold import prelude_before
 from muster.replay.fleet.building.joining import joined
 from muster.replay.fleet.building.pieces import Survey, survey
 from muster.replay.fleet.building.stage import stage
-from muster.replay.fleet.disk_space import needing_room
+from muster.replay.fleet.disk_space import first_line, needing_room
 from muster.replay.fleet.tables.builds import (
     Build,
     CannotBuild,
@@ -81,7 +82,7 @@ async def make_build(
 
     Raises CannotBuild, NoRoom, and as the log does; then the tables are as they were, and nothing is left over.
     """
-    with needing_room(to), locked(to), nothing_left(to), scratch(to) as folder:
+    with _reading_tables(to), needing_room(to), locked(to), nothing_left(to), scratch(to) as folder:
         before = None if rebuild else last_build(to)
         ends = {partition: await log.end_offset(partition) for partition in range(log.partitions)}
         if before is not None:
@@ -162,6 +163,18 @@ def _readable(log: EventLog) -> Iterator[None]:
         raise LogUnavailable(f"{log.location}: a file has gone while it was read; build again ({error})") from error
     except pa.ArrowInvalid as error:
         raise LogDamaged(f"{log.location} cannot be read: {error}; see fleet verify") from error
+
+
+@contextmanager
+def _reading_tables(to: Path) -> Iterator[None]:
+    """Go on with what the build before has left. Raises CannotBuild for a file that is not what it wrote."""
+    try:
+        yield
+    except (duckdb.Error, pa.ArrowException) as error:
+        raise CannotBuild(
+            f"the tables in {to} cannot be brought up to date: {first_line(error)}; if one of their files was altered,"
+            " say --rebuild, or another --to"
+        ) from error
 
 
 def _check(before: Build, log: EventLog, ends: Mapping[int, int], to: Path) -> None:

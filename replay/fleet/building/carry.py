@@ -15,7 +15,7 @@ import pyarrow as pa
 from muster.replay.fleet.building.pieces import Survey
 from muster.replay.fleet.disk_space import new_parquet
 from muster.replay.fleet.tables.builds import Build
-from muster.replay.fleet.tables.parts import STATES, Part, Role, part_path, schema_of
+from muster.replay.fleet.tables.parts import STATES, Part, Role, part_path, read_parquet, schema_of
 from muster.replay.fleet.tables.schemas import FOLDED
 
 BATCH_ROWS: Final = 1_000
@@ -38,14 +38,14 @@ def carry(folder: Path, before: Build, found: Survey, number: int, scratch: Path
     with duckdb.connect(config={"memory_limit": MEMORY_LIMIT, "threads": 2}) as connection:
         _note_touched(connection, found)
         for table, partition in ((STATES, "partition"), *((each.name, "log_partition") for each in FOLDED)):
-            paths = [str(folder / part.path) for part in before.of(table) if part.role is Role.OPEN]
+            paths = [folder / part.path for part in before.of(table) if part.role is Role.OPEN]
             if not paths:
                 continue
             path = part_path(table, number, "carried-open")
             rows = _copy(connection, paths, f"not ({_is_touched(partition)})", table, folder / path)
             if rows:  # else the file is a leftover
                 parts.append(Part(table=table, role=Role.OPEN, path=path, rows=rows))
-        paths = [str(folder / part.path) for part in before.of(STATES)]
+        paths = [folder / part.path for part in before.of(STATES)]
         states = scratch / "states.parquet"
         if paths and _copy(connection, paths, _is_touched("partition"), STATES, states):
             return Carried(parts=tuple(parts), states=(states,))
@@ -63,13 +63,13 @@ def _is_touched(partition: str) -> str:
     return f"group_id in (from touched) or {partition} in (from touched_partitions)"
 
 
-def _copy(connection: duckdb.DuckDBPyConnection, paths: Sequence[str], condition: str, table: str, to: Path) -> int:
+def _copy(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path], condition: str, table: str, to: Path) -> int:
     """Copy the rows that a condition is true of, in the table's schema; returns how many."""
     to.parent.mkdir(exist_ok=True)
-    query = f"select * from read_parquet($paths) where {condition}"  # noqa: S608 -- a condition of ours
+    query = f"select * from {read_parquet(paths)} where {condition}"  # noqa: S608 -- a condition of ours
     rows = 0
     with new_parquet(to, schema_of(table)) as writer:
-        for batch in connection.execute(query, {"paths": paths}).to_arrow_reader(BATCH_ROWS):
+        for batch in connection.execute(query).to_arrow_reader(BATCH_ROWS):
             writer.write_batch(batch.cast(schema_of(table)))
             rows += batch.num_rows
     return rows

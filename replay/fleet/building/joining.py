@@ -16,7 +16,8 @@ from typing import Any, Final
 import duckdb
 
 from muster.replay.fleet.disk_space import new_parquet
-from muster.replay.fleet.tables.parts import Part, Role, part_path, schema_of
+from muster.replay.fleet.tables.builds import CannotBuild
+from muster.replay.fleet.tables.parts import Part, Role, part_path, read_parquet, schema_of
 
 AT_ONCE: Final = 8
 FULL_ROWS: Final = 100_000
@@ -67,12 +68,14 @@ def _join(folder: Path, parts: Sequence[Part], to: Path, scratch: Path) -> int:
     schema = schema_of(parts[0].table)
     order = "day" if "day" in schema.names else "appended_at"
     config: dict[str, Any] = {"memory_limit": MEMORY_LIMIT, "temp_directory": str(scratch / "joining"), "threads": 2}
-    query = f"select * from read_parquet($paths) order by {order}"  # noqa: S608 -- a column of ours
-    paths = [str(folder / part.path) for part in parts]
+    files = read_parquet(folder / part.path for part in parts)
     rows = 0
     with duckdb.connect(config=config) as connection, new_parquet(to, schema) as writer:
-        for batch in connection.execute(query, {"paths": paths}).to_arrow_reader(BATCH_ROWS):
+        for batch in connection.execute(f"from {files} order by {order}").to_arrow_reader(BATCH_ROWS):
             writer.write_batch(batch.cast(schema))
             rows += batch.num_rows
-    assert rows == sum(part.rows for part in parts)
+    if rows != (named := sum(part.rows for part in parts)):
+        raise CannotBuild(
+            f"parts of {folder / parts[0].table} have {rows} rows, and the last build names {named}: say --rebuild"
+        )
     return rows

@@ -32,8 +32,9 @@ class _Unpickler(pickle.Unpickler):
         if (module, name) not in _CONTAINERS and not module.startswith(_FOLDERS):
             raise NotCarriedOver(f"{module}.{name} is no part of what a build carries over")
         found = super().find_class(module, name)
-        if not isinstance(found, type) and module.startswith(_FOLDERS):
-            raise NotCarriedOver(f"{module}.{name} is no class")
+        is_ours = isinstance(found, type) and (found.__module__, found.__qualname__) == (module, name)
+        if module.startswith(_FOLDERS) and not is_ours:  # such as something that the module has imported
+            raise NotCarriedOver(f"{module}.{name} is no class of that module")
         return found
 
 
@@ -46,5 +47,7 @@ def load(state: bytes) -> Any:  # noqa: ANN401 -- what was dumped
     """Read what was dumped. Raises NotCarriedOver."""
     try:
         return _Unpickler(io.BytesIO(state)).load()
-    except (pickle.UnpicklingError, AttributeError, ImportError, IndexError, TypeError, EOFError) as error:
+    except NotCarriedOver:
+        raise
+    except Exception as error:  # bytes that are no state can ask for anything
         raise NotCarriedOver(f"what the build before has carried over cannot be read: {error}") from error

@@ -20,7 +20,7 @@ from muster.events.keys import EntityKind, decode_key
 from muster.events.log.kafka.marks import Marks, is_strangers
 from muster.events.records import StoredRecord, UndecodableKey
 from muster.events.strangers import Strangers
-from muster.replay.archive.segment import SCHEMA, read_batches
+from muster.replay.archive.segment import SCHEMA, Segment, read_batches
 from muster.replay.history.items import Read
 from muster.replay.logs.reading import Watch
 from muster.replay.logs.sources import read_record
@@ -44,7 +44,8 @@ RECORDS: Final = pa.schema(
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
     """A file's records of a partition, at offsets from `start` up to `end` (exclusive).
 
-    `marks`: by which strangers' records are told; None: there are none.
+    `marks`: by which strangers' records are told; None: there are none. `segment`: what an archive's manifests say of
+    the file; None: it is a copy of our own.
     """
 
     path: str
@@ -52,6 +53,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     start: int
     end: int
     marks: Marks | None = None
+    segment: Segment | None = None
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,7 +140,9 @@ def of_groups(pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
 
 def _batches(piece: Piece, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     wanted = columns if piece.marks is None else (*columns, *_OF_THE_MARK)
-    return read_batches(Path(piece.path), start=piece.start, end=piece.end, rows=BATCH_ROWS, columns=wanted)
+    return read_batches(
+        Path(piece.path), piece.segment, start=piece.start, end=piece.end, rows=BATCH_ROWS, columns=wanted
+    )
 
 
 def _groups(keys: pa.Array) -> pa.Array:

@@ -40,9 +40,16 @@ async def stage(
     """The log's records from `since` up to `ends`, by partition. `folder`: for copies. Raises what the log raises."""
     if isinstance(log, ArchiveLog):
         found = (
-            Piece(path=str(path), partition=partition, start=since.get(partition, 0), end=end, marks=marks)
+            Piece(
+                path=str(log.root / segment.path),
+                partition=partition,
+                start=since.get(partition, 0),
+                end=end,
+                marks=marks,
+                segment=segment,
+            )
             for partition, end in ends.items()
-            for path, marks in log.files(partition, start=since.get(partition, 0), end=end)
+            for segment, marks in log.segments(partition, start=since.get(partition, 0), end=end)
         )
         return Staged(pieces=tuple(found), strangers=Strangers(), damage=())
     reading = Reading(log=log, strangers=Strangers())

@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from muster.replay.fleet.asked import By, Order
+from muster.replay.fleet.disk_space import first_line
 from muster.replay.fleet.tables.builds import NoTables, current
 from muster.replay.fleet.tables.days import connected, view_tables
 from muster.replay.fleet.tables.schemas import TABLES
@@ -202,9 +203,12 @@ def ask(
                     connection.execute(f"create view {table}_asked as {_chosen(table, moment, asked, is_exact)}")
                 given = {"limit": asked.limit, **(values or {})}
                 return {name: _answer(connection, name, query, given) for name, query in queries.items()}
-        except duckdb.IOException as error:
+        except duckdb.Error as error:
             if attempt + 1 == ATTEMPTS:
-                raise NoTables(f"the tables in {folder} cannot be read: {error}") from error
+                raise NoTables(
+                    f"the tables in {folder} cannot be read: {first_line(error)}; if one of their files was altered:"
+                    f" muster fleet build --log URL --rebuild --to {folder}"
+                ) from error
     raise AssertionError  # the last attempt returns or raises
 
 

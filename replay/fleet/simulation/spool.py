@@ -109,7 +109,8 @@ def spooled(folder: Path, partition: int) -> Iterator[pa.RecordBatch]:
     if not files:
         return
     config: dict[str, Any] = {"memory_limit": MEMORY_LIMIT, "temp_directory": str(folder), "threads": 2}
-    query = "select at_ms, key, value from read_parquet($files) order by at_ms, rank, group_number, number"
+    rows = "read_parquet($files, hive_partitioning = false)"
+    query = f"select at_ms, key, value from {rows} order by at_ms, rank, group_number, number"  # noqa: S608 -- of ours
     with duckdb.connect(config=config) as connection:
         yield from connection.execute(query, {"files": files}).to_arrow_reader(BATCH_ROWS)
 

@@ -9,6 +9,7 @@ that did not end go with them.
 
 import fcntl
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from muster.replay.fleet.tables.schemas import RULES_VERSION, TABLES
 
 FOLDER: Final = "_builds"
 _SCRATCH: Final = "_building-"
+_NUMBER: Final = re.compile("[0-9]{6,}")
 KEPT: Final = 2
 """The last builds whose files are kept."""
 
@@ -85,7 +87,9 @@ def last_build(folder: Path) -> Build | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Build)
     except (OSError, msgspec.DecodeError) as error:
-        raise CannotBuild(f"{path} cannot be read: {error}") from error
+        raise CannotBuild(
+            f"{path} cannot be read: {error}; muster fleet build --rebuild makes the tables anew"
+        ) from error
 
 
 def current(folder: Path) -> Build:
@@ -192,7 +196,7 @@ def next_number(folder: Path) -> int:
 
 def _numbers(folder: Path) -> list[int]:
     found = (folder / FOLDER).glob("*.json")
-    return sorted(int(path.stem) for path in found if path.stem.isdigit())
+    return sorted(int(path.stem) for path in found if _NUMBER.fullmatch(path.stem))
 
 
 def _manifest(folder: Path, number: int) -> Path:

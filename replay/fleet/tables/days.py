@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from muster.replay.fleet.disk_space import new_parquet
 from muster.replay.fleet.tables import flapping, group_day, storms
 from muster.replay.fleet.tables.builds import Build
-from muster.replay.fleet.tables.parts import Part, Role, part_path
+from muster.replay.fleet.tables.parts import Part, Role, part_path, read_parquet
 from muster.replay.fleet.tables.schemas import COORDINATOR_DOWNTIME, INCIDENTS, MEMBERSHIPS, REBALANCES, TABLES
 
 TOUCHING: Final = {
@@ -74,14 +74,13 @@ def view_tables(
     connection: duckdb.DuckDBPyConnection, folder: Path, parts: Iterable[Part], names: Iterable[str]
 ) -> None:
     """Make a view of each table over its parts; a table without parts is empty."""
-    by_table: dict[str, list[str]] = {name: [] for name in names}
+    by_table: dict[str, list[Path]] = {name: [] for name in names}
     for part in parts:
         if part.table in by_table:
-            by_table[part.table].append(str(folder / part.path))
+            by_table[part.table].append(folder / part.path)
     for name, paths in by_table.items():
         if paths:
-            listed = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
-            connection.execute(f"create view {name} as select * from read_parquet([{listed}])")  # noqa: S608 -- quoted
+            connection.execute(f"create view {name} as select * from {read_parquet(paths)}")  # noqa: S608 -- quoted
         else:
             empty = pa.Table.from_pylist([], schema=TABLES[name].schema)
             connection.register(name, empty)
@@ -93,11 +92,11 @@ def _touched(connection: duckdb.DuckDBPyConnection, folder: Path, parts: Iterabl
     for part in parts:
         if part.table in TOUCHING:
             query = " union ".join(
-                f"select distinct {column}::date - date '1970-01-01' from read_parquet($path)"  # noqa: S608 -- of ours
+                f"select distinct {column}::date - date '1970-01-01' from {read_parquet([folder / part.path])}"  # noqa: S608
                 f" where {column} is not null"
                 for column in TOUCHING[part.table]
             )
-            found.update(day for (day,) in connection.execute(query, {"path": str(folder / part.path)}).fetchall())
+            found.update(day for (day,) in connection.execute(query).fetchall())
     return {day for each in found for day in (each - 1, each, each + 1)}
 
 

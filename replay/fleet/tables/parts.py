@@ -5,6 +5,7 @@ build names is a leftover of one that did not end.
 """
 
 import re
+from collections.abc import Iterable
 from contextlib import ExitStack
 from enum import StrEnum, unique
 from pathlib import Path
@@ -119,6 +120,12 @@ def part_path(table: str, build: int, kind: str) -> str:
 def is_part(name: str) -> bool:
     """Whether a file's name is that of a part."""
     return _PART.fullmatch(name) is not None
+
+
+def read_parquet(paths: Iterable[Path]) -> str:
+    """The rows of these files, for DuckDB to select from; a folder above them named `day=1` makes no column."""
+    quoted = ("'" + str(path).replace("'", "''") + "'" for path in paths)
+    return f"read_parquet([{', '.join(quoted)}], hive_partitioning = false)"
 
 
 class _File:

@@ -6,6 +6,8 @@ import pytest
 
 from muster.events.log.base import LogDamaged, LogMismatch
 from muster.events.records import RawRecord
+from muster.replay.archive.expire import expire
+from muster.replay.archive.files import ArchiveBusy
 from muster.replay.archive.manifest import load, path_of
 from muster.replay.archive.verify import VerifiedArchive, verify
 from tests.replay.archive.logs import MARK, NOON, RawMemoryLog, archived, filled, more
@@ -63,6 +65,29 @@ async def test_a_missing_segment_is_found(tmp_path: Path) -> None:
     first_segment(tmp_path).unlink()
     (damage,) = (await verified(tmp_path)).damage
     assert "is missing: the offsets 0 to" in damage
+
+
+async def test_an_archive_that_changes_while_it_is_verified_is_not_said_to_be_damaged(tmp_path: Path) -> None:
+    """Files that `expire` has removed since are missing, and nothing is wrong."""
+    log = await filled()
+    await archived(log, tmp_path)
+    more(log, 10)
+    await archived(log, tmp_path)
+
+    def change(_done: int, _total: int) -> None:
+        expire(tmp_path, "2024-10-04", now_ms=NOON)
+
+    with pytest.raises(ArchiveBusy, match="verify it again"):
+        await verify(tmp_path, None, watch=change)
+    assert (await verified(tmp_path)).damage == ()
+
+
+async def test_a_manifest_of_the_past_that_leads_nowhere(tmp_path: Path) -> None:
+    """Readers do not need it; verify looks at all that are there."""
+    await archived(await filled(), tmp_path)
+    path_of(tmp_path, 0).symlink_to(tmp_path / "nowhere")
+    with pytest.raises(LogDamaged, match=r"000000000000\.json leads nowhere"):
+        await verified(tmp_path)
 
 
 async def test_an_altered_manifest_breaks_the_chain(tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+import pyarrow.parquet as pq
 import pytest
 
 from muster.events.avro.codec import decode, encode
 from muster.events.keys import EntityKind, decode_key
+from muster.events.log.base import LogDamaged
 from muster.events.log.memory import MemoryStorage
 from muster.events.records import FORMAT_LEVEL_WRITTEN_MIN, StoredRecord
 from muster.replay.archive.log import ArchiveLog
@@ -17,6 +19,7 @@ from muster.replay.fleet.building.engines.engine import Engine
 from muster.replay.fleet.building.engines.local import LocalEngine
 from muster.replay.fleet.building.fold import OutOfOrder
 from muster.replay.fleet.questions.queries import AskedRows, incidents
+from muster.replay.fleet.session import SparkFailed
 from tests.replay.archive.logs import archived
 from tests.replay.fleet import fleets
 from tests.replay.fleet.fleets import CAUSES, INCIDENTS, all_tables, in_order, judged, rows_of, told_by_why, up_to
@@ -26,6 +29,10 @@ SEEDS = (3, 14, 15, 92)
 GROUP = "group-14"
 PARTITION = 1
 """The group's place in the log."""
+
+END = 1_000_000
+VALUE = 6
+"""The place of the values among the columns of a segment's file."""
 
 STEPS = (0.2, 0.4, 0.6, 0.8, 1.0)
 
@@ -82,6 +89,26 @@ async def test_records_in_many_files_are_folded_in_the_logs_order(engine: Engine
     assert len(list((tmp_path / "archive").glob("day=*/partition-00001/*.parquet"))) == len(STEPS)
     await tables_of(log, tmp_path / "tables", engine)
     await assert_told_as_by_why(log, tmp_path / "tables")
+
+
+async def test_a_file_that_is_not_the_archived_one_is_named(engine: Engine, tmp_path: Path) -> None:
+    """Nothing is folded of a segment in another one's place, nor of one whose values cannot be read."""
+    log = await archive_of(judged(SEEDS), tmp_path / "archive")
+    first, second = sorted(segment.path for segment, _ in log.segments(PARTITION, start=0, end=END))[:2]
+    paths = [tmp_path / "archive" / each for each in (first, second)]
+    contents = [path.read_bytes() for path in paths]
+    for path, content in zip(paths, reversed(contents), strict=True):
+        path.write_bytes(content)
+    with pytest.raises(LogDamaged, match="is not the file that was archived"):
+        await tables_of(log, tmp_path / "tables", engine)
+    paths[0].write_bytes(contents[0])
+    paths[1].write_bytes(contents[1])
+    column = pq.read_metadata(paths[1]).row_group(0).column(VALUE)
+    end = column.data_page_offset + column.total_compressed_size
+    size = column.total_compressed_size // 2
+    paths[1].write_bytes(contents[1][: end - size] + b"\xff" * size + contents[1][end:])
+    with pytest.raises((LogDamaged, SparkFailed), match=f"{paths[1].name} cannot be read"):
+        await tables_of(log, tmp_path / "tables", engine)
 
 
 async def test_a_loss_is_found_by_seq_and_told(engine: Engine, tmp_path: Path) -> None:

@@ -223,6 +223,66 @@ async def test_tables_whose_last_build_cannot_be_read_are_built_anew(tmp_path: P
     assert current(tmp_path).number == 2
 
 
+async def test_a_folder_that_is_named_like_a_column_changes_no_row(tmp_path: Path) -> None:
+    """Such as one of `env=prod/day=1`: DuckDB would make columns of it, in place of the tables' own."""
+    storage = judged([3, 5])
+    for share in (0.6, 1.0):
+        await built(up_to(storage, share), tmp_path / "group_id=x" / "day=1")
+    await built(storage, tmp_path / "plain")
+    assert all_tables(tmp_path / "group_id=x" / "day=1") == all_tables(tmp_path / "plain")
+    groups = {row[0] for row in top(tmp_path / "group_id=x" / "day=1", AskedRows()).rows}
+    assert groups == {"group-3", "group-5"}
+
+
+@pytest.mark.parametrize(
+    ("table", "content"),
+    [
+        ("rebalances", b""),
+        ("rebalances", b"PAR1 is no table PAR1"),
+        ("memberships", None),
+        ("_open", b""),
+        ("_open", None),
+    ],
+)
+async def test_a_file_of_the_tables_that_was_altered_is_named(
+    table: str, content: bytes | None, tmp_path: Path
+) -> None:
+    """In a line, by who builds and by who asks; `--rebuild` makes all anew. None: the file is another table's."""
+    storage = judged([3])
+    first = await built(up_to(storage, 0.6), tmp_path)
+    other = tmp_path / first.build.of("incidents")[0].path
+    altered = [part for part in first.build.of(table) if part.role is parts.Role.OPEN]
+    assert altered
+    for part in altered:
+        (tmp_path / part.path).write_bytes(other.read_bytes() if content is None else content)
+    with pytest.raises(CannotBuild, match=r"cannot be brought up to date: [^\n]*--rebuild, or another --to$"):
+        await built(storage, tmp_path)
+    if table == "rebalances":
+        with pytest.raises(NoTables, match=r"cannot be read: [^\n]*--rebuild --to "):
+            top(tmp_path, AskedRows())
+    await built(storage, tmp_path, rebuild=True)
+    assert top(tmp_path, AskedRows()).rows
+
+
+async def test_a_join_of_other_rows_than_the_manifest_names_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that were lost would be gone for good, as the joined file is the only one that stays."""
+    monkeypatch.setattr(joining, "AT_ONCE", 2)
+    part, *_ = (await built(judged([3]), tmp_path)).build.closed
+    lying = msgspec.structs.replace(part, rows=part.rows + 1)
+    with pytest.raises(CannotBuild, match=r"have \d+ rows, and the last build names \d+: say --rebuild"):
+        joining.joined(tmp_path, [lying, lying], 2, tmp_path)
+
+
+async def test_a_file_beside_the_manifests_is_none(tmp_path: Path) -> None:
+    """Whatever somebody has put there: also what is a number to Python, and none of ours."""
+    await built(judged([3]), tmp_path)
+    for name in ("²²²²²²", "7", "notes"):
+        (tmp_path / builds.FOLDER / f"{name}.json").write_text("{}")
+    assert current(tmp_path).number == 1
+
+
 async def test_tables_of_another_log_are_refused(tmp_path: Path) -> None:
     """They name both; `--rebuild` makes them anew."""
     await built(judged([3]), tmp_path)
@@ -274,6 +334,8 @@ async def test_tables_of_other_rules_ask_for_a_rebuild(tmp_path: Path, monkeypat
     [
         (b"cos\nsystem\n(S'true'\ntR.", "os.system is no part of"),
         (b"cmuster.replay.fleet.building.open_items\nload\n(tR.", "load is no class"),
+        (b"\x80\x04\x8c\x18muster.replay.fleet.java\x8c\x10subprocess.Popen\x93.", "Popen is no class of that module"),
+        (b"F\n.", "cannot be read"),
         (b"garbage", "cannot be read"),
     ],
 )

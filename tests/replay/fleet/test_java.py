@@ -28,6 +28,15 @@ def test_the_one_of_java_home_is_asked_and_else_that_of_the_path(
     assert java_version() == 17
 
 
+def test_a_java_that_does_not_run_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that `auto` folds in this process, and `spark` says it in a line."""
+    installed(tmp_path / "bin", "17.0.1")
+    (tmp_path / "bin" / "java").chmod(0o644)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(NoJava, match=f"Spark needs Java 17 or 21: {tmp_path}/bin/java does not run"):
+        java_version()
+
+
 @pytest.mark.parametrize(("version", "said"), [("11.0.9", "is version 11; set JAVA_HOME"), ("?", "-version says")])
 def test_another_version_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, said: str) -> None:
     """With its path."""

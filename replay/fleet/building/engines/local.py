@@ -12,14 +12,16 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 
+from muster.events.log.base import LogError
 from muster.replay.fleet.building.engines.engine import BATCH_ROWS, STATE_OFFSET, Folded, Task, Took, fold_batches
 from muster.replay.fleet.building.pieces import RECORDS, Piece, of_groups
+from muster.replay.fleet.tables.parts import read_parquet
 
 MEMORY_LIMIT: Final = "400MB"
 """The memory that DuckDB may have; the rest goes to disk. With 160 MB it could not put 2 GB of events in order."""
 
 _RECORDS: Final = 'select group_id, partition, "offset", timestamp_ms, value from records'
-_STATES: Final = f"select group_id, partition, {STATE_OFFSET}::bigint, 0::bigint, state from read_parquet($states)"  # noqa: S608
+_STATES: Final = f"select group_id, partition, {STATE_OFFSET}::bigint, 0::bigint, state from "  # noqa: S608
 
 
 class LocalEngine:
@@ -29,15 +31,14 @@ class LocalEngine:
 
     def fold(self, pieces: Sequence[Piece], states: Sequence[Path], task: Task, watch: Took) -> Folded:
         """See Engine."""
-        query = f"{_RECORDS} union all {_STATES}" if states else _RECORDS
-        parameters = {"states": [*map(str, states)]} if states else {}
+        query = f"{_RECORDS} union all {_STATES}{read_parquet(states)}" if states else _RECORDS
         source = _Source(pieces)
         with TemporaryDirectory(dir=task.scratch) as spilled:
             config: dict[str, Any] = {"memory_limit": MEMORY_LIMIT, "temp_directory": spilled, "threads": 2}
             with duckdb.connect(config=config) as connection:
                 connection.register("records", source.reader())
                 try:
-                    ordered = connection.execute(f"{query} order by 1, 3", parameters).to_arrow_reader(BATCH_ROWS)
+                    ordered = connection.execute(f"{query} order by 1, 3").to_arrow_reader(BATCH_ROWS)
                     return fold_batches(ordered, task, watch)
                 except (duckdb.Error, pa.ArrowException):
                     if source.failed is not None:  # DuckDB has words of its own for it
@@ -50,7 +51,7 @@ class _Source:
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
         self._pieces = pieces
-        self.failed: OSError | pa.ArrowException | None = None
+        self.failed: OSError | pa.ArrowException | LogError | None = None
 
     def reader(self) -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_batches(RECORDS, self._batches())
@@ -58,6 +59,6 @@ class _Source:
     def _batches(self) -> Iterator[pa.RecordBatch]:
         try:
             yield from of_groups(self._pieces)
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, pa.ArrowException, LogError) as error:
             self.failed = error
             raise

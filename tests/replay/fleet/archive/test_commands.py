@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import signal
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -94,7 +95,8 @@ def test_what_cannot_be_done_is_one_line(
 
 def test_once_and_every_exclude_each_other(tmp_path: Path) -> None:
     assert fleet("archive", "--to", str(tmp_path), "--once", "--every", "1m").exit_code == 2
-    assert "should be a number with a unit" in fleet("archive", "--to", str(tmp_path), "--every", "soon").output
+    for wrong in ("soon", "0s", "9999999d"):
+        assert "should be a number with a unit" in fleet("archive", "--to", str(tmp_path), "--every", wrong).output
 
 
 def test_with_every_it_goes_on_and_waits_for_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,6 +133,16 @@ def test_with_every_it_goes_on_and_waits_for_a_full_disk(tmp_path: Path, monkeyp
     assert "there is no room" in answer.stderr
     assert answer.stderr.count("; tried again in 30 s\n") == 2
     assert "is written by another process" in answer.stderr
+
+
+def test_with_every_it_ends_on_sigterm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once and in order: what it does not ask for, process 1 of a container does not hear."""
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr("time.sleep", lambda _seconds: signal.raise_signal(signal.SIGTERM))
+    answer = fleet("archive", "--log", written(tmp_path), "--to", str(tmp_path / "a"), "--every", "1m")
+    assert (answer.exit_code, answer.stderr) == (0, "")
+    assert answer.stdout.startswith("3 records archived")
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_with_every_a_log_that_is_away_or_missing_at_the_start_is_waited_for(
