@@ -265,6 +265,45 @@ def test_an_instance_is_a_member_or_registered() -> None:
     assert list(broken_invariants(changed)) == ["7: a member's instance id is registered still"]
 
 
+def test_an_election_that_was_compacted_is_no_finding() -> None:
+    """Its offset is missing, and nothing is known of who was elected; with its offset there it is one."""
+    events = events_of(played())
+    records = stored(events)
+    elected = [
+        offset
+        for offset, event in enumerate(events)
+        if isinstance(event, CoordinatorElected | CoordinatorReady) and event.owner_epoch == 1
+    ]
+    without = [record for record in records if record.offset not in elected]
+    assert Check.OWNER not in {finding.check for finding in verified(without).findings}
+    closed_up = [msgspec.structs.replace(record, offset=offset) for offset, record in enumerate(without)]
+    assert Check.OWNER in {finding.check for finding in verified(closed_up).findings}
+
+
+def test_a_record_that_cannot_be_read_explains_the_number_that_is_missing() -> None:
+    """One finding, not two."""
+    h = played()
+    records = stored(events_of(h))
+    position = max(i for i, record in enumerate(records) if record.value is not None and i < len(records) - 2)
+    broken = broken_value(h.group_id)
+    records[position] = msgspec.structs.replace(records[position], key=broken.key, value=broken.value)
+    assert [finding.check for finding in verified(records).findings] == [Check.READABLE]
+
+
+def test_a_member_that_stands_under_anothers_id_is_found_among_the_changed_ones() -> None:
+    """The finding has the number of the invariant, as among all."""
+    h = Harness()
+    h.stable_group(h.static("a"), h.static("b"))
+    before = h.live
+    event = next(each for each in reversed(h.events) if isinstance(each, MemberAssigned))
+    after = before.copy()
+    member_id = event.member.member_id
+    after.members[member_id] = msgspec.structs.replace(before.members[member_id], member_id=MemberId("another"))
+    found = list(invariants_broken_by(before, [event], after))
+    assert "1: a member stands under another's id" in found
+    assert "1: a member stands under another's id" in list(broken_invariants(after))
+
+
 # ---- a part of a log ----------------------------------------------------------------------------
 
 

@@ -194,3 +194,12 @@ async def test_a_number_that_is_not_there_is_not_reached(story: str, last_seq: i
     assert start.first is not None
     assert start.last is not None
     assert (start.first.seq, start.last.seq) == (1, last_seq)
+
+
+async def test_a_number_of_the_last_life_is_not_looked_for_in_an_earlier_one() -> None:
+    """Both have it; what is told begins behind the end of the first."""
+    reading, whole = await opened("twice")
+    start = await find_start(reading, ORDERS, Window(since=AtSeq(1)))
+    lives = {item.incarnation for item in map(StoryLines().feed, whole) if item.incarnation is not None}
+    told = {line.incarnation for line in [StoryLines().feed(item) async for item in items(reading, start)]}
+    assert told - {None} == {max(lives)}

@@ -197,6 +197,17 @@ def test_what_a_leader_asks_for_again_at_once_is_of_the_same_incident(after_ms: 
     assert [each.kind for each in fleet.told()] == kinds
 
 
+def test_what_a_leader_asks_for_again_at_once_with_a_reason_is_of_its_own() -> None:
+    """It was done with its assignment, and says what has come since."""
+    fleet = Fleet(3, poll_ms=0)
+    fleet.start(4)
+    fleet.rest(S)
+    fleet.world.partitions["orders"] = 24
+    fleet.world.leader().rejoin_soon("cached metadata has changed from (..) to (..)")
+    fleet.rest(5 * S)
+    assert [each.kind for each in fleet.told()] == ["scale-up", "partitions-changed"]
+
+
 def test_topics_that_the_leader_did_not_know_at_first_are_of_the_change_of_subscription() -> None:
     """It assigned none of their partitions, learnt of them, and asked again: nobody has changed partitions."""
     fleet = Fleet(3, poll_ms=0)

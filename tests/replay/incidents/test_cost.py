@@ -60,3 +60,11 @@ def test_a_cooperative_assignor_stops_only_what_moves_or_is_lost() -> None:
     cooperative = msgspec.structs.replace(eager, protocol_name="cooperative-sticky")
     assert cost_of([eager]).partition_ms == 12 * 1_000
     assert cost_of([cooperative]).partition_ms == 3 * 1_000
+
+
+def test_of_rebalances_of_which_one_is_not_known_the_sum_is_not() -> None:
+    """It would be too little; how many there were is known."""
+    known = next(each for each in rebalances(GroupId("orders"), a_night().history().items) if each.movement is not None)
+    unknown = msgspec.structs.replace(known, duration_ms=None, movement=None)
+    cost = cost_of([known, unknown])
+    assert (cost.rebalances, cost.rebalancing_ms, cost.partition_ms, cost.partitions_moved) == (2, None, None, None)

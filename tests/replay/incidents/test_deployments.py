@@ -393,3 +393,29 @@ def close_all(fleet: Fleet) -> None:
         fleet[number].close("the consumer is being closed")
         fleet.run(2 * S)
     fleet.rest(5 * S)
+
+
+def test_two_restarts_in_a_large_group_are_no_deployment() -> None:
+    """Two of eight are less than a third."""
+    fleet = Fleet(8)
+    for number in (1, 2):
+        fleet.restart(number, 5 * S)
+        fleet.rest(20 * S)
+    assert [each.kind for each in fleet.told()] == ["restart", "restart"]
+
+
+def test_who_comes_after_one_of_the_first_has_left_is_of_no_start() -> None:
+    """The start is over then."""
+    fleet = Fleet(0)
+    for number in (1, 2):
+        fleet.start(number)
+    fleet.rest(20 * S)
+    fleet[1].close("the consumer is being closed")
+    fleet.rest(20 * S)
+    fleet.start(3)
+    fleet.rest(20 * S)
+    assert [(each.kind, len(each.culprits)) for each in fleet.told()] == [
+        ("start", 2),
+        ("scale-down", 1),
+        ("scale-up", 1),
+    ]

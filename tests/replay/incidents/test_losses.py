@@ -354,3 +354,14 @@ def test_a_restart_minutes_before_a_duel_is_not_of_it() -> None:
     start, restart, duel, _ = incidents(history_of(memberships.duel_after_restart()))
     assert (start.kind, restart.kind, duel.kind) == ("start", "restart", "duel")
     assert wall_ms_of(duel.started_at) - wall_ms_of(restart.started_at) >= 300 * S
+
+
+def test_restarts_of_a_process_that_are_far_apart_are_no_loop() -> None:
+    """A quarter of an hour, in which others come, so that all is looked at together."""
+    fleet = Fleet(3)
+    for number in (4, 5, 6):
+        fleet.restart(2, 15 * S, kill=True)
+        fleet.rest(420 * S)
+        fleet.start(number)
+        fleet.rest(420 * S)
+    assert [each.kind for each in fleet.told()] == ["restart", "scale-up"] * 3

@@ -144,3 +144,15 @@ def test_what_is_missing_before_either_moment_is_said_once() -> None:
     assert found is not None
     (note,) = found.notes
     assert note.startswith("event 3 is not in the log")
+
+
+def test_a_member_that_is_to_go_differs() -> None:
+    """And in nothing else."""
+    h = Harness()
+    stable(h.static("a"), h.static("b"))
+    before = AtSeq(h.events[-1].seq)
+    h.alter(("members.retired", ConfigOperation.SET, "b"))
+    found = diff(history_of(h), before, AtSeq(h.events[-1].seq))
+    assert found is not None
+    (changed,) = found.changed
+    assert [(each.name, each.before, each.after) for each in changed.fields] == [("retiring", "no", "yes")]
