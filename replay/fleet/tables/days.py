@@ -17,6 +17,7 @@ from muster.replay.fleet.tables import flapping, group_day, storms
 from muster.replay.fleet.tables.builds import Build
 from muster.replay.fleet.tables.parts import Part, Role, part_path, read_parquet
 from muster.replay.fleet.tables.schemas import COORDINATOR_DOWNTIME, INCIDENTS, MEMBERSHIPS, REBALANCES, TABLES
+from muster.replay.fleet.tables.values import FIRST_DAY, LAST_DAY
 
 TOUCHING: Final = {
     REBALANCES.name: ("day",),
@@ -97,7 +98,7 @@ def _touched(connection: duckdb.DuckDBPyConnection, folder: Path, parts: Iterabl
                 for column in TOUCHING[part.table]
             )
             found.update(day for (day,) in connection.execute(query).fetchall())
-    return {day for each in found for day in (each - 1, each, each + 1)}
+    return {day for each in found for day in (each - 1, each, each + 1) if FIRST_DAY <= day <= LAST_DAY}
 
 
 def _dates(days: Iterable[int]) -> list[str]:

@@ -14,6 +14,9 @@ _FIRST_MS: Final = -62_135_596_800_000
 _LAST_MS: Final = 253_402_300_799_999
 """The years that can be written, 1 to 9999."""
 
+FIRST_DAY: Final = _FIRST_MS // _DAY_MS
+LAST_DAY: Final = _LAST_MS // _DAY_MS
+
 
 def micros(wall_ms: int) -> int:
     """The microseconds of a wall clock in ms; beyond the years that can be written, the nearest that can be."""

@@ -51,6 +51,13 @@ def days(folder: Path, *rows: tuple[str, tuple[object, ...]]) -> dict[str, Rows]
     return {name: rows_of_parts(folder, [part for part in parts if part.table == name], name) for name in names}
 
 
+@pytest.mark.parametrize(("after_ms", "day"), [(2**60, "9999-12-31"), (-(2**60), "0001-01-01")])
+def test_a_clock_at_the_end_of_all_years_has_a_day(tmp_path: Path, after_ms: int, day: str) -> None:
+    """There is none beside it on that side, which would be asked for as well."""
+    (found,) = days(tmp_path, ("rebalances", row("rebalances", after_ms)))["group_day"]
+    assert (str(found["day"]), found["rebalances"]) == (day, 1)
+
+
 # ---- storms ---------------------------------------------------------------------------------------------------------
 
 
