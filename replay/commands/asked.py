@@ -14,7 +14,7 @@ from muster.replay.history.window import At, AtSeq, AtTime, Window, read_at
 from muster.replay.logs.reading import Reading
 from muster.replay.logs.sources import Start, find_start, from_the_beginning, items
 from muster.replay.render.printable import printable
-from muster.replay.results.groups import Overview, OverviewOf, read_overview
+from muster.replay.results.groups import read_names
 from muster.replay.times import FORMS_OF_AT, FORMS_OF_TIME, NoSuchTime, in_zone, instant
 from muster.replay.zones import UnknownZone, local_zone, zone_named
 
@@ -100,15 +100,14 @@ async def start_of(
 
 async def fail_unknown(reading: Reading, group: str) -> None:
     """End the command, naming groups of similar names."""
-    overview = Overview(tells=OverviewOf.NAMES)
-    await read_overview(reading, overview)
-    reading.note_unreadable(overview.unreadable)
+    names, unreadable = await read_names(reading)
+    reading.note_unreadable(unreadable)
     message = f"there is no group {printable(group)!r} in {reading.log.location}"
-    near = get_close_matches(group, overview.names, n=3)
+    near = get_close_matches(group, names, n=3)
     if near:
         fail(f"{message}; did you mean {' or '.join(map(printable, near))}?", NOT_FOUND)
-    if overview.names:
-        shown, more = overview.names[:NAMED_MAX], len(overview.names) - NAMED_MAX
+    if names:
+        shown, more = names[:NAMED_MAX], len(names) - NAMED_MAX
         message += f"; it has {', '.join(map(printable, shown))}{f' and {more:,} more' if more > 0 else ''}"
     fail(message, NOT_FOUND)
 
@@ -117,10 +116,11 @@ async def fail_outside(reading: Reading, start: Start, window: Window, view: Vie
     """End the command: the log does not tell of that time. It says what there is."""
     everything = await find_start(reading, start.group_id, None)
     first, last = everything.first, everything.last
-    if first is None or last is None:
+    earliest_ms, latest_ms = everything.earliest_ms, everything.latest_ms
+    if first is None or last is None or earliest_ms is None or latest_ms is None:
         extent = "none of its events can be read"
     else:
-        begin, end = (in_zone(instant(each.why.decided_ms), view.zone) for each in (first, last))
+        begin, end = (in_zone(instant(each), view.zone) for each in (earliest_ms, latest_ms))
         lives = "" if first.incarnation == last.incarnation else " of its last life"
         extent = f"it tells of seq {first.seq} to {last.seq}{lives}, from {begin} to {end}"
     fail(

@@ -30,12 +30,14 @@ from muster.replay.form import Sort, View
 from muster.replay.history.window import WHOLE, At, AtTime, Cut, Place, Window, bounds
 from muster.replay.logs.exports import FORM, Head, copy, export_to
 from muster.replay.logs.pseudonyms import Pseudonyms
+from muster.replay.logs.reading import Reading
 from muster.replay.logs.sources import from_the_beginning, items
-from muster.replay.render import render, story_stream
+from muster.replay.render import render, state_stream, story_stream
 from muster.replay.render.printable import printable
 from muster.replay.results.digest import DigestFold
-from muster.replay.results.groups import SORTS, Overview, OverviewOf, read_overview
-from muster.replay.results.state import StateFold, States
+from muster.replay.results.groups import SORTS, Overview, read_overview
+from muster.replay.results.state import StateFold
+from muster.replay.results.states import StatesFold
 from muster.replay.results.story import StoryLines
 from muster.replay.times import Instant, in_zone, instant
 
@@ -140,15 +142,7 @@ def state(source: Source, group: str | None, view: View, *, at: At, wanted: str 
         async with opened(source) as reading:
             if group is None:
                 assert isinstance(at, AtTime)
-                overview = Overview(until_ms=at.wall_ms, wanted=wanted, tells=OverviewOf.STATES)
-                await read_overview(reading, overview)
-                states = overview.states(reading.log.location)
-                reading.note_unreadable(overview.broken())
-                if not states:
-                    when = in_zone(instant(at.wall_ms), view.zone)
-                    fail(f"{reading.log.location} tells of no such group at {when}", NOT_FOUND)
-                told = States(log=reading.log.location, at=instant(at.wall_ms), groups=tuple(states))
-                render(told, view, terminal.stdout())
+                await _states(reading, view, at, wanted)
                 return
             start = from_the_beginning(GroupId(group))
             fold = StateFold(start.group_id, reading.log.location, at)
@@ -160,6 +154,22 @@ def state(source: Source, group: str | None, view: View, *, at: At, wanted: str 
                 render(result, view, terminal.stdout())
 
     run(read())
+
+
+async def _states(reading: Reading, view: View, at: AtTime, wanted: str | None) -> None:
+    """All groups that match, as they stood."""
+    location, is_any = reading.log.location, False
+    fold = StatesFold(location, at, wanted)
+    async for chunk in reading.chunks(range(reading.log.partitions)):
+        fold.take(chunk)
+    stream = state_stream(location, instant(at.wall_ms), view, terminal.stdout())
+    for each in fold.states():
+        stream.feed(each)
+        is_any = True
+    reading.note_unreadable(fold.unreadable)
+    if not is_any:
+        fail(f"{location} tells of no such group at {in_zone(instant(at.wall_ms), view.zone)}", NOT_FOUND)
+    stream.end()
 
 
 def export(

@@ -80,8 +80,9 @@ class Skim:
     """Takes in the records of one group, in the order of its partition.
 
     `quiet_ms`: a checkpoint is made only where nothing happened for longer; at 0, once after each rebalance. Where it
-    is never quiet, `BUSY_EVENTS` later at the latest. What is counted is what was decided from `since_ms` on; after
-    `until_ms` nothing is taken in.
+    is never quiet, `BUSY_EVENTS` later at the latest. `rebalances_kept`: before how many rebalances there is one; at 0
+    none is made at all, for whoever asks how the group stands alone. What is counted is what was decided from
+    `since_ms` on; after `until_ms` nothing is taken in.
     """
 
     def __init__(
@@ -102,6 +103,9 @@ class Skim:
         self.first: GroupGlance | None = None
         self.last: GroupGlance | None = None
         """The ends of the first and the last transition."""
+        self.earliest_ms: int | None = None
+        self.latest_ms: int | None = None
+        """The earliest and the latest moment of a transition: where the clock went back, those are not the ends."""
         self.rebalances = 0
         self.events = 0
         self.missing = 0
@@ -117,7 +121,8 @@ class Skim:
         """Whether the window has begun, or is over."""
         self._since_ms = since_ms
         self._until_ms = until_ms
-        self._is_due = True
+        self._makes_checkpoints = rebalances_kept > 0
+        self._is_due = self._makes_checkpoints
         self._busy: tuple[int, Checkpoint] = (0, BEGINNING)
         self.is_at_rest = True
         """Whether no rebalance is running."""
@@ -205,18 +210,26 @@ class Skim:
             records.clear()
         records[record.key] = record
         self._next_offset, self._stood = record.offset + 1, self._prelude.reads
-        if self.first is None:
-            self.first = ended
-        self.last = ended
+        self._note_last(ended)
         self.is_at_rest = ended.group.state in _AT_REST
         if not self.is_at_rest:
-            self._is_due = True
+            self._is_due = self._makes_checkpoints
         return True
+
+    def _note_last(self, ended: GroupGlance) -> None:
+        at_ms = ended.why.decided_ms
+        if self.first is None or self.earliest_ms is None or self.latest_ms is None:
+            self.first, self.earliest_ms, self.latest_ms = ended, at_ms, at_ms
+        elif at_ms < self.earliest_ms:
+            self.earliest_ms = at_ms
+        elif at_ms > self.latest_ms:
+            self.latest_ms = at_ms
+        self.last = ended
 
     def _note_rebalance(self) -> None:
         self.rebalances += 1
         self.before_rebalances.append(self.checkpoint)
-        if self.is_at_rest:
+        if self.is_at_rest and self._makes_checkpoints:
             self.before_last = self._made(self._records, self._stood)
 
     def _checkpoint(self, last: GroupGlance, at_ms: int) -> None:

@@ -51,8 +51,9 @@ from muster.replay.logs.reading import Reading, chunks_of
 class Start(msgspec.Struct, frozen=True, kw_only=True):
     """Where the telling of a group begins. `life`: its last incarnation, as far as it was looked for.
 
-    `first` and `last` are the ends of the first and the last transition that were seen on the way; `rebalances` counts
-    those that began before the window, or, where there is none, all.
+    `first` and `last` are the ends of the first and the last transition that were seen on the way, `earliest_ms` and
+    `latest_ms` the times between which all of them lie (wall clock). `rebalances` counts those that began before the
+    window, or, where there is none, all.
     """
 
     group_id: GroupId
@@ -60,6 +61,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     life: int
     first: GroupGlance | None
     last: GroupGlance | None
+    earliest_ms: int | None = None
+    latest_ms: int | None = None
     rebalances: int
     is_reached: bool
     """Whether the window has begun by the end of the log."""
@@ -137,6 +140,8 @@ class _Search:
             life=skim.last.incarnation if skim.last is not None else -1,
             first=skim.first,
             last=skim.last,
+            earliest_ms=skim.earliest_ms,
+            latest_ms=skim.latest_ms,
             rebalances=skim.rebalances,
             is_reached=found is not None,
         )

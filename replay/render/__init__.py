@@ -5,7 +5,7 @@ incident_streams.py   the incidents of `why`, printed as they come
 incident_table.py   an incident
 markdown.py    Markdown, for a chat or a ticket
 printable.py   what clients sent, made safe to show on a terminal
-streams.py     the lines of `history`, printed as they come
+streams.py     the lines of `history`, and the groups of `state`, printed as they come
 tables.py      the tables of `groups`, `history`, `state`
 time_words.py  moments and windows in words
 why_table.py   a rebalance in detail
@@ -23,20 +23,30 @@ from muster.replay.render.diff_table import diff_in_markdown, print_diff
 from muster.replay.render.digest_table import digest_in_markdown, print_digest
 from muster.replay.render.incident_streams import IncidentStream, incident_stream
 from muster.replay.render.incident_table import Detail
-from muster.replay.render.markdown import groups_in_markdown, states_in_markdown
-from muster.replay.render.streams import StoryStream, story_stream
-from muster.replay.render.tables import print_groups, print_state, print_states
+from muster.replay.render.markdown import groups_in_markdown, state_in_markdown
+from muster.replay.render.streams import StateStream, StoryStream, state_stream, story_stream
+from muster.replay.render.tables import print_groups, print_state
 from muster.replay.render.verify_table import print_verified, verified_in_markdown
 from muster.replay.render.whatif_table import print_whatif, whatif_in_markdown
 from muster.replay.results.diff import Diff
 from muster.replay.results.digest import Digest
 from muster.replay.results.groups import Groups
-from muster.replay.results.state import StateAt, States
+from muster.replay.results.state import StateAt
 from muster.replay.verify.finding import Verified
 from muster.replay.whatif.verdict import WhatIf
 from muster.replay.zones import told_in
 
-__all__ = ["Detail", "IncidentStream", "Result", "StoryStream", "incident_stream", "render", "story_stream"]
+__all__ = [
+    "Detail",
+    "IncidentStream",
+    "Result",
+    "StateStream",
+    "StoryStream",
+    "incident_stream",
+    "render",
+    "state_stream",
+    "story_stream",
+]
 
 
 def render(result: Result, view: View, console: Console) -> None:
@@ -57,8 +67,6 @@ def _print(result: Result, form: Format, console: Console) -> None:
         console.file.write(_in_markdown(result))
     elif isinstance(result, Groups):
         print_groups(result, console)
-    elif isinstance(result, States):
-        print_states(result, console)
     elif isinstance(result, StateAt):
         print_state(result, console)
     elif isinstance(result, Verified):
@@ -80,4 +88,4 @@ def _in_markdown(result: Result) -> str:
         return whatif_in_markdown(result)
     if isinstance(result, Digest):
         return digest_in_markdown(result)
-    return diff_in_markdown(result) if isinstance(result, Diff) else states_in_markdown(result)
+    return diff_in_markdown(result) if isinstance(result, Diff) else state_in_markdown(result)

@@ -12,13 +12,13 @@ import msgspec
 from muster.replay.results.diff import Diff
 from muster.replay.results.digest import Digest
 from muster.replay.results.groups import Groups
-from muster.replay.results.state import StateAt, States
+from muster.replay.results.state import StateAt
 from muster.replay.verify.finding import Verified
 from muster.replay.whatif.verdict import WhatIf
 
 _INDENT: Final = "    "
 
-Result = Groups | StateAt | States | Verified | WhatIf | Diff | Digest
+Result = Groups | StateAt | Verified | WhatIf | Diff | Digest
 
 
 def write_json(result: Result, out: IO[str]) -> None:
@@ -35,7 +35,7 @@ def write_line(line: msgspec.Struct, out: IO[str]) -> None:
 
 
 def _lines(result: Result) -> Sequence[msgspec.Struct]:
-    if isinstance(result, Groups | States):
+    if isinstance(result, Groups):
         return result.groups
     if isinstance(result, Verified):
         return result.findings

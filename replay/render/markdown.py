@@ -7,7 +7,7 @@ from muster.replay.rebalances.wording import host, name, partitions
 from muster.replay.render.printable import printable
 from muster.replay.render.time_words import no_group_text
 from muster.replay.results.groups import GroupLine, Groups
-from muster.replay.results.state import MemberState, StateAt, States
+from muster.replay.results.state import MemberState, StateAt
 from muster.replay.times import Instant, moment_of, setting
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$@]|^[-+#])")
@@ -80,13 +80,8 @@ def _group(line: GroupLine) -> Sequence[str]:
     )
 
 
-def states_in_markdown(result: StateAt | States) -> str:
-    """A heading, the group and its members for each."""
-    states = result.groups if isinstance(result, States) else (result,)
-    return "\n".join(map(_state, states))
-
-
-def _state(state: StateAt) -> str:
+def state_in_markdown(state: StateAt) -> str:
+    """A heading, the group and its members."""
     protocol = " / ".join(filter(None, (state.protocol_type, state.protocol_name))) or None
     asked_for = "" if state.asked_for is None else f", asked for {moment(state.asked_for)}"
     facts = [

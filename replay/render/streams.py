@@ -1,7 +1,8 @@
-"""The lines of `history`, printed as they come: what is kept is a page of a table at most."""
+"""The lines of `history`, and the groups of `state`, printed as they come: a page of a table is kept at most."""
 
 from typing import Protocol
 
+import msgspec
 from rich.console import Console
 
 from muster import terminal
@@ -9,11 +10,13 @@ from muster.events.ids import GroupId
 from muster.replay.form import Format, View
 from muster.replay.history.window import Bounds
 from muster.replay.render.as_json import JsonDocument, JsonLines
-from muster.replay.render.markdown import escaped, moment
+from muster.replay.render.markdown import escaped, moment, state_in_markdown
 from muster.replay.render.printable import printable
-from muster.replay.render.tables import StoryTable
+from muster.replay.render.tables import StoryTable, print_state
+from muster.replay.results.state import StateAt
 from muster.replay.results.story import Line
-from muster.replay.times import in_zone
+from muster.replay.times import Instant, in_zone
+from muster.replay.zones import told_in
 
 
 class StoryStream(Protocol):
@@ -73,6 +76,50 @@ class _MarkdownStory:
             self._head = None
         cells = (moment(in_zone(line.at, self._zone)), *map(escaped, (line.seq, line.generation, line.text)))
         self._out.write(f"| {' | '.join(cells)} |\n")
+
+    def end(self) -> None:
+        """Do nothing: nothing comes after the last one."""
+
+
+# ---- all groups at a moment ---------------------------------------------------------------------
+
+
+class StateStream(Protocol):
+    """Takes groups as they stood."""
+
+    def feed(self, state: StateAt) -> None: ...
+
+    def end(self) -> None: ...
+
+
+def state_stream(log: str, at: Instant, view: View, console: Console) -> StateStream:
+    """The stream for a form."""
+    match view.form:
+        case Format.JSON:
+            return JsonDocument({"log": log, "at": at}, "groups", console.file)
+        case Format.JSONL:
+            return JsonLines(console.file)
+        case Format.MD | Format.TABLE:
+            return _StatePages(view, console)
+
+
+class _StatePages:
+    """A page for each group, one below the other."""
+
+    def __init__(self, view: View, console: Console) -> None:
+        self._view = view
+        self._console = console
+        self._is_first = True
+
+    def feed(self, state: StateAt) -> None:
+        told, console = told_in(state, self._view.zone), self._console
+        if not self._is_first:
+            console.file.write("\n")
+        self._is_first = False
+        if self._view.form is Format.MD:
+            console.file.write(state_in_markdown(told))
+        else:
+            print_state(msgspec.structs.replace(told, asked_for=None), console)
 
     def end(self) -> None:
         """Do nothing: nothing comes after the last one."""

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from datetime import UTC, tzinfo
 from typing import Final
 
-import msgspec
 from rich import box
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -19,7 +18,7 @@ from muster.replay.rebalances.wording import host, name, partitions
 from muster.replay.render.printable import text
 from muster.replay.render.time_words import no_group_text
 from muster.replay.results.groups import GroupLine, Groups, Owner
-from muster.replay.results.state import MemberState, RegistrationState, StateAt, States
+from muster.replay.results.state import MemberState, RegistrationState, StateAt
 from muster.replay.results.story import Line, LineKind
 from muster.replay.times import (
     Instant,
@@ -241,14 +240,6 @@ def print_state(state: StateAt, console: Console) -> None:
 
 def _asked_for(at: Instant) -> Text:
     return moment_text(at, has_zone=True)
-
-
-def print_states(states: States, console: Console) -> None:
-    """All groups, one below the other."""
-    for number, state in enumerate(states.groups):
-        if number:
-            console.print()
-        print_state(msgspec.structs.replace(state, asked_for=None), console)
 
 
 def _moment(at: Instant, head: Instant) -> str:

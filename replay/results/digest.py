@@ -7,7 +7,6 @@ groups, which this command alone sees, since it needs them all: the coordinator 
 were in trouble at the same moment.
 """
 
-import pickle
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,23 +16,22 @@ from itertools import count
 from operator import attrgetter
 from typing import Final
 
-import cramjam
 import msgspec
 
 from muster.events.ids import GroupId
 from muster.events.records import StoredRecord
-from muster.replay.history.items import Broken, Item, PassedOver, SeqGaps, still_broken
+from muster.replay.history.items import Broken, Item, SeqGaps
 from muster.replay.history.skim import Checkpoint, Skim
 from muster.replay.history.window import AtTime, Bounds, Window
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.runs import runs
 from muster.replay.incidents.windows import QUIET_MS, STORM_GROUPS_MIN, STORM_NEXT_MS
-from muster.replay.logs.sources import read_record
 from muster.replay.rebalances.wording import host
 from muster.replay.results.by_group import ByGroup
 from muster.replay.results.extent import Extent
 from muster.replay.results.group_tail import TAIL_MAX, Partition
 from muster.replay.results.kept_records import KeptRecords
+from muster.replay.results.packed import Packed
 from muster.replay.results.why import WhyFold
 from muster.replay.times import Instant, instant, wall_ms_of
 
@@ -145,8 +143,8 @@ class _PartitionFold:
 
     def __init__(self, window: Window, wanted: str | None, unreadable: list[Broken], extent: Extent) -> None:
         self._window = window
-        self._by_group = ByGroup(wanted, self._made, self._note)
-        self._home = Partition(at_most=None)
+        self._home = Partition(unreadable, at_most=None)
+        self._by_group = ByGroup(wanted, self._made, self._home.note)
         self._kept = KeptRecords()
         self._unreadable = unreadable
         self._extent = extent
@@ -162,17 +160,6 @@ class _PartitionFold:
     def _made(self, group_id: GroupId, _partition: int) -> "_Group":
         number = len(self._by_group.groups)
         return _Group(group_id, number, self._home, self._kept, window=self._window, unreadable=self._unreadable)
-
-    def _note(self, record: StoredRecord) -> None:
-        found = read_record(record)
-        if found is None:
-            return
-        read = found[1]
-        self._home.note(read)
-        if isinstance(read, PassedOver):
-            self._unreadable[:] = still_broken(self._unreadable, read)
-        elif isinstance(read, Broken):
-            self._unreadable.append(read)
 
     def told(self) -> Iterator[Incident]:
         """The incidents of all its groups. Nothing is kept of them."""
@@ -272,7 +259,7 @@ class _Collected:
     """The incidents of all groups: the heaviest, and a brief of each."""
 
     def __init__(self) -> None:
-        self._heaviest: list[tuple[tuple[int, int, int], int, _Packed]] = []
+        self._heaviest: list[tuple[tuple[int, int, int], int, tuple[GroupId, str], Packed[Incident]]] = []
         self._number = count()
         self._briefs: list[_Brief] = []
         self._kinds: Counter[str] = Counter()
@@ -290,16 +277,16 @@ class _Collected:
             if incident.rebalances:
                 place = (weight(incident), -next(self._number))
                 if len(self._heaviest) < HEAVIEST_KEPT:
-                    heappush(self._heaviest, (*place, _Packed(incident)))
+                    heappush(self._heaviest, (*place, _id_of(incident), Packed(incident)))
                 elif place > self._heaviest[0]:
-                    heapreplace(self._heaviest, (*place, _Packed(incident)))
+                    heapreplace(self._heaviest, (*place, _id_of(incident), Packed(incident)))
 
     def result(self, log: str, window: Bounds | None, groups: int, ended_at: Instant | None) -> Digest:
         """The digest; `groups`: how many there were."""
         found = list(_storms(self._briefs))
         stormy = {brief.id for _, briefs in found for brief in briefs}
-        alone = [entry for entry in self._heaviest if entry[2].id not in stormy]
-        shown = tuple(packed.incident for _, _, packed in nlargest(SHOWN, alone))
+        alone = [entry for entry in self._heaviest if entry[2] not in stormy]
+        shown = tuple(packed.value for *_, packed in nlargest(SHOWN, alone))
         told = self._kinds.total()
         in_storms = sum(bool(brief.rebalances) for brief in self._briefs if brief.id in stormy)
         return Digest(
@@ -317,18 +304,8 @@ class _Collected:
         )
 
 
-class _Packed:
-    """An incident in little room: one of a group that never rests has thousands of rebalances."""
-
-    def __init__(self, incident: Incident) -> None:
-        self.id = (incident.group_id, incident.id)
-        self._packed = bytes(cramjam.zstd.compress(pickle.dumps(incident), level=1))
-
-    @property
-    def incident(self) -> Incident:
-        """The incident whole."""
-        incident: Incident = pickle.loads(bytes(cramjam.zstd.decompress(self._packed)))  # noqa: S301 -- our own
-        return incident
+def _id_of(incident: Incident) -> tuple[GroupId, str]:
+    return incident.group_id, incident.id
 
 
 def weight(incident: Incident) -> tuple[int, int, int]:
@@ -349,7 +326,7 @@ def _briefs(incident: Incident) -> Iterator[_Brief]:
     elif incident.kind not in OUTAGES:
         return
     yield _Brief(
-        id=(incident.group_id, incident.id),
+        id=_id_of(incident),
         started_ms=wall_ms_of(incident.started_at),
         rebalances=len(incident.rebalances),
         client_host=client_host,

@@ -13,8 +13,8 @@ class Extent:
 
     def note(self, skim: Skim) -> None:
         """Take in how far a group's events go."""
-        if skim.first is not None and skim.last is not None:
-            first_ms, last_ms = skim.first.why.decided_ms, skim.last.why.decided_ms
+        first_ms, last_ms = skim.earliest_ms, skim.latest_ms
+        if first_ms is not None and last_ms is not None:
             self._first_ms = first_ms if self._first_ms is None else min(self._first_ms, first_ms)
             self._last_ms = last_ms if self._last_ms is None else max(self._last_ms, last_ms)
 

@@ -16,10 +16,11 @@ import msgspec
 
 from muster.events.ids import GroupId
 from muster.events.records import StoredRecord
-from muster.replay.history.items import Coordinated, Item, Prelude, Read, SeqGaps, Told
+from muster.replay.history.items import Broken, Coordinated, Item, PassedOver, Prelude, SeqGaps, Told, still_broken
 from muster.replay.history.skim import BEGINNING, Checkpoint, Skim
 from muster.replay.history.transitions import Transitions
 from muster.replay.incidents.grade import Grade
+from muster.replay.logs.sources import read_record
 from muster.replay.rebalances.rebalance import Rebalance
 from muster.replay.rebalances.timeline import Timeline
 from muster.replay.results.kept_records import GroupRecords
@@ -51,17 +52,35 @@ class LastIncident(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Partition:
-    """The events of a partition, which concern all its groups. `at_most`: how many are kept; None: all."""
+    """The events of a partition, which concern all its groups. `at_most`: how many are kept; None: all.
 
-    def __init__(self, at_most: int | None = COORDINATED_KEPT) -> None:
+    `unreadable`: takes the records of which not even the group is known, and that were not passed over by a repair.
+    `until_ms`: owners after that are not taken in.
+    """
+
+    def __init__(
+        self, unreadable: list[Broken], *, at_most: int | None = COORDINATED_KEPT, until_ms: int | None = None
+    ) -> None:
         self.prelude = Prelude()
         self.coordinated: deque[Coordinated] = deque(maxlen=at_most)
+        self._unreadable = unreadable
+        self._until_ms = until_ms
 
-    def note(self, read: Read) -> None:
-        """Take in something that concerns the whole partition."""
-        self.prelude.note(read)
+    def note(self, record: StoredRecord) -> None:
+        """Take in a record that concerns the whole partition, or is of no known group."""
+        found = read_record(record)
+        if found is None:
+            return
+        _, read = found
         if isinstance(read, Coordinated):
+            if self._until_ms is not None and read.at_ms > self._until_ms:
+                return
             self.coordinated.append(read)
+        elif isinstance(read, PassedOver):
+            self._unreadable[:] = still_broken(self._unreadable, read)
+        elif isinstance(read, Broken):
+            self._unreadable.append(read)
+        self.prelude.note(read)
 
     def merged(self, reads: Iterator[Told], begin: Checkpoint) -> Iterator[Told]:
         """Give what is told of a group, from a checkpoint of it on, and the events of the partition since then."""

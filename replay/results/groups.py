@@ -18,18 +18,16 @@ from muster.events.ids import GroupId
 from muster.events.records import StoredRecord
 from muster.events.state import Group, GroupState
 from muster.replay.form import Sort
-from muster.replay.history.items import Broken, Coordinated, PassedOver, still_broken
+from muster.replay.history.items import Broken
 from muster.replay.history.skim import Checkpoint, Skim
 from muster.replay.history.window import Bounds
 from muster.replay.incidents.windows import QUIET_MS
 from muster.replay.logs.reading import Reading
-from muster.replay.logs.sources import read_record
 from muster.replay.rebalances.rebalance import Outcome
 from muster.replay.rebalances.wording import missing_text
 from muster.replay.results.by_group import ByGroup
 from muster.replay.results.extent import Extent
 from muster.replay.results.group_tail import Kept, LastIncident, Partition, Tail
-from muster.replay.results.state import StateAt, state_of
 from muster.replay.times import Instant, instant, wall_ms_of
 
 
@@ -101,20 +99,11 @@ SORTS: Final[dict[Sort, Callable[["GroupLine"], Any]]] = {
 """The keys to sort groups by: names and states in their order, of all else the most, or the latest, first."""
 
 
-@unique
-class OverviewOf(StrEnum):
-    """The answer has each group as a line, or as it stands, or by its name alone."""
-
-    LINES = "lines"
-    STATES = "states"
-    NAMES = "names"
-
-
 class Overview:
     """Takes in the records of a log, one partition after another; one object per command.
 
-    `wanted`: a pattern of group ids, as for files. What `tells` says is told of each group once its partition was read:
-    so that what is kept of groups is kept of one partition's.
+    `wanted`: a pattern of group ids, as for files. Each group is told once its partition was read: so that what is kept
+    of groups is kept of one partition's.
     """
 
     def __init__(
@@ -123,21 +112,21 @@ class Overview:
         since_ms: int | None = None,
         until_ms: int | None = None,
         wanted: str | None = None,
-        tells: OverviewOf = OverviewOf.LINES,
     ) -> None:
         self._span = (since_ms, until_ms)
-        self._tells = tells
         self._by_group = ByGroup(wanted, self._made, self._note)
         self._partition = -1
-        self._home = Partition()
         self._kept = Kept()
         self._names: set[GroupId] = set()
         self._lines: list[GroupLine] = []
-        self._states: list[StateAt] = []
         self._extent = Extent()
         self._broken: list[Broken] = []
         self.unreadable: list[Broken] = []
         """Records of which not even the group is known, and that were not passed over by a repair."""
+        self._home = self._of_partition()
+
+    def _of_partition(self) -> Partition:
+        return Partition(self.unreadable, until_ms=self._span[1])
 
     def take(self, records: Sequence[StoredRecord]) -> None:
         """The next records, which are of one partition."""
@@ -150,15 +139,11 @@ class Overview:
         """Tell the groups of the partition that was read: nothing of them comes later."""
         for group in self._by_group.end():
             self._names.add(group.group_id)
-            if self._tells is OverviewOf.LINES:
-                line = group.line()
-                self._lines += [] if line is None else [line]
-                self._extent.note(group.skim)
-            elif self._tells is OverviewOf.STATES:
-                state = group.state()
-                self._states += [] if state is None else [state]
+            line = group.line()
+            self._lines += [] if line is None else [line]
+            self._extent.note(group.skim)
             self._broken += group.broken
-        self._home, self._kept = Partition(), Kept()
+        self._home, self._kept = self._of_partition(), Kept()
 
     def result(
         self, log: str, window: Bounds | None = None, sort: Callable[[GroupLine], Any] = SORTS[Sort.NAME]
@@ -175,16 +160,8 @@ class Overview:
             last_at=None if lines else self._extent.last_at,
         )
 
-    def states(self, log: str) -> list[StateAt]:
-        """The groups whole, by name."""
-        self._end_partition()
-        until_ms = self._span[1]
-        asked_for = None if until_ms is None else instant(until_ms)
-        states = sorted(self._states, key=lambda state: state.group_id)
-        return [msgspec.structs.replace(state, log=log, asked_for=asked_for) for state in states]
-
     def broken(self) -> Iterator[Broken]:
-        """The records that cannot be read, as far as lines or states stand on them; once these were made."""
+        """The records that cannot be read, as far as lines stand on them; once these were made."""
         yield from self.unreadable
         yield from self._broken
 
@@ -201,19 +178,7 @@ class Overview:
         return _Group(partition, skim, Tail(group_id, skim, home, self._kept))
 
     def _note(self, record: StoredRecord) -> None:
-        """Take in what concerns a whole partition."""
-        found = read_record(record)
-        if found is None:
-            return
-        _, read = found
-        until_ms = self._span[1]
-        if until_ms is not None and isinstance(read, Coordinated) and read.at_ms > until_ms:
-            return
-        self._home.note(read)
-        if isinstance(read, PassedOver):
-            self.unreadable = still_broken(self.unreadable, read)
-        elif isinstance(read, Broken):
-            self.unreadable.append(read)
+        self._home.note(record)
 
 
 class _Group:
@@ -228,7 +193,7 @@ class _Group:
         self.waiting: list[StoredRecord] = []
         """The next records, which are not taken in yet."""
         self.broken: Sequence[Broken] = ()
-        """The records that cannot be read, once its line or state was made."""
+        """The records that cannot be read, once its line was made."""
 
     def take_waiting(self) -> None:
         """Take in the next records."""
@@ -259,19 +224,6 @@ class _Group:
         if not self._is_upstream(group):
             return Owner.MUSTER
         return Owner.MOVING if group is not None and group.members else Owner.UPSTREAM
-
-    def state(self) -> StateAt | None:
-        """The group as it stands, without the log's name; None if nothing of it can be read."""
-        now = self.skim.now()
-        group = now.group(self.group_id)
-        broken = self._broken_by(now)
-        if group is None:
-            return None
-        missing = self.skim.missing
-        notes = [*([f"{missing} events before it are not in the log"] if missing else [])]
-        notes += [missing_text(each) for each in broken]
-        owners = [each.event.owner for each in now.prelude if isinstance(each, Coordinated)]
-        return state_of(group, "", now.at_ms, owners[-1] if owners else None, notes)
 
     def _broken_by(self, now: Checkpoint) -> Sequence[Broken]:
         self.broken = sorted((*self.skim.broken, *now.broken()), key=lambda each: each.position.offset)
@@ -314,3 +266,25 @@ async def read_overview(reading: Reading, overview: Overview) -> None:
     """Read the whole log into an overview. Raises LogTooNew, and what the log raises."""
     async for chunk in reading.chunks(range(reading.log.partitions)):
         overview.take(chunk)
+
+
+async def read_names(reading: Reading) -> tuple[list[GroupId], list[Broken]]:
+    """The names of all groups, and the records of which not even the group is known. Raises as `read_overview` does."""
+    unreadable: list[Broken] = []
+    home = Partition(unreadable)
+    by_group = ByGroup(None, lambda group_id, _: _Named(group_id), home.note)
+    async for chunk in reading.chunks(range(reading.log.partitions)):
+        by_group.take(chunk)
+    return sorted(by_group.groups), unreadable
+
+
+class _Named:
+    """A group of which the name is enough."""
+
+    def __init__(self, group_id: GroupId) -> None:
+        self.group_id = group_id
+        self.waiting: list[StoredRecord] = []
+
+    def take_waiting(self) -> None:
+        """Leave out the next records."""
+        self.waiting.clear()

@@ -69,14 +69,6 @@ class StateAt(msgspec.Struct, frozen=True, kw_only=True):
     configs: dict[str, str]  # those that are set for this group, by name
 
 
-class States(msgspec.Struct, frozen=True, kw_only=True):
-    """All groups at one moment."""
-
-    log: str
-    at: Instant
-    groups: tuple[StateAt, ...]
-
-
 class AtGeneration(msgspec.Struct, frozen=True):
     """When a generation of the group's last life had its assignment; before that, when it had begun."""
 

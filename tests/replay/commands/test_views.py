@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from datetime import UTC
 from pathlib import Path
 
 import msgspec
@@ -23,11 +24,13 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.render.markdown import escaped
 from muster.replay.results.group_tail import LastIncident
 from muster.replay.results.groups import SORTS, GroupLine, Owner
-from muster.replay.times import Instant
+from muster.replay.times import Instant, in_zone, instant
 from tests.replay.commands.test_cli import BUFFERED, assert_fails, run
 from tests.replay.histories import Script
 from tests.replay.stories import a_night
 from tests.replay.written import PARTITIONS, append, script, sqlite_log
+
+DAY_MS = 24 * 3_600_000
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +49,29 @@ def test_a_window_shows_what_is_in_it(url: str) -> None:
     assert given.splitlines() == [line for line in whole if since <= msgspec.json.decode(line)["at"] <= until]
     by_number = run("history", "orders", "--since", "20", "--until", "25", "--format", "jsonl", log=url).stdout
     assert [msgspec.json.decode(line)["seq"] for line in by_number.splitlines()] == [*range(20, 26)]
+
+
+@pytest.mark.parametrize("command", [["why", "orders"], ["history", "orders"], ["groups"], ["digest"]])
+def test_where_the_clock_went_back_the_earliest_and_the_latest_time_are_what_there_is(
+    tmp_path: Path, command: list[str]
+) -> None:
+    """By a day: the last event has not the latest time then, and the first one not the earliest."""
+    back = Script().created()
+    back.start(back.joined(back.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({})
+    latest = back.now_ms
+    back.wait(-DAY_MS).start(back.joined(back.member("b")))
+    earliest = back.now_ms
+    back.wait(1_000).complete(back.rejoined(back.of("a"))).stabilize({})
+    url = asyncio.run(sqlite_log(tmp_path / "back.db", back))
+    begin, end = (in_zone(instant(each), UTC).replace("T", " ")[:23] for each in (earliest, latest))
+    for window in (["--since", "2027-01-01"], ["--until", "2020-01-01"]):
+        told = run(*command, *window, log=url)
+        told_of = " ".join((told.stdout + told.stderr).replace("T", " ").replace("Z", " ").split())
+        if command == ["digest"]:  # of a digest the side that is near
+            assert (end if "--since" in window else begin) in told_of
+        else:
+            assert begin in told_of
+            assert end in told_of
 
 
 @pytest.mark.parametrize(

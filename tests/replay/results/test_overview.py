@@ -1,6 +1,7 @@
 """The table of groups: their last incidents by the width of the terminal, and what of a history is missing."""
 
 import gc
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -9,10 +10,12 @@ from muster.events.causes import Cause
 from muster.events.records import StoredRecord
 from muster.replay.form import Format
 from muster.replay.history.skim import Skim
+from muster.replay.history.window import AtTime
 from muster.replay.rebalances.rebalance import Outcome
 from muster.replay.results import group_tail
 from muster.replay.results.group_tail import TAIL_MAX
-from muster.replay.results.groups import Groups, Overview, OverviewOf
+from muster.replay.results.groups import Groups, Overview
+from muster.replay.results.states import StatesFold
 from tests.replay.histories import Script
 from tests.replay.stories import a_night
 from tests.replay.told import printed, rebalances_of
@@ -150,14 +153,14 @@ def test_what_happens_within_a_rebalance_is_not_kept_then(monkeypatch: pytest.Mo
     assert (line.rebalances, line.last_outcome, line.members) == (2, Outcome.STABLE, 2)
 
 
-@pytest.mark.parametrize("tells", OverviewOf)
-def test_nothing_is_kept_of_the_groups_of_a_partition_that_was_read(tells: OverviewOf) -> None:
+@pytest.mark.parametrize("make", [Overview, lambda: StatesFold("memory", AtTime(2**50))])
+def test_nothing_is_kept_of_the_groups_of_a_partition_that_was_read(make: Callable[[], Overview | StatesFold]) -> None:
     """Whether or not the garbage collector has run, which it seldom does in a command."""
 
     def there() -> int:
         return sum(isinstance(each, Skim) for each in gc.get_objects())
 
-    groups, before = Overview(tells=tells), there()
+    groups, before = make(), there()
     gc.disable()
     try:
         for partition in range(3):
@@ -165,9 +168,8 @@ def test_nothing_is_kept_of_the_groups_of_a_partition_that_was_read(tells: Overv
                 records = Script(f"g{partition}-{name}").created().stored_records()
                 groups.take([msgspec.structs.replace(each, partition=partition) for each in records])
             assert there() - before == 5
-        assert len(groups.names) == 15
+        told = groups.result("memory").groups if isinstance(groups, Overview) else tuple(groups.states())
+        assert len(told) == 15
         assert there() == before
     finally:
         gc.enable()
-    assert len(groups.result("memory").groups) == 15 * (tells is OverviewOf.LINES)
-    assert len(groups.states("memory")) == 15 * (tells is OverviewOf.STATES)

@@ -1,0 +1,101 @@
+"""`muster replay state` without a group: each group as it stood at a moment.
+
+Records are skimmed, not decoded. The groups of a partition are told when it was read, and kept packed until they are
+shown: what is in memory is the last records of one partition's groups, and one group whole.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from muster.events.ids import GroupId
+from muster.events.records import StoredRecord
+from muster.replay.history.items import Broken, Coordinated
+from muster.replay.history.skim import Skim
+from muster.replay.history.window import AtTime
+from muster.replay.rebalances.wording import missing_text
+from muster.replay.results.by_group import ByGroup
+from muster.replay.results.group_tail import Partition
+from muster.replay.results.packed import Packed
+from muster.replay.results.state import StateAt, state_of
+from muster.replay.times import instant
+
+
+class StatesFold:
+    """Takes in the records of a log, one partition after another. `log`: its location.
+
+    `wanted`: a pattern of group ids, as for files.
+    """
+
+    def __init__(self, log: str, at: AtTime, wanted: str | None = None) -> None:
+        self._log = log
+        self._at = at
+        self._partition = -1
+        self._by_group = ByGroup(wanted, self._made, self._note)
+        self._states: list[tuple[GroupId, Packed[StateAt]]] = []
+        self.unreadable: list[Broken] = []
+        """The records that cannot be read, as far as the states stand on them, once these were asked for."""
+        self._home = self._of_partition()
+
+    def _of_partition(self) -> Partition:
+        return Partition(self.unreadable, until_ms=self._at.wall_ms)
+
+    def take(self, records: Sequence[StoredRecord]) -> None:
+        """The next records, which are of one partition. Raises LogTooNew."""
+        if records and records[0].partition != self._partition:
+            self._end_partition()
+            self._partition = records[0].partition
+        self._by_group.take(records)
+
+    def _made(self, group_id: GroupId, _partition: int) -> "_Group":
+        return _Group(group_id, Skim(self._home.prelude, until_ms=self._at.wall_ms, rebalances_kept=0))
+
+    def _note(self, record: StoredRecord) -> None:
+        self._home.note(record)
+
+    def _end_partition(self) -> None:
+        """Tell the groups of the partition that was read: nothing of them comes later."""
+        asked_for = instant(self._at.wall_ms)
+        for group in self._by_group.end():
+            state = group.state(self.unreadable)
+            if state is not None:
+                told = msgspec.structs.replace(state, log=self._log, asked_for=asked_for)
+                self._states.append((group.group_id, Packed(told)))
+        self._home = self._of_partition()
+
+    def states(self) -> Iterator[StateAt]:
+        """The groups of which anything can be read, by name."""
+        self._end_partition()
+        self._states.sort(key=lambda state: state[0])
+        for _, packed in self._states:
+            yield packed.value
+
+
+class _Group:
+    """One group, of which the last record of each entity is kept."""
+
+    def __init__(self, group_id: GroupId, skim: Skim) -> None:
+        self.group_id = group_id
+        self._skim = skim
+        self.waiting: list[StoredRecord] = []
+        """The next records, which are not taken in yet."""
+
+    def take_waiting(self) -> None:
+        """Take in the next records."""
+        records, self.waiting = self.waiting, []
+        for _ in self._skim.transitions(records):
+            pass
+
+    def state(self, unreadable: list[Broken]) -> StateAt | None:
+        """The group as it stands, without the log's name; None if nothing of it can be read."""
+        now = self._skim.now()
+        group = now.group(self.group_id)
+        broken = sorted((*self._skim.broken, *now.broken()), key=lambda each: each.position.offset)
+        unreadable += broken
+        if group is None:
+            return None
+        missing = self._skim.missing
+        notes = [*([f"{missing} events before it are not in the log"] if missing else [])]
+        notes += [missing_text(each) for each in broken]
+        owners = [each.event.owner for each in now.prelude if isinstance(each, Coordinated)]
+        return state_of(group, "", now.at_ms, owners[-1] if owners else None, notes)
