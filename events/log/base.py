@@ -45,6 +45,21 @@ class LogDamaged(LogMismatch):
     """The log's storage has been damaged; the message names it and the way out."""
 
 
+class LogReplaced(LogMismatch):
+    """The log was taken away, or another one put in its place, while it was in use.
+
+    `what` happened; `way_out`: what the log's owner can do.
+    """
+
+    def __init__(self, what: str, way_out: str) -> None:
+        super().__init__(what, way_out)
+        self.what = what
+        self.way_out = way_out
+
+    def __str__(self) -> str:
+        return f"{self.what}. {self.way_out}"
+
+
 class LogUnavailable(LogError):
     """The log cannot be reached. The append under way may or may not be there."""
 
@@ -272,11 +287,11 @@ class SearchableLog(Protocol):
 
 
 @runtime_checkable
-class FileLog(Protocol):
-    """A log in a file, which somebody may take away or replace while it is open."""
+class ReplaceableLog(Protocol):
+    """A log in a file or a topic, which somebody may take away or replace while it is open."""
 
     async def check_in_place(self) -> None:
-        """Check that its path still names the file that was opened. Raises LogMismatch."""
+        """Check that its path or name still names what was opened. Raises LogMismatch, LogUnavailable."""
         ...
 
 

@@ -15,7 +15,7 @@ import msgspec
 import typer
 
 from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
-from muster.events.log.base import EventLog, LogDenied, LogError
+from muster.events.log.base import EventLog, LogDenied, LogError, LogReplaced
 from muster.events.records import EventsError
 from muster.replay.garbage import collected_seldom
 from muster.replay.logs.opening import open_for_reading
@@ -103,6 +103,8 @@ def run(reading: Coroutine[None, None, T], writes: str = "the answer") -> T:
                 return asyncio.run(reading)
         finally:
             sys.stdout.flush()
+    except LogReplaced as error:  # its way out is for the log's owner
+        fail(f"{error.what}. The answer ends there; run the command again for what is there now", CANNOT_READ)
     except (LogError, EventsError) as error:
         fail(str(error), CANNOT_READ)
     except BrokenPipeError as error:

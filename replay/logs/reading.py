@@ -8,7 +8,13 @@ import msgspec
 
 from muster.events.ids import GroupId
 from muster.events.keys import prefix_of
-from muster.events.log.base import UNKNOWN_END, EventLog, FileLog, LogUnavailable, SearchableLog
+from muster.events.log.base import (
+    UNKNOWN_END,
+    EventLog,
+    LogUnavailable,
+    ReplaceableLog,
+    SearchableLog,
+)
 from muster.events.partitioner import partition_for
 from muster.events.records import BrokenBatch, StoredRecord
 from muster.events.strangers import Strangers
@@ -107,14 +113,19 @@ async def chunks_of(
         try:
             if start < end:
                 async for chunk in reading.all_chunks([partition], wanted=wanted, start=start, end=end):
+                    await _check_in_place(reading)  # what was read may be of another log that is there by now
                     yield list(reading.strangers.without(chunk))
                     start = chunk[-1].offset + 1 if chunk else start
                 start = start if end == UNKNOWN_END else end
             if not goes_on:
                 return
             reading.waiting.tell(reading.damage)
-            if isinstance(reading.log, FileLog):
-                await reading.log.check_in_place()
+            await _check_in_place(reading)
         except LogUnavailable as error:
             reading.waiting.is_away(str(error))
         await asyncio.sleep(LOOK_AGAIN_AFTER_S)
+
+
+async def _check_in_place(reading: Reading) -> None:
+    if reading.waiting is not None and isinstance(reading.log, ReplaceableLog):
+        await reading.waiting.answer(reading.log.check_in_place)

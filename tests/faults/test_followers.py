@@ -5,13 +5,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+import typer
 
 from muster.events.events import MemberJoined
 from muster.events.kafka.security import NOT_SECURED
-from muster.events.log.base import LogDenied, LogMissing
+from muster.events.log.base import LogDenied, LogMissing, LogReplaced
 from muster.events.log.kafka.log import KafkaEventLog
 from muster.events.partitioner import partition_for
-from muster.replay.commands.opening import Source, opened
+from muster.replay.commands.opening import CANNOT_READ, Source, opened, run
 from muster.replay.history.items import Happened, Item
 from muster.replay.history.window import AtSeq, Window
 from muster.replay.logs.sources import find_start, from_the_beginning, items
@@ -190,3 +191,43 @@ async def test_a_new_leader_that_does_not_know_of_the_end_yet_takes_nothing_from
     assert [await each for each in reads] == [[*range(end)], [*range(end)]]
     await log.close()
     await process.stop()
+
+
+@pytest.mark.parametrize("what", ["deleted", "made anew", "made anew and written to"])
+@story
+async def test_a_topic_that_is_taken_away_while_it_is_followed_ends_it(what: str) -> None:
+    """Nothing would ever come of it; and what is in another one of its name is no part of this history."""
+    cluster = FakeCluster()
+    process = await ProcessOnKafka(cluster.bootstrap).start()
+    await process.join("a")
+    follower = Follower(cluster)
+    await until(lambda: follower.joined == ["a"], "told")
+    await process.stop()
+    cluster.delete(TOPIC) if what == "deleted" else cluster.recreate(TOPIC)
+    if what == "made anew and written to":
+        process = await ProcessOnKafka(cluster.bootstrap).start()
+        for instance in "bcd":
+            await process.join(instance)
+        await process.stop()
+    await until(follower.task.done, "it has ended")
+    error = follower.task.exception()
+    assert isinstance(error, LogReplaced)
+    assert f"topic {TOPIC} " in error.what
+    assert ("is gone: it was deleted" if what == "deleted" else "was deleted and made anew") in error.what
+    assert follower.joined == ["a"]
+
+
+def test_that_the_topic_was_replaced_is_said_to_a_reader_without_advice_for_owners(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The log cannot be read on: that is the exit code, too."""
+
+    async def read() -> None:
+        raise LogReplaced("topic events was deleted and made anew", "Delete the new one")
+
+    with pytest.raises(typer.Exit) as ended:
+        run(read())
+    assert ended.value.exit_code == CANNOT_READ
+    assert said(capsys) == [
+        "topic events was deleted and made anew. The answer ends there; run the command again for what is there now"
+    ]

@@ -10,6 +10,7 @@ import re
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from copy import copy
 from functools import partial
 
 import msgspec
@@ -138,6 +139,13 @@ class KafkaEventLog:
         """Why appends fail: the topic is gone, or was replaced. Appends without an answer end by themselves."""
         refusal = self._link.refusal(self._plan.name)
         return None if refusal is None else str(refusal)
+
+    async def check_in_place(self) -> None:
+        """See ReplaceableLog: the brokers are asked for the topic's id. Raises LogReplaced."""
+        await retried(self._link.refresh, timeout_ms=self._timeout_ms)
+        refusal = self._link.refusal(self._plan.name)
+        if refusal is not None:
+            raise copy(refusal)
 
     def stored_by(self, partition: int) -> str:
         """The partition leader, as far as it is known."""

@@ -169,7 +169,7 @@ class SqliteEventLog:
         return write_ahead.missing(connection, path) or ends.missing(path, note, ends.ends_of(connection, meta))
 
     async def check_in_place(self) -> None:
-        """See FileLog."""
+        """See ReplaceableLog."""
         await self.file.check_in_place()
 
     async def close(self) -> None:

@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.events.kafka.addresses import BrokerAddress
 from muster.events.kafka.metadata import ClusterView, topic_id_of, topic_id_text
-from muster.events.log.base import LogMismatch
+from muster.events.log.base import LogMismatch, LogReplaced
 
 MISSING_FOR_S: Final = 5.0
 """A topic that was seen counts as deleted when it has been missing for this long: a broker may lag behind."""
@@ -129,18 +129,19 @@ class FollowedTopics(ClusterView):
         if known.missing_since_s is None:
             known.missing_since_s = now_s
         elif now_s - known.missing_since_s >= MISSING_FOR_S:
-            self.refusals[name] = LogMismatch(
-                f"topic {name}{_with_id(known.topic_id)} is gone: it was deleted while it was in use. Restore it, or"
-                f" start with another --log: groups begin anew there, {_NOT_BEFORE}. {_OR_ELSEWHERE}"
+            self.refusals[name] = LogReplaced(
+                f"topic {name}{_with_id(known.topic_id)} is gone: it was deleted while it was in use",
+                f"Restore it, or start with another --log: groups begin anew there, {_NOT_BEFORE}. {_OR_ELSEWHERE}",
             )
 
 
 def _changed(name: str, known: _FollowedTopic, topic_id: UUID | None, partitions: int) -> LogMismatch | None:
     if topic_id is not None and known.topic_id is not None and topic_id != known.topic_id:
         was, now = topic_id_text(known.topic_id), topic_id_text(topic_id)
-        return LogMismatch(
+        return LogReplaced(
             f"topic {name} was deleted and made anew while it was in use: its id was {was} and is now {now}, and what"
-            f" was appended to the first one is not in the second. {MADE_ANEW}. {_OR_ELSEWHERE}"
+            " was appended to the first one is not in the second",
+            f"{MADE_ANEW}. {_OR_ELSEWHERE}",
         )
     if partitions != known.partitions:
         return LogMismatch(

@@ -11,6 +11,7 @@ that were for that partition are closed, so whoever waits there for an answer go
 
 import asyncio
 from collections.abc import Collection, Hashable, Iterable, Sequence
+from copy import copy
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -207,7 +208,7 @@ class KafkaLink(ClusterLink):
         if self._refreshing is not None and self._refreshing.done():
             self._refreshing.result()  # it ends by a bug of ours alone, which must not go by unheard
         if topic in self._view.refusals:
-            raise LogMismatch(str(self._view.refusals[topic]))
+            raise copy(self._view.refusals[topic])  # an error of its own for each who hears of it
         leader = self._view.leader(topic, partition)
         if leader is None:
             self.refresh_soon()
