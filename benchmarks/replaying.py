@@ -185,9 +185,10 @@ LONG_COMMANDS: Final = {
         ("why", LONG_GROUP, "--all"),
         ("history", LONG_GROUP),
         ("report", LONG_GROUP, "-o", os.devnull),
-        ("state", "--group", f"{LONG_GROUP[:-1]}*", "--at", "now"),
+        ("state", "--at", "now"),
         ("verify", "--group", LONG_GROUP),
-        ("export", os.devnull),
+        ("export", "{to}/export.avro"),
+        ("export", "{to}/export.avro", "--pseudonyms", "{to}/key"),
     ),
     "one": (
         ("groups",),
@@ -202,7 +203,7 @@ LONG_COMMANDS: Final = {
         ("why", ORDERS, "--all"),
         ("verify",),
         ("history", ORDERS),
-        ("export", os.devnull),
+        ("export", "{to}/export.avro"),
     ),
 }
 """The commands on many groups and on one, those that take longest last."""
@@ -220,6 +221,8 @@ def long(
     with ExitStack() as stack:
         directory = logs or Path(stack.enter_context(TemporaryDirectory(prefix="muster-bench-")))
         directory.mkdir(exist_ok=True)
+        to = Path(stack.enter_context(TemporaryDirectory(prefix="muster-bench-export-", dir=directory)))
+        (to / "key").write_bytes(os.urandom(32))
         template = one_group(rebalances=2)
         alone = ((ORDERS, transition) for transition in long_group(template, ORDERS, events, rest_ms=HOUR_MS))
         histories = {"many": mixed_groups(template, LONG_GROUPS, events), "one": alone}
@@ -232,13 +235,10 @@ def long(
             for arguments in LONG_COMMANDS[name]:
                 if only and arguments[0] not in only:
                     continue
-                filled = [each.format(since=events - WINDOW, last=events - WINDOW // 2) for each in arguments]
-                seconds, on_core_s, memory_mb = _run(filled, url)
-                command = (
-                    f"{LONG_GROUPS:,} groups: {' '.join(filled)}"
-                    if name == "many"
-                    else f"one group: {' '.join(filled)}"
-                )
+                seqs = {"since": events - WINDOW, "last": events - WINDOW // 2}
+                seconds, on_core_s, memory_mb = _run([each.format(to=to, **seqs) for each in arguments], url)
+                told = " ".join(each.format(to="DIR", **seqs) for each in arguments)
+                command = f"{LONG_GROUPS:,} groups: {told}" if name == "many" else f"one group: {told}"
                 figures += [
                     Figure(name=f"{command} (on a core)", unit="s", values={"sqlite": on_core_s}),
                     Figure(name="... by the clock", unit="s", values={"sqlite": seconds}),
