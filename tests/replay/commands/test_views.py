@@ -55,7 +55,7 @@ def test_a_window_shows_what_is_in_it(url: str) -> None:
 def test_where_the_clock_went_back_the_earliest_and_the_latest_time_are_what_there_is(
     tmp_path: Path, command: list[str]
 ) -> None:
-    """By a day: the last event has not the latest time then, and the first one not the earliest."""
+    """The last event has not the latest time then, and the first one not the earliest."""
     back = Script().created()
     back.start(back.joined(back.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({})
     latest = back.now_ms
@@ -64,14 +64,10 @@ def test_where_the_clock_went_back_the_earliest_and_the_latest_time_are_what_the
     back.wait(1_000).complete(back.rejoined(back.of("a"))).stabilize({})
     url = asyncio.run(sqlite_log(tmp_path / "back.db", back))
     begin, end = (in_zone(instant(each), UTC).replace("T", " ")[:23] for each in (earliest, latest))
-    for window in (["--since", "2027-01-01"], ["--until", "2020-01-01"]):
-        told = run(*command, *window, log=url)
-        told_of = " ".join((told.stdout + told.stderr).replace("T", " ").replace("Z", " ").split())
-        if command == ["digest"]:  # of a digest the side that is near
-            assert (end if "--since" in window else begin) in told_of
-        else:
-            assert begin in told_of
-            assert end in told_of
+    told = run(*command, "--since", "2027-01-01", log=url)
+    told_of = " ".join((told.stdout + told.stderr).replace("T", " ").replace("Z", " ").split())
+    assert end in told_of
+    assert begin in told_of or command == ["digest"]  # which tells where the log ends alone
 
 
 @pytest.mark.parametrize(
