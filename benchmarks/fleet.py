@@ -1,7 +1,7 @@
-"""`muster fleet build` on a year's archive: in one process, on Spark with one core and two, and one new day of it.
+"""`muster fleet build` on a year's archive, and one new day of it; of a part of its groups in one process, and on Spark
+with one core and with two; and on an archive of which one group has all events, which one core folds.
 
-Then an archive of which one group has all events, which one core folds. Beside them the bare work: Spark sorts the same
-records by key and offset, and a worker counts them.
+Beside them the bare work: Spark sorts the same records by key and offset, and a worker counts them.
 """
 
 import os
@@ -10,8 +10,10 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, suppress
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -23,10 +25,13 @@ from rich.console import Console
 from benchmarks.measuring.archives import DaysLog, OneGroupLog, archive_log
 from benchmarks.measuring.history import one_group
 from benchmarks.results import Figure, Goal, Results
+from muster.replay.archive.manifest import opened
 from muster.replay.fleet.session import spark_session
 from tests.brokers import KAFKA_VERSION
 
 DAYS: Final = 365
+PART: Final = 4
+"""The part of the events that one core folds, too: all of them would take it four minutes each time."""
 SMALL_MB: Final = 26
 SMALL_DAYS: Final = 30
 WORKER_MB: Final = 300
@@ -46,94 +51,114 @@ _ENVIRONMENT: Final = {name: value for name, value in os.environ.items() if name
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """A command that was run: seconds, and those of its fold, by the clock.
+    """A command that was run on so many events: seconds, and those of its fold, by the clock.
 
-    `cpu_s`: on a core, of all its processes; `worker_mb`: the most memory of a worker of Spark.
+    `cpu_s`: on a core, of all its processes; `worker_mb`: the most memory of a worker of Spark. The bare work is no
+    command, and has its time alone.
     """
 
-    took_s: float
+    events: int
     folding_s: float
-    cpu_s: float
-    worker_mb: float
+    took_s: float = 0
+    cpu_s: float = 0
+    worker_mb: float = 0
 
 
 def measure(events: int, console: Console, archives: Path | None = None) -> Results:
     """All figures, in one run. `archives`: a folder in which the archives are kept for the next one."""
-    figures: list[Figure] = []
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="muster-bench-")))
-        kept = archives or folder
         with console.status(f"archives of {events:,} events"):
-            of_year = DaysLog(_groups(events, DAYS), DAYS)
-            total = of_year.events
-            year = _archived(of_year, kept)
-            of_days = max(1, total * SMALL_MB * 1_000_000 // of_year.value_bytes)
-            small = _archived(DaysLog(_groups(of_days, SMALL_DAYS), SMALL_DAYS), kept)
-            of_one = OneGroupLog(events)
-            hot = _archived(of_one, kept)
-        with console.status("builds"):
-            local = _build(year, folder / "local", "local")
-            day = _build_a_day_more(year, folder, events)
-            of_small = _build(small, folder / "of-small", "auto")
-            one = _build(year, folder / "one", "spark", "local[1]")
-            two = _build(year, folder / "two", "spark", "local[2]")
-            bare_s = _bare(year)
+            made = _archives(events, archives or folder)
+        with console.status("builds of a year"):
+            year = {"bare": _bare(made.year), "fleet": _build(made.year, folder / "year", "spark")}
+            day = _build_a_day_more(made.year, folder / "year", folder, events)
+        with console.status("builds of a part of it"):
+            part = {
+                "local": _build(made.part, folder / "local", "local"),
+                "one": _build(made.part, folder / "one", "spark", "local[1]"),
+                "fleet": _build(made.part, folder / "two", "spark"),
+            }
+            small = _build(made.small, folder / "small", "auto")
         with console.status("one group"):
-            of_hot = _build(hot, folder / "of-hot", "spark", "local[2]")
-    runs = {"local": local, "one": one, "fleet": two}
-    folding = {name: total / run.folding_s for name, run in runs.items()}
-    figures += [
+            hot = {"fleet": _build(made.hot, folder / "hot", "spark")}
+    figures = [
+        *_speeds(f"{_events(made.year):,} events", year),
+        *_speeds(f"{_events(made.part):,} events, each in turn", part),
         Figure(
-            name=f"{total:,} events sorted and folded",
-            unit="1/s",
-            values={"bare": total / bare_s, **folding},
-            goal=Goal(at_least=EVENTS_A_SECOND),
+            name="... two cores beside one, the fold",
+            unit="x",
+            values={"fleet": part["one"].folding_s / part["fleet"].folding_s},
         ),
-        Figure(
-            name="... the whole command",
-            unit="1/s",
-            values={name: total / run.took_s for name, run in runs.items()},
-            goal=Goal(at_least=EVENTS_A_SECOND),
-        ),
-        Figure(
-            name="... for each second that all its processes were on a core",
-            unit="1/s",
-            values={name: total / run.cpu_s for name, run in runs.items()},
-        ),
-        Figure(name="... two cores beside one, the fold", unit="x", values={"fleet": one.folding_s / two.folding_s}),
-        Figure(
-            name="... the largest worker",
-            unit="MB",
-            values={"one": one.worker_mb, "fleet": two.worker_mb},
-            goal=Goal(at_most=WORKER_MB),
-        ),
-        Figure(
-            name=f"one group with all of {of_one.events:,} events, folded",
-            unit="1/s",
-            values={"fleet": of_one.events / of_hot.folding_s},
-        ),
-        Figure(
-            name="... for each second that all its processes were on a core",
-            unit="1/s",
-            values={"fleet": of_one.events / of_hot.cpu_s},
-        ),
-        Figure(
-            name="... the largest worker", unit="MB", values={"fleet": of_hot.worker_mb}, goal=Goal(at_most=WORKER_MB)
-        ),
+        *_speeds(f"one group with all of {_events(made.hot):,} events", hot),
         Figure(name=f"one day more of {DAYS}, the whole command", unit="s", values={"local": day.took_s}),
         Figure(name="... on a core", unit="s", values={"local": day.cpu_s}),
         Figure(
             name=f"{SMALL_MB} MB of events, the whole command, engine auto",
             unit="s",
-            values={"fleet": of_small.took_s},
+            values={"fleet": small.took_s},
             goal=Goal(at_most=5),
         ),
-        Figure(name="... on a core", unit="s", values={"fleet": of_small.cpu_s}),
+        Figure(name="... on a core", unit="s", values={"fleet": small.cpu_s}),
     ]
     return Results(title="Fleet", columns=COLUMNS, figures=figures, kafka=KAFKA_VERSION)
 
 
+def _speeds(what: str, runs: Mapping[str, Run]) -> Iterator[Figure]:
+    """The figures of runs of the same archive: the fold's, the whole command's, and the largest worker."""
+    commands = {name: run for name, run in runs.items() if run.took_s}
+    goal = Goal(at_least=EVENTS_A_SECOND) if "one" not in what else None
+    yield Figure(
+        name=f"{what}, sorted and folded",
+        unit="1/s",
+        values={name: run.events / run.folding_s for name, run in runs.items()},
+        goal=goal,
+    )
+    yield Figure(
+        name="... the whole command",
+        unit="1/s",
+        values={name: run.events / run.took_s for name, run in commands.items()},
+        goal=goal,
+    )
+    yield Figure(
+        name="... for each second that all its processes were on a core",
+        unit="1/s",
+        values={name: run.events / run.cpu_s for name, run in commands.items()},
+    )
+    yield Figure(
+        name="... the largest worker",
+        unit="MB",
+        values={name: run.worker_mb for name, run in commands.items() if run.worker_mb},
+        goal=Goal(at_most=WORKER_MB),
+    )
+
+
 # ---- archives ----------------------------------------------------------------------------------
+
+
+class _Archives(msgspec.Struct, frozen=True, kw_only=True):
+    year: Path
+    part: Path
+    small: Path
+    hot: Path
+
+
+def _archives(events: int, folder: Path) -> _Archives:
+    """The archives, those that are there, if they are; made by as many processes at a time as there are cores."""
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        hot = pool.submit(_of_one_group, events, folder)
+        year, part = (pool.submit(_of_days, _groups(of, DAYS), DAYS, folder) for of in (events, events // PART))
+        of_small = max(1, SMALL_MB * 1_000_000 // DaysLog(1, SMALL_DAYS).value_bytes)
+        small = pool.submit(_of_days, of_small, SMALL_DAYS, folder / "small")
+        return _Archives(year=year.result(), part=part.result(), small=small.result(), hot=hot.result())
+
+
+def _of_days(groups: int, days: int, folder: Path) -> Path:
+    return _archived(DaysLog(groups, days), folder)
+
+
+def _of_one_group(events: int, folder: Path) -> Path:
+    return _archived(OneGroupLog(events), folder)
 
 
 def _archived(log: DaysLog | OneGroupLog, folder: Path) -> Path:
@@ -141,6 +166,10 @@ def _archived(log: DaysLog | OneGroupLog, folder: Path) -> Path:
     root = folder / log.identity
     archive_log(log, root)
     return root
+
+
+def _events(root: Path) -> int:
+    return sum(opened(root).next_offsets.values())
 
 
 def _groups(events: int, days: int) -> int:
@@ -173,7 +202,7 @@ def _build(root: Path, to: Path, engine: str, master: str = "local[2]") -> Run:
     assert took is not None, told
     folding_s = max(0.1, float(took.group(1)))
     took_s = time.perf_counter() - started
-    return Run(took_s=took_s, folding_s=folding_s, cpu_s=used.cpu_s, worker_mb=used.worker_mb)
+    return Run(events=_events(root), took_s=took_s, folding_s=folding_s, cpu_s=used.cpu_s, worker_mb=used.worker_mb)
 
 
 class _Used:
@@ -207,18 +236,18 @@ class _Used:
             self.worker_mb = max(self.worker_mb, int(peak.group(1)) / 1024 if peak else 0.0)
 
 
-def _build_a_day_more(year: Path, folder: Path, events: int) -> Run:
+def _build_a_day_more(year: Path, tables: Path, folder: Path, events: int) -> Run:
     """Build the year's tables again, with one day more."""
     root = shutil.copytree(year, folder / "a-day-more")
     archive_log(DaysLog(_groups(events, DAYS), DAYS + 1), root)
-    return _build(root, folder / "local", "local")
+    return _build(root, tables, "local")
 
 
 # ---- the bare work -------------------------------------------------------------------------------
 
 
-def _bare(root: Path) -> float:
-    """Seconds to sort the archive's records by key and offset, and to count them in a worker."""
+def _bare(root: Path) -> Run:
+    """Sort the archive's records by key and offset, and count them in a worker."""
     session = spark_session("local[2]")
     segments = [str(path) for path in root.glob("day=*/*/*.parquet")]
     started = time.perf_counter()
@@ -227,8 +256,8 @@ def _bare(root: Path) -> float:
     counted = sum(row.records for row in ordered.mapInArrow(_count, "records long").collect())
     taken = time.perf_counter() - started
     session.stop()
-    assert counted
-    return taken
+    assert counted == _events(root)
+    return Run(events=counted, folding_s=taken)
 
 
 def _count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

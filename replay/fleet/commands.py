@@ -20,7 +20,7 @@ from muster.replay.fleet.building.engines.local import LocalEngine
 from muster.replay.fleet.building.fold import OutOfOrder
 from muster.replay.fleet.building.open_items import NotCarriedOver
 from muster.replay.fleet.choice import NoSpark, check_spark, choose_builder
-from muster.replay.fleet.disk_space import NoRoom
+from muster.replay.fleet.disk_space import NoMemory, NoRoom
 from muster.replay.fleet.extra import fail, say
 from muster.replay.fleet.session import SparkFailed
 from muster.replay.fleet.tables.builds import BuildBusy, CannotBuild
@@ -51,7 +51,7 @@ def build_tables(asked: AskedBuild) -> None:
         if asked.engine is EngineName.SPARK:
             check_spark()  # before the log is read
         damage = asyncio.run(_once(asked, security) if asked.every_ms is None else _again(asked, security))
-    except (LogError, EventsError, BadSecurity, CannotBuild, NoRoom, NoSpark, OutOfOrder) as error:
+    except (LogError, EventsError, BadSecurity, CannotBuild, NoMemory, NoRoom, NoSpark, OutOfOrder) as error:
         fail(str(error))
     except SparkFailed as error:
         if asked.verbose:

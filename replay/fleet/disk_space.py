@@ -26,9 +26,13 @@ class NoRoom(Exception):
     """The disk has no room for the tables; the message says where."""
 
 
+class NoMemory(Exception):
+    """DuckDB has too little memory for what it reads; the message says what to do."""
+
+
 @contextmanager
 def needing_room(folder: Path) -> Iterator[None]:
-    """Write something into a folder. Raises NoRoom if its disk is full, or a file may not grow."""
+    """Write something into a folder. Raises NoRoom if its disk is full, or a file may not grow; NoMemory."""
     try:
         yield
     except OSError as error:
@@ -36,15 +40,25 @@ def needing_room(folder: Path) -> Iterator[None]:
             raise _no_room(folder, os.strerror(error.errno or errno.ENOSPC)) from error
         raise
     except Exception as error:
-        if _is_duckdbs(error) and any(each in str(error) for each in _IN_WORDS):
+        if is_no_room(error):
             raise _no_room(folder, "to sort what was read") from error
+        if _is_duckdbs(error, "OutOfMemoryException"):
+            raise NoMemory(
+                f"DuckDB has too little memory for the tables in {folder}, which are as the last build left them: say"
+                f" --engine spark, or build on a machine with more ({first_line(error)})"
+            ) from error
         raise
 
 
-def _is_duckdbs(error: Exception) -> bool:
-    """Whether it is an error of DuckDB, which Spark's workers do not load: it has 30 MB."""
+def is_no_room(error: Exception) -> bool:
+    """Whether an error of DuckDB says that the disk is full, as it does too where it has too little memory then."""
+    return _is_duckdbs(error, "Error") and any(each in str(error) for each in _IN_WORDS)
+
+
+def _is_duckdbs(error: Exception, kind: str) -> bool:
+    """Whether it is an error of DuckDB of this kind. Spark's workers do not load that: it has 30 MB."""
     duckdb = sys.modules.get("duckdb")
-    return duckdb is not None and isinstance(error, duckdb.Error)
+    return duckdb is not None and isinstance(error, getattr(duckdb, kind))
 
 
 def first_line(error: Exception) -> str:

@@ -80,7 +80,8 @@ async def make_build(
 ) -> Built:
     """Bring the tables in a folder up to date with a log that is open.
 
-    Raises CannotBuild, NoRoom, and as the log does; then the tables are as they were, and nothing is left over.
+    Raises CannotBuild, NoRoom, NoMemory, and as the log does; then the tables are as they were, and nothing is left
+    over.
     """
     with _reading_tables(to), needing_room(to), locked(to), nothing_left(to), scratch(to) as folder:
         before = None if rebuild else last_build(to)
@@ -134,7 +135,7 @@ def _made(log: EventLog, to: Path, before: Build | None, found: Survey, step: _S
         folded = engine.fold(found.pieces, carried.states, task, lambda done: watch(done, found.records))
     step.clock.lap("folding")
     parts = [*carried.parts, *folded.parts, *_quarantined(task, to)]
-    parts += derived(to, before, parts, number)
+    parts += derived(to, before, parts, number, step.scratch)
     step.clock.lap("days")
     closed = [*(before.closed if before else ()), *(part for part in parts if part.role is Role.CLOSED)]
     closed = joined(to, closed, number, step.scratch)

@@ -6,7 +6,7 @@ is not. A group is *touched* when it has a new record, or its partition has (a c
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import duckdb
 import msgspec
@@ -35,7 +35,8 @@ NOTHING_CARRIED: Final = Carried(parts=(), states=())
 def carry(folder: Path, before: Build, found: Survey, number: int, scratch: Path) -> Carried:
     """Part the open rows of a build by whether their groups were touched. `scratch`: where the touched states go."""
     parts: list[Part] = []
-    with duckdb.connect(config={"memory_limit": MEMORY_LIMIT, "threads": 2}) as connection:
+    config: dict[str, Any] = {"memory_limit": MEMORY_LIMIT, "temp_directory": str(scratch / "carrying"), "threads": 2}
+    with duckdb.connect(config=config) as connection:
         _note_touched(connection, found)
         for table, partition in ((STATES, "partition"), *((each.name, "log_partition") for each in FOLDED)):
             paths = [folder / part.path for part in before.of(table) if part.role is Role.OPEN]

@@ -7,6 +7,7 @@ changes nothing, and a file that has gone meanwhile means that there is a later 
 
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import duckdb
@@ -16,7 +17,7 @@ import pyarrow as pa
 from muster.replay.fleet.asked import By, Order
 from muster.replay.fleet.disk_space import first_line
 from muster.replay.fleet.tables.builds import NoTables, current
-from muster.replay.fleet.tables.days import connected, view_tables
+from muster.replay.fleet.tables.days import MEMORY_LIMIT, connected, view_tables
 from muster.replay.fleet.tables.schemas import TABLES
 from muster.replay.times import Instant, instant
 
@@ -197,12 +198,15 @@ def ask(
     for attempt in range(ATTEMPTS):
         build = current(folder)
         try:
-            with connected() as connection:
+            with TemporaryDirectory(prefix="muster-fleet-") as spilled, connected(Path(spilled)) as connection:
                 view_tables(connection, folder, build.parts, TABLES)
                 for table, moment in _MOMENT.items():
                     connection.execute(f"create view {table}_asked as {_chosen(table, moment, asked, is_exact)}")
                 given = {"limit": asked.limit, **(values or {})}
                 return {name: _answer(connection, name, query, given) for name, query in queries.items()}
+        except duckdb.OutOfMemoryException as error:
+            said = f"answering from the tables in {folder} takes more than {MEMORY_LIMIT} of memory"
+            raise NoTables(f"{said}: ask for less, by --since or --group ({first_line(error)})") from error
         except duckdb.Error as error:
             if attempt + 1 == ATTEMPTS:
                 raise NoTables(

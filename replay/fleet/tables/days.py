@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muster.replay.fleet.disk_space import new_parquet
+from muster.replay.fleet.disk_space import NoMemory, is_no_room, new_parquet
 from muster.replay.fleet.tables import flapping, group_day, storms
 from muster.replay.fleet.tables.builds import Build
 from muster.replay.fleet.tables.parts import Part, Role, part_path, read_parquet
@@ -39,20 +39,22 @@ _OF_ONE_DAY: Final = frozenset({"group_day", "flapping_members"})
 MEMORY_LIMIT: Final = "400MB"
 
 
-def derived(folder: Path, before: Build | None, parts: Sequence[Part], number: int) -> list[Part]:
-    """The parts of the tables of days: those of touched days made anew, the others as they were."""
+def derived(folder: Path, before: Build | None, parts: Sequence[Part], number: int, scratch: Path) -> list[Part]:
+    """The parts of the tables of days: those of touched days made anew, the others as they were.
+
+    `scratch`: where what does not fit into memory goes. Raises NoMemory for what can be made there neither.
+    """
     live = [*(before.closed if before else ()), *parts]
     earlier = [part for part in before.parts if part.role is not Role.CLOSED] if before else []
-    with connected() as connection:
+    with connected(scratch / "days") as connection:
         touched = _touched(connection, folder, [*parts, *(part for part in earlier if part.role is Role.OPEN)])
         kept = [part for part in earlier if part.role is Role.DAY and part.day not in touched]
         view_tables(connection, folder, live, TOUCHING)
         made: list[Part] = []
-        for name, query in QUERIES.items():
+        for name in QUERIES:
             for days in _slices(sorted(touched), parts if name in _OF_ONE_DAY else ()):
-                dates = {"days": _dates(days)}
-                connection.execute("create or replace table touched as select unnest($days)::date as day", dates)
-                made += _by_day(connection.execute(query).to_arrow_table(), name, folder, number)
+                for rows in _of_days(connection, name, days):
+                    made += _by_day(rows, name, folder, number)
     return [*kept, *made]
 
 
@@ -64,9 +66,52 @@ def _slices(days: Sequence[int], parts: Iterable[Part]) -> Iterator[Sequence[int
         yield days[begin : begin + at_once]
 
 
-def connected() -> duckdb.DuckDBPyConnection:
-    """A database in memory whose days are those of UTC."""
-    connection = duckdb.connect(config={"memory_limit": MEMORY_LIMIT, "threads": 2})
+def _of_days(connection: duckdb.DuckDBPyConnection, name: str, days: Sequence[int]) -> Iterator[pa.Table]:
+    """The rows of a table for these days; for fewer of them at a time where DuckDB has too little memory.
+
+    What cannot be made of less may have all that DuckDB finds to be there, most of the machine's. Raises NoMemory.
+    """
+    try:
+        yield _answered(connection, name, days)
+    except duckdb.OutOfMemoryException as error:
+        if is_no_room(error):
+            raise
+        if len(days) == 1 or name not in _OF_ONE_DAY:
+            yield _with_all_memory(connection, name, days)
+            return
+        middle = len(days) // 2
+        yield from _of_days(connection, name, days[:middle])
+        yield from _of_days(connection, name, days[middle:])
+
+
+def _with_all_memory(connection: duckdb.DuckDBPyConnection, name: str, days: Sequence[int]) -> pa.Table:
+    with duckdb.connect() as another:  # `reset` shows this limit, and keeps to the old one
+        ((limit,),) = another.execute("select current_setting('memory_limit')").fetchall()
+    connection.execute(f"set memory_limit = '{limit}'")
+    try:
+        return _answered(connection, name, days)
+    except duckdb.OutOfMemoryException as error:
+        if is_no_room(error):
+            raise
+        first, last = _dates((days[0], days[-1]))
+        of = f"the day {first}" if first == last else f"the days {first} to {last}"
+        raise NoMemory(
+            f"the table {name} of {of} cannot be made in {limit} of memory, which is most of what there is: build on a"
+            " machine with more"
+        ) from error
+    finally:
+        connection.execute(f"set memory_limit = '{MEMORY_LIMIT}'")
+
+
+def _answered(connection: duckdb.DuckDBPyConnection, name: str, days: Sequence[int]) -> pa.Table:
+    connection.execute("create or replace table touched as select unnest($days)::date as day", {"days": _dates(days)})
+    return connection.execute(QUERIES[name]).to_arrow_table()
+
+
+def connected(spilled: Path) -> duckdb.DuckDBPyConnection:
+    """A database in memory whose days are those of UTC. `spilled`: where what does not fit there goes."""
+    config: dict[str, Any] = {"memory_limit": MEMORY_LIMIT, "temp_directory": str(spilled), "threads": 2}
+    connection = duckdb.connect(config=config)
     connection.execute("set TimeZone = 'UTC'")
     return connection
 

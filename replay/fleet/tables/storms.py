@@ -15,7 +15,9 @@ _IS_SOMEWHERE: Final = " and ".join(f"not starts_with(host, '{each}')" for each 
 QUERY: Final = f"""
 with
 hosts as (
-    select *, list_distinct(list_transform(client_hosts, lambda each: ltrim(each, '/'))) as all_hosts
+    select
+        kind, group_id, incident, started_at, ended_at, rebalances, rebalancing_ms, partition_ms,
+        list_distinct(list_transform(client_hosts, lambda each: ltrim(each, '/'))) as all_hosts
     from incidents
     where day between (select min(day) - 1 from touched) and (select max(day) + 1 from touched)
 ),

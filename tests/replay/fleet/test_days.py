@@ -1,18 +1,22 @@
 """The tables of days: what a day adds up to, which incidents are one storm, whose joins are flapping."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pyarrow as pa
 import pytest
 
+from muster.replay.fleet.disk_space import NoMemory
+from muster.replay.fleet.tables import days as days_module
 from muster.replay.fleet.tables.builds import Build
 from muster.replay.fleet.tables.days import derived
 from muster.replay.fleet.tables.parts import Part, PartWriter, Role
 from muster.replay.fleet.tables.schemas import RULES_VERSION, TABLES
 from muster.replay.fleet.tables.values import day_of, micros
 from muster.replay.times import wall_ms_of
-from tests.replay.fleet.fleets import Rows, in_order, rows_of_parts
+from tests.replay.fleet.fleets import Rows, all_tables, built, in_order, judged, rows_of_parts, up_to
 
 NIGHT = "2026-11-21T23:59:30.000Z"
 MINUTE_MS = 60_000
@@ -46,7 +50,7 @@ def written(folder: Path, rows: Iterable[tuple[str, tuple[object, ...]]], number
 
 def days(folder: Path, *rows: tuple[str, tuple[object, ...]]) -> dict[str, Rows]:
     """The tables of days that are made of these rows."""
-    parts = derived(folder, None, written(folder, rows), 1)
+    parts = derived(folder, None, written(folder, rows), 1, folder)
     names = ("group_day", "storms", "flapping_members")
     return {name: rows_of_parts(folder, [part for part in parts if part.table == name], name) for name in names}
 
@@ -110,10 +114,10 @@ def before_the_next(first: list[Part], made: list[Part]) -> Build:
 def test_a_storm_that_goes_on_after_midnight_is_made_anew_with_the_day_before(tmp_path: Path) -> None:
     """A third group joins it in the next build, on the next day."""
     first = written(tmp_path, [crash("a", 0), crash("b", 0)])
-    made = derived(tmp_path, None, first, 1)
+    made = derived(tmp_path, None, first, 1, tmp_path)
     assert not [part for part in made if part.table == "storms"]
     new = written(tmp_path, [crash("c", MINUTE_MS)], 2)
-    again = derived(tmp_path, before_the_next(first, made), new, 2)
+    again = derived(tmp_path, before_the_next(first, made), new, 2, tmp_path)
     (storm,) = rows_of_parts(tmp_path, [part for part in again if part.table == "storms"], "storms")
     assert storm["groups"] == ["a", "b", "c"]
 
@@ -176,11 +180,11 @@ def test_a_day_that_is_touched_is_made_anew_and_the_others_stay(tmp_path: Path) 
     """Also where nothing began on it: a stay of long ago ended."""
     week_ms = 7 * 24 * 60 * MINUTE_MS
     first = written(tmp_path, [("rebalances", row("rebalances", 0)), ("rebalances", row("rebalances", -week_ms))])
-    made = derived(tmp_path, None, first, 1)
+    made = derived(tmp_path, None, first, 1, tmp_path)
     before = before_the_next(first, made)
     new = written(tmp_path, [stay(-5 * week_ms, 5 * week_ms)], 2)
-    again = [part for part in derived(tmp_path, before, new, 2) if part.table == "group_day"]
-    whole = [part for part in derived(tmp_path, None, [*first, *new], 3) if part.table == "group_day"]
+    again = [part for part in derived(tmp_path, before, new, 2, tmp_path) if part.table == "group_day"]
+    whole = [part for part in derived(tmp_path, None, [*first, *new], 3, tmp_path) if part.table == "group_day"]
     rows = [rows_of_parts(tmp_path, parts, "group_day") for parts in (again, whole)]
     assert in_order(rows[0]) == in_order(rows[1])
     assert len({part.path for part in again} & {part.path for part in made}) == 1, "the day that was not touched"
@@ -195,3 +199,83 @@ def test_days_are_the_same_however_many_are_made_at_once(tmp_path: Path, monkeyp
     monkeypatch.setattr("muster.replay.fleet.tables.days.ROWS_AT_ONCE", 1)
     assert all(at_once.values())
     assert days(tmp_path / "one-by-one", *rows) == at_once
+
+
+# ---- little memory --------------------------------------------------------------------------------------------------
+
+
+DAY_MS = 24 * 60 * MINUTE_MS
+MANY = 400
+LITTLE = "6MB"
+MANY_GROUPS = 5_000
+"""So many that their day takes DuckDB more than that."""
+
+
+def test_what_does_not_fit_into_memory_is_made_a_few_days_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each row of these tables is made of a day alone, so that they are the same."""
+    rows = [crash(f"group-{group}", DAY_MS * day) for day in range(6) for group in range(MANY)]
+    at_once = days(tmp_path / "at-once", *rows)
+    asked: list[int] = []
+    answered = days_module._answered
+
+    def of_two_at_most(connection: duckdb.DuckDBPyConnection, name: str, some: Sequence[int]) -> pa.Table:
+        asked.append(len(some))
+        if len(some) > 2 and name != "storms":
+            raise duckdb.OutOfMemoryException("Out of Memory Error: failed to pin block")
+        return answered(connection, name, some)
+
+    monkeypatch.setattr(days_module, "_answered", of_two_at_most)
+    assert days(tmp_path / "by-two", *rows) == at_once
+    assert len(at_once["group_day"]) == 6 * MANY
+    assert min(asked) <= 2 < max(asked)
+
+
+def test_a_day_that_is_too_large_may_have_more_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is as much as DuckDB finds to be there; what comes after it keeps to the limit."""
+    monkeypatch.setattr(days_module, "MEMORY_LIMIT", LITTLE)
+    rows = [crash(f"group-{group}", 0) for group in range(MANY_GROUPS)]
+    made = days(tmp_path, *rows)
+    assert (len(made["group_day"]), [len(storm["groups"]) for storm in made["storms"]]) == (MANY_GROUPS, [MANY_GROUPS])
+
+
+async def test_a_day_for_which_no_memory_is_enough_is_told_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names the table and the day; the tables are as they were."""
+
+    def too_large(*_: object) -> pa.Table:
+        raise duckdb.OutOfMemoryException("Out of Memory Error: failed to pin block")
+
+    storage = judged((3, 14))
+    await built(up_to(storage, 0.5), tmp_path / "t")
+    before = all_tables(tmp_path / "t")
+    monkeypatch.setattr(days_module, "_answered", too_large)
+    with pytest.raises(NoMemory, match=r"the table group_day of the day 20\d\d-.* of memory, .*: build on a machine"):
+        await built(storage, tmp_path / "t")
+    assert all_tables(tmp_path / "t") == before
+
+
+def test_a_disk_that_is_full_is_no_lack_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB has the same error for both; the words are left to who waits for room."""
+    words = "Out of Memory Error: failed to offload data block; see the 'max_temp_directory_size' setting"
+    tries: list[str] = []
+
+    def no_room(_: object, name: str, __: object) -> pa.Table:
+        tries.append(name)
+        raise duckdb.OutOfMemoryException(words)
+
+    monkeypatch.setattr(days_module, "_answered", no_room)
+    with pytest.raises(duckdb.OutOfMemoryException, match="max_temp_directory_size"):
+        days(tmp_path, crash("a", 0))
+    assert tries == ["group_day"]
+
+
+def test_nothing_is_written_where_the_command_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB would spill into the working directory, which may be anybody's."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(days_module, "MEMORY_LIMIT", LITTLE)
+    with days_module.connected(tmp_path / "spilled") as connection:
+        connection.execute("create table many as select range as number, repeat('x', 100) as text from range(300_000)")
+        assert {each.name for each in tmp_path.iterdir()} == {"spilled"}

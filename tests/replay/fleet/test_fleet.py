@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+import duckdb
 import msgspec
 import pytest
 from rich.console import Console
@@ -20,6 +21,7 @@ from muster.events.log.memory import MemoryStorage
 from muster.events.records import StoredRecord
 from muster.replay.fleet.building.pieces import survey
 from muster.replay.fleet.building.stage import stage
+from muster.replay.fleet.questions import queries
 from muster.replay.fleet.questions.queries import Answer
 from muster.replay.fleet.questions.show import show
 from muster.replay.form import View
@@ -288,3 +290,18 @@ async def test_what_no_owner_wrote_is_not_staged(lived_log: MemoryStorage, tmp_p
     assert [survey(each.pieces, unwatched).records for each in staged] == [survey(alone.pieces, unwatched).records] * 2
     assert (alone.strangers.records, mixed.strangers.records) == (0, 2 * len(storage.records))
     assert mixed.strangers.first[0] == storage.records[0][-1].offset + 1
+
+
+def test_a_question_that_takes_too_much_memory_says_to_ask_for_less(
+    tables: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a line, as all that cannot be done."""
+
+    def too_large(*_: object) -> Answer:
+        raise duckdb.OutOfMemoryException("Out of Memory Error: failed to pin block\n\nPossible solutions: ...")
+
+    monkeypatch.setattr(queries, "_answer", too_large)
+    result = CliRunner().invoke(app, ["fleet", "top", "--tables", str(tables)])
+    assert (result.exit_code, result.stdout) == (2, "")
+    (line,) = result.stderr.splitlines()
+    assert "memory: ask for less, by --since or --group (Out of Memory Error: failed to pin block)" in line

@@ -20,7 +20,7 @@ from muster.events.keys import EntityKind, RecordKey, encode_key
 from muster.events.log.memory import MemoryStorage
 from muster.events.records import StoredRecord
 from muster.replay.archive.manifest import load
-from muster.replay.fleet.disk_space import NoRoom, needing_room
+from muster.replay.fleet.disk_space import NoMemory, NoRoom, needing_room
 from muster.replay.fleet.tables.builds import current, last_build
 from tests.replay.archive.logs import NOON, archived
 from tests.replay.fleet.fleets import all_tables, built, judged, opened, sqlite_copy, up_to
@@ -116,6 +116,14 @@ def test_a_sort_that_finds_no_room_is_told_from_other_errors(tmp_path: Path, wor
     """DuckDB has words for it, and no number."""
     with pytest.raises(NoRoom if is_no_room else duckdb.Error), needing_room(tmp_path):
         raise duckdb.Error(words)
+
+
+def test_too_little_memory_is_told_with_the_way_out(tmp_path: Path) -> None:
+    """Whichever step needs it; a traceback would tell of DuckDB's settings, which nobody can set."""
+    words = "Out of Memory Error: failed to pin block of size 256.0 KiB\n\nPossible solutions:\n* ..."
+    told = r"too little memory .*: say --engine spark, .* \(Out of .* 256.0 KiB\)$"
+    with pytest.raises(NoMemory, match=told), needing_room(tmp_path):
+        raise duckdb.OutOfMemoryException(words)
 
 
 async def test_with_every_a_build_waits_for_room(tmp_path: Path) -> None:
