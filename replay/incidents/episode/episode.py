@@ -209,6 +209,8 @@ class Episode:
                 break
             if isinstance(act, Phase):
                 members = frozenset(act.members)
+            elif isinstance(act, CameBack):  # mostly in no phase of its own
+                members = members - {act.replaced_member_id} | {act.member.member_id}
         return members
 
 

@@ -32,7 +32,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     gone = {act.member.member_id for act in went}
     if gone & {act.member.member_id for act in came}:  # they did not come for others: the group formed, and ended
         return
-    if not gone >= before or not (last_came <= first_went or went[-1].at_ms <= came[0].at_ms):
+    if not before or not gone >= before or not (last_came <= first_went or went[-1].at_ms <= came[0].at_ms):
         return
     yield IncidentClaim(
         kind=KIND,

@@ -263,14 +263,17 @@ def _outage(
     )
 
 
+def _count(kept: int, members: int) -> str:
+    """'all 3 members', 'the only member', '2 of 3 members'."""
+    if kept < members:
+        return f"{kept} of {members} members"
+    return "the only member" if members == 1 else f"all {plural(members, 'member')}"
+
+
 def _change(view: EpisodeView, away: Away, back: tuple[CameBack | Rejoined, ...]) -> IncidentClaim:
     fates = _fates(view, away)
     kept = fates.kept
-    count = (
-        f"all {plural(len(kept), 'member')}"
-        if len(kept) == len(away.members)
-        else f"{len(kept)} of {len(away.members)} members"
-    )
+    count = _count(len(kept), len(away.members))
     text = f"{_times(away)}; {count} {_kept_places(view, away, kept)}"
     if fates.missed:
         text += f", {processes(fates.missed)} {'was' if len(fates.missed) == 1 else 'were'} not heard from any more"

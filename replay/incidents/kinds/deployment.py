@@ -49,6 +49,8 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
         named = [each.member for each in run]
         left = sum(each.went is not None and each.went.how is Departure.LEFT for each in run)
         at_once = len(run) > 1 and run[-1].begin_ms - run[0].begin_ms <= max(5_000, run[0].end_ms - run[0].begin_ms)
+        # Of restarts that made no rebalance, the first that is known is when each was last heard from.
+        begin_ms = run[0].begin_ms if any(each.went is not None for each in run) else min(each.gone_ms for each in run)
         is_seen = any(each.went is not None for each in run)  # static restarts show when each came, not when it went
         order = " at once," if at_once and is_seen else "" if at_once else " one after another,"
         fell_silent = _fell_silent_at_once(view, run)
@@ -63,8 +65,8 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
             grade=Grade.UNKNOWN if fell_silent and not _would_be_heard(run) else grade_of(run),
             headline=(
                 f"{changed}{plural(len(named), 'process')} of {size} {how}{order} within"
-                f" {duration(max(each.end_ms for each in run) - run[0].begin_ms)}: {processes(named)}"
-                f"{CUT_OR_RESTARTED if fell_silent else ''}"
+                f" {duration(max(each.end_ms for each in run) - begin_ms)}: {processes(named)}"
+                f"{'' if fell_silent else _crashed(run)}{CUT_OR_RESTARTED if fell_silent else ''}"
             ),
             chain=(
                 *(
@@ -80,6 +82,13 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
             ),
             advice=advice_on(run),
         )
+
+
+def _crashed(run: Sequence[Replacement]) -> str:
+    """Name the few that fell silent where most left: they were not stopped as the others were."""
+    silent = [each.went.member for each in run if each.went is not None and each.went.is_silent]
+    left = sum(each.went is not None and each.went.how is Departure.LEFT for each in run)
+    return f"; of these {processes(silent)} fell silent without leaving" if 0 < len(silent) < left else ""
 
 
 def _fell_silent_at_once(view: EpisodeView, run: Sequence[Replacement]) -> bool:

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 
 from muster.replay.incidents.episode.acts import AnyAct, CameBack, Duelled
 from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.windows import SAME_DUEL_MS
 from muster.replay.rebalances.wording import host
+from muster.replay.times import instant
 
 KIND = Kind(
     "duel",
@@ -29,7 +31,8 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
             and duels[0].at_ms - SAME_DUEL_MS <= act.at_ms <= duels[-1].at_ms + SAME_DUEL_MS
         ]
         acts: list[AnyAct] = sorted([*duels, *taken], key=lambda act: act.seq)
-        one, other = duels[-1].why.client_host, duels[-1].event.current_client_host
+        one = _who(duels[-1].why.client_id, duels[-1].why.client_host)
+        other = _who(duels[-1].event.current_client_id, duels[-1].event.current_client_host)
         times = sum(duel.times for duel in duels)
         yield IncidentClaim(
             kind=KIND,
@@ -38,8 +41,34 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
             culprits=tuple({act.member.member_id: act.member for act in taken}.values())[-1:],
             grade=Grade.RECORDED,
             headline=(
-                f"two live processes took the instance id '{instance}' from each other, at {host(one or '')} and at"
-                f" {host(other or '')}; {times} of their requests were fenced"
+                f"two live processes took the instance id '{instance}' from each other, {one} and {other};"
+                f" {times} of their requests were fenced"
             ),
+            chain=(*map(_taking, taken), *map(_fenced, duels)),
             advice=("give each process a group.instance.id of its own",),
         )
+
+
+def _who(client_id: str | None, client_host: str | None) -> str:
+    """'client orders-1 at 10.0.0.7': two processes of one host differ by their client ids, if by anything."""
+    return f"client {client_id or '(none)'} at {host(client_host or '') or 'an unknown host'}"
+
+
+def _taking(act: CameBack) -> Statement:
+    return Statement(
+        text=f"{_who(act.member.client_id, act.member.client_host)} took the instance id",
+        grade=Grade.RECORDED,
+        at=instant(act.at_ms),
+        seqs=(act.seq,),
+    )
+
+
+def _fenced(act: Duelled) -> Statement:
+    times = f"{act.times} requests" if act.times > 1 else "a request"
+    are = "were" if act.times > 1 else "was"
+    return Statement(
+        text=f"{times} of {_who(act.why.client_id, act.why.client_host)} {are} fenced: the other one had taken it",
+        grade=Grade.RECORDED,
+        at=instant(act.at_ms),
+        seqs=(act.seq,),
+    )

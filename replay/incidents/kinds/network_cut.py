@@ -1,6 +1,7 @@
 """Several members that fell silent at the same moment."""
 
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from muster.events.ids import MemberId
@@ -45,18 +46,20 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
             acts=tuple(sorted(acts, key=lambda act: act.seq)),
             culprits=tuple(members),
             grade=Grade.INFERRED,
-            headline=_told(members, returned=len(returned), lived=len(lived), others=len(others)),
+            headline=_told(view, members, others, returned=len(returned), lived=len(lived)),
             chain=tuple(silences(view.episode, together)),
             advice=(IN_COMMON if others else TO_COORDINATOR,),
         )
 
 
-def _told(members: Sequence[Member], *, returned: int, lived: int, others: int) -> str:
+def _told(
+    view: EpisodeView, members: Sequence[Member], others: AbstractSet[MemberId], *, returned: int, lived: int
+) -> str:
     """The sentence. `returned`: how many of them came back; `lived`: are known not to have died; `others`: stayed."""
-    network = common_network(members)
-    where = f", all from {network}" if network is not None else ""
+    where = _where(members, [each for other in others if (each := view.episode.member(other)) is not None])
     if others:
-        who = f"{len(members)} members fell silent at the same moment{where}, and {plural(others, 'other')} did not"
+        count = plural(len(others), "other")
+        who = f"{len(members)} members fell silent at the same moment{where}, and {count} did not"
     else:
         who = f"all {len(members)} members fell silent at the same moment{where}"
     again = f"; {'all' if returned == len(members) else f'{returned} of them'} came back" if returned else ""
@@ -65,6 +68,13 @@ def _told(members: Sequence[Member], *, returned: int, lived: int, others: int) 
     count = "they" if lived == len(members) else f"{lived} of them at least"
     cut = f"{count} had not died, but were cut off from the coordinator or stood still"
     return f"{who}: {processes(members)}{again}; {cut}"
+
+
+def _where(members: Sequence[Member], others: Sequence[Member]) -> str:
+    """The network of those that fell silent, if it tells them from the others: a sidecar gives all one address."""
+    network = common_network(members)
+    is_common = network is None or network == common_network([*members, *others])
+    return "" if (others and is_common) or network is None else f", all from {network}"
 
 
 def _came_back_from(view: EpisodeView, together: list[Went]) -> set[MemberId]:

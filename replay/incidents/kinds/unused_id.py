@@ -2,13 +2,18 @@
 
 from collections.abc import Iterator
 
+import msgspec
+
 from muster.events.events import GroupEmptied, JoinPhaseCompleted
+from muster.events.ids import MemberId
 from muster.events.state import HandedOutId, HandedOutIdOutcome
+from muster.replay.incidents.episode.acts import Phase
 from muster.replay.incidents.evidence.waiting import end_of_join_phase, held_ms, unused_ids
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
-from muster.replay.rebalances.rebalance import MemberRef
+from muster.replay.incidents.runs import runs
+from muster.replay.rebalances.rebalance import MemberRef, Rebalance
 from muster.replay.rebalances.wording import host, listed, plural
 from muster.replay.times import duration, instant
 
@@ -28,32 +33,58 @@ _ENDS = {
 }
 
 
+class _Wait(msgspec.Struct, frozen=True):
+    """A join phase that waited for ids that were out."""
+
+    rebalance: Rebalance
+    waited_ms: int
+    end: Phase
+    holders: list[HandedOutId]
+
+    @property
+    def ids(self) -> set[MemberId]:
+        return {each.member_id for each in self.holders}
+
+
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
-    for rebalance in view.rebalances():
-        phase, waited_ms = end_of_join_phase(rebalance, view.episode), held_ms(rebalance)
-        if phase is None or waited_ms is None or not unused_ids(phase):
-            continue
-        event, holders = phase.event, unused_ids(phase)
-        assert isinstance(event, JoinPhaseCompleted | GroupEmptied)
-        more = f", and {event.handed_out_ids_more} more" if event.handed_out_ids_more else ""
+    """Phases in a row that waited for one id, as both rounds of a cooperative assignor may, are one incident."""
+    for run in runs(list(_waits(view)), lambda run, wait: bool(run[-1].ids & wait.ids)):
+        holders = {each.member_id: each for wait in run for each in wait.holders}.values()
+        waited_ms = sum(wait.waited_ms for wait in run)
+        more = max(_more(wait.end) for wait in run)
+        others = f", and {more} more" if more else ""
         yield IncidentClaim(
             kind=KIND,
             acts=(),
             culprits=tuple(map(_ref, holders)),
             grade=Grade.RECORDED,
-            headline=f"all waited {duration(waited_ms)} for {listed([_text(each) for each in holders])}{more}",
+            headline=f"all waited {duration(waited_ms)} for {listed([_text(each) for each in holders])}{others}",
             chain=tuple(
                 Statement(
                     text=f"the member id of {_holder(each)} was out for {duration(each.age_ms)} and not used",
                     grade=Grade.RECORDED,
-                    at=instant(phase.at_ms),
-                    seqs=(phase.seq,),
+                    at=instant(wait.end.at_ms),
+                    seqs=(wait.end.seq,),
                 )
-                for each in holders
+                for wait in run
+                for each in wait.holders
             ),
             advice=(f"{plural(len(holders), 'client')} asked to join and did not go on: look at what became of it",),
-            held=(rebalance,),
+            held=tuple(wait.rebalance for wait in run),
         )
+
+
+def _waits(view: EpisodeView) -> Iterator[_Wait]:
+    for rebalance in view.rebalances():
+        end, waited_ms = end_of_join_phase(rebalance, view.episode), held_ms(rebalance)
+        if end is not None and waited_ms is not None and unused_ids(end):
+            yield _Wait(rebalance, waited_ms, end, unused_ids(end))
+
+
+def _more(end: Phase) -> int:
+    """How many ids were out beside those that the event names."""
+    assert isinstance(end.event, JoinPhaseCompleted | GroupEmptied)
+    return end.event.handed_out_ids_more
 
 
 def _holder(each: HandedOutId) -> str:

@@ -388,6 +388,21 @@ def test_processes_that_come_and_leave_again_are_no_blue_green_deployment() -> N
     assert [each.kind for each in fleet.told()] == ["shutdown", "start", "shutdown"]
 
 
+def test_a_deployment_between_start_and_shutdown_makes_no_blue_green_deployment() -> None:
+    """The ones that came first and those that left last are of the same processes: real clients lived such a day."""
+    fleet = Fleet(3)
+    close_all(fleet)
+    fleet.run(QUIET_MS)
+    for number in (1, 2, 3):
+        fleet.start(number)
+    fleet.rest(20 * S)
+    for number in (1, 2, 3):
+        fleet.restart(number, 2 * S)
+        fleet.rest(10 * S)
+    close_all(fleet)
+    assert [each.kind for each in fleet.told()] == ["shutdown", "start", "deployment", "shutdown"]
+
+
 def close_all(fleet: Fleet) -> None:
     for number in (1, 2, 3):
         fleet[number].close("the consumer is being closed")

@@ -117,6 +117,28 @@ def test_members_that_are_cut_off_are_told_with_their_network(level: int) -> Non
     assert said(incident, "recorded").count("had not died") == (5 if level == 4 else 0)
 
 
+def test_the_network_of_those_that_were_cut_off_is_not_told_where_all_others_have_it_too() -> None:
+    """Behind a sidecar everybody is at its address."""
+    fleet = Fleet(4)
+    cut_off = [fleet[number] for number in (1, 2)]
+    outages.cut(fleet.world, cut_off)
+    fleet.world.at(30 * S, partial(outages.heal, fleet.world, cut_off))
+    fleet.rest(45 * S)
+    headline = "2 members fell silent at the same moment, and 2 others did not: ...; all came back"
+    expect(fleet.only(), "network-cut", "inferred", headline, "app-1", "app-2")
+
+
+def test_static_members_that_are_all_closed_after_a_restart_without_a_rebalance_are_no_network_cut() -> None:
+    """The one that came back to its place is none that did not fall silent."""
+    fleet = Fleet(3, static=3)
+    fleet.restart(2, 2 * S)
+    fleet.rest(5 * S)
+    for number in (1, 2, 3):
+        fleet[number].die()
+    fleet.rest(30 * S)
+    assert "network-cut" not in {each.kind for each in fleet.told()}
+
+
 def test_of_members_that_were_cut_off_it_is_said_how_many_came_back() -> None:
     """One of three had died meanwhile."""
     fleet = Fleet(6)
@@ -365,3 +387,12 @@ def test_restarts_of_a_process_that_are_far_apart_are_no_loop() -> None:
         fleet.start(number)
         fleet.rest(420 * S)
     assert [each.kind for each in fleet.told()] == ["restart", "scale-up"] * 3
+
+
+def test_a_duel_names_both_clients() -> None:
+    """Their hosts may be one: then the client id tells which two have the instance id."""
+    duel = of_kind(incidents(history_of(memberships.duel())), "duel")
+    assert "client app-b at 10.0.0.2" in duel.headline
+    assert "client app-b at 10.0.0.7" in duel.headline
+    assert "client app-b at 10.0.0.7 took the instance id" in said(duel, "recorded")
+    assert "fenced: the other one had taken it" in said(duel, "recorded")

@@ -5,6 +5,8 @@ The same story is told of a log of the format level before, which recorded less:
 
 import pytest
 
+from muster.replay.incidents.telling import incidents
+from tests.judge.case import make_case
 from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, of_kind, said, shown
 
 S = 1_000
@@ -210,6 +212,14 @@ def test_a_leader_that_was_interrupted_sent_nothing(level: int) -> None:
     )
     expect(slow, "slow-leader", "recorded", headline, "app-2")
     assert "sent it" not in said(slow)
+
+
+def test_both_rounds_of_a_cooperative_assignor_that_wait_for_one_id_are_one_incident() -> None:
+    """Found by the judge (seed 8000013)."""
+    case = make_case(8_000_013)
+    unused = [each for each in incidents(case.history) if each.kind == "unused-id"]
+    assert [len(each.rebalances) for each in unused] == [2]
+    assert unused[0].headline.startswith("all waited 37.3 s for 'ghost-11'")
 
 
 def test_of_several_unused_ids_each_holder_is_named() -> None:
