@@ -5,9 +5,9 @@ The same story is told of a log of the format level before, which recorded less:
 
 import pytest
 
-from muster.replay.incidents.telling import incidents
 from tests.judge.case import make_case
 from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, of_kind, said, shown
+from tests.replay.whole import incidents
 
 S = 1_000
 
