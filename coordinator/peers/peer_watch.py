@@ -20,6 +20,9 @@ from muster.coordinator.tasks import BackgroundTasks
 
 CONNECT_TIMEOUT_S: Final = 5.0
 RETRY_S: Final = 0.2
+SOON_S: Final = 0.01
+"""The first pause after a connection broke: a process that is killed may accept for some milliseconds more. It doubles
+up to RETRY_S."""
 GONE_AGAIN_AFTER_S: Final = 30.0
 """A process is not told as gone more often, so that a wrong sign cannot keep it from its partitions."""
 
@@ -53,7 +56,7 @@ class PeerWatch:
     async def _watch(self, peer: Peer) -> None:
         now_s = asyncio.get_running_loop().time
         host, port = peer.node.host, peer.node.port
-        stood = False
+        stood, pause_s = False, RETRY_S
         while True:
             try:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -75,8 +78,10 @@ class PeerWatch:
                 finally:
                     self._connected.discard(peer)
                 if now_s() - since_s > RETRY_S:
+                    pause_s = SOON_S
                     continue
-            await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, RETRY_S)
 
     async def _tell(self, peer: Peer) -> None:
         now_s, node_id = asyncio.get_running_loop().time(), peer.node.node_id

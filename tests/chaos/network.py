@@ -15,7 +15,7 @@ Answers that name brokers are rewritten, by the sidecar's own rules, so that nob
 import asyncio
 import socket
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -29,6 +29,8 @@ from tests.brokers.broker import HOST, lasting_ports
 
 CLIENTS: Final = "clients"
 """Whoever is none of the processes that are known by pid."""
+
+LOOK_EVERY_S: Final = 0.05
 
 _RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER with which a connection ends by a reset."""
@@ -51,6 +53,7 @@ class Network:
     def __init__(self) -> None:
         self.pids: dict[str, int] = {}
         """The pids of the processes, by name; whoever starts one says it here."""
+        self._looks = _Looks(self.pids)
         self._ways: dict[frozenset[str], Weather] = {}
         self._relays: dict[int, _Relay] = {}
         """The relays, by the port that is behind each."""
@@ -108,10 +111,10 @@ class Network:
         return take
 
     async def _serve(self, relay: _Relay, down: Streams) -> None:
-        way = self.way(self._who_has(down[1].get_extra_info("peername")[1], relay.port), relay.name)
         writers = [down[1]]
         relay.connections.add(down[1])
         try:
+            way = self.way(await self._looks.name_at(down[1].get_extra_info("peername")[1], relay.port), relay.name)
             await way.passable()
             up = await asyncio.open_connection(HOST, relay.target)
             writers.append(up[1])
@@ -124,12 +127,6 @@ class Network:
                 relay.connections.discard(writer)
                 writer.close()
 
-    def _who_has(self, port: int, to: int) -> str:
-        """The name of the process whose end of a connection to another port has this port."""
-        inode = _inode_of(port, to)
-        found = (name for name, pid in self.pids.items() if inode is not None and _has_socket(pid, inode))
-        return next(found, CLIENTS)
-
 
 def _reset(writer: asyncio.StreamWriter) -> None:
     connection = writer.get_extra_info("socket")
@@ -139,22 +136,50 @@ def _reset(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
-def _inode_of(port: int, to: int) -> str | None:
-    """The inode of the socket of this host that is connected from a port to another. Linux alone tells."""
-    wanted = f":{port:04X}", f":{to:04X}"
+class _Looks:
+    """Tells whose end of a connection a port is, by the tables of this host; each look answers all that wait for one.
+
+    A look takes some milliseconds, and a broker that comes back has hundreds of connections at once.
+    """
+
+    def __init__(self, pids: Mapping[str, int]) -> None:
+        self._pids = pids
+        self._look: asyncio.Task[Mapping[tuple[int, int], str]] | None = None
+
+    async def name_at(self, port: int, to: int) -> str:
+        """The name of the process that is connected from a port to another one, or CLIENTS."""
+        if self._look is None or self._look.done():
+            self._look = asyncio.create_task(self._looked())
+        return (await asyncio.shield(self._look)).get((port, to), CLIENTS)
+
+    async def _looked(self) -> Mapping[tuple[int, int], str]:
+        await asyncio.sleep(LOOK_EVERY_S)  # who comes meanwhile waits for this one, too
+        pids, self._look = dict(self._pids), None
+        return await asyncio.to_thread(_names_of_connections, pids)
+
+
+def _names_of_connections(pids: Mapping[str, int]) -> Mapping[tuple[int, int], str]:
+    """The names of the processes, by both ports of each connection of theirs. Linux alone tells."""
+    names = {inode: name for name, pid in pids.items() for inode in _sockets_of(pid)}
+    found = {}
     with Path("/proc/net/tcp").open(encoding="ascii") as table:
+        next(table)
         for line in table:
             fields = line.split()
-            if fields[1].endswith(wanted[0]) and fields[2].endswith(wanted[1]) and fields[9] != "0":
-                return fields[9]
-    return None
+            if fields[9] in names:
+                found[_port_in(fields[1]), _port_in(fields[2])] = names[fields[9]]
+    return found
 
 
-def _has_socket(pid: int, inode: str) -> bool:
-    wanted = f"socket:[{inode}]"
+def _port_in(address: str) -> int:
+    return int(address.rpartition(":")[2], 16)
+
+
+def _sockets_of(pid: int) -> Iterator[str]:
+    """The inodes of a process's sockets."""
     with suppress(OSError):  # it has ended
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(OSError):
-                if str(descriptor.readlink()) == wanted:
-                    return True
-    return False
+                target = str(descriptor.readlink())
+                if target.startswith("socket:["):
+                    yield target.removeprefix("socket:[").removesuffix("]")
