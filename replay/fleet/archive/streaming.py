@@ -31,7 +31,7 @@ from muster.replay.archive.local import ArchivedRun, Watch, archived_log, ends_o
 from muster.replay.archive.segment import SCHEMA, Segment
 from muster.replay.archive.writer import PartitionWriter
 from muster.replay.fleet.archive.connector import PACKAGE
-from muster.replay.fleet.session import reason_of
+from muster.replay.fleet.session import in_a_line, reason_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,7 +68,7 @@ class KafkaSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def archive(source: KafkaSource, root: Path, session: "SparkSession", *, watch: Watch) -> ArchivedRun:
-    """Archive what the topic has by now; the session may be used again. Raises as `local.archive`."""
+    """Archive what the topic has by now; the session may be used again. Raises as `local.archive`, and SparkFailed."""
     with writing(root, make=True) as writer, tempfile.TemporaryDirectory(prefix="muster-fleet-") as checkpoint:
         run = _Run(source, writer, watch)
         run.look_up()
@@ -98,14 +98,15 @@ def _stream(session: "SparkSession", source: KafkaSource, writer: ArchiveWriter)
 def _await(query: Any, run: "_Run") -> None:  # noqa: ANN401 -- pyspark's StreamingQuery
     from pyspark.errors import StreamingQueryException  # noqa: PLC0415
 
-    try:
-        query.awaitTermination()
-    except StreamingQueryException as error:
-        if run.failure is not None:
-            raise run.failure from error
-        raise LogUnavailable(f"Spark gave up: {reason_of(error)}") from error
-    finally:
-        query.stop()
+    with in_a_line("Spark could not archive"):
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            if run.failure is not None:
+                raise run.failure from error
+            raise LogUnavailable(f"Spark gave up: {reason_of(error)}") from error
+        finally:
+            query.stop()
 
 
 class _Run:

@@ -161,7 +161,10 @@ def _readable(log: EventLog) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise LogUnavailable(f"{log.location}: a file has gone while it was read; build again ({error})") from error
+        raise LogUnavailable(
+            f"{log.location}: a file has gone while it was read ({error}); build again, and if it is"
+            " gone for good, see `muster fleet verify`"
+        ) from error
     except pa.ArrowInvalid as error:
         raise LogDamaged(f"{log.location} cannot be read: {error}; see fleet verify") from error
 

@@ -1,9 +1,12 @@
 """The parts of Spark's archiver that need no Spark: what a worker writes, and how its source reaches a cluster."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 from muster.events.kafka.security import BadSecurity
 from muster.replay.archive.commits import Change, writing
@@ -12,6 +15,7 @@ from muster.replay.archive.segment import Segment, batch_of
 from muster.replay.fleet.archive import streaming
 from muster.replay.fleet.archive.connector import connector_options
 from muster.replay.fleet.archive.streaming import TaskPlace, write_segments
+from muster.replay.fleet.session import SparkFailed
 from tests.replay.archive.logs import NOON, RawMemoryLog, digests, digests_in, filled, more, named
 
 PRIVATE_KEY = "-----BEGIN PRIVATE KEY-----\nabc\n-----END PRIVATE KEY-----"
@@ -102,3 +106,14 @@ def test_a_key_that_java_does_not_read_is_named(tmp_path: Path) -> None:
     given = ["security.protocol=SSL", f"ssl.certificate.location={tmp_path}/key.pem"]
     with pytest.raises(BadSecurity, match="openssl pkcs8 -topk8"):
         connector_options(given, {})
+
+
+def test_a_jvm_that_dies_while_it_archives_is_one_line() -> None:
+    """Neither waiting for it nor stopping it can be done then."""
+
+    def dead() -> None:
+        raise Py4JNetworkError("Answer from Java side is empty")
+
+    query = SimpleNamespace(awaitTermination=dead, stop=dead)
+    with pytest.raises(SparkFailed, match="Spark could not archive: Answer from Java side is empty"):
+        streaming._await(query, cast("Any", None))
