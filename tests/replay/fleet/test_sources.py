@@ -180,7 +180,7 @@ async def test_a_file_that_has_gone_or_is_damaged_ends_the_build(
         await built_of(root, tmp_path / "tables")
     monkeypatch.setattr(builds_module, "survey", surveyed)
     file.write_bytes(whole[:-100])
-    with pytest.raises(LogDamaged, match=r"cannot be read: .*; see fleet verify"):
+    with pytest.raises(LogDamaged, match=r"is not the file that was archived: .*; see fleet verify"):
         await built_of(root, tmp_path / "tables")
     assert last_build(tmp_path / "tables") is None
     file.write_bytes(whole)
