@@ -83,7 +83,7 @@ def measure(events: int, console: Console, archives: Path | None = None) -> Resu
         with console.status("one group"):
             hot = {"fleet": _build(made.hot, folder / "hot", "spark")}
     figures = [
-        *_speeds(f"{_events(made.year):,} events", year),
+        *_speeds(f"{_events(made.year):,} events", year, Goal(at_least=EVENTS_A_SECOND)),
         *_speeds(f"{_events(made.part):,} events, each in turn", part),
         Figure(
             name="... two cores beside one, the fold",
@@ -104,10 +104,9 @@ def measure(events: int, console: Console, archives: Path | None = None) -> Resu
     return Results(title="Fleet", columns=COLUMNS, figures=figures, kafka=KAFKA_VERSION)
 
 
-def _speeds(what: str, runs: Mapping[str, Run]) -> Iterator[Figure]:
+def _speeds(what: str, runs: Mapping[str, Run], goal: Goal | None = None) -> Iterator[Figure]:
     """The figures of runs of the same archive: the fold's, the whole command's, and the largest worker."""
     commands = {name: run for name, run in runs.items() if run.took_s}
-    goal = Goal(at_least=EVENTS_A_SECOND) if "one" not in what else None
     yield Figure(
         name=f"{what}, sorted and folded",
         unit="1/s",
