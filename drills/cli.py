@@ -137,9 +137,11 @@ _SHARED: Final = {
         "The longest time without an answer to heartbeats. [default: 3s, a heartbeat interval of clients]",
         "--heartbeats-within",
     ),
-    "joins_within": _optional_duration("To static members that restart. [default: 5s]", "--joins-within"),
+    "joins_within": _optional_duration(
+        "The longest to joins, of static members that restart. [default: 5s]", "--joins-within"
+    ),
     "commits_within": _optional_duration(
-        "To commits. [default: 5s, an auto-commit interval of clients]", "--commits-within"
+        "The longest to commits. [default: 5s, an auto-commit interval of clients]", "--commits-within"
     ),
     "out": (
         Annotated[

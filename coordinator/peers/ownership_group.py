@@ -217,7 +217,7 @@ class OwnershipGroup:
             case ErrorCode.inconsistent_group_protocol:
                 raise LogMismatch(
                     f"somebody else is in consumer group {self._who.group_id}, which is for the processes of this"
-                    " log alone; `kafka-consumer-groups.sh --describe --members` shows who"
+                    " log alone; DescribeGroups of an AdminClient shows who (Kafka's tools describe no such group)"
                 )
             case ErrorCode.invalid_session_timeout:
                 raise LogMismatch(
@@ -231,7 +231,7 @@ class OwnershipGroup:
     @property
     def _lacks_read(self) -> str:
         return (
-            f"the principal of --log lacks the ACL Allow READ on group {self._who.group_id}"
+            f"Muster's principal at the event log lacks the ACL Allow READ on group {self._who.group_id}"
             " (GROUP_AUTHORIZATION_FAILED): kafka-acls.sh --add --allow-principal User:NAME --operation READ --group"
             f" {self._who.group_id}"
         )

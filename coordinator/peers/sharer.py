@@ -155,7 +155,7 @@ class Sharer:
                 self._are_elsewhere.set()
         elif not (self._is_edge or nodes_by_id.get(self._node.node_id) == self._node) or not self._is_seated(sharing):
             self.group.join_again()  # the others know this process as it was before it was restarted
-        if not self._is_edge:  # there may be any number of those, and owners are enough to notice each other's end
+        if not self._is_edge:  # there may be many of those, and owners are enough to notice each other's end
             self.peers.watch(sharing.peers_of(self._node.node_id))
         owners = [nodes_by_id.get(sharing.owners.get(number, -1)) for number in range(self._partitions)]
         self._publish(self._cluster().shared(sharing.nodes, owners))

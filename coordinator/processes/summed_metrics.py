@@ -3,10 +3,13 @@
 What belongs here: how samples become one. What it must not know: where they come from.
 
 Of a gauge the sum is told, which is right for connections, members and bytes. Where that would say nothing it is the
-largest: of ages, delays and times, and of what is the same in all (`*_info`). What a process has counted stays when it
-ends, as far as it was told: a sum that falls would be taken for counters that began anew, all of them.
+largest: of ages, delays and times, of open files, which each has a limit of its own for, and of what is the same in all
+(`*_info`, the partitions of the log). All are ready when each is, so of `muster_ready` it is the smallest. What a
+process has counted stays when it ends, as far as it was told: a sum that falls would be taken for counters that began
+anew, all of them.
 """
 
+import operator
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
@@ -16,7 +19,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-_LARGEST: Final = ("_info", "_seconds", "_timestamp", "_ms", "_max_fds")
+_LARGEST: Final = ("_info", "_seconds", "_open_fds", "_max_fds", "_log_partitions", "_lag_records", "_group_generation")
+_SMALLEST: Final = ("muster_ready",)
 
 
 class ToldMetrics(msgspec.Struct, frozen=True):
@@ -70,15 +74,19 @@ def summed(of_each: Iterable[Iterable[Metric]]) -> Iterator[Metric]:
         for family in of_one:
             families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
             of_family = values.setdefault(family.name, {})
-            takes_largest = family.type == "gauge" and family.name.endswith(_LARGEST)
+            put_together = _of_gauge(family.name) if family.type == "gauge" else operator.add
             for sample in family.samples:
                 key = sample.name, tuple(sorted(sample.labels.items()))
                 before = of_family.get(key)
-                if before is None:
-                    of_family[key] = sample.value
-                else:
-                    of_family[key] = max(before, sample.value) if takes_largest else before + sample.value
+                of_family[key] = sample.value if before is None else put_together(before, sample.value)
     for name, family in families.items():
         for (sample_name, labels), value in values[name].items():
             family.add_sample(sample_name, dict(labels), value)
         yield family
+
+
+def _of_gauge(name: str) -> Callable[[float, float], float]:
+    """Return how the values of two processes become one."""
+    if name.endswith(_SMALLEST):
+        return min
+    return max if name.endswith(_LARGEST) else operator.add

@@ -141,7 +141,7 @@ class SidecarSettings(BaseSettings):
     role: Literal["both", "edge", "owner"] = option(
         "both",
         "With --share-partitions: an edge owns no group, and forwards all requests to the processes that do. It needs "
-        "no right to write to the event log, and there may be any number. An owner has no clients of its own.",
+        "no right to write to the event log, and there may be up to 1,000. An owner has no clients of its own.",
         panel=PEERS,
     )
     reuse_port: bool = option(

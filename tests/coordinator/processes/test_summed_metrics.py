@@ -48,6 +48,37 @@ def test_counters_and_histograms_add_up_and_of_times_the_largest_is_told() -> No
     assert told["build_info", "1"] == 1
 
 
+def gauges(**values: float) -> str:
+    registry = CollectorRegistry()
+    for name, value in values.items():
+        Gauge(name, "Of one.", registry=registry).set(value)
+    return generate_latest(registry).decode()
+
+
+def test_alerts_on_gauges_are_right_of_several_processes() -> None:
+    """No partition is missing, as all know how many there are; files are short where one has hardly any left."""
+    told = samples(
+        [
+            gauges(
+                muster_ready=1, muster_partitions=8, muster_log_partitions=8, process_open_fds=60, process_max_fds=100
+            ),
+            gauges(
+                muster_ready=0, muster_partitions=0, muster_log_partitions=8, process_open_fds=50, process_max_fds=100
+            ),
+        ]
+    )
+    assert told["muster_ready", ""] == 0
+    assert told["muster_partitions", ""] == told["muster_log_partitions", ""] == 8
+    assert told["process_open_fds", ""] / told["process_max_fds", ""] == 0.6
+
+
+def test_no_gauge_of_muster_is_summed_that_must_not_be() -> None:
+    """A standby's partitions are counted as ready by the same process that counts them."""
+    text = gauges(muster_standby_partitions=4, muster_standby_partitions_ready=3)
+    told = samples([text, text])
+    assert (told["muster_standby_partitions", ""], told["muster_standby_partitions_ready", ""]) == (8, 6)
+
+
 def test_of_one_process_all_is_told_as_it_is() -> None:
     alone = samples([told_by(3, 0.05, 10, 0.2)])
     assert alone["requests_total", "Heartbeat"] == 3
