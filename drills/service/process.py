@@ -113,7 +113,8 @@ class MusterProcess:
     def check(self, before: str = "") -> None:
         """Raise ServiceFailed if it has ended."""
         if self._reading is None or self._reading.done():
-            raise ServiceFailed(f"{self.name} ended{before}: {self.complaint or self._said()}")
+            said = self._said() if self.complaint is None else f": {self.complaint}"
+            raise ServiceFailed(f"{self.name} ended{before}{said}")
 
     def _signal(self, number: signal.Signals) -> None:
         assert self._process is not None
@@ -140,4 +141,4 @@ class MusterProcess:
         self._news.set()
 
     def _said(self) -> str:
-        return "".join(f"\n  {line}" for line in ("; it said last:", *self._tail)).replace("\n  ;", ";", 1)
+        return "; it said last:" + "".join(f"\n  {line}" for line in self._tail)

@@ -78,10 +78,6 @@ class PeerLinks:
         connection = self._ready.get(node)
         return connection is not None and not connection.is_full
 
-    def reached(self) -> list[Node]:
-        """The processes that messages can be sent to."""
-        return list(self._ready)
-
     def send(self, node: Node, message: AnyMessage) -> None:
         """Send a message to a process that is reached; nothing to one that is not."""
         connection = self._ready.get(node)

@@ -2,8 +2,8 @@
 
 The fence record comes first because the log accepts the old owner's appends until the new owner's first one (see the
 event log's contract); only a reading up to the fence record is complete. Who has followed the partition reads on from
-where it is (standbys.py). While the old owner may still answer from
-memory, the new one answers too, and puts off whatever would change something (`CommandProcessor`).
+where it is (standbys.py). While the old owner may still answer from memory, the new one answers too, and puts off
+whatever would change something (`CommandProcessor`).
 """
 
 import asyncio

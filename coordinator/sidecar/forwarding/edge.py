@@ -34,10 +34,10 @@ from muster.coordinator.peers.link.messages import (
 from muster.coordinator.runtime.partition.answer_lease import boot_clock_ms
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.sidecar.apis import offset_commit
+from muster.coordinator.sidecar.apis.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
 from muster.coordinator.sidecar.apis.membership import RefusingGroups
 from muster.coordinator.sidecar.apis.merging import as_fields, ask_broker
 from muster.coordinator.sidecar.forwarding.group_apis import (
-    CONSUMER_GROUP_HEARTBEAT,
     MANY_BYTES,
     MOVED,
     NOT_YET,

@@ -9,6 +9,8 @@ from typing import Any, Final
 import msgspec
 from kio.schema.errors import ErrorCode
 
+from muster.coordinator.sidecar.apis.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
+from muster.coordinator.sidecar.messages.shadow_commits import TXN_OFFSET_COMMIT
 from muster.coordinator.wire import (
     delete_groups,
     describe_configs,
@@ -24,9 +26,6 @@ from muster.coordinator.wire import (
 from muster.coordinator.wire.api import Body
 from muster.coordinator.wire.resources import ResourceType
 from muster.events.ids import GroupId
-
-CONSUMER_GROUP_HEARTBEAT: Final = 68
-TXN_OFFSET_COMMIT: Final = 28
 
 OF_ONE_GROUP: Final = frozenset(
     {

@@ -5,7 +5,8 @@ not know: how the partitions are shared.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.sidecar.groups.moves import Moves
@@ -26,7 +27,7 @@ class SharedOwnership:
         self,
         runtime: Runtime,
         moves: Moves,
-        remove_strays: Callable[[], Awaitable[None]],
+        remove_strays: Callable[[], Coroutine[Any, Any, None]],
         failed: Callable[[Exception], None],
     ) -> None:
         self._runtime = runtime
@@ -51,13 +52,10 @@ class SharedOwnership:
         self._moves.expect_shadows()
         await self._runtime.assign(numbers)
         self._moves.begin()
-        self._tasks.start(self._look_for_strays(), "strays-of-former-owners")
+        self._tasks.start(self._remove_strays(), "strays-of-former-owners")
 
     async def release(self, numbers: frozenset[int]) -> None:
         await self._runtime.release(numbers)
-
-    async def _look_for_strays(self) -> None:
-        await self._remove_strays()
 
 
 def let_go_of(shadows: Shadows, moves: Moves, event_log: EventLog) -> Callable[[int], None]:

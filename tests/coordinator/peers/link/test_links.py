@@ -124,7 +124,6 @@ async def test_messages_go_both_ways_in_order() -> None:
     async with processes(edge, owner):
         edge.links.follow([edge.node, owner.node])
         await until(lambda: edge.links.is_reached(owner.node))
-        assert edge.links.reached() == [owner.node]
         requests = [Forwarded(number, "", b"x" * number) for number in range(1_000)]
         for each in requests:
             edge.links.send(owner.node, each)

@@ -28,8 +28,8 @@ from muster.coordinator.peers.link.messages import (
     OwnedGroup,
     encode,
 )
+from muster.coordinator.sidecar.apis.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
 from muster.coordinator.sidecar.forwarding import edge as edge_module
-from muster.coordinator.sidecar.forwarding.group_apis import CONSUMER_GROUP_HEARTBEAT
 from muster.coordinator.sidecar.forwarding.owners import Owners
 from muster.coordinator.sidecar.forwarding.paced import AT_ONCE, Changes, Paced
 from muster.coordinator.sidecar.messages.own_requests import request_bytes
