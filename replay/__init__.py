@@ -17,6 +17,7 @@
     form.py        the forms of an answer
     times.py zones.py progress.py   instants and durations as people read them; time zones; a progress bar
     garbage.py     the garbage collector while a history is folded
+    packed.py      what is kept for long, in little room
 
 Histories are streamed: a fold is fed the items of a group one by one (`feed`), and keeps what its result needs.
 Results are frozen structs of plain values: instants are ISO 8601 in UTC with milliseconds (`times.py`), durations are

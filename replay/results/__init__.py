@@ -10,7 +10,6 @@ extent.py       from when until when a log tells of groups
 digest.py       `digest`: what mattered over all groups, and storms over several of them.
 by_group.py     The records of a log, given to their groups.
 kept_records.py Records that are kept until they are told, in memory or in a temporary file.
-packed.py       Results that are kept until they are shown.
 group_tail.py   The last records of a group, which say what its last incident was.
 event_texts.py  Each event type in one line of English.
 """

@@ -26,12 +26,12 @@ from muster.replay.history.window import AtTime, Bounds, Window
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.runs import runs
 from muster.replay.incidents.windows import QUIET_MS, STORM_GROUPS_MIN, STORM_NEXT_MS
+from muster.replay.packed import Packed
 from muster.replay.rebalances.wording import host
 from muster.replay.results.by_group import ByGroup
 from muster.replay.results.extent import Extent
 from muster.replay.results.group_tail import TAIL_MAX, Partition
 from muster.replay.results.kept_records import KeptRecords
-from muster.replay.results.packed import Packed
 from muster.replay.results.why import WhyFold
 from muster.replay.times import Instant, instant, wall_ms_of
 

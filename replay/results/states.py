@@ -13,10 +13,10 @@ from muster.events.records import StoredRecord
 from muster.replay.history.items import Broken, Coordinated
 from muster.replay.history.skim import Skim
 from muster.replay.history.window import AtTime
+from muster.replay.packed import Packed
 from muster.replay.rebalances.wording import missing_text
 from muster.replay.results.by_group import ByGroup
 from muster.replay.results.group_tail import Partition
-from muster.replay.results.packed import Packed
 from muster.replay.results.state import StateAt, state_of
 from muster.replay.times import instant
 

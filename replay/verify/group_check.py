@@ -46,6 +46,12 @@ class GroupCheck:
         self._places: dict[int, LogPosition] = {}  # of the last moment's events, which the rules were not run for yet
 
     @property
+    def members(self) -> int:
+        """The number of members, as of the last transition."""
+        group = self._transitions.group
+        return 0 if group is None else len(group.members)
+
+    @property
     def compacted(self) -> Compacted | None:
         """The part that compaction took; None: nothing."""
         if not self._missing:

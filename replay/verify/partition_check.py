@@ -1,7 +1,7 @@
 """One partition of a log, checked record by record: its owners, their epochs, and the groups that live in it."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
 from muster.events.events import CoordinatorElected, CoordinatorReady
@@ -9,11 +9,12 @@ from muster.events.ids import GroupId
 from muster.events.keys import EntityKind, decode_key
 from muster.events.partitioner import partition_for
 from muster.events.records import StoredRecord, UndecodableKey
-from muster.replay.history.items import Broken, Coordinated, Happened, PassedOver, Prelude, Read, still_broken
+from muster.replay.history.items import Broken, Coordinated, Happened, PassedOver, Prelude, Read, Told, still_broken
 from muster.replay.history.window import WHOLE, Cut, Window
 from muster.replay.logs.sources import read_record
 from muster.replay.verify.finding import Check, LogFinding
 from muster.replay.verify.group_check import GroupCheck
+from muster.replay.verify.group_checks import GroupChecks
 
 
 class PartitionCheck:
@@ -29,7 +30,7 @@ class PartitionCheck:
         self._cut = Cut(window)
         self._wanted = wanted
         self._partitions = partitions
-        self.groups: dict[GroupId, GroupCheck] = {}
+        self._groups = GroupChecks()
         self._seen: dict[GroupId, int] = {}  # how many offsets were missing as of each group's last event
         self._next_offset = 0
         self._missing_offsets = 0
@@ -58,13 +59,24 @@ class PartitionCheck:
             self._note_time(told)
             yield from self._of_group(group_id, told)
 
-    def end(self, *, is_cut: bool = False) -> Iterator[LogFinding]:
-        """The partition ends here. `is_cut`: what comes behind it could not be read."""
+    @property
+    def has_groups(self) -> bool:
+        """Whether there is any group that is wanted."""
+        return len(self._groups) > 0
+
+    def unreadable(self) -> Iterator[LogFinding]:
+        """The records of no group that nobody has repaired, once the partition ends."""
         for broken in self._unreadable:
             if self._is_within(broken):
                 yield _finding_of(broken, None)
-        for group in self.groups.values():
-            yield from group.end(is_cut=is_cut)
+
+    def end(self, *, is_cut: bool = False) -> Iterator[tuple[GroupCheck, list[LogFinding]]]:
+        """The groups, each with what is found in it, as the partition ends here; they are given up.
+
+        `is_cut`: what comes behind it could not be read.
+        """
+        for check, untold in self._groups.end():
+            yield check, [*_told(check, untold), *check.end(is_cut=is_cut)]
 
     def _is_wanted(self, record: StoredRecord) -> bool:
         """Whether it is of a group that is wanted, or of the whole partition."""
@@ -86,12 +98,15 @@ class PartitionCheck:
 
     def _of_group(self, group_id: GroupId, told: Happened | Broken) -> Iterator[LogFinding]:
         found: list[LogFinding] = []
-        check = self.groups.get(group_id)
-        if check is None:
-            check = self.groups[group_id] = GroupCheck(group_id, self.partition, self._window)
+        known = self._groups.get(group_id)
+        if known is None:
+            check = GroupCheck(group_id, self.partition, self._window)
+            self._groups.add(group_id, check)
             found.extend(self._first_of(group_id, told))
-            for item in self._prelude.reads:
-                yield from check.feed(item, is_compacted=False)
+            yield from _told(check, self._prelude.reads)
+        else:
+            check, untold = known
+            yield from _told(check, untold)
         if isinstance(told, Broken):
             found.append(_finding_of(told, group_id))
         else:
@@ -121,8 +136,8 @@ class PartitionCheck:
             if self._is_within(told):
                 yield from found
         if isinstance(told, Broken | Coordinated):
-            for group in self.groups.values():
-                yield from group.feed(told, is_compacted=False)
+            for check, untold in self._groups.tell(told):
+                yield from _told(check, untold)
 
     def _owner(self, told: Coordinated) -> Iterator[LogFinding]:
         event, elected = told.event, self._elected
@@ -157,6 +172,12 @@ class PartitionCheck:
             expected = f"the election of who has epoch {epoch}; the last one elected has {elected}"
             yield _finding(Check.OWNER, told, group_id, expected=expected, found=type(told.event).__name__)
         self._epoch = epoch
+
+
+def _told(check: GroupCheck, items: Iterable[Told]) -> Iterator[LogFinding]:
+    """Tell a group what concerns its whole partition."""
+    for item in items:
+        yield from check.feed(item, is_compacted=False)
 
 
 def _finding(

@@ -7,6 +7,7 @@ from typing import Final
 from muster.events.records import StoredRecord
 from muster.replay.history.window import WHOLE, Window, bounds
 from muster.replay.verify.finding import ADVICE, Check, Compacted, LogFinding, Verified
+from muster.replay.verify.group_check import GroupCheck
 from muster.replay.verify.partition_check import PartitionCheck
 
 LISTED_MAX: Final = 1_000
@@ -14,7 +15,7 @@ LISTED_MAX: Final = 1_000
 
 
 class Verification:
-    """The fold. It keeps the groups of one partition as they stand, and no history.
+    """The fold. It keeps the groups of one partition as they stand, most of them packed, and no history.
 
     `partitions` of the log. `damage`: what is said by now of parts that could not be read. `window` of times, and
     `wanted`, a pattern of group ids: what is told of. Of the partitions, those that have such a group.
@@ -75,7 +76,7 @@ class Verification:
             passed_over=self._passed_over,
             unread=tuple(self._damage()),
             found=self._found,
-            findings=tuple(sorted(self._findings, key=_place)),
+            findings=tuple(self._first_findings()),
             advice={check: ADVICE[check] for check in Check if check in self._checks},
         )
 
@@ -85,22 +86,26 @@ class Verification:
             return
         damages, before = len(self._damage()), self._damages
         self._damages = damages
-        self._take(check.end(is_cut=damages > before))
+        self._take(check.unreadable())
         kept, self._of_partition = self._of_partition, []
-        if self._wanted is None or check.groups:
+        if self._wanted is None or check.has_groups:
             self._keep(kept)
             self._passed_over += check.passed_over
         self.first_ms, self.last_ms = min(self.first_ms, check.first_ms), max(self.last_ms, check.last_ms)
-        for group in check.groups.values():
-            self._groups += bool(group.events) or not group.folded
-            self._events += group.events
-            self._folded += group.folded
-            self._decided_again += group.decided_again
-            compacted = group.compacted
-            if compacted is not None:
-                self._compacted_groups += 1
-                if len(self._compacted) < LISTED_MAX:
-                    self._compacted.append(compacted)
+        for group, found in check.end(is_cut=damages > before):
+            self._take(found)
+            self._count(group)
+
+    def _count(self, group: GroupCheck) -> None:
+        self._groups += bool(group.events) or not group.folded
+        self._events += group.events
+        self._folded += group.folded
+        self._decided_again += group.decided_again
+        compacted = group.compacted
+        if compacted is not None:
+            self._compacted_groups += 1
+            if len(self._compacted) < LISTED_MAX:
+                self._compacted.append(compacted)
 
     def _take(self, found: Iterable[LogFinding]) -> None:
         """Keep what was found; of a whole partition, once one of the groups that are wanted is in it."""
@@ -117,8 +122,13 @@ class Verification:
         for each in found:
             self._found += 1
             self._checks.add(each.check)
-            if len(self._findings) < LISTED_MAX:
-                self._findings.append(each)
+            self._findings.append(each)
+            if len(self._findings) >= 2 * LISTED_MAX:
+                self._findings = self._first_findings()
+
+    def _first_findings(self) -> list[LogFinding]:
+        """Those that are listed: what is found in a group may be known later than what comes behind it."""
+        return sorted(self._findings, key=_place)[:LISTED_MAX]
 
 
 def _place(finding: LogFinding) -> tuple[int, int]:

@@ -1,8 +1,9 @@
 """`verify` finds what does not hold together, names where it stands, and finds nothing in what the rules made."""
 
+import gc
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from muster.events.avro.codec import records_of
 from muster.events.causes import Cause
 from muster.events.events import (
+    AnyEvent,
     AnyRecordedEvent,
     CoordinatorElected,
     CoordinatorReady,
@@ -20,14 +22,16 @@ from muster.events.events import (
     MemberEvent,
     PartitionEvent,
 )
-from muster.events.ids import GroupInstanceId, MemberId
+from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.keys import EntityKind, RecordKey, encode_key
 from muster.events.records import FORMAT_LEVEL, Record, StoredRecord
 from muster.events.state import Group, GroupState, MemberRole, Registration
 from muster.replay.history.items import Coordinated, Happened
 from muster.replay.history.transitions import Transition, Transitions
 from muster.replay.history.window import WHOLE, AtTime, Window
+from muster.replay.verify import group_checks
 from muster.replay.verify.finding import Check, Verified
+from muster.replay.verify.group_check import GroupCheck
 from muster.replay.verify.invariants import broken_invariants, invariants_broken_by
 from muster.replay.verify.verification import Verification
 from tests.coordinator.group.harness import Harness
@@ -360,6 +364,97 @@ def test_of_groups_that_are_asked_for_the_owners_of_their_partitions_are_checked
     assert (Check.RULES, forged[0]) in checks(verified(records, wanted="ord*"))
     other = verified(records, wanted="pay*")
     assert (other.found, other.groups, other.events, other.pattern) == (0, 0, 0, "pay*")
+
+
+# ---- many groups of a partition ------------------------------------------------------------------
+
+SIDE_BY_SIDE: Final = 5
+
+
+def two_owners() -> list[AnyRecordedEvent]:
+    """The story of each group: it forms, loses a member, and goes on under another owner."""
+    h = Harness()
+    a, _ = h.stable_group(h.static("a"), h.static("b"))
+    h.sleep(5_000)
+    h.leave_instance("b")
+    a.join()
+    h.sync_all(a)
+    h.takeover()
+    h.sleep(5_000)
+    h.static("c").join()
+    a.join()
+    return events_of(h)
+
+
+def side_by_side() -> list[StoredRecord]:
+    """Groups to which the same happens, event by event, under two owners; each but the first has a fault of its own.
+
+    Before the second owner, and at the end, there is a record of which nobody knows whose it is.
+    """
+    events = two_owners()
+    forged = next(i for i, event in enumerate(events) if isinstance(event, MemberAssigned))
+    lost = next(i for i, event in enumerate(events) if i > len(events) // 2 and isinstance(event, MemberEvent))
+    owners = [i for i, event in enumerate(events) if isinstance(event, CoordinatorElected)]
+    records: list[Record] = []
+    for position, event in enumerate(events):
+        if isinstance(event, PartitionEvent):
+            records += [*([BROKEN_KEY] if position == owners[-1] else []), *records_of([event], FORMAT_LEVEL)]
+            continue
+        for number in range(SIDE_BY_SIDE):
+            told: AnyEvent = msgspec.structs.replace(event, group_id=GroupId(f"orders-{number}"))
+            if number == 1 and position == forged and isinstance(told, MemberAssigned):
+                told = msgspec.structs.replace(
+                    told, member=msgspec.structs.replace(told.member, client_host="/6.6.6.6")
+                )
+            if not (number == 2 and position == lost):
+                records += records_of([told], FORMAT_LEVEL)
+            if number == 3 and position == lost:
+                records.append(broken_value("orders-3"))
+    records += [BROKEN_KEY, *records_of([events[0]], FORMAT_LEVEL), broken_value("orders-4")]
+    return [StoredRecord(0, offset, 0, record.key, record.value) for offset, record in enumerate(records)]
+
+
+@pytest.mark.parametrize("told_max", [1, 2, 1_000])
+@pytest.mark.parametrize(("groups_max", "members_max"), [(1, 1_000), (2, 1_000), (128, 1)])
+def test_groups_that_are_packed_are_checked_as_those_that_are_whole(
+    monkeypatch: pytest.MonkeyPatch, groups_max: int, members_max: int, told_max: int
+) -> None:
+    """The findings are the same, and the counts; of a window, too."""
+    records = side_by_side()
+    times = sorted(event.why.decided_ms for event in two_owners() if not isinstance(event, PartitionEvent))
+    middle = AtTime(times[len(times) // 2])
+    windows = (WHOLE, Window(since=middle), Window(until=middle))
+    whole = [verified(records, window=window) for window in windows]
+    for name, value in (("GROUPS_MAX", groups_max), ("MEMBERS_MAX", members_max), ("TOLD_MAX", told_max)):
+        monkeypatch.setattr(group_checks, name, value)
+    assert [verified(records, window=window) for window in windows] == whole
+    assert [each.groups for each in whole] == [SIDE_BY_SIDE] * len(windows)
+    assert {Check.READABLE, Check.SEQ, Check.RULES, Check.EPOCH} <= {each.check for each in whole[0].findings}
+
+
+@pytest.mark.parametrize(("groups_max", "members_max", "whole"), [(2, 1_000, 2), (128, 1, 1), (128, 1_000, 5)])
+def test_few_groups_are_whole_in_memory(
+    monkeypatch: pytest.MonkeyPatch, groups_max: int, members_max: int, whole: int
+) -> None:
+    """However many a partition has: as many as may be, or fewer where they have many members."""
+    monkeypatch.setattr(group_checks, "GROUPS_MAX", groups_max)
+    monkeypatch.setattr(group_checks, "MEMBERS_MAX", members_max)
+    verification = Verification(1)
+    for record in side_by_side():
+        verification.feed(record)
+    gc.collect()
+    assert sum(isinstance(each, GroupCheck) for each in gc.get_objects()) == whole
+    assert verification.result("memory").groups == SIDE_BY_SIDE
+
+
+def test_the_first_findings_are_listed_whenever_they_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some are found late: by the rules, when the moment is over; a record that nobody repairs, at the end."""
+    everything = verified(side_by_side())
+    assert everything.found == len(everything.findings) > 6
+    for listed in (1, 2, 3):
+        monkeypatch.setattr("muster.replay.verify.verification.LISTED_MAX", listed)
+        first = verified(side_by_side())
+        assert (first.findings, first.found) == (everything.findings[:listed], everything.found)
 
 
 # ---- what a decision costs ----------------------------------------------------------------------

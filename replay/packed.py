@@ -1,4 +1,4 @@
-"""Results of which many are kept until they are shown, each in little room."""
+"""Values of which many are kept until they are needed, each in little room."""
 
 import pickle
 from typing import Final, Generic, TypeVar, cast
@@ -12,7 +12,7 @@ _LEVEL: Final = 1
 
 class Packed(Generic[T]):
     """A value, packed. An incident of a group that never rests has thousands of rebalances, and a fleet 10,000 groups
-    with their members.
+    with their members. What is taken out is a copy: whoever changes it packs it again.
     """
 
     __slots__ = ("_packed",)

@@ -1,0 +1,107 @@
+"""The checks of a partition's groups. Those that were fed last are whole in memory, the others packed.
+
+A group's events come in bursts, a rebalance at a time, so that few groups are unpacked again. What concerns all groups
+is told to a packed one when it is unpacked.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from muster.events.ids import GroupId
+from muster.replay.history.items import Broken, Coordinated
+from muster.replay.packed import Packed
+from muster.replay.verify.group_check import GroupCheck
+
+GROUPS_MAX: Final = 128
+"""The groups that are whole at once, with the one that is fed."""
+
+MEMBERS_MAX: Final = 5_000
+"""The members of all of them, where there is more than one."""
+
+TOLD_MAX: Final = 1_000
+"""The events of the partition that a packed group may have yet to be told."""
+
+OfPartition = Coordinated | Broken
+"""A thing that concerns all groups of a partition."""
+
+
+class GroupChecks:
+    """See the module. Whoever takes a check out feeds it first what it has not been told yet."""
+
+    def __init__(self) -> None:
+        self._groups: dict[GroupId, tuple[Packed[GroupCheck], int] | None] = {}
+        """In the order in which they were met; a packed one with how much of `_told` it knows."""
+        self._whole: OrderedDict[GroupId, GroupCheck] = OrderedDict()
+        self._fed: GroupId | None = None  # the last one
+        self._sizes: dict[GroupId, int] = {}  # the members of the whole ones, and of all these
+        self._members = 0
+        self._told: list[OfPartition] = []
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def add(self, group_id: GroupId, check: GroupCheck) -> None:
+        """Take in a new group, which knows all that concerns it."""
+        self._groups[group_id] = None
+        self._whole[group_id] = check
+        self._turn_to(group_id)
+
+    def get(self, group_id: GroupId) -> tuple[GroupCheck, Sequence[OfPartition]] | None:
+        """The check of a group, and what it has not been told yet; None: the group is new."""
+        check = self._whole.get(group_id)
+        if check is not None:
+            if group_id != self._fed:
+                self._turn_to(group_id)
+            return check, ()
+        stored = self._groups.get(group_id)
+        if stored is None:
+            return None
+        packed, told = stored
+        self._groups[group_id] = None
+        check = self._whole[group_id] = packed.value
+        self._turn_to(group_id)
+        return check, self._told[told:]
+
+    def tell(self, item: OfPartition) -> Iterator[tuple[GroupCheck, Sequence[OfPartition]]]:
+        """The checks that are to be fed this now, each with what it has not been told yet."""
+        self._told.append(item)
+        for check in self._whole.values():
+            yield check, (item,)
+        if len(self._told) < TOLD_MAX:
+            return
+        for group_id, stored in self._groups.items():
+            if stored is not None:
+                packed, told = stored
+                check = packed.value
+                yield check, self._told[told:]
+                self._groups[group_id] = Packed(check), 0
+        self._told.clear()
+
+    def end(self) -> Iterator[tuple[GroupCheck, Sequence[OfPartition]]]:
+        """Give the checks up, in the order in which the groups were met."""
+        for group_id, stored in self._groups.items():
+            if stored is None:
+                yield self._whole.pop(group_id), ()
+            else:
+                packed, told = stored
+                yield packed.value, self._told[told:]
+        self._groups.clear()
+
+    def _turn_to(self, group_id: GroupId) -> None:
+        """Have this group be the one that is fed, and pack those that were not fed for long."""
+        whole = self._whole
+        whole.move_to_end(group_id)
+        self._count(group_id)
+        if self._fed is not None:
+            self._count(self._fed)
+        self._fed = group_id
+        while len(whole) > GROUPS_MAX or (self._members > MEMBERS_MAX and len(whole) > 1):
+            oldest, check = whole.popitem(last=False)
+            self._members -= self._sizes.pop(oldest)
+            self._groups[oldest] = Packed(check), len(self._told)
+
+    def _count(self, group_id: GroupId) -> None:
+        members = self._whole[group_id].members
+        self._members += members - self._sizes.get(group_id, 0)
+        self._sizes[group_id] = members
