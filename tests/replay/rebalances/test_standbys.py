@@ -145,3 +145,19 @@ def test_a_standby_that_leaves_while_the_assignment_is_computed_would_have_start
     c.leave()
     assert [each.kind for each in told(h).meanwhile] == [HappeningKind.INACTIVE_MEMBER_WENT]
     assert told(h).folded == ()
+
+
+def test_a_standby_that_rejoins_while_the_assignment_is_computed_is_told_within_the_rebalance() -> None:
+    """Nothing else comes in the same decision."""
+    h, (a, b) = two()
+    h.set(target_group_size="2")
+    c = h.static("c")
+    c.join()
+    c.sync()
+    a.join()
+    for client in (b, c):
+        client.join()
+    h.sleep(10)
+    c.join(protocols=protocols("range", metadata=subscription("orders", "payments")))
+    assert [each.kind for each in told(h).meanwhile] == [HappeningKind.INACTIVE_MEMBER_CAME]
+    assert told(h).folded == ()

@@ -50,6 +50,18 @@ def test_an_incident_that_is_not_over_is_said_to_be_going_on() -> None:
     assert "start, not over" in printed(overview(script.stored_records()), width=80)
 
 
+def test_a_group_is_as_old_as_the_beginning_of_its_last_incident() -> None:
+    """Not as the last rebalance of it: it is told, and sorted, by when the trouble began."""
+    script = Script().created()
+    script.start(script.joined(script.member("a"))).complete().stabilize({"a": {"orders": [0]}})
+    script.wait(3_600_000).start(script.joined(script.member("b"))).complete().wait(2_000)
+    script.start(script.joined(script.member("c"))).complete().stabilize({"a": {"orders": [0]}})
+    (line,) = overview(script.stored_records()).groups
+    assert line.last_incident is not None
+    assert line.last_incident.started_at != line.last_rebalance_at
+    assert line.last_at == line.last_incident.started_at
+
+
 def test_of_a_history_that_has_lost_its_beginning_there_were_so_many_rebalances_at_least() -> None:
     """In the table and in Markdown; the others are counted as they are."""
     records = a_night().stored_records()
@@ -136,19 +148,23 @@ def test_where_those_of_all_groups_are_too_many_the_last_rebalance_is_told_of_fe
     assert told == expected
 
 
-@pytest.mark.parametrize("at_most", [1, 50])
-def test_what_happens_within_a_rebalance_is_not_kept_then(monkeypatch: pytest.MonkeyPatch, at_most: int) -> None:
+@pytest.mark.parametrize(
+    ("limit", "at_most", "in_records"), [("TAILS_MAX", 1, 1), ("TAILS_MAX", 50, 50), ("TAILS_BYTES", 1, 1)]
+)
+def test_what_happens_within_a_rebalance_is_not_kept_then(
+    monkeypatch: pytest.MonkeyPatch, limit: str, at_most: int, in_records: int
+) -> None:
     """The ends of its transitions are; all that is kept counts, not what came last."""
     script = Script().created()
     script.start(script.joined(script.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({})
     script.wait(1_000).start(script.joined(script.member("b")))
     busy(script, "a", 200)
     script.complete().stabilize({})
-    monkeypatch.setattr(group_tail, "TAILS_MAX", at_most)
+    monkeypatch.setattr(group_tail, limit, at_most)
     groups = Overview()
     for record in script.stored_records():
         groups.take([counted(record)])
-    assert 200 < CountedValue.kept < 250 + at_most
+    assert 200 < CountedValue.kept < 250 + in_records
     (line,) = groups.result("memory").groups
     assert (line.rebalances, line.last_outcome, line.members) == (2, Outcome.STABLE, 2)
 

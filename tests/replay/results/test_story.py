@@ -1,13 +1,21 @@
-"""The lines of a history: what stood before the first one."""
+"""The lines of a history: what stood before the first one, and how many are kept until they are shown."""
+
+import io
+
+from rich.console import Console
 
 from muster.coordinator.group.configs import TARGET_GROUP_SIZE
 from muster.events.avro.evolve import apply
 from muster.events.events import GroupConfigured
 from muster.events.state import new_group
 from muster.replay.fleet.simulation.world.rules import GROUP_ID
+from muster.replay.form import View
 from muster.replay.history.items import Happened
+from muster.replay.render import story_stream
 from muster.replay.results.story import StoryLines
 from tests.replay.incidents.fleet import Fleet
+from tests.replay.stories import a_night
+from tests.replay.whole import lines
 
 
 def test_a_config_that_was_set_before_the_first_line_is_what_a_change_begins_with() -> None:
@@ -22,3 +30,20 @@ def test_a_config_that_was_set_before_the_first_line_is_what_a_change_begins_wit
     for item in events[:change]:
         apply(group, item.event)
     assert f"{TARGET_GROUP_SIZE} from 3 to 4" in StoryLines(group).feed(events[change]).text
+
+
+def test_on_a_terminal_a_page_is_shown_as_soon_as_it_is_full() -> None:
+    """It has 500 lines, a history may have millions. There is one head, and all columns stay where they are."""
+    out, history = io.StringIO(), a_night().history()
+    stream = story_stream(history.group_id, history.log, None, View(), Console(file=out, width=200, highlight=False))
+    line = next(each for each in lines(history) if each.seq)
+    for _ in range(500):
+        stream.feed(line)
+    shown = out.getvalue()
+    assert shown.count(line.text) == 500
+    stream.feed(line)
+    assert out.getvalue() == shown
+    stream.end()
+    (last,) = out.getvalue().removeprefix(shown).splitlines()
+    assert last.index(line.text) == shown.splitlines()[-1].index(line.text)
+    assert out.getvalue().count("What happened") == 1

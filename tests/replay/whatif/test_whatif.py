@@ -338,3 +338,29 @@ def test_what_the_control_does_not_reproduce_cannot_be_told() -> None:
             verdicts.control.would(msgspec.structs.replace(one, begins_ms=began_ms), "")
         (told,) = verdicts.ready()
         assert (told.verdict, NOT_REPRODUCED in told.reason) == (verdict, verdict is CANNOT_TELL)
+
+
+def test_a_rebalance_is_told_when_it_is_over_and_the_control_has_been_played() -> None:
+    """Whichever of the two comes first."""
+    for control_first in (False, True):
+        script = Script().created()
+        script.start(script.joined(script.member("a")))
+        begun = script.history().items
+        ended = script.complete().stabilize({"a": {"orders": [0]}}).history().items[len(begun) :]
+        verdicts = Verdicts(script.group_id)
+        for item in begun:
+            verdicts.feed(item, is_within=True)
+        events = [each.event for each in begun if isinstance(each, Happened)]
+        (started,) = (event for event in events if isinstance(event, RebalanceStarted))
+        one = Open(started=started, subjects=frozenset(), grade=Grade.RECORDED)
+        verdicts.would(one, "")
+        if control_first:
+            verdicts.control.would(one, "")
+            assert not list(verdicts.ready())
+        for item in ended:
+            verdicts.feed(item, is_within=True)
+        if not control_first:
+            assert not list(verdicts.ready())
+            verdicts.control.would(one, "")
+        (told,) = verdicts.ready()
+        assert (told.verdict, told.duration_ms is not None) == (WOULD, True)

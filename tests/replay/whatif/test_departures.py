@@ -1,0 +1,21 @@
+"""Members that fall silent while a play goes on."""
+
+from muster.events.causes import Cause
+from muster.events.events import MemberRemoved
+from muster.replay.whatif.departures import Departures, Falling
+from muster.replay.whatif.facts import Fact
+from tests.replay.histories import Script
+
+
+def test_a_member_is_silent_from_the_moment_after_it_was_last_seen() -> None:
+    """Not at that moment: its last word may be the very thing that is played. It is given once."""
+    script = Script().created()
+    script.start(script.joined(script.member("a"))).complete().stabilize({"a": {"orders": [0]}})
+    removed = script.wait(60_000).removed(script.of("a"), Cause.SESSION_EXPIRED, silent_ms=45_000)
+    assert isinstance(removed, MemberRemoved)
+    departures = Departures()
+    departures.note(Fact(command=None, events=(removed,)))
+    falling = Falling(departures, removed.last_seen_ms - 1)
+    assert not list(falling.until(removed.last_seen_ms))
+    assert [each.member.member_id for each in falling.until(removed.last_seen_ms + 1)] == [removed.member.member_id]
+    assert not list(falling.until(removed.last_seen_ms + 2))
