@@ -47,6 +47,8 @@ from tests.simulation.muster_server import MusterServer
 from tests.simulation.schedule import Played
 
 SERVED_WITHIN_S = 4 * HEARTBEAT_S
+CLOCK_S = 0.001
+"""The steps of the clock that processes count sessions by: they take a heartbeat for up to so much older than it is."""
 SLACK_S = 1.0
 """How late messages between processes, and looks at deadlines, are taken for in time."""
 
@@ -185,7 +187,7 @@ def _evicted(ledger: Ledger, recorded: list[Recorded]) -> Iterator[str]:
             heartbeats[told.process, told.group_id, told.member_id].append(told)
     for event, batch in evictions(recorded):
         for told in heartbeats[batch.process, event.group_id, event.member.member_id]:
-            if told.asked_s > batch.sent_s - SESSION_S and told.left_s < batch.sent_s:
+            if told.asked_s > batch.sent_s - SESSION_S + CLOCK_S and told.left_s < batch.sent_s:
                 yield (
                     f"{batch.process} evicted {event.member.member_id} at {batch.sent_s:.3f}, after a heartbeat of"
                     f" {told.asked_s:.3f}"
