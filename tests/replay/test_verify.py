@@ -34,6 +34,7 @@ from muster.replay.verify.finding import Check, Verified
 from muster.replay.verify.group_check import GroupCheck
 from muster.replay.verify.invariants import broken_invariants, invariants_broken_by
 from muster.replay.verify.verification import Verification
+from tests.coordinator.group.client import Client
 from tests.coordinator.group.harness import Harness
 from tests.coordinator.group.test_cost import Work
 from tests.replay.lived import Unchecked
@@ -311,14 +312,20 @@ def test_a_member_that_stands_under_anothers_id_is_found_among_the_changed_ones(
 # ---- a part of a log ----------------------------------------------------------------------------
 
 
-def forged_twice() -> tuple[list[StoredRecord], list[int], list[int]]:
-    """A history with two assignments that the rules did not decide; all times, and the seq of these."""
+def left_alone() -> tuple[Harness, Client]:
+    """A group of two, one of which has left, and the other."""
     h = Harness()
     a, _ = h.stable_group(h.static("a"), h.static("b"))
     h.sleep(5_000)
     h.leave_instance("b")
     a.join()
     h.sync_all(a)
+    return h, a
+
+
+def forged_twice() -> tuple[list[StoredRecord], list[int], list[int]]:
+    """A history with two assignments that the rules did not decide; all times, and the seq of these."""
+    h, _ = left_alone()
     events = events_of(h)
     at = [i for i, event in enumerate(events) if isinstance(event, MemberAssigned)]
     forged: list[int] = []
@@ -373,12 +380,7 @@ SIDE_BY_SIDE: Final = 5
 
 def two_owners() -> list[AnyRecordedEvent]:
     """The story of each group: it forms, loses a member, and goes on under another owner."""
-    h = Harness()
-    a, _ = h.stable_group(h.static("a"), h.static("b"))
-    h.sleep(5_000)
-    h.leave_instance("b")
-    a.join()
-    h.sync_all(a)
+    h, a = left_alone()
     h.takeover()
     h.sleep(5_000)
     h.static("c").join()

@@ -376,26 +376,27 @@ def test_static_restarts_that_nobody_saw_the_beginning_of_are_not_said_to_be_at_
     expect(fleet.only(), "deployment", "recorded", headline, "app-1", "app-2", "app-3")
 
 
-def test_processes_that_come_and_leave_again_are_no_blue_green_deployment() -> None:
-    """The group forms, and is shut down within ten minutes: as many left as had come, and they were the same."""
+def formed_anew() -> Fleet:
+    """Three processes that were shut down, and have started again."""
     fleet = Fleet(3)
     close_all(fleet)
     fleet.run(QUIET_MS)
     for number in (1, 2, 3):
         fleet.start(number)
     fleet.rest(20 * S)
+    return fleet
+
+
+def test_processes_that_come_and_leave_again_are_no_blue_green_deployment() -> None:
+    """The group forms, and is shut down within ten minutes: as many left as had come, and they were the same."""
+    fleet = formed_anew()
     close_all(fleet)
     assert [each.kind for each in fleet.told()] == ["shutdown", "start", "shutdown"]
 
 
 def test_a_deployment_between_start_and_shutdown_makes_no_blue_green_deployment() -> None:
     """The ones that came first and those that left last are of the same processes: real clients lived such a day."""
-    fleet = Fleet(3)
-    close_all(fleet)
-    fleet.run(QUIET_MS)
-    for number in (1, 2, 3):
-        fleet.start(number)
-    fleet.rest(20 * S)
+    fleet = formed_anew()
     for number in (1, 2, 3):
         fleet.restart(number, 2 * S)
         fleet.rest(10 * S)

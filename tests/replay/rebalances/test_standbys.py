@@ -4,7 +4,8 @@ from muster.events.causes import Cause
 from muster.events.state import MemberRole
 from muster.replay.rebalances.rebalance import HappeningKind
 from muster.replay.rebalances.wording import headline
-from tests.coordinator.group.client import protocols, subscription
+from tests.coordinator.group.client import Client, protocols, subscription
+from tests.coordinator.group.harness import Harness
 from tests.replay import memberships
 from tests.replay.memberships import two
 from tests.replay.told import happenings, names, state_of, told
@@ -131,8 +132,8 @@ def test_a_called_standby_restarts_before_it_took_over() -> None:
     assert "took over the 6 partitions of 'b' (orders 6-11) within 500 ms" in call.text
 
 
-def test_a_standby_that_leaves_while_the_assignment_is_computed_would_have_started_nothing() -> None:
-    """It is told within the rebalance, and is no cause of it."""
+def while_the_assignment_is_computed() -> tuple[Harness, Client]:
+    """A group whose members have all joined again, and its standby."""
     h, (a, b) = two()
     h.set(target_group_size="2")
     c = h.static("c")
@@ -142,6 +143,12 @@ def test_a_standby_that_leaves_while_the_assignment_is_computed_would_have_start
     for client in (b, c):
         client.join()
     h.sleep(10)
+    return h, c
+
+
+def test_a_standby_that_leaves_while_the_assignment_is_computed_would_have_started_nothing() -> None:
+    """It is told within the rebalance, and is no cause of it."""
+    h, c = while_the_assignment_is_computed()
     c.leave()
     assert [each.kind for each in told(h).meanwhile] == [HappeningKind.INACTIVE_MEMBER_WENT]
     assert told(h).folded == ()
@@ -149,15 +156,7 @@ def test_a_standby_that_leaves_while_the_assignment_is_computed_would_have_start
 
 def test_a_standby_that_rejoins_while_the_assignment_is_computed_is_told_within_the_rebalance() -> None:
     """Nothing else comes in the same decision."""
-    h, (a, b) = two()
-    h.set(target_group_size="2")
-    c = h.static("c")
-    c.join()
-    c.sync()
-    a.join()
-    for client in (b, c):
-        client.join()
-    h.sleep(10)
+    h, c = while_the_assignment_is_computed()
     c.join(protocols=protocols("range", metadata=subscription("orders", "payments")))
     assert [each.kind for each in told(h).meanwhile] == [HappeningKind.INACTIVE_MEMBER_CAME]
     assert told(h).folded == ()
