@@ -6,6 +6,7 @@ changes nothing, and a file that has gone meanwhile means that there is a later 
 """
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -161,8 +162,8 @@ def looked_at(folder: Path, asked: AskedRows) -> dict[str, Any]:
 
 def groups_in(folder: Path, pattern: str) -> list[str]:
     """The groups of which there are rows."""
-    query = "select distinct group_id from group_day where group_id glob $pattern order by group_id"
-    return [group_id for (group_id,) in ask(folder, AskedRows(), {"": query}, {"pattern": pattern})[""].rows]
+    query = "select distinct group_id from group_day where group_id in (from groups_asked) order by group_id"
+    return [group_id for (group_id,) in ask(folder, AskedRows(groups=pattern), {"": query})[""].rows]
 
 
 def kinds_in(folder: Path) -> list[str]:
@@ -200,8 +201,10 @@ def ask(
         try:
             with TemporaryDirectory(prefix="muster-fleet-") as spilled, connected(Path(spilled)) as connection:
                 view_tables(connection, folder, build.parts, TABLES)
+                if asked.groups is not None:
+                    connection.register("groups_asked", _groups(connection, asked.groups, is_exact))
                 for table, moment in _MOMENT.items():
-                    connection.execute(f"create view {table}_asked as {_chosen(table, moment, asked, is_exact)}")
+                    connection.execute(f"create view {table}_asked as {_chosen(table, moment, asked)}")
                 given = {"limit": asked.limit, **(values or {})}
                 return {name: _answer(connection, name, query, given) for name, query in queries.items()}
         except duckdb.OutOfMemoryException as error:
@@ -216,21 +219,27 @@ def ask(
     raise AssertionError  # the last attempt returns or raises
 
 
-def _chosen(table: str, moment: str, asked: AskedRows, is_exact: bool) -> str:
-    """The rows that are asked for. What is put in are numbers, and a pattern in quotes."""
+def _groups(connection: duckdb.DuckDBPyConnection, asked: str, is_exact: bool) -> pa.Table:
+    """The groups that are asked for: `muster replay` matches patterns in the same way, unlike DuckDB's `glob`."""
+    names = [asked]
+    if not is_exact:
+        found = connection.execute("select distinct group_id from group_day").fetchall()
+        names = [group_id for (group_id,) in found if fnmatchcase(group_id, asked)]
+    return pa.table({"group_id": pa.array(names, pa.string())})
+
+
+def _chosen(table: str, moment: str, asked: AskedRows) -> str:
+    """The rows that are asked for. What is put in are numbers."""
     cast = "::date" if moment == "day" else ""
     conditions = ["true"]
     if asked.since_ms is not None:
         conditions.append(f"{moment} >= make_timestamptz({asked.since_ms * 1000}){cast}")
     if asked.until_ms is not None:
         conditions.append(f"{moment} <= make_timestamptz({asked.until_ms * 1000}){cast}")
-    if asked.groups is not None:
-        quoted = "'" + asked.groups.replace("'", "''") + "'"
-        operator = "=" if is_exact else "glob"
-        if table == "storms":
-            conditions.append(f"len(list_filter(groups, lambda each: each {operator} {quoted})) > 0")
-        else:
-            conditions.append(f"group_id {operator} {quoted}")
+    if asked.groups is not None and table == "storms":
+        conditions.append("exists (from groups_asked where list_contains(groups, group_id))")
+    elif asked.groups is not None:
+        conditions.append("group_id in (from groups_asked)")
     return f"select * from {table} where {' and '.join(conditions)}"  # noqa: S608
 
 

@@ -9,6 +9,7 @@ each counts (groups, members, sessions) is added up, and is one event in the log
 """
 
 from collections.abc import Callable, Iterator
+from glob import escape
 from multiprocessing import get_context
 from pathlib import Path
 from random import Random
@@ -105,7 +106,7 @@ def play(fleet: Fleet, folder: Path, truth: Path, *, jobs: int, watch: Watch) ->
 
 def spooled(folder: Path, partition: int) -> Iterator[pa.RecordBatch]:
     """A partition's records in the order of the log: at_ms, key, value."""
-    files = sorted(str(path) for path in folder.glob(f"{partition:05d}-*.parquet"))
+    files = sorted(escape(str(path)) for path in folder.glob(f"{partition:05d}-*.parquet"))
     if not files:
         return
     config: dict[str, Any] = {"memory_limit": MEMORY_LIMIT, "temp_directory": str(folder), "threads": 2}

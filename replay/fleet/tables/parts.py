@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from contextlib import ExitStack
 from enum import StrEnum, unique
+from glob import escape
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -123,8 +124,8 @@ def is_part(name: str) -> bool:
 
 
 def read_parquet(paths: Iterable[Path]) -> str:
-    """The rows of these files, for DuckDB to select from; a folder above them named `day=1` makes no column."""
-    quoted = ("'" + str(path).replace("'", "''") + "'" for path in paths)
+    """The rows of these files, for DuckDB to select from; no folder above them is a pattern, or makes a column."""
+    quoted = ("'" + escape(str(path)).replace("'", "''") + "'" for path in paths)
     return f"read_parquet([{', '.join(quoted)}], hive_partitioning = false)"
 
 

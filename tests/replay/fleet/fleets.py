@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,7 @@ Rows = list[dict[str, Any]]
 # ---- logs ---------------------------------------------------------------------------------------
 
 
-def judged(seeds: Iterable[int]) -> MemoryStorage:
+def judged(seeds: Iterable[int], named: Callable[[int], str] = "group-{}".format) -> MemoryStorage:
     """A log of the judge's cases: `group-SEED`, each in a partition of its own with its coordinators."""
     cases = [make_case(seed) for seed in seeds]
     storage = MemoryStorage(partitions=len(cases))
@@ -59,7 +59,7 @@ def judged(seeds: Iterable[int]) -> MemoryStorage:
         for item in case.history.items:
             if isinstance(item, Gap):
                 continue
-            for record in _records(item, f"group-{case.seed}", partition):
+            for record in _records(item, named(case.seed), partition):
                 at_ms = item.position.timestamp_ms
                 records.append(StoredRecord(partition, len(records), at_ms, record.key, record.value))
     return storage

@@ -1,6 +1,7 @@
 """Builds that go on from one another, and what they refuse."""
 
 import re
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -232,6 +233,19 @@ async def test_a_folder_that_is_named_like_a_column_changes_no_row(tmp_path: Pat
     assert all_tables(tmp_path / "group_id=x" / "day=1") == all_tables(tmp_path / "plain")
     groups = {row[0] for row in top(tmp_path / "group_id=x" / "day=1", AskedRows()).rows}
     assert groups == {"group-3", "group-5"}
+
+
+async def test_a_folder_that_reads_as_a_pattern_is_itself_alone(tmp_path: Path) -> None:
+    """DuckDB takes paths for patterns: `st*r` for the files of its neighbour, too."""
+    storage = judged([3, 5])
+    await built(storage, tmp_path / "plain")
+    told = top(tmp_path / "plain", AskedRows())
+    for name in ("st*r", "[st]tar"):
+        for share in (0.6, 1.0):
+            await built(up_to(storage, share), tmp_path / name)
+            shutil.copytree(tmp_path / name, tmp_path / "star", dirs_exist_ok=True)
+        assert all_tables(tmp_path / name) == all_tables(tmp_path / "plain"), name
+        assert top(tmp_path / name, AskedRows()) == told, name
 
 
 @pytest.mark.parametrize(

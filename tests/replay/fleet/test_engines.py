@@ -22,7 +22,7 @@ SEEDS = range(0, 1_000, 50)
 async def test_both_engines_make_the_same_tables(spark: SparkEngine, lived_log: MemoryStorage, tmp_path: Path) -> None:
     """Rows and Arrow schema, in a full build and in one that goes on."""
     for name, storage in (("judged", judged(SEEDS)), ("lived", lived_log)):
-        here, there = tmp_path / name / "local", tmp_path / name / "spark"
+        here, there = tmp_path / name / "local", tmp_path / name / "spark[1]{a,b}"  # for Spark a pattern
         for share in (0.6, 1.0):
             await built(up_to(storage, share), here)
             assert (await built(up_to(storage, share), there, spark)).build.engine == "spark"

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -22,11 +23,11 @@ from muster.events.records import StoredRecord
 from muster.replay.fleet.building.pieces import survey
 from muster.replay.fleet.building.stage import stage
 from muster.replay.fleet.questions import queries
-from muster.replay.fleet.questions.queries import Answer
+from muster.replay.fleet.questions.queries import Answer, AskedRows
 from muster.replay.fleet.questions.show import show
 from muster.replay.form import View
 from muster.replay.logs.reading import unwatched
-from tests.replay.fleet.fleets import CAUSES, GROUPS, PLANNED, in_order, opened, rows_of, sqlite_copy
+from tests.replay.fleet.fleets import CAUSES, GROUPS, PLANNED, built, in_order, judged, opened, rows_of, sqlite_copy
 
 MUSTER = (sys.executable, "-m", "muster")
 
@@ -131,6 +132,17 @@ def test_groups_and_windows_are_chosen(tables: Path) -> None:
         asked_here("fleet", "incidents", "--tables", str(tables), "--format", "json", "--limit", "1000").stdout
     )
     assert f"{len(whole)} incidents of " in line
+
+
+async def test_patterns_match_what_they_match_for_replay(tmp_path: Path) -> None:
+    """A `?` any character, a backslash itself, an open bracket, too; DuckDB has other rules. An id may have a NUL."""
+    names = ["\u00e9", "a\\b", "a[b", "nul\0", "line\nend", "it's"]
+    await built(judged(range(len(names)), names.__getitem__), tmp_path)
+    for pattern in ("?", "a?b", "a\\b", "a[[]b", "a[b", "nul*", "*\0", "line*", "*'s", "[!a]*"):
+        matched = {name for name in names if fnmatchcase(name, pattern)}
+        assert {row[0] for row in queries.top(tmp_path, AskedRows(groups=pattern)).rows} == matched, pattern
+    for name in names:
+        assert queries.group(tmp_path, AskedRows(groups=name))["causes"].rows, name
 
 
 def test_without_a_storm_it_is_said_what_was_looked_at(tables: Path) -> None:

@@ -5,6 +5,7 @@ records come in one run, by offset, one group at a time. Workers write the parts
 tables, which all of them see; what they return is which. A task that is done twice leaves a part that no build names.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -31,6 +32,7 @@ _FOLDED: Final = "folded binary, refusal string, message string"
 _FOLDED_SCHEMA: Final = pa.schema([("folded", pa.binary()), ("refusal", pa.string()), ("message", pa.string())])
 _REFUSALS: Final = {each.__name__: each for each in (OutOfOrder, NotCarriedOver, NoRoom)}
 """The errors of a fold that come back as rows: Spark would wrap them into its own, with two stack traces."""
+_SPECIAL: Final = re.compile(r"[\\{}\[\]*?,]")
 _STATES: Final = (
     "group_id", "partition", f"cast({STATE_OFFSET} as bigint) as offset", "cast(0 as bigint) as timestamp_ms",
     "state as value",
@@ -70,9 +72,14 @@ class SparkEngine:
         slices = self._session.sparkContext.parallelize(bundles, max(1, len(bundles)))
         records = self._session.createDataFrame(slices, "pieces binary").mapInArrow(_read, _RECORDS)
         if states:
-            records = records.unionByName(self._session.read.parquet(*map(str, states)).selectExpr(*_STATES))
+            records = records.unionByName(self._session.read.parquet(*map(_as_a_pattern, states)).selectExpr(*_STATES))
         ordered = records.repartition("group_id").sortWithinPartitions("group_id", "offset")
         return ordered.mapInArrow(_folding(task), _FOLDED)
+
+
+def _as_a_pattern(path: Path) -> str:
+    """The path for Spark, which takes each for a pattern."""
+    return _SPECIAL.sub(r"\\\g<0>", str(path))
 
 
 def bundled(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
