@@ -88,7 +88,25 @@ def _of_process(address: str, status: ProcessStatus) -> Iterator[Finding]:
         if not peer.connected:
             said = f"it has no connection to node {peer.node_id} at {peer.address}"
             yield _finding(note, address, said, "without one that node's end is noticed only when its session is over")
+    yield from _of_links(address, status)
     yield from _of_shadows(address, status)
+
+
+def _of_links(address: str, status: ProcessStatus) -> Iterator[Finding]:
+    """Find the owners to which requests cannot be forwarded; what /readyz says already is not said again."""
+    links = status.links
+    if links.no_owner_reached_ms and status.not_ready is None:
+        said = f"it reaches no owner of any partition, for {links.no_owner_reached_ms / 1000:.0f} s"
+        way_out = "a takeover takes seconds; else see what is wrong with the owners, or with the way to them"
+        yield _finding(Severity.PROBLEM, address, said, way_out)
+    for each in links.to:
+        if not each.reached and each.error:
+            said = f"it does not reach node {each.node_id} at {each.address}: {each.error}"
+            way_out = (
+                "requests for that node's groups wait; see to --peer-secret-file, --peer-tls-... and --peer-advertise"
+                " of both, and to the network between them"
+            )
+            yield _finding(Severity.PROBLEM, address, said, way_out)
 
 
 def _of_shadows(address: str, status: ProcessStatus) -> Iterator[Finding]:

@@ -68,6 +68,23 @@ class PeerStatus(msgspec.Struct, frozen=True, kw_only=True):
     connected: bool
 
 
+class LinkStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Another process that owns partitions. `reached`: whether requests can be forwarded; `error`: why they cannot."""
+
+    node_id: int
+    address: str
+    reached: bool
+    error: str = ""
+
+
+class LinksStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The connections on which a sidecar forwards requests to the owners of their groups."""
+
+    to: Sequence[LinkStatus] = ()
+    no_owner_reached_ms: int = 0
+    """For how long no owner of any partition has been reached; 0 while one is."""
+
+
 class QuarantinedStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A group that is not served, since a record of it cannot be read."""
 
@@ -130,6 +147,7 @@ class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
     ownership: OwnershipStatus = OwnershipStatus()
     elsewhere: Sequence[ElsewhereStatus] = ()
     peers: Sequence[PeerStatus] = ()
+    links: LinksStatus = LinksStatus()
     shadows: ShadowStatus | None = None
 
 
@@ -151,6 +169,7 @@ class StatusParts:
         self.ownership: Callable[[], OwnershipStatus] = OwnershipStatus
         self.elsewhere: Callable[[], Sequence[ElsewhereStatus]] = tuple
         self.peers: Callable[[], Sequence[PeerStatus]] = tuple
+        self.links: Callable[[], LinksStatus] = LinksStatus
         self.shadows: Callable[[], ShadowStatus | None] = lambda: None
 
 
@@ -198,5 +217,6 @@ class StatusReport:
             ownership=self._parts.ownership(),
             elsewhere=self._parts.elsewhere(),
             peers=self._parts.peers(),
+            links=self._parts.links(),
             shadows=self._parts.shadows(),
         )

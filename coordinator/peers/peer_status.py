@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from muster.coordinator.cluster import Cluster
-from muster.coordinator.observability.status import ElsewhereStatus, PeerStatus
+from muster.coordinator.observability.status import ElsewhereStatus, LinksStatus, LinkStatus, PeerStatus
+from muster.coordinator.peers.link.links import LinkState
 from muster.coordinator.peers.sharing import Peer
 
 
@@ -23,3 +24,19 @@ def elsewhere_status(cluster: Cluster) -> list[ElsewhereStatus]:
         for number, owner in enumerate(cluster.owners or ())
         if owner is not None and owner.node_id != cluster.node.node_id
     ]
+
+
+def links_status(states: Iterable[LinkState], lost_ms: int) -> LinksStatus:
+    """The connections on which requests are forwarded, and for how long no owner was reached."""
+    return LinksStatus(
+        to=[
+            LinkStatus(
+                node_id=each.node.node_id,
+                address=f"{each.node.host}:{each.node.port}",
+                reached=each.is_reached,
+                error=each.error,
+            )
+            for each in states
+        ],
+        no_owner_reached_ms=lost_ms,
+    )

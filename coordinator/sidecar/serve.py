@@ -39,7 +39,7 @@ from muster.coordinator.settings.broker_ports import NoPort
 from muster.coordinator.settings.settings import Settings
 from muster.coordinator.settings.sidecar import OWNER
 from muster.coordinator.sidecar.apis.registry import handled_apis
-from muster.coordinator.sidecar.forwarding.peers import Peers
+from muster.coordinator.sidecar.forwarding.assembly import Forwarding
 from muster.coordinator.sidecar.forwarding.shared_ownership import SharedOwnership
 from muster.coordinator.sidecar.group_parts import GroupParts
 from muster.coordinator.sidecar.groups.owned_groups import ListOwned, own_groups
@@ -121,18 +121,21 @@ class _Sidecar:
         listening = self._listening(parts.service)
         handled_by = self._handled_by(parts, reserved)
         list_own = own_groups(parts.service, parts.shadows)
-        peers = None if sharing is None else self._peers(sharing, parts, list_own)
-        handled = handled_by(list_own) if peers is None else await peers.start(handled_by, stack, self.link.cluster_id)
+        forwarding = None if sharing is None else self._forwarding(sharing, parts, list_own)
+        if forwarding is None:
+            handled = handled_by(list_own)
+        else:
+            handled = await forwarding.start(handled_by, stack, self.link.cluster_id)
         stack.push_async_callback(_stop_listening, listening)
-        forward = forward_nothing if peers is None else peers.forward
+        forward = forward_nothing if forwarding is None else forwarding.forward
         listen = await self._listen(listening, parts.service, handled, forward)
         await keep_open(event_log, settings, stack, self.readiness, lost=self.lost)
         parts.shadows.set_name(ShadowName.of(event_log.identity))
         await self.upstream.settle(reserved, event_log)
-        if peers is None:
+        if forwarding is None:
             await self._own_all(parts, listening)
         else:
-            await self._share(peers, parts, listening)
+            await self._share(forwarding, parts, listening)
         keep_trimmed(parts.owner, stack, lost=self.lost)
         where = {"role": OWNER} if listen is None else {"listen": listen}
         log.info("serving", **where, upstream=settings.upstream, log=settings.log)
@@ -165,18 +168,18 @@ class _Sidecar:
         await parts.remove_stray_shadows()
         self.stack.callback(_drain, listening)
 
-    async def _share(self, peers: Peers, parts: GroupParts, listening: Listening[ClientSide]) -> None:
+    async def _share(self, forwarding: Forwarding, parts: GroupParts, listening: Listening[ClientSide]) -> None:
         """Take over what this process is to own beside others."""
         ownership = SharedOwnership(parts.runtime, parts.moves, parts.remove_stray_shadows, self.lost)
         self.stack.push_async_callback(ownership.close)
         drain = partial(_drain, listening)
-        await peers.share(ownership, self.readiness, self.status, self.stack, stop_listening=drain)
+        await forwarding.share(ownership, self.readiness, self.status, self.stack, stop_listening=drain)
         shared = self.readiness.reason
         self.readiness.reason = lambda: self._not_ready(shared())
         parts.moves.begin()
 
-    def _peers(self, sharing: PartitionSharing, parts: GroupParts, list_own: ListOwned) -> Peers:
-        return Peers(
+    def _forwarding(self, sharing: PartitionSharing, parts: GroupParts, list_own: ListOwned) -> Forwarding:
+        return Forwarding(
             self.settings,
             parts.service,
             sharing,

@@ -17,7 +17,7 @@ from muster.coordinator.net.kept_sockets import KeptSockets
 from muster.coordinator.partition_sharing import PartitionSharing
 from muster.coordinator.peers.link.links import Received
 from muster.coordinator.peers.link.messages import Answered, AnyMessage, Granted
-from muster.coordinator.sidecar.forwarding.peers import Peers
+from muster.coordinator.sidecar.forwarding.assembly import Forwarding
 from muster.coordinator.sidecar.group_parts import GroupParts
 from muster.coordinator.sidecar.groups.owned_groups import ListOwned
 from muster.coordinator.sidecar.serve import _Sidecar
@@ -45,18 +45,18 @@ class _Simulated(_Sidecar):
         await self.upstream._until_answered(self.link.open)
         await self._assemble(self.server.new_log(self.server.surroundings.topics.events))
 
-    def _peers(self, sharing: PartitionSharing, parts: GroupParts, list_own: ListOwned) -> Peers:
+    def _forwarding(self, sharing: PartitionSharing, parts: GroupParts, list_own: ListOwned) -> Forwarding:
         self.server.runtime = parts.runtime
-        peers = super()._peers(sharing, parts, list_own)
-        peers._links._received = partial(_noting, peers, peers._links._received)
-        return peers
+        forwarding = super()._forwarding(sharing, parts, list_own)
+        forwarding._links._received = partial(_noting, forwarding, forwarding._links._received)
+        return forwarding
 
 
-def _noting(peers: Peers, received: Received, node: Node, message: AnyMessage) -> None:
+def _noting(forwarding: Forwarding, received: Received, node: Node, message: AnyMessage) -> None:
     """Note on the client's connection when the answer left its owner, and which one that was."""
     if isinstance(message, Answered | Granted):
-        client, _ = peers._owners._by_number.get(message.connection, (None, None))
+        client, _ = forwarding._owners._by_number.get(message.connection, (None, None))
         if client is not None and client._transport is not None:
-            link = peers._links._ready[node]
+            link = forwarding._links._ready[node]
             cast("Wire", client._transport).passes_on(cast("Wire", link._transport).departed)
     received(node, message)

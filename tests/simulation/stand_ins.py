@@ -23,7 +23,8 @@ from muster.coordinator.peers.link import connection
 from muster.coordinator.runtime.ownership import standbys
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.sidecar import group_parts, serve
-from muster.coordinator.sidecar.forwarding import edge, peers
+from muster.coordinator.sidecar.forwarding import assembly as forwarding_assembly
+from muster.coordinator.sidecar.forwarding import edge
 from muster.coordinator.sidecar.relay import listeners
 from tests.simulation.world import SimulatedLoop
 
@@ -103,9 +104,9 @@ def simulated(seed: int) -> Iterator[None]:
         stack.enter_context(patch.object(assembly, "uuid", _LOTS))
         stack.enter_context(patch.object(serve, "SystemClock", _RunningClock))
         stack.enter_context(patch.object(group_parts, "new_owner", _new_owner))
-        stack.enter_context(patch.object(peers, "boot_clock_ms", _boot_ms))
+        stack.enter_context(patch.object(forwarding_assembly, "boot_clock_ms", _boot_ms))
         stack.enter_context(patch.object(listeners, "Turns", partial(Turns, clock=lambda: 0.0)))
         stack.enter_context(patch.object(Listening, "_bound", _bound))
-        for module in (partition_sharing, group_parts):
+        for module in (partition_sharing, group_parts, forwarding_assembly):
             stack.enter_context(patch.object(module, "collect", lambda *_: None))
         yield

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Callable, Iterable
 from typing import Final
 
+import msgspec
 import structlog
 
 from muster.coordinator.cluster import Node
@@ -25,6 +26,14 @@ RETRY_S: Final = 0.1
 RETRY_MAX_S: Final = 2.0
 
 Received = Callable[[Node, AnyMessage], None]
+
+
+class LinkState(msgspec.Struct, frozen=True, kw_only=True):
+    """Another process, and whether it is reached; `error`: why the last attempt failed, "" before there was one."""
+
+    node: Node
+    is_reached: bool
+    error: str
 
 
 class PeerLinks:
@@ -56,12 +65,14 @@ class PeerLinks:
         self._tasks = BackgroundTasks(failed)
         self._keeping: dict[Node, asyncio.Task[None]] = {}
         self._ready: dict[Node, PeerConnection] = {}
+        self._errors: dict[Node, str] = {}
 
     def follow(self, nodes: Iterable[Node]) -> None:
         """Keep connections to these processes from now on, and to no others."""
         wanted = [node for node in nodes if node.node_id != self._node_id]
         for node in [each for each in self._keeping if each not in wanted]:
             self._keeping.pop(node).cancel()
+            self._errors.pop(node, None)
         for node in [each for each in wanted if each not in self._keeping]:
             self._keeping[node] = self._tasks.start(self._keep(node), f"link-node-{node.node_id}")
 
@@ -77,6 +88,13 @@ class PeerLinks:
         """Whether messages can be sent to the process: it is connected, and reads."""
         connection = self._ready.get(node)
         return connection is not None and not connection.is_full
+
+    def states(self) -> list[LinkState]:
+        """The other processes by node id, and whether each is reached. Thread-safe."""
+        nodes = sorted(self._keeping.copy(), key=lambda each: each.node_id)
+        return [
+            LinkState(node=node, is_reached=node in self._ready, error=self._errors.get(node, "")) for node in nodes
+        ]
 
     def send(self, node: Node, message: AnyMessage) -> None:
         """Send a message to a process that is reached; nothing to one that is not."""
@@ -94,6 +112,7 @@ class PeerLinks:
                     retry_s = RETRY_S
                     self._reached(node, opened.connection)
                     reason = await opened.lost
+                self._errors[node] = reason
             finally:
                 if self._ready.pop(node, None) is not None:
                     self._changed(node)
@@ -121,6 +140,7 @@ class PeerLinks:
 
     def _reached(self, node: Node, connection: PeerConnection) -> None:
         self._ready[node] = connection
+        self._errors.pop(node, None)
         connection.handle = lambda message: self._received(node, message)
         connection.keep_alive()
         if self._throttle.end(node) is not None:

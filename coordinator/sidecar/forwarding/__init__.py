@@ -8,5 +8,6 @@ granted.py             heartbeats that this one answers itself, by the word of t
 forwarded_client.py    a client of another process, as the handlers see it
 paced.py               what many clients are told at once, some at a time
 shared_ownership.py    shadows and moves, when partitions come and go
-peers.py               the assembly of all that
+reach.py               which owners are reached, and since when none is
+assembly.py            the assembly of all that
 """

@@ -7,14 +7,17 @@ import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from urllib.error import HTTPError
 from uuid import uuid4
 
 import msgspec
 import pytest
+from typer.testing import CliRunner
 
+from muster.cli import app
 from muster.events.ids import GroupId
 from muster.events.partitioner import partition_for
-from tests.brokers.broker import Broker, log_tail
+from tests.brokers.broker import HOST, Broker, log_tail
 from tests.clients.consumers import Confluent, RunningConsumer
 from tests.clients.crew import ALL, Crew, crew
 from tests.clients.probe import until_stable
@@ -181,6 +184,36 @@ def test_an_edge_owns_nothing_and_forwards_all(sidecars: Sidecars) -> None:
         assert running.events("partition ready") == []
     after = {node_id: each.events("partitions shared")[-1]["ours"] for node_id, each in sidecars.by_node.items()}
     assert after == before
+
+
+def test_an_edge_with_another_secret_is_not_ready_and_says_so_everywhere(sidecars: Sidecars, tmp_path: Path) -> None:
+    """In /readyz, in its metrics and in `muster status`; with the others' secret it is ready, without a restart."""
+    secret = tmp_path / "secret"
+    secret.write_text(secrets.token_hex(32))
+    log = sidecars.by_node[1].log
+    options = ["--role", "edge", "--metrics", f"{HOST}:0"]
+    bootstrap = sidecars.broker.bootstrap
+    with sharing_sidecar(bootstrap, log, 4, secret=secret, partitions=LOG_PARTITIONS, options=options) as edge:
+
+        def not_ready() -> str:
+            try:
+                return edge.asked("/readyz")
+            except HTTPError as error:
+                return error.read().decode()
+
+        until_so(lambda: not_ready().count("another peer secret") == len(NODE_IDS), not_ready)
+        assert "this process has reached no owner of a partition; node 1 at " in not_ready()
+        metrics = edge.asked("/metrics")
+        assert 'muster_peer_links{state="not-reached"} 2.0' in metrics
+        assert "muster_ready 0.0" in metrics
+        assert "muster_owners_not_reached_seconds 0.0" not in metrics
+        address = edge.wait_for_event("metrics")["listen"]
+        told = CliRunner().invoke(app, ["status", address, "--format", "json"])
+        assert told.exit_code == 1
+        assert told.stdout.count('"it does not reach node') == len(NODE_IDS)
+        secret.write_text(sidecars.secret.read_text())
+        until_so(lambda: not_ready() == "ready\n", not_ready)
+        assert 'muster_peer_links{state="reached"} 2.0' in edge.asked("/metrics")
 
 
 def test_consumers_of_the_newer_protocol_are_answered_through_both(sidecars: Sidecars) -> None:

@@ -22,6 +22,8 @@ from muster.coordinator.commands.status_table import print_status
 from muster.coordinator.observability.metrics_endpoint import MetricsEndpoint
 from muster.coordinator.observability.status import (
     ElsewhereStatus,
+    LinksStatus,
+    LinkStatus,
     MissingShadowStatus,
     OwnedStatus,
     OwnershipStatus,
@@ -138,6 +140,16 @@ def test_processes_of_two_logs_are_looked_at_apart() -> None:
             {"peers": [PeerStatus(node_id=2, address="b:9092", connected=False)]},
             "note",
             "it has no connection to node 2 at b:9092",
+        ),
+        (
+            {"links": LinksStatus(to=[LinkStatus(node_id=2, address="b:9500", reached=False, error="no secret")])},
+            "problem",
+            "it does not reach node 2 at b:9500: no secret",
+        ),
+        (
+            {"links": LinksStatus(no_owner_reached_ms=12_000)},
+            "problem",
+            "it reaches no owner of any partition, for 12 s",
         ),
         (
             {"shadows": ShadowStatus(present=1, missing_count=1, missing=MISSING)},

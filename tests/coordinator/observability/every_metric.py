@@ -18,7 +18,7 @@ from muster.coordinator.observability.loop_watch import LoopWatch
 from muster.coordinator.observability.metrics import REGISTRY, ServerMetrics
 from muster.coordinator.observability.process_metrics import process_collectors
 from muster.coordinator.observability.standby_metrics import StandbyFigures, StandbyMetrics
-from muster.coordinator.peers.peer_metrics import PeerMetrics
+from muster.coordinator.peers.peer_metrics import LinkMetrics, PeerMetrics
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.upstream.shadow_census import ShadowCensus, ShadowMetrics
 
@@ -75,6 +75,7 @@ async def _collected() -> list[Metric]:
         LogLines(2),
         LoopWatch(),
         PeerMetrics(list),
+        LinkMetrics(list, lambda: 0),
         StandbyMetrics(lambda: StandbyFigures(followed=0, ready=0, behind_max=0, oldest_ms=0)),
         ShadowMetrics(lambda: ShadowCensus(present=0, missing=())),
         *process_collectors("standalone", lambda: True),

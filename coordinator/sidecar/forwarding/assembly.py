@@ -8,22 +8,26 @@ from contextlib import AsyncExitStack
 
 import structlog
 
-from muster.coordinator.assembly import CannotServe, Readiness
-from muster.coordinator.cluster import new_cluster
+from muster.coordinator.assembly import CannotServe, Readiness, collect
+from muster.coordinator.cluster import Node, new_cluster
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.observability.status import StatusParts
 from muster.coordinator.partition_sharing import PartitionSharing
 from muster.coordinator.peers.link.links import PeerLinks
 from muster.coordinator.peers.link.listener import PeerListener
+from muster.coordinator.peers.peer_metrics import LinkMetrics
+from muster.coordinator.peers.peer_status import links_status
 from muster.coordinator.peers.sharer import Ownership
 from muster.coordinator.runtime.partition.answer_lease import boot_clock_ms
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import Service
 from muster.coordinator.settings.addresses import Address, why_not_bound
 from muster.coordinator.settings.settings import Settings
+from muster.coordinator.settings.sidecar import OWNER
 from muster.coordinator.sidecar.forwarding.edge import Edge
 from muster.coordinator.sidecar.forwarding.owner import ForwardedRequests
 from muster.coordinator.sidecar.forwarding.owners import Owners
+from muster.coordinator.sidecar.forwarding.reach import TAKEOVER_MS, OwnersReach
 from muster.coordinator.sidecar.groups.owned_groups import ListOwned
 from muster.coordinator.sidecar.relay.intercept import Forward, SidecarApi
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
@@ -35,7 +39,7 @@ MESSAGE_OVERHEAD_BYTES = 65_536
 """The room of a message beside a request or an answer."""
 
 
-class Peers:
+class Forwarding:
     """See the module."""
 
     def __init__(
@@ -86,11 +90,17 @@ class Peers:
             context=None if tls is None else tls.connecting,
             monotonic_ms=service.monotonic_ms,
             received=owners.received,
-            changed=owners.link_changed,
+            changed=self._link_changed,
             failed=lost,
         )
         self._accepting = None if tls is None else tls.accepting
         owners.forward_on(self._links)
+        self._reach = OwnersReach(
+            lambda: service.cluster,
+            self._links,
+            monotonic_ms=service.monotonic_ms,
+            takeover_ms=settings.owner_session_timeout_ms + TAKEOVER_MS,
+        )
 
     async def start(
         self,
@@ -159,7 +169,17 @@ class Peers:
             ownership=ownership,
             clients_told_s=0.0,
         )
+        parts.links = lambda: links_status(self._links.states(), self._reach.lost_ms)
+        collect(LinkMetrics(self._links.states, lambda: self._reach.lost_ms), stack)
+        if self._settings.role != OWNER:  # who has no clients needs no other owner
+            shared = readiness.reason
+            readiness.reason = lambda: shared() or self._reach.not_ready
+
+    def _link_changed(self, node: Node) -> None:
+        self._owners.link_changed(node)
+        self._reach.look()
 
     def _ownership_changed(self) -> None:
         self._links.follow(self._service.cluster.nodes)
+        self._reach.look()
         self._edge.ownership_changed()
