@@ -9,7 +9,7 @@ import typer
 
 from muster.coordinator.commands.members.answer import AnswerFormat
 from muster.coordinator.commands.members.options import duration
-from muster.drills.given import Given
+from muster.drills.given import CLIENT_CONFIG, CLIENT_CONFIG_VARIABLES, Given
 from muster.drills.plan import Between, Fault, Mode
 from muster.events.kafka.security import KAFKA_CONFIG, KAFKA_CONFIG_HELP
 
@@ -106,6 +106,21 @@ _SERVICE: Final = {
         "With --bootstrap: a topic that the drill's members may subscribe; they read nothing.", "--topic", "NAME"
     ),
     "by": _text("With --bootstrap: the command that stops or restarts a process of it.", "--by", "COMMAND"),
+    "client_config": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                CLIENT_CONFIG,
+                metavar="KEY=VALUE",
+                help=(
+                    "With --bootstrap: how its clients reach it, where it wants TLS or credentials, with Kafka's names,"
+                    f" such as security.protocol=SASL_SSL; also {CLIENT_CONFIG_VARIABLES}SASL_PASSWORD and so on."
+                ),
+                rich_help_panel=WHERE,
+            ),
+        ],
+        None,
+    ),
     "yes": (
         Annotated[
             bool,

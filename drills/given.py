@@ -1,11 +1,15 @@
 """The options of a drill, as they were given."""
 
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from muster.coordinator.commands.members.answer import AnswerFormat
 from muster.drills.plan import Between, Mode
+
+CLIENT_CONFIG: Final = "--client-config"
+CLIENT_CONFIG_VARIABLES: Final = "MUSTER_CLIENT_CONFIG_"
 
 
 class Given(msgspec.Struct, kw_only=True):
@@ -30,6 +34,7 @@ class Given(msgspec.Struct, kw_only=True):
     partitions: int = 10
     owner_session: int = 10_000
     kafka_config: list[str] | None = None
+    client_config: list[str] | None = None
     bootstrap: str | None = None
     log: str | None = None
     topic: str | None = None

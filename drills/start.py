@@ -14,12 +14,12 @@ from muster.drills.faults.partition import cut
 from muster.drills.faults.restart import restart
 from muster.drills.faults.slow_broker import slow_down
 from muster.drills.faults.takeover import take_over
-from muster.drills.given import Given
+from muster.drills.given import CLIENT_CONFIG, CLIENT_CONFIG_VARIABLES, Given
 from muster.drills.plan import Between, Fault, Limits, Load, Mode, Plan
 from muster.drills.service.local import Proxied, Setup
 from muster.drills.service.running import RunningService
 from muster.events.kafka.addresses import read_servers
-from muster.events.kafka.security import KAFKA_CONFIG, NOT_SECURED, BadSecurity, KafkaSecurity, security_given
+from muster.events.kafka.security import KAFKA_CONFIG, BadSecurity, KafkaSecurity, security_given
 from muster.replay.commands.opening import fail, speaking_as
 
 HEARTBEATS_WITHIN_MS: Final = 3_000
@@ -87,7 +87,7 @@ def _limit(given_ms: int | None, default_ms: int) -> int:
 def _setup(fault: Fault, given: Given) -> Setup:
     if given.bootstrap is not None:
         _refuse("--local and --bootstrap exclude each other: processes of the drill's own, or a running service")
-    for option, value in (("--by", given.by), ("--topic", given.topic)):
+    for option, value in (("--by", given.by), ("--topic", given.topic), (CLIENT_CONFIG, given.client_config)):
         if value is not None:
             _refuse(f"{option} is for a running service (--bootstrap), and --local was given")
     if given.kafka is None:
@@ -143,9 +143,12 @@ def _service(given: Given) -> tuple[RunningService, str]:
         _refuse("--bootstrap needs --log URL, the event log of the service: what was acknowledged is compared with it")
     if given.topic is None:
         _refuse("--bootstrap needs --topic NAME: a topic that is there, which the drill's members subscribe")
-    security = _security(given)
     service = RunningService(
-        given.bootstrap, topic=given.topic, log_url=given.log, client_security=NOT_SECURED, log_security=security
+        given.bootstrap,
+        topic=given.topic,
+        log_url=given.log,
+        client_security=_client_security(given),
+        log_security=_security(given),
     )
     return service, given.by
 
@@ -153,6 +156,16 @@ def _service(given: Given) -> tuple[RunningService, str]:
 def _security(given: Given) -> KafkaSecurity:
     try:
         return security_given(given.kafka_config or [], os.environ)
+    except BadSecurity as error:
+        _refuse(str(error))
+
+
+def _client_security(given: Given) -> KafkaSecurity:
+    """How the drill's members reach a running service."""
+    try:
+        return security_given(
+            given.client_config or [], os.environ, option=CLIENT_CONFIG, variables=CLIENT_CONFIG_VARIABLES
+        )
     except BadSecurity as error:
         _refuse(str(error))
 

@@ -4,6 +4,7 @@ Pure. A problem is what members notice, or soon may; a note is what somebody sho
 if they have one event log.
 """
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum, unique
@@ -64,7 +65,8 @@ def _of_process(address: str, status: ProcessStatus) -> Iterator[Finding]:
     if status.not_well is not None:
         yield _finding(problem, address, status.not_well, "its log names what holds it; restart it if that lasts")
     if status.not_ready is not None:
-        yield _finding(problem, address, f"not ready: {status.not_ready}", "see to what it waits for; its log has more")
+        way_out = "docs/runbook.md#musternotready says what to do about it; its log has more"
+        yield _finding(problem, address, f"not ready: {status.not_ready}", way_out)
     over = [each.partition for each in ownership.owned if each.lease_left_ms == 0]
     if over:
         said = f"its lease is over for {_partitions(over)}: it answers nothing of theirs"
@@ -77,8 +79,9 @@ def _of_process(address: str, status: ProcessStatus) -> Iterator[Finding]:
         said = f"{_partitions(off)}: taken over from a process that did not stop in good order"
         yield _finding(note, address, f"{said}; nothing changes until its lease is over", "wait: it takes seconds")
     if ownership.oldest_parked_ms > JOIN_WAITS_MS:
-        said = f"a member has waited {ownership.oldest_parked_ms / 1000:.0f} s for its group"
-        yield _finding(problem, address, said, "muster replay why GROUP says for whom it waits")
+        group_id = ownership.oldest_parked_group
+        said = f"a member of group {group_id} has waited {ownership.oldest_parked_ms / 1000:.0f} s for the others"
+        yield _finding(problem, address, said, f"muster replay why {shlex.quote(group_id)} says for whom it waits")
     for group in ownership.quarantined:
         said = f"group {group.group_id} is not served, a record cannot be read: {group.reason}"
         yield _finding(problem, address, said, group.way_out)

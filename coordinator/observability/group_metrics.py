@@ -79,6 +79,7 @@ class GroupFigures(msgspec.Struct, frozen=True, kw_only=True):
     parked: Mapping[str, int]
     """The number of requests that wait in a rebalance, by API."""
     oldest_parked_ms: int
+    oldest_parked_group: str = ""
     named: tuple[NamedGroup, ...] = ()
 
 

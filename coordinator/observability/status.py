@@ -129,6 +129,8 @@ class OwnershipStatus(msgspec.Struct, frozen=True, kw_only=True):
     members: Mapping[str, int] = {}
     """The number of their members by coordinator."""
     oldest_parked_ms: int = 0
+    oldest_parked_group: str = ""
+    """The group whose member has waited so long."""
 
 
 class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):

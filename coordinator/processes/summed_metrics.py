@@ -4,23 +4,25 @@ What belongs here: how samples become one. What it must not know: where they com
 
 Of a gauge the sum is told, which is right for connections, members and bytes. Where that would say nothing it is the
 largest: of ages, delays and times, of open files, which each has a limit of its own for, and of what is the same in all
-(`*_info`, the partitions of the log). All are ready when each is, so of `muster_ready` it is the smallest. What a
+(`*_info`, the partitions of the log). All are ready when each is, so of `muster_ready` it is the smallest, and 0 while
+one does not answer. What a
 process has counted stays when it ends, as far as it was told: a sum that falls would be taken for counters that began
 anew, all of them.
 """
 
 import operator
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
 import msgspec
-from prometheus_client.metrics_core import Metric
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 _LARGEST: Final = ("_info", "_seconds", "_open_fds", "_max_fds", "_log_partitions", "_lag_records", "_group_generation")
-_SMALLEST: Final = ("muster_ready",)
+READY: Final = "muster_ready"
+_SMALLEST: Final = (READY,)
 
 
 class ToldMetrics(msgspec.Struct, frozen=True):
@@ -32,10 +34,11 @@ class ToldMetrics(msgspec.Struct, frozen=True):
 
 
 class SummedMetrics(Collector):
-    """See the module. `read` gets what each process tells that answers."""
+    """See the module. `read` gets what each process tells that answers; `processes`: the names of all."""
 
-    def __init__(self, read: Callable[[], Iterable[ToldMetrics]]) -> None:
+    def __init__(self, read: Callable[[], Iterable[ToldMetrics]], processes: Collection[str] = ()) -> None:
         self._read = read
+        self._processes = processes
         self._last: dict[str, tuple[int, list[Metric]]] = {}
         """The last metrics of each process, and after how many starts those were."""
         self._ended: list[Metric] = []
@@ -50,7 +53,8 @@ class SummedMetrics(Collector):
                 self._take_in(each, families)
             answering = {each.process for each, _ in told}
             silent = [counted(families) for name, (_, families) in self._last.items() if name not in answering]
-            of_all = [self._ended, *silent, *(families for _, families in told)]
+            not_ready = [] if answering >= set(self._processes) else [_not_ready()]
+            of_all = [self._ended, *silent, *(families for _, families in told), not_ready]
             yield from list(summed(of_all))
 
     def _take_in(self, told: ToldMetrics, families: list[Metric]) -> None:
@@ -64,6 +68,11 @@ class SummedMetrics(Collector):
 def counted(families: Iterable[Metric]) -> list[Metric]:
     """Return those that only grow."""
     return [family for family in families if family.type in {"counter", "histogram", "summary"}]
+
+
+def _not_ready() -> Metric:
+    """Return what a process that does not answer would tell."""
+    return GaugeMetricFamily(READY, "Whether /readyz says ready: 1, else 0", value=0)
 
 
 def summed(of_each: Iterable[Iterable[Metric]]) -> Iterator[Metric]:

@@ -86,7 +86,7 @@ def _serve_metrics(settings: Settings, running: Sequence[RunningProcess], stack:
     if settings.metrics is None:
         return
     registry = CollectorRegistry()
-    registry.register(SummedMetrics(lambda: _told(running)))
+    registry.register(SummedMetrics(lambda: _told(running), [each.child.name for each in running]))
     at = Address(settings.metrics)
     try:
         endpoint = MetricsEndpoint(

@@ -166,7 +166,7 @@ class Runtime:
                 members[key] += len(group.members)
                 if group.group_id in NAMED_GROUPS:
                     named.append(_named(group))
-        joins, syncs, arrived_ms = _parked(partition.parked() for partition in owned)
+        joins, syncs, oldest = _parked(partition.parked() for partition in owned)
         return GroupFigures(
             groups=groups,
             members=members,
@@ -174,7 +174,8 @@ class Runtime:
             partitions=len(owned),
             log_partitions=self._log.partitions if self._is_assigned else 0,
             parked={"JoinGroup": joins, "SyncGroup": syncs},
-            oldest_parked_ms=0 if arrived_ms is None else self._owner.clock.monotonic_ms() - arrived_ms,
+            oldest_parked_ms=0 if oldest is None else self._owner.clock.monotonic_ms() - oldest[0],
+            oldest_parked_group="" if oldest is None else oldest[1],
             named=tuple(named),
         )
 
@@ -301,14 +302,17 @@ def _named(group: Group) -> NamedGroup:
     )
 
 
-def _parked(each: Iterable[tuple[int, int, int | None]]) -> tuple[int, int, int | None]:
+_Parked = tuple[int, int, tuple[int, GroupId] | None]
+
+
+def _parked(each: Iterable[_Parked]) -> _Parked:
     joins = syncs = 0
-    arrived: list[int] = []
-    for of_joins, of_syncs, arrived_ms in each:
+    oldest: list[tuple[int, GroupId]] = []
+    for of_joins, of_syncs, of_oldest in each:
         joins, syncs = joins + of_joins, syncs + of_syncs
-        if arrived_ms is not None:
-            arrived.append(arrived_ms)
-    return joins, syncs, min(arrived, default=None)
+        if of_oldest is not None:
+            oldest.append(of_oldest)
+    return joins, syncs, min(oldest, default=None)
 
 
 def _listed(group: Group) -> ListedGroup:

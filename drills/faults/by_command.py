@@ -5,7 +5,10 @@ stopped in good order. So whoever may stop it does.
 """
 
 import asyncio
+import os
+import signal
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
+from contextlib import suppress
 from typing import Final
 
 from muster.drills.errors import ServiceFailed
@@ -15,15 +18,23 @@ TAIL_BYTES: Final = 400
 
 
 async def by_command(stage: Stage, command: str) -> None:
-    """Run the command, and wait until the members are answered. Raises ServiceFailed."""
+    """Run the command, and wait until the members are answered. Raises ServiceFailed.
+
+    It is a process group of its own, which is killed whole if it does not end, or the drill does.
+    """
     stage.note(f"$ {command}", is_fault=True)
-    process = await asyncio.create_subprocess_shell(command, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT)
+    process = await asyncio.create_subprocess_shell(
+        command, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, start_new_session=True
+    )
     try:
         async with asyncio.timeout(stage.plan.within_ms / 1000):
             output, _ = await process.communicate()
     except TimeoutError:
-        process.kill()
         raise ServiceFailed(f"the command {command!r} goes on after {stage.plan.within_ms / 1000:g} s") from None
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
     if process.returncode:
         said = output[-TAIL_BYTES:].decode(errors="replace").strip()
         raise ServiceFailed(f"the command {command!r} ended with exit code {process.returncode}: {said}")

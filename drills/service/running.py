@@ -10,6 +10,7 @@ from kio.schema.types import TopicName
 from muster.drills.checking.log import DrilledLog
 from muster.drills.checking.offsets import groups_there
 from muster.drills.errors import Unusable
+from muster.drills.given import CLIENT_CONFIG
 from muster.drills.load.load import explained, group_ids
 from muster.drills.names import PREFIX, Names
 from muster.drills.plan import Load
@@ -63,7 +64,10 @@ class RunningService:
         finally:
             await connections.close()
         if asked.answer is None:
-            raise Unusable(f"nobody answers at --bootstrap {self.bootstrap}: {asked.reasons}")
+            raise Unusable(
+                f"nobody answers at --bootstrap {self.bootstrap}: {asked.reasons}; where it wants TLS or credentials of"
+                f" its clients, give {CLIENT_CONFIG}"
+            )
         (topic,) = asked.answer[1].topics
         if topic.error_code is not ErrorCode.none:
             raise Unusable(

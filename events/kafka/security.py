@@ -146,15 +146,21 @@ def kafka_security(
         raise BadSecurity(str(bad)) from bad
 
 
-def security_given(entries: Iterable[str], environment: Mapping[str, str]) -> KafkaSecurity:
+def security_given(
+    entries: Iterable[str],
+    environment: Mapping[str, str],
+    *,
+    option: str = KAFKA_CONFIG,
+    variables: str = KAFKA_CONFIG_VARIABLES,
+) -> KafkaSecurity:
     """Read the settings from `--kafka-config KEY=VALUE`, and for others from the environment. Raises BadSecurity."""
-    given = split_properties(entries, KAFKA_CONFIG)
-    of_environment = properties_of_environment(environment, KAFKA_CONFIG_VARIABLES)
+    given = split_properties(entries, option)
+    of_environment = properties_of_environment(environment, variables)
 
     def name_of(name: str) -> str:
-        return f"{KAFKA_CONFIG} {name}" if name in given else _variable(KAFKA_CONFIG_VARIABLES, name)
+        return f"{option} {name}" if name in given else _variable(variables, name)
 
-    return kafka_security(of_environment | given, KAFKA_CONFIG, name_of)
+    return kafka_security(of_environment | given, option, name_of)
 
 
 def _variable(prefix: str, name: str) -> str:

@@ -61,6 +61,32 @@ def test_the_runbook_has_no_alert_that_is_gone() -> None:
     assert set(re.findall(r"^### (\w+)$", RUNBOOK, re.MULTILINE)) == {alert["alert"] for alert in alerts()}
 
 
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "has been unavailable",
+        "no broker",
+        "is not served",
+        "partitions are being read",
+        "has not answered",
+        "the processes of the event log are sharing its partitions",
+        "this process has reached no owner of a partition",
+        "starting",
+        "the event log is being opened",
+        "stopping",
+        "it is being started",
+        "it does not answer",
+        "no file is free",
+    ],
+)
+def test_the_runbook_has_a_way_out_of_each_reason_that_a_process_is_not_ready(reason: str) -> None:
+    """In the words in which the process says it."""
+    said = [*(ROOT / "coordinator").rglob("*.py"), *(ROOT / "events").rglob("*.py")]
+    assert any(reason in file.read_text(encoding="utf-8") for file in said)
+    table = RUNBOOK.split("### MusterNotReady\n")[1].split("\n#")[0]
+    assert any(reason in row.split("|")[1] for row in table.splitlines() if row.startswith("| "))
+
+
 def test_links_of_the_runbook_lead_to_sections_and_pages_that_are_there() -> None:
     sections = {heading.lower() for heading in re.findall(r"^#+ (\w+)$", RUNBOOK, re.MULTILINE)}
     for target in re.findall(r"\]\(([^)]+)\)", RUNBOOK):
@@ -110,9 +136,14 @@ def promtool(*arguments: str) -> str:
     return done.stdout
 
 
-def test_the_rules_are_ones_for_prometheus() -> None:
+def test_the_rules_are_ones_for_prometheus(tmp_path: Path) -> None:
     assert f"{len(alerts())} rules found" in promtool("check", "rules", str(RULES))
     promtool("check", "config", str(DEPLOY / "prometheus.yml"))
+    config = yaml.safe_load((DEPLOY / "prometheus-kubernetes.yml").read_text(encoding="utf-8"))
+    (job,) = config["scrape_configs"]
+    assert job.pop("kubernetes_sd_configs") == [{"role": "pod"}]  # distributions build promtool without it
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump({**config, "rule_files": [str(RULES)]}), encoding="utf-8")
+    promtool("check", "config", str(tmp_path / "prometheus.yml"))
 
 
 def test_the_rules_do_what_they_say(tmp_path: Path) -> None:

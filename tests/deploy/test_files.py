@@ -266,6 +266,68 @@ def test_the_edge_of_the_manifests_would_start_before_the_application(peers: Pat
     assert_mounted(pod, sidecar)
 
 
+def rules_of_scraping() -> dict[str, list[dict[str, Any]]]:
+    """The relabeling of both ways to scrape, in Prometheus's own form, from the discovery of a pod's port on."""
+    (job,) = yaml.safe_load((DEPLOY / "prometheus-kubernetes.yml").read_text(encoding="utf-8"))["scrape_configs"]
+    monitor = yaml.safe_load((DEPLOY / "podmonitor.yaml").read_text(encoding="utf-8"))["spec"]
+    (endpoint,) = monitor["podMetricsEndpoints"]
+    ((selected, operator),) = [each.values() for each in monitor["selector"]["matchExpressions"]]
+    assert (monitor["namespaceSelector"], operator) == ({"any": True}, "Exists")
+    by_operator = [
+        {
+            "source_labels": ["__meta_kubernetes_pod_label_" + selected.replace("-", "_")],
+            "action": "keep",
+            "regex": ".+",
+        },
+        {"source_labels": ["__meta_kubernetes_pod_container_port_name"], "action": "keep", "regex": endpoint["port"]},
+        {"target_label": "job", "replacement": "namespace/muster"},
+    ]
+    given = [{re.sub("L", "_l", name): value for name, value in rule.items()} for rule in endpoint["relabelings"]]
+    of_job: dict[str, Any] = {"target_label": "job", "replacement": job["job_name"]}
+    return {"operator": [*by_operator, *given], "prometheus": [of_job, *job["relabel_configs"]]}
+
+
+def relabeled(labels: dict[str, str], rules: list[dict[str, Any]]) -> dict[str, str] | None:
+    """The labels of a target, as Prometheus makes them of what it discovered; None: it is not scraped."""
+    for rule in rules:
+        value = ";".join(labels.get(name, "") for name in rule.get("source_labels", ()))
+        matched = re.fullmatch(rule.get("regex", "(.*)"), value)
+        if rule.get("action", "replace") == "keep":
+            if matched is None:
+                return None
+        elif matched is not None:
+            filled = matched.expand(rule.get("replacement", "$1").replace("$1", r"\1"))
+            labels = {**labels, rule["target_label"]: filled}
+    return {name: value for name, value in labels.items() if not name.startswith("__")}
+
+
+@pytest.mark.parametrize("way", ["operator", "prometheus"])
+@pytest.mark.parametrize(("file", "kind"), [("owners.yaml", "StatefulSet"), ("sidecar.yaml", "Deployment")])
+def test_pods_are_scraped_with_the_labels_that_the_alerts_ask_for(file: str, kind: str, way: str) -> None:
+    """Muster's port alone, whatever the application beside it has; owners and edges of one log are one service."""
+    (template,) = [each["spec"]["template"] for each in manifests(file) if each["kind"] == kind]
+    containers = [*template["spec"]["containers"], *template["spec"].get("initContainers", ())]
+    ports = [port["name"] for container in containers for port in container.get("ports", ())]
+    pod = {
+        "__meta_kubernetes_namespace": "shop",
+        "__meta_kubernetes_pod_name": "pod-0",
+        **{
+            "__meta_kubernetes_pod_label_" + re.sub(r"\W", "_", name): value
+            for name, value in template["metadata"]["labels"].items()
+        },
+    }
+    scraped = [
+        labels
+        for port in [*ports, "metrics"]
+        if (labels := relabeled({**pod, "__meta_kubernetes_pod_container_port_name": port}, rules_of_scraping()[way]))
+    ]
+    (labels,) = scraped
+    assert (labels["job"], labels["service"]) == ("muster", "muster")
+    rules = (DEPLOY / "prometheus-rules.yml").read_text(encoding="utf-8")
+    assert set(re.findall(r'job="([^"]+)"', rules)) == {labels["job"]}
+    assert relabeled({"__meta_kubernetes_pod_container_port_name": "metrics"}, rules_of_scraping()[way]) is None
+
+
 def assert_mounted(pod: dict[str, Any], container: dict[str, Any]) -> None:
     """The Secret with what the processes prove to each other, where the settings look for it."""
     assert {"name": "peers", "mountPath": "/run/peers", "readOnly": True} in container["volumeMounts"]

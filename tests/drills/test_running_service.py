@@ -113,10 +113,21 @@ def test_a_command_that_fails_ends_the_drill_and_its_groups(
 def test_ctrl_c_removes_the_groups_from_the_service(
     service: list[MusterProcess], options: Mapping[str, str], tmp_path: Path
 ) -> None:
-    drill = Drill("restart", *given(options), "--by", "sleep 600", *DRILL, "--yes", directory=tmp_path)
-    until_so(lambda: "$ sleep 600" in drill.errors, lambda: drill.errors, within_s=BEGINS_WITHIN_S)
+    pid = tmp_path / "pid"
+    by = f"sh -c 'echo $$ > {pid}; exec sleep 600'; true"
+    drill = Drill("restart", *given(options), "--by", by, *DRILL, "--yes", directory=tmp_path)
+    until_so(lambda: pid.exists() and pid.read_text().strip(), lambda: drill.errors, within_s=BEGINS_WITHIN_S)
     drill.process.send_signal(signal.SIGINT)
     assert drill.ended() == 130, drill.errors
     assert "interrupted; nothing of the drill is left" in drill.errors
+    until_so(lambda: not _lives(int(pid.read_text())), "the command's own child goes on")
     run = drill.errors.partition("run ")[2][:10]
     assert left_of(run, AdminClient({"bootstrap.servers": service[0].bootstrap})) == []
+
+
+def _lives(pid: int) -> bool:
+    """Whether there is such a process; one that has ended and was not waited for is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

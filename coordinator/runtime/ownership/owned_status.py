@@ -49,6 +49,7 @@ def ownership_status(owner: Owner, partitions: OwnedPartitions, figures: GroupFi
         groups=groups,
         members=members,
         oldest_parked_ms=figures.oldest_parked_ms,
+        oldest_parked_group=figures.oldest_parked_group,
     )
 
 

@@ -45,7 +45,7 @@ from muster.coordinator.observability.metrics import OFFSETS_EXPIRED
 from muster.coordinator.runtime.partition.announce import RefusedJoins, announce
 from muster.coordinator.runtime.partition.group_context import Batch, CheckDeadlines, GroupContext
 from muster.coordinator.runtime.partition.outbox import OnLost, Outbox, WriteUnit
-from muster.coordinator.runtime.partition.rebalance_log import follow
+from muster.coordinator.runtime.partition.rebalance_log import RebalanceLines, follow
 from muster.coordinator.runtime.partition.retention_clock import RetentionClock
 from muster.coordinator.runtime.partition.waiting import WaitingRequests
 from muster.events.avro.codec import records_of
@@ -107,6 +107,7 @@ class CommandProcessor:
         self._changed = changed
         self._idle = idle
         self._refused_joins = RefusedJoins(settings, clock.monotonic_ms)
+        self._rebalance_lines = RebalanceLines(clock.monotonic_ms)
         self._is_closed = False
         self.puts_off = False
         """Whether commands that would change something are put off: a former owner may still answer from memory."""
@@ -114,6 +115,7 @@ class CommandProcessor:
     def close(self) -> None:
         """Stop deciding; a batch that is being stored takes no effect here."""
         self._is_closed = True
+        self._rebalance_lines.end_minute()
 
     def enqueue(self, context: GroupContext, command: AnyCommand | CheckDeadlines) -> None:
         """Queue a command behind those of the group."""
@@ -297,7 +299,7 @@ class CommandProcessor:
         for command, decision in zip(commands, decisions, strict=True):
             if decision.events:
                 announce(decision.events)
-                context.rebalance = follow(context.rebalance, decision.events, now_ms)
+                context.rebalance = follow(context.rebalance, decision.events, now_ms, self._rebalance_lines)
             if isinstance(command, JoinGroup):
                 self._refused_joins.note_group_full(command, decision.replies)
             if decision.offsets_expired:

@@ -261,7 +261,7 @@ class Partition:
         """Whether it changes nothing for now, as a former owner may still answer."""
         return self._processor.puts_off
 
-    def parked(self) -> tuple[int, int, int | None]:
+    def parked(self) -> tuple[int, int, tuple[int, GroupId] | None]:
         """As of WaitingRequests. Thread-safe."""
         return self._waiting.parked()
 

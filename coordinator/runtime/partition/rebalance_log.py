@@ -5,20 +5,31 @@
     GroupStabilized       the end: every member can have its assignment
     GroupEmptied          the end: nobody has joined
 
+A client that joins and leaves in a loop would fill the log, so in a minute a group has LINES_OF_GROUP_MAX lines, and a
+partition LINES_MAX. What is left out is counted in one line when the minute is over; the metrics count all, and the
+event log has all.
+
 What belongs here: what is told of a rebalance. What it must not know: how it is decided.
 """
 
-from collections.abc import Iterable
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable
 from enum import StrEnum, unique
+from typing import Final
 
 import msgspec
 import structlog
 
+from muster.coordinator.log_throttle import LINE_INTERVAL_MS, NAMES_MAX
 from muster.coordinator.observability.metrics import REBALANCE_PHASE_SECONDS, REBALANCE_SECONDS
 from muster.events.events import AnyEvent, GroupEmptied, GroupStabilized, JoinPhaseCompleted, RebalanceStarted, Why
 from muster.events.state import GroupImage, GroupState
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+LINES_OF_GROUP_MAX: Final = 10
+LINES_MAX: Final = 200
 
 _JOIN, _SYNC = REBALANCE_PHASE_SECONDS.labels("join"), REBALANCE_PHASE_SECONDS.labels("sync")
 
@@ -48,12 +59,55 @@ class UnderWay(msgspec.Struct, frozen=True, kw_only=True):
 BEGAN_ELSEWHERE = UnderWay()
 
 
-def follow(under_way: UnderWay | None, events: Iterable[AnyEvent], now_ms: int) -> UnderWay | None:
+class RebalanceLines:
+    """The lines of one partition, bounded; on the running loop."""
+
+    def __init__(self, monotonic_ms: Callable[[], int]) -> None:
+        self._monotonic_ms = monotonic_ms
+        self._began_ms = 0
+        self._written: Counter[str] = Counter()
+        self._left_out: Counter[str] = Counter()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def write(self, group_id: str, told: dict[str, object]) -> None:
+        """Write a line, unless there were too many in this minute."""
+        now_ms = self._monotonic_ms()
+        if now_ms - self._began_ms >= LINE_INTERVAL_MS:
+            self.end_minute()
+            self._began_ms = now_ms
+        if self._written[group_id] < LINES_OF_GROUP_MAX and self._written.total() < LINES_MAX:
+            self._written[group_id] += 1
+            log.info("rebalance", group_id=group_id, **told)
+            return
+        self._left_out[group_id] += 1
+        if self._timer is None:
+            left_ms = self._began_ms + LINE_INTERVAL_MS - now_ms
+            self._timer = asyncio.get_running_loop().call_later(left_ms / 1000, self.end_minute)
+
+    def end_minute(self) -> None:
+        """Say what was left out, and begin anew."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._left_out:
+            log.warning(
+                "rebalances are not in this log, as there were too many within a minute",
+                rebalances=self._left_out.total(),
+                groups=len(self._left_out),
+                most=dict(self._left_out.most_common(NAMES_MAX)),
+            )
+        self._written.clear()
+        self._left_out.clear()
+
+
+def follow(
+    under_way: UnderWay | None, events: Iterable[AnyEvent], now_ms: int, lines: RebalanceLines
+) -> UnderWay | None:
     """Tell what has ended with these events, which are durable; returns what is under way from now on."""
     for event in events:
         if isinstance(event, RebalanceStarted):
             if under_way is not None:
-                _tell(under_way, event.group_id, event.group, Ended.SUPERSEDED, now_ms)
+                lines.write(event.group_id, _told(under_way, event.group, Ended.SUPERSEDED, now_ms))
             under_way = UnderWay(why=event.why, began_ms=now_ms)
         elif isinstance(event, JoinPhaseCompleted):
             under_way = under_way or BEGAN_ELSEWHERE
@@ -62,12 +116,13 @@ def follow(under_way: UnderWay | None, events: Iterable[AnyEvent], now_ms: int) 
             under_way = msgspec.structs.replace(under_way, joined_ms=now_ms, joined=event)
         elif isinstance(event, GroupStabilized | GroupEmptied):
             ended = Ended.STABLE if isinstance(event, GroupStabilized) else Ended.EMPTY
-            _tell(under_way or BEGAN_ELSEWHERE, event.group_id, event.group, ended, now_ms)
+            lines.write(event.group_id, _told(under_way or BEGAN_ELSEWHERE, event.group, ended, now_ms))
             under_way = None
     return under_way
 
 
-def _tell(under_way: UnderWay, group_id: str, group: GroupImage, ended: Ended, now_ms: int) -> None:
+def _told(under_way: UnderWay, group: GroupImage, ended: Ended, now_ms: int) -> dict[str, object]:
+    """Count how long it took, and return what its line tells."""
     told: dict[str, object] = {"cause": "began under a former owner"}
     if (why := under_way.why) is not None:
         told = {"cause": why.cause.value, **_who(why)}
@@ -83,7 +138,7 @@ def _tell(under_way: UnderWay, group_id: str, group: GroupImage, ended: Ended, n
             _SYNC.observe(sync_ms / 1000)
     if (joined := under_way.joined) is not None and joined.timed_out:
         told["join_phase"] = joined.why.cause.value
-    log.info("rebalance", group_id=group_id, generation_id=group.generation_id, ended=ended.value, **told)
+    return {"generation_id": group.generation_id, "ended": ended.value, **told}
 
 
 def _who(why: Why) -> dict[str, object]:

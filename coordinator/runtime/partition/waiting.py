@@ -49,16 +49,19 @@ class WaitingRequests:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def parked(self) -> tuple[int, int, int | None]:
-        """The joins and the syncs that wait in a rebalance, and when the oldest arrived (monotonic). Thread-safe."""
+    def parked(self) -> tuple[int, int, tuple[int, GroupId] | None]:
+        """The joins and the syncs that wait in a rebalance, when the oldest arrived (monotonic), and of which group.
+
+        Thread-safe.
+        """
         parked = list(self._parked.items())
-        arrived_ms = [
-            waiting.command.caller.arrived_ms
-            for _, request_id in in_slices(parked)
+        arrived = [
+            (waiting.command.caller.arrived_ms, group_id)
+            for (_, group_id, _), request_id in in_slices(parked)
             if (waiting := self._waiting.get(request_id)) is not None
         ]
         joins = sum(kind is JoinGroup for (kind, _, _), _ in parked)
-        return joins, len(parked) - joins, min(arrived_ms, default=None)
+        return joins, len(parked) - joins, min(arrived, default=None)
 
     def add(self, command: AnyRequest, reply_to: ReplyTo) -> None:
         """Keep the request until it is answered."""

@@ -84,6 +84,10 @@ def ownership_of(*partitions: int, log_partitions: int = 2, lease_left_ms: int |
     )
 
 
+def waited_for(ownership: OwnershipStatus, oldest_ms: int, group_id: str) -> OwnershipStatus:
+    return msgspec.structs.replace(ownership, oldest_parked_ms=oldest_ms, oldest_parked_group=group_id)
+
+
 def found(*statuses: ProcessStatus | Unanswered) -> list[Finding]:
     return findings([Asked(address=f"p{number}:1", answer=each) for number, each in enumerate(statuses, 1)])
 
@@ -157,9 +161,9 @@ def test_processes_of_two_logs_are_looked_at_apart() -> None:
             "group a has no shadow upstream: no",
         ),
         (
-            {"ownership": msgspec.structs.replace(ownership_of(0, 1), oldest_parked_ms=400_000)},
+            {"ownership": waited_for(ownership_of(0, 1), 400_000, "orders")},
             "problem",
-            "a member has waited 400 s for its group",
+            "a member of group orders has waited 400 s for the others",
         ),
     ],
 )  # fmt: skip

@@ -127,6 +127,7 @@ def test_requests_that_wait_are_counted_with_the_age_of_the_oldest() -> None:
         figures = process.runtime.figures()
         assert figures.parked == {"JoinGroup": 1, "SyncGroup": 0}
         assert 2_000 <= figures.oldest_parked_ms < 2_100
+        assert figures.oldest_parked_group == "orders"
         assert figures.groups["PreparingRebalance", "muster"] == 1
         joining.cancel()
         await process.runtime.stop()

@@ -72,6 +72,14 @@ def test_alerts_on_gauges_are_right_of_several_processes() -> None:
     assert told["process_open_fds", ""] / told["process_max_fds", ""] == 0.6
 
 
+def test_all_are_not_ready_while_one_of_them_says_nothing() -> None:
+    """It hangs, or is being started: the others' word is not its own. So it is when none has said anything yet."""
+    told = [ToldMetrics("owner", 1, gauges(muster_ready=1)), ToldMetrics("edge-1", 1, gauges(muster_ready=1))]
+    for answering, is_ready in ((told, 1), (told[:1], 0), ([], 0)):
+        summed = SummedMetrics(lambda these=answering: these, ["owner", "edge-1"])  # type: ignore[misc]
+        assert sampled(summed) == {("muster_ready", ""): is_ready}
+
+
 def test_no_gauge_of_muster_is_summed_that_must_not_be() -> None:
     """A standby's partitions are counted as ready by the same process that counts them."""
     text = gauges(muster_standby_partitions=4, muster_standby_partitions_ready=3)

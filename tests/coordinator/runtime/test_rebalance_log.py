@@ -9,7 +9,13 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.observability.group_metrics import NAMED_GROUPS
 from muster.coordinator.observability.metrics import REGISTRY
 from muster.coordinator.runtime.partition.announce import announce
-from muster.coordinator.runtime.partition.rebalance_log import UnderWay, follow
+from muster.coordinator.runtime.partition.rebalance_log import (
+    LINES_MAX,
+    LINES_OF_GROUP_MAX,
+    RebalanceLines,
+    UnderWay,
+    follow,
+)
 from muster.events.log.memory import MemoryStorage
 from tests.coordinator.group.harness import Harness
 from tests.simulation.process import SETTINGS, SimulatedProcess
@@ -18,9 +24,10 @@ from tests.simulation.virtual_time import simulate
 
 def followed(h: Harness, under_way: UnderWay | None = None) -> list[dict[str, Any]]:
     """The lines told of all events of a story, each a second after the one before."""
+    lines = RebalanceLines(lambda: 0)
     with structlog.testing.capture_logs() as told:
         for number, event in enumerate(h.events):
-            under_way = follow(under_way, [event], number * 1_000)
+            under_way = follow(under_way, [event], number * 1_000, lines)
     assert under_way is None
     return [{name: value for name, value in line.items() if name != "log_level"} for line in told]
 
@@ -65,7 +72,7 @@ def test_a_rebalance_that_another_one_ends_is_told_too() -> None:
     under_way = None
     with structlog.testing.capture_logs() as told:
         for event in h.events:
-            under_way = follow(under_way, [event], 0)
+            under_way = follow(under_way, [event], 0, RebalanceLines(lambda: 0))
     assert under_way is not None
     assert [line["ended"] for line in told] == ["superseded"]
     assert observed("muster_rebalance_seconds", ended="superseded")[0] == before[0] + 1
@@ -127,3 +134,43 @@ def test_groups_with_labels_are_those_that_a_pattern_names() -> None:
         assert REGISTRY.get_sample_value("muster_group_rebalances_total", labels) == 1
     finally:
         NAMED_GROUPS.match([])
+
+
+def test_a_group_that_rebalances_without_an_end_fills_no_log() -> None:
+    """In a minute it has so many lines, and then one that counts the rest; another group's are written meanwhile."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage()).start()
+        lines = RebalanceLines(process.clock.monotonic_ms)
+        with structlog.testing.capture_logs() as told:
+            for number in range(500):
+                lines.write("wild", {"generation_id": number})
+            lines.write("quiet", {"generation_id": 1})
+            groups = [line["group_id"] for line in told]
+            assert groups == ["wild"] * LINES_OF_GROUP_MAX + ["quiet"]
+            await asyncio.sleep(61)
+            left_out = 500 - LINES_OF_GROUP_MAX
+            assert told[-1]["event"].startswith("rebalances are not in this log")
+            assert (told[-1]["rebalances"], told[-1]["groups"], told[-1]["most"]) == (left_out, 1, {"wild": left_out})
+            lines.write("wild", {"generation_id": 500})
+            assert told[-1]["generation_id"] == 500
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_many_groups_that_rebalance_once_fill_no_log_either() -> None:
+    """As when one client makes group after group."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage()).start()
+        lines = RebalanceLines(process.clock.monotonic_ms)
+        with structlog.testing.capture_logs() as told:
+            for number in range(2 * LINES_MAX):
+                lines.write(f"group-{number}", {})
+            lines.end_minute()
+        assert len(told) == LINES_MAX + 1
+        assert (told[-1]["rebalances"], told[-1]["groups"], len(told[-1]["most"])) == (LINES_MAX, LINES_MAX, 10)
+        await process.runtime.stop()
+
+    simulate(story())
