@@ -67,7 +67,7 @@ def _asking(command: Callable[..., None], *, but: tuple[str, ...] = ()) -> Calla
 
 
 def top_command(given: "Given") -> None:
-    """The groups whose rebalances cost most.
+    """The groups that cost most.
 
     \b
     Examples:

@@ -1,8 +1,11 @@
 """The cost of an incident. Definitions, which docs/incidents.md gives to readers:
 
 rebalancing_ms         the time in which the group was not Stable, over its rebalances
-partition_ms           partitions times the time in which they had no consumer: with an eager assignor all of them in
-                       each rebalance, with a cooperative one only those that moved
+partition_ms           partitions times the time in which they had no consumer. In a rebalance with an eager assignor
+                       these are all, with a cooperative one only those that moved. Outside of rebalances:
+silent_partition_ms    of that: from the last sign of life of their member until it was removed or back, where that
+                       moment is recorded. Whoever was merely cut off may have gone on
+empty_partition_ms     of that: while the group was empty, until the next assignment; not after an orderly end
 partitions_moved       partitions that went from one member to another
 partitions_moved_back  those of these moves that came to nothing: in the end the partition was where it had been. Of
                        dynamic members, who it was is known by client id and host, where no two members share them
@@ -13,18 +16,29 @@ restarts_absorbed      static members that came back to their places, and spared
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from muster.events.state import Member
 from muster.replay.incidents.episode.acts import AnyAct, CameBack
 from muster.replay.incidents.incident import Cost
-from muster.replay.rebalances.rebalance import MemberRef, Rebalance
+from muster.replay.rebalances.moves import decode_assignment
+from muster.replay.rebalances.rebalance import MemberRef, Outcome, Rebalance
 
 _Key = tuple[str, ...]
 
 
-def cost_of(rebalances: Sequence[Rebalance], acts: Iterable[AnyAct] = ()) -> Cost:
-    """The cost of these rebalances and acts together; None for what is not known of each of them."""
+def cost_of(
+    rebalances: Sequence[Rebalance],
+    acts: Iterable[AnyAct] = (),
+    *,
+    silent_partition_ms: int = 0,
+    empty_partition_ms: int = 0,
+) -> Cost:
+    """The cost of these rebalances and acts together; None for what is not known of each of them.
+
+    `silent_partition_ms`, `empty_partition_ms`: the partition time outside of rebalances.
+    """
     durations = [each.duration_ms for each in rebalances]
     moves = [None if each.movement is None else each.movement.moved for each in rebalances if each.to_generation]
-    stopped_ms = [partition_ms(each) for each in rebalances]
+    stopped_ms = [*(partition_ms(each) for each in rebalances), silent_partition_ms, empty_partition_ms]
     moved = _sum(moves)
     return Cost(
         rebalances=len(rebalances),
@@ -33,7 +47,27 @@ def cost_of(rebalances: Sequence[Rebalance], acts: Iterable[AnyAct] = ()) -> Cos
         partitions_moved=moved,
         partitions_moved_back=_moved_back(rebalances) if moved else moved,
         restarts_absorbed=sum(isinstance(act, CameBack) and act.absorbed for act in acts),
+        silent_partition_ms=silent_partition_ms,
+        empty_partition_ms=empty_partition_ms,
     )
+
+
+def partitions_had(member: Member) -> int:
+    """How many partitions the member had last; those that cannot be read are not counted."""
+    return len(decode_assignment(member.assignment) or ())
+
+
+def outside(from_ms: int, until_ms: int, rebalances: Iterable[Rebalance]) -> int:
+    """How much of a time (ms) was in none of these rebalances, which follow one another."""
+    within = (min(until_ms, each.ended_ms) - max(from_ms, each.started_ms) for each in rebalances)
+    return max(0, until_ms - from_ms - sum(each for each in within if each > 0))
+
+
+def empty_ms(emptied: Rebalance, later: Iterable[Rebalance]) -> int:
+    """Partitions times the time from when the group was empty until the next assignment; 0 if none is known."""
+    lost = 0 if emptied.movement is None else emptied.movement.lost
+    stable = next((each for each in later if each.outcome is Outcome.STABLE), None)
+    return 0 if stable is None else lost * max(0, stable.ended_ms - emptied.ended_ms)
 
 
 def _sum(values: Sequence[int | None]) -> int | None:

@@ -17,7 +17,8 @@ import msgspec
 from muster.events.ids import GroupId
 from muster.events.state import Member
 from muster.replay.history.items import Broken, Gap
-from muster.replay.incidents.cost import cost_of
+from muster.replay.incidents.cost import cost_of, empty_ms, outside, partitions_had
+from muster.replay.incidents.episode.acts import AnyAct, CameBack, Went
 from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.episode.holes import Hole, is_within_events, may_hide_other_half
 from muster.replay.incidents.evidence.naming import refs
@@ -25,8 +26,8 @@ from muster.replay.incidents.evidence.standbys import calls
 from muster.replay.incidents.evidence.subscriptions import given_up as gave_up
 from muster.replay.incidents.evidence.waiting import given_up, held_ms, waits
 from muster.replay.incidents.grade import Grade
-from muster.replay.incidents.incident import Incident, Statement
-from muster.replay.incidents.kinds import PRECEDENCE, UNKNOWN
+from muster.replay.incidents.incident import Cost, Incident, Statement
+from muster.replay.incidents.kinds import PRECEDENCE, UNKNOWN, duel, group_end, scale_down
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim
 from muster.replay.incidents.rounds import goes_on
 from muster.replay.incidents.windows import ACTS_MAX, QUIET_MS, SAME_MOMENT_MS
@@ -36,6 +37,11 @@ from muster.replay.times import duration, instant
 
 CHILDREN: Final = {"crash": frozenset({"deployment", "blue-green"}), "slow-member": frozenset({"deployment"})}
 """The kinds that happen within others: a process that died, or was slow, while others were being replaced."""
+
+ORDERLY_ENDS: Final = frozenset(
+    kind.name for kind in (scale_down.DOWN, scale_down.SHUTDOWN, group_end.DELETED, group_end.EXPIRED)
+)
+"""The kinds after which a group is empty as it was meant to be."""
 
 SPLIT: Final = (
     f"within less than {duration(QUIET_MS)} of each other there was more than is looked at together ({ACTS_MAX:,} acts"
@@ -212,10 +218,34 @@ def _incident(
         rebalances=tuple(rebalances),
         parent=None if parent is None else ids[id(parent)],
         chain=(),
-        cost=cost_of(rebalances, claim.acts),
+        cost=_cost(draft, rebalances, episode),
         advice=claim.advice,
         notes=_notes(draft, episode),
     )
+
+
+def _cost(draft: _Draft, rebalances: Sequence[Rebalance], episode: Episode) -> Cost:
+    acts = () if draft.name == duel.KIND.name else draft.claim.acts  # who takes an id from another one is no restart
+    emptied = [each for each in rebalances if each.outcome is Outcome.EMPTIED and draft.name not in ORDERLY_ENDS]
+    return cost_of(
+        rebalances,
+        acts,
+        silent_partition_ms=sum(_silent_ms(act, episode) for act in draft.claim.acts),
+        empty_partition_ms=sum(empty_ms(each, episode.rebalances_after(each)) for each in emptied),
+    )
+
+
+def _silent_ms(act: AnyAct, episode: Episode) -> int:
+    """Partitions times the time in which their member was silent, outside of rebalances."""
+    if isinstance(act, Went) and act.is_silent and episode.silence_of(act).is_known:
+        member = act.member
+    elif isinstance(act, CameBack) and act.heard and act.before is not None:
+        member = act.before
+    else:
+        return 0
+    had = partitions_had(member)
+    beside = episode.rebalances_between(act.since_ms, act.at_ms)
+    return had * outside(act.since_ms, act.at_ms, beside)
 
 
 def _chain(draft: _Draft, episode: Episode) -> tuple[Statement, ...]:
@@ -235,7 +265,7 @@ def _notes(draft: _Draft, episode: Episode) -> tuple[str, ...]:
 
 def _can_touch(hole: Hole, draft: _Draft, episode: Episode) -> bool:
     """Whether the incident is told without something that may be missing there."""
-    acts = draft.claim.acts
+    acts = () if draft.name == duel.KIND.name else draft.claim.acts
     if not draft.seqs:
         return draft.name == UNKNOWN.name or hole.is_within(draft.begin_ms, draft.end_ms)
     alone = (act for act in acts if act.seq not in episode.paired_seqs)

@@ -29,6 +29,8 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     partition_ms: int | None
     partitions_moved: int | None
     partitions_moved_back: int | None = None
+    silent_partition_ms: int = 0
+    empty_partition_ms: int = 0
     restarts_absorbed: int = 0
 
 

@@ -60,7 +60,7 @@ def rows_of(incident: Incident, detail: Detail) -> Iterator[tuple[str, Renderabl
         yield "Rebalances", _rebalances(incident.rebalances, detail)
     if incident.chain:
         yield "What happened", _chain(incident, detail)
-    if incident.rebalances or incident.cost.restarts_absorbed:
+    if incident.rebalances or incident.cost.restarts_absorbed or incident.cost.partition_ms:
         yield "Cost", text(cost_text(incident.cost))
     if incident.advice:
         yield "Advice", _stacked(map(text, incident.advice))
@@ -107,19 +107,27 @@ def _statement(statement: Statement, head: Instant) -> Text:
 
 def cost_text(cost: Cost) -> str:
     """'2 rebalances, 4.3 s not Stable, 61.0 partition-seconds without a consumer, 4 partitions moved'."""
-    parts = [_of_rebalances(cost)] if cost.rebalances else []
+    parts = []
+    if cost.rebalances:
+        parts.append(plural(cost.rebalances, "rebalance"))
+        if cost.rebalancing_ms is not None:
+            parts.append(f"{duration(cost.rebalancing_ms)} not Stable")
+    if cost.partition_ms is not None and (cost.rebalances or cost.partition_ms):
+        outside = _outside_of_rebalances(cost)
+        parts.append(f"{_seconds(cost.partition_ms)} partition-seconds without a consumer{outside}")
+    if cost.rebalances and cost.partitions_moved is not None:
+        back = f", {cost.partitions_moved_back} of them for nothing" if cost.partitions_moved_back else ""
+        parts.append(f"{plural(cost.partitions_moved, 'partition')} moved{back}")
     if cost.restarts_absorbed:
         parts.append(f"{plural(cost.restarts_absorbed, 'static restart')} without a rebalance")
     return ", ".join(parts) or "no rebalance"
 
 
-def _of_rebalances(cost: Cost) -> str:
-    parts = [plural(cost.rebalances, "rebalance")]
-    if cost.rebalancing_ms is not None:
-        parts.append(f"{duration(cost.rebalancing_ms)} not Stable")
-    if cost.partition_ms is not None:
-        parts.append(f"{cost.partition_ms / 1_000:.1f} partition-seconds without a consumer")
-    if cost.partitions_moved is not None:
-        back = f", {cost.partitions_moved_back} of them for nothing" if cost.partitions_moved_back else ""
-        parts.append(f"{plural(cost.partitions_moved, 'partition')} moved{back}")
-    return ", ".join(parts)
+def _outside_of_rebalances(cost: Cost) -> str:
+    of = ((cost.silent_partition_ms, "a member was silent"), (cost.empty_partition_ms, "the group was empty"))
+    told = ", ".join(f"{_seconds(ms)} while {what}" for ms, what in of if ms)
+    return f" ({told})" if told else ""
+
+
+def _seconds(ms: int) -> str:
+    return f"{ms / 1_000:.1f}"

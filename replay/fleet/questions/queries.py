@@ -48,6 +48,13 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
+PARTITION_TIME: Final = """
+    select group_id, started_at, partition_ms from rebalances_asked
+    union all
+    select group_id, started_at, silent_partition_ms + empty_partition_ms as partition_ms from incidents_asked
+"""
+"""The time that partitions had no consumer: in rebalances, and outside of them. Each counts when it began."""
+
 _COST: Final = "partition_ms desc nulls last, rebalancing_ms desc nulls last"
 
 TOP: Final = f"""
@@ -55,14 +62,18 @@ with told as (
     select group_id, count(*) as incidents,
         first(kind order by coalesce(partition_ms, 0) desc, coalesce(rebalancing_ms, 0) desc, started_at) as worst_kind
     from incidents_asked group by group_id
+),
+stopped as (select group_id, sum(partition_ms)::bigint as partition_ms from partition_time_asked group by group_id),
+had as (
+    select group_id, count(*) as rebalances, sum(duration_ms)::bigint as rebalancing_ms, max(duration_ms) as longest_ms,
+        sum(avoided)::bigint as avoided
+    from rebalances_asked group by group_id
 )
 select
-    group_id, count(*) as rebalances, any_value(incidents) as incidents, any_value(worst_kind) as worst_kind,
-    sum(duration_ms)::bigint as rebalancing_ms, max(duration_ms) as longest_ms,
-    sum(partition_ms)::bigint as partition_ms,
-    sum(avoided)::bigint as avoided
-from rebalances_asked left join told using (group_id)
-group by group_id order by {_COST}, rebalances desc, group_id limit $limit
+    group_id, coalesce(rebalances, 0) as rebalances, incidents, worst_kind, rebalancing_ms, longest_ms, partition_ms,
+    coalesce(avoided, 0) as avoided
+from stopped left join had using (group_id) left join told using (group_id)
+order by {_COST}, rebalances desc, group_id limit $limit
 """  # noqa: S608
 BY_KIND: Final = f"""
 select
@@ -94,7 +105,8 @@ INCIDENTS: Final = {
 OF_GROUP: Final = {
     "totals": """
         select count(*) as rebalances, min(started_at) as first_at, max(started_at) as last_at,
-            sum(duration_ms)::bigint as rebalancing_ms, sum(partition_ms)::bigint as partition_ms,
+            sum(duration_ms)::bigint as rebalancing_ms,
+            (select sum(partition_ms)::bigint from partition_time_asked) as partition_ms,
             sum(avoided)::bigint as avoided
         from rebalances_asked limit $limit
     """,
@@ -125,7 +137,7 @@ _MOMENT: Final = {
 
 
 def top(folder: Path, asked: AskedRows) -> Answer:
-    """The groups whose rebalances cost most. Raises NoTables, as all of these do."""
+    """The groups that cost most. Raises NoTables, as all of these do."""
     return ask(folder, asked, {"top": TOP})["top"]
 
 
@@ -194,6 +206,8 @@ def ask(
 ) -> dict[str, Answer]:
     """Answer queries over the tables, and over `TABLE_asked`, the rows that are asked for. `values`: of `$names`.
 
+    `partition_time_asked` has what those rows cost, by group and instant.
+
     All are answered from one build. `is_exact`: `asked.groups` is a group's id, and no pattern. Raises NoTables.
     """
     for attempt in range(ATTEMPTS):
@@ -205,6 +219,7 @@ def ask(
                     connection.register("groups_asked", _groups(connection, asked.groups, is_exact))
                 for table, moment in _MOMENT.items():
                     connection.execute(f"create view {table}_asked as {_chosen(table, moment, asked)}")
+                connection.execute(f"create view partition_time_asked as {PARTITION_TIME}")
                 given = {"limit": asked.limit, **(values or {})}
                 return {name: _answer(connection, name, query, given) for name, query in queries.items()}
         except duckdb.OutOfMemoryException as error:

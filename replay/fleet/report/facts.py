@@ -18,20 +18,26 @@ ROWS_MAX: Final = 40
 THE_REST: Final = "all others"
 
 _COSTS: Final = """
-select group_id, count(*) as rebalances, sum(coalesce(duration_ms, 0))::bigint as rebalancing_ms,
-    sum(coalesce(partition_ms, 0))::bigint as partition_ms
-from rebalances_asked group by group_id order by partition_ms desc, rebalancing_ms desc, rebalances desc, group_id
+with had as (
+    select group_id, count(*) as rebalances, sum(coalesce(duration_ms, 0))::bigint as rebalancing_ms
+    from rebalances_asked group by group_id
+)
+select group_id, coalesce(any_value(rebalances), 0) as rebalances,
+    coalesce(any_value(rebalancing_ms), 0) as rebalancing_ms, sum(coalesce(partition_ms, 0))::bigint as partition_ms
+from partition_time_asked left join had using (group_id)
+group by group_id order by partition_ms desc, rebalancing_ms desc, rebalances desc, group_id
 """
 _CELLS: Final = f"""
 with costs as ({_COSTS} limit $most)
 select if(group_id in (select group_id from costs), group_id, null) as group_id,
     (epoch_ms(started_at) // {HOUR_MS})::bigint as hour, sum(coalesce(partition_ms, 0))::bigint as partition_ms
-from rebalances_asked group by all order by all
+from partition_time_asked group by all order by all
 """  # noqa: S608
 _EXTENT: Final = """
 select min(started_at) as first_at, max(started_at) as last_at, (select count(*) from incidents_asked) as incidents,
     (select count(distinct group_id) from group_day_asked) as groups, count(*) as rebalances,
-    sum(coalesce(duration_ms, 0))::bigint as rebalancing_ms, sum(coalesce(partition_ms, 0))::bigint as partition_ms,
+    sum(coalesce(duration_ms, 0))::bigint as rebalancing_ms,
+    (select sum(coalesce(partition_ms, 0))::bigint from partition_time_asked) as partition_ms,
     (select count(*) from quarantine) as quarantined
 from rebalances_asked
 """

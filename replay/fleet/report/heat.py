@@ -1,7 +1,7 @@
 """A heat map by group and hour, as SVG paths. Pure.
 
-A row is a group, a column an hour (or several, where there are more hours than columns). A cell's level says what the
-rebalances that began in it cost: the same levels on each page, so that two can be compared.
+A row is a group, a column an hour (or several, where there are more hours than columns). A cell's level says what
+began in it cost: the same levels on each page, so that two can be compared.
 """
 
 from collections.abc import Iterable, Mapping

@@ -14,7 +14,8 @@ began as (
 ),
 told as (
     select
-        group_id, day, count(*) as incidents, count(*) filter (grade = 'unknown' or kind = 'unknown') as unknown,
+        group_id, day, sum(silent_partition_ms + empty_partition_ms) as beside_ms, count(*) as incidents,
+        count(*) filter (grade = 'unknown' or kind = 'unknown') as unknown,
         first(kind order by coalesce(partition_ms, 0) desc, coalesce(rebalancing_ms, 0) desc, started_at, incident)
             as worst_kind
     from incidents semi join touched using (day) group by all
@@ -30,7 +31,8 @@ away as (
 )
 select
     group_id, day, coalesce(rebalances, 0) as rebalances, coalesce(rebalancing_ms, 0) as rebalancing_ms, longest_ms,
-    coalesce(partition_ms, 0) as partition_ms, coalesce(partitions_moved, 0) as partitions_moved,
+    coalesce(partition_ms, 0) + coalesce(beside_ms, 0) as partition_ms,
+    coalesce(partitions_moved, 0) as partitions_moved,
     coalesce(avoided, 0) as avoided, coalesce(incidents, 0) as incidents, coalesce(unknown, 0) as unknown, worst_kind,
     coalesce(joined, 0) as joined, coalesce(gone, 0) as "left", members_max, coalesce(downtime_ms, 0) as downtime_ms
 from began

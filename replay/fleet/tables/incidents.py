@@ -26,6 +26,8 @@ def incident_row(told: Incident, log_partition: int) -> Row:
         len(told.rebalances),
         cost.rebalancing_ms,
         cost.partition_ms,
+        cost.silent_partition_ms,
+        cost.empty_partition_ms,
         cost.partitions_moved,
         cost.partitions_moved_back,
         cost.restarts_absorbed,

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-RULES_VERSION: Final = 5
+RULES_VERSION: Final = 6
 """Raised whenever a rule or a column changes, so that rows of different rules never stand in one table."""
 
 TEXT: Final = pa.string()
@@ -161,6 +161,8 @@ INCIDENTS: Final = FleetTable(
         Column("rebalances", COUNT, "Rebalances that are its own."),
         REBALANCING_MS,
         PARTITION_MS,
+        Column("silent_partition_ms", MS, "Of that outside of rebalances, while their member was silent."),
+        Column("empty_partition_ms", MS, "Of that outside of rebalances, while the group was empty."),
         Column(
             "partitions_moved",
             COUNT,
@@ -260,7 +262,11 @@ GROUP_DAY: Final = FleetTable(
         Column("rebalances", COUNT, "Rebalances."),
         Column("rebalancing_ms", MS, "The time in which the group was not Stable, as far as it is known."),
         Column("longest_ms", MS, "Its longest rebalance; null: none of which that is known.", can_be_null=True),
-        Column("partition_ms", MS, "Partitions times the time in which they had no consumer, as far as it is known."),
+        Column(
+            "partition_ms",
+            MS,
+            "Partitions times the time in which they had no consumer, in rebalances and outside, as far as is known.",
+        ),
         Column("partitions_moved", NUMBER, "Partitions that went from one member to another, as far as it is known."),
         Column("avoided", COUNT, "What would have been rebalances, and was spared."),
         Column("incidents", COUNT, "Incidents."),

@@ -165,6 +165,21 @@ class Episode:
         return self.acts[begin : bisect_right(self._seqs, rebalance.last_seq)]
 
     @cached_property
+    def _began_ms(self) -> list[int]:
+        return [each.started_ms for each in self.rebalances]
+
+    def rebalances_between(self, from_ms: int, until_ms: int) -> list[Rebalance]:
+        """The rebalances of which a part may lie between these moments."""
+        begin = max(0, bisect_left(self._began_ms, from_ms) - 1)
+        return self.rebalances[begin : bisect_right(self._began_ms, until_ms)]
+
+    def rebalances_after(self, rebalance: Rebalance) -> Iterator[Rebalance]:
+        """The later ones, in order."""
+        begin = bisect_left(self._began_ms, rebalance.started_ms)
+        later = (self.rebalances[at] for at in range(begin, len(self.rebalances)))
+        return (each for each in later if each.first_seq > rebalance.last_seq)
+
+    @cached_property
     def heard_again(self) -> dict[MemberId, tuple[int, int]]:
         """The members that were removed for their silence and heard from again: when (wall clock ms), by which `seq`.
 

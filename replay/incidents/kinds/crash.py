@@ -1,6 +1,7 @@
 """A member that fell silent and did not come back."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from muster.replay.incidents.episode.acts import Came, Departure, Went
 from muster.replay.incidents.evidence.naming import process_name, processes
@@ -11,6 +12,12 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.windows import REPLACED_MS
 from muster.replay.times import duration, setting
+
+ADVICE: Final = "look at what became of it, in its own log and in that of its machine"
+STATIC_ADVICE: Final = (
+    "a static member that is closed falls silent, too: retire one that is taken away for good (muster members retire),"
+    f" and the group does not wait for its session; if this one was not, {ADVICE}"
+)
 
 KIND = Kind(
     "crash",
@@ -23,6 +30,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     for act in view.free(Went):
         if not act.is_silent:
             continue
+        is_static = act.member.group_instance_id is not None
         is_known = view.episode.silence_of(act).is_known
         silent = "fell silent without leaving" if is_known else "was not heard from any more"
         yield IncidentClaim(
@@ -35,6 +43,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
                 f" {_its_place(view, act)}{_held(view, act)}"
             ),
             chain=tuple(silences(view.episode, [act])),
+            advice=(STATIC_ADVICE if is_static else ADVICE,),
         )
 
 

@@ -24,6 +24,9 @@ KIND = Kind(
 )
 
 _ADVICE = ("see how long its assignor takes: it has the rebalance timeout (max.poll.interval.ms in Java) for it",)
+_ADVICE_IF_SILENT = (
+    "look at what became of it, in its own log; if it lives, its assignor or a pause kept it from heartbeats, too",
+)
 
 
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
@@ -64,7 +67,7 @@ def _claim(view: EpisodeView, rebalance: Rebalance, leader: Member, went: Went |
         grade=grade,
         headline=f"the leader {process_name(leader)} {what}; {plural(max(others, 0), 'other member')} had to wait",
         chain=_evidence(rebalance, leader, went, view.episode),
-        advice=() if went is not None and went.how is Departure.EXPIRED else _ADVICE,
+        advice=_ADVICE_IF_SILENT if went is not None and went.how is Departure.EXPIRED else _ADVICE,
         held=(rebalance,),
     )
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import confluent_kafka
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AiokafkaRange
+from kafka.coordinator.assignors.range import RangePartitionAssignor as KafkaPythonRange
 from py4j.protocol import Py4JJavaError
 
 from tests.clients.consumers import Aiokafka, Confluent, KafkaPython, RunningConsumer
@@ -47,6 +49,10 @@ class ProcessConsumer(RunningConsumer):
 
     def enforce(self) -> None:
         """Ask for a rebalance, as Java's application alone can."""
+        raise NotImplementedError
+
+    def assign_slowly(self, duration_s: float) -> None:
+        """Take so long for each assignment from now on, as an assignor in Python can."""
         raise NotImplementedError
 
     def abandon(self) -> None:
@@ -88,6 +94,9 @@ class KafkaPythonProcess(ProcessConsumer, KafkaPython):
     def member_id(self) -> str:
         return str(self._consumer._coordinator._generation.member_id)
 
+    def assign_slowly(self, duration_s: float) -> None:
+        _slow_down(KafkaPythonRange, duration_s)
+
 
 class AiokafkaProcess(ProcessConsumer, Aiokafka):
     """aiokafka."""
@@ -99,6 +108,9 @@ class AiokafkaProcess(ProcessConsumer, Aiokafka):
     @property
     def member_id(self) -> str:
         return str(self._consumer._coordinator.member_id)
+
+    def assign_slowly(self, duration_s: float) -> None:
+        _slow_down(AiokafkaRange, duration_s)
 
     def stall(self, duration_s: float) -> None:
         self._loop.run_until_complete(asyncio.sleep(duration_s))
@@ -128,6 +140,17 @@ class JavaProcess(ProcessConsumer, JavaConsumer):
 
     def abandon(self) -> None:
         self.end_machine()
+
+
+def _slow_down(assignor: Any, duration_s: float) -> None:
+    """Have the assignor of this process's only consumer sleep before each assignment."""
+    assign = assignor.assign
+
+    def assign_later(*given: Any) -> Any:
+        time.sleep(duration_s)
+        return assign(*given)
+
+    assignor.assign = assign_later
 
 
 def _python_config(given: Given) -> dict[str, Any]:

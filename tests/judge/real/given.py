@@ -63,4 +63,6 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     subscribe: tuple[str, ...] = ()
     enforce: bool = False
     """Ask for a rebalance, as only Java's application can."""
+    assign_s: float = 0
+    """Take so long for each assignment from now on, as only an assignor in Python can be made to."""
     close: bool = False

@@ -69,6 +69,8 @@ def serve(consumer: ProcessConsumer, orders: Orders, diary: Diary) -> bool:
                 consumer.subscribe(order.subscribe)
             if order.enforce:
                 consumer.enforce()
+            if order.assign_s:
+                consumer.assign_slowly(order.assign_s)
             if order.close:
                 consumer.close()
                 return True

@@ -182,7 +182,8 @@ CAUSES = (
 )  # fmt: skip
 INCIDENTS = (
     "group_id", "incident", "kind", "grade", "headline", "parent", "client_ids", "client_hosts", "started_at",
-    "ended_at", "rebalances", "rebalancing_ms", "partition_ms", "partitions_moved_back", "restarts_absorbed", "notes",
+    "ended_at", "rebalances", "rebalancing_ms", "partition_ms", "silent_partition_ms",
+    "empty_partition_ms", "partitions_moved_back", "restarts_absorbed", "notes",
 )  # fmt: skip
 
 
@@ -202,8 +203,7 @@ def _incident(whole: Mapping[str, Any]) -> dict[str, Any]:
     cost = dict(whole["cost"])
     return {
         **{name: whole[name] for name in ("group_id", "kind", "grade", "headline", "parent", "started_at", "ended_at")},
-        **{name: cost[name] for name in ("rebalances", "rebalancing_ms", "partition_ms", "partitions_moved_back")},
-        "restarts_absorbed": cost["restarts_absorbed"],
+        **{name: cost[name] for name in cost if name != "partitions_moved"},
         "incident": whole["id"],
         "client_ids": [each["client_id"] for each in whole["culprits"]],
         "client_hosts": [each["client_host"] for each in whole["culprits"]],

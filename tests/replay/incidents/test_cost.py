@@ -4,8 +4,11 @@ import msgspec
 
 from muster.events.causes import Cause
 from muster.events.ids import GroupId
-from muster.replay.incidents.cost import cost_of
+from muster.replay.incidents.cost import cost_of, partition_ms
+from muster.replay.rebalances.rebalance import Outcome
+from muster.replay.render.incident_table import cost_text
 from tests.replay.histories import Script
+from tests.replay.incidents.fleet import Fleet, of_kind
 from tests.replay.stories import a_night
 from tests.replay.whole import incidents, rebalances
 
@@ -68,3 +71,83 @@ def test_of_rebalances_of_which_one_is_not_known_the_sum_is_not() -> None:
     unknown = msgspec.structs.replace(known, duration_ms=None, movement=None)
     cost = cost_of([known, unknown])
     assert (cost.rebalances, cost.rebalancing_ms, cost.partition_ms, cost.partitions_moved) == (2, None, None, None)
+
+
+# ---- outside of rebalances ------------------------------------------------------------------------------------------
+
+
+def test_the_partitions_of_a_silent_member_have_no_consumer() -> None:
+    """From its last sign of life until it was removed; who leaves is not silent."""
+    fleet = Fleet(3)
+    fleet[2].die()
+    fleet.rest(60_000)
+    crash = fleet.only()
+    (rebalance,) = crash.rebalances
+    silence_ms = rebalance.trigger.who[0].silence_ms
+    assert silence_ms is not None
+    assert silence_ms >= 10_000
+    assert crash.cost.silent_partition_ms == 4 * silence_ms
+    assert crash.cost.partition_ms == 4 * silence_ms + (partition_ms(rebalance) or 0)
+    assert "(40.0 while a member was silent)" in cost_text(crash.cost)
+
+
+def test_a_silence_within_a_rebalance_counts_once() -> None:
+    """With an eager assignor all partitions stand still while the phase waits for it."""
+    fleet = Fleet(4)
+    fleet[3].die()
+    fleet.run(2_000)
+    fleet.start(5)
+    fleet.rest(20_000)
+    crash = of_kind(fleet.told(), "crash")
+    (rebalance,) = crash.rebalances
+    assert 0 < crash.cost.silent_partition_ms < 3 * 4_000
+    assert crash.cost.partition_ms == crash.cost.silent_partition_ms + 12 * (rebalance.duration_ms or 0)
+
+
+def test_a_silence_whose_beginning_is_not_recorded_is_left_out() -> None:
+    """The coordinator was away meanwhile: the member may have consumed for most of it."""
+    fleet = Fleet(3)
+    fleet[2].die()
+    fleet.run(1_000)
+    fleet.away(5_000)
+    fleet.rest(60_000)
+    assert of_kind(fleet.told(), "crash").cost.silent_partition_ms == 0
+
+
+def test_a_group_that_was_emptied_has_no_consumer_until_its_next_assignment() -> None:
+    """Where its members died: from the end of the last one until the first new one has its partitions."""
+    fleet = Fleet(1)
+    fleet[1].die()
+    fleet.rest(70_000)
+    fleet.start(2)
+    fleet.rest(20_000)
+    told = fleet.told()
+    lost, started = (rebalance for each in told for rebalance in each.rebalances)
+    assert (lost.outcome, started.outcome) == (Outcome.EMPTIED, Outcome.STABLE)
+    expected = 12 * (started.ended_ms - lost.ended_ms)
+    assert expected > 12 * 60_000
+    assert [each.cost.empty_partition_ms for each in told] == [expected, 0]
+
+
+def test_a_group_that_was_shut_down_costs_nothing_while_it_is_empty() -> None:
+    """That was meant."""
+    fleet = Fleet(2)
+    fleet[1].close(None)
+    fleet[2].close(None)
+    fleet.rest(70_000)
+    fleet.start(3)
+    fleet.rest(20_000)
+    assert {each.kind for each in fleet.told()} == {"shutdown", "start"}
+    assert [each.cost.empty_partition_ms for each in fleet.told()] == [0, 0]
+
+
+def test_instance_ids_that_are_fought_for_are_no_restarts() -> None:
+    """A duel spares the group nothing."""
+    fleet = Fleet(2, static=2)
+    twin = fleet.setup(1).but(host="/10.0.3.3")
+    for _ in range(3):
+        fleet.start(1, twin)
+        fleet.run(5_000)
+    fleet.rest(20_000)
+    duel = of_kind(fleet.told(), "duel")
+    assert duel.cost.restarts_absorbed == 0

@@ -150,8 +150,8 @@ def test_it_begins_with_what_cost_most() -> None:
     page = page_of(a_night().history())
     assert [page.stories[each].kind for each in page.weightiest] == ["crash", "deployment", "start", "scale-down"]
     assert page.cost == (
-        "at least 4 rebalances, 9.1 s not Stable, 46.4 partition-seconds without a consumer, 8 partitions moved,"
-        " 3 static restarts without a rebalance"
+        "at least 4 rebalances, 9.1 s not Stable, 226.5 partition-seconds without a consumer (180.1 while a member was"
+        " silent), 8 partitions moved, 3 static restarts without a rebalance"
     )
     assert page.kinds[0] == ("deployment", 2)
     assert len(page.kinds) == 6
