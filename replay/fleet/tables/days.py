@@ -1,12 +1,13 @@
 """Tables of days, made by DuckDB of the rows of other tables: a file for each day, made anew when the day is touched.
 
-A day is touched when a row that began on it is new, or was open in the build before. A storm may begin shortly before
-midnight, so that the day before a touched one is touched, too.
+A day is touched when a row that began on it is new, or was open in the build before; and so is the day before and after
+it. Storms go over days: see storms.py.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -18,6 +19,8 @@ from muster.replay.fleet.tables.builds import Build
 from muster.replay.fleet.tables.parts import Part, Role, part_path, read_parquet
 from muster.replay.fleet.tables.schemas import COORDINATOR_DOWNTIME, INCIDENTS, MEMBERSHIPS, REBALANCES, TABLES
 from muster.replay.fleet.tables.values import FIRST_DAY, LAST_DAY
+
+T = TypeVar("T")
 
 TOUCHING: Final = {
     REBALANCES.name: ("day",),
@@ -48,14 +51,31 @@ def derived(folder: Path, before: Build | None, parts: Sequence[Part], number: i
     earlier = [part for part in before.parts if part.role is not Role.CLOSED] if before else []
     with connected(scratch / "days") as connection:
         touched = _touched(connection, folder, [*parts, *(part for part in earlier if part.role is Role.OPEN)])
-        kept = [part for part in earlier if part.role is Role.DAY and part.day not in touched]
+        if not touched:
+            return [part for part in earlier if part.role is Role.DAY]
         view_tables(connection, folder, live, TOUCHING)
         made: list[Part] = []
         for name in QUERIES:
-            for days in _slices(sorted(touched), parts if name in _OF_ONE_DAY else ()):
+            anew = _days_anew(connection, name, touched)
+            made += (part for part in earlier if part.table == name and part.role is Role.DAY and part.day not in anew)
+            for days in _slices(sorted(anew), parts if name in _OF_ONE_DAY else ()):
                 for rows in _of_days(connection, name, days):
                     made += _by_day(rows, name, folder, number)
-    return [*kept, *made]
+    return made
+
+
+def _days_anew(connection: duckdb.DuckDBPyConnection, name: str, touched: Set[int]) -> Set[int]:
+    """The days of which a table is made anew. Raises NoMemory."""
+    if name in _OF_ONE_DAY:
+        return touched
+    _touch(connection, touched)
+    ask = partial(storms.days_of_storms, connection, touched)
+    try:
+        return ask()
+    except duckdb.OutOfMemoryException as error:
+        if is_no_room(error):
+            raise
+        return _with_all_memory(connection, name, sorted(touched), ask)
 
 
 def _slices(days: Sequence[int], parts: Iterable[Part]) -> Iterator[Sequence[int]]:
@@ -77,19 +97,19 @@ def _of_days(connection: duckdb.DuckDBPyConnection, name: str, days: Sequence[in
         if is_no_room(error):
             raise
         if len(days) == 1 or name not in _OF_ONE_DAY:
-            yield _with_all_memory(connection, name, days)
+            yield _with_all_memory(connection, name, days, partial(_answered, connection, name, days))
             return
         middle = len(days) // 2
         yield from _of_days(connection, name, days[:middle])
         yield from _of_days(connection, name, days[middle:])
 
 
-def _with_all_memory(connection: duckdb.DuckDBPyConnection, name: str, days: Sequence[int]) -> pa.Table:
+def _with_all_memory(connection: duckdb.DuckDBPyConnection, name: str, days: Sequence[int], ask: Callable[[], T]) -> T:
     with duckdb.connect() as another:  # `reset` shows this limit, and keeps to the old one
         ((limit,),) = another.execute("select current_setting('memory_limit')").fetchall()
     connection.execute(f"set memory_limit = '{limit}'")
     try:
-        return _answered(connection, name, days)
+        return ask()
     except duckdb.OutOfMemoryException as error:
         if is_no_room(error):
             raise
@@ -104,8 +124,12 @@ def _with_all_memory(connection: duckdb.DuckDBPyConnection, name: str, days: Seq
 
 
 def _answered(connection: duckdb.DuckDBPyConnection, name: str, days: Sequence[int]) -> pa.Table:
-    connection.execute("create or replace table touched as select unnest($days)::date as day", {"days": _dates(days)})
+    _touch(connection, days)
     return connection.execute(QUERIES[name]).to_arrow_table()
+
+
+def _touch(connection: duckdb.DuckDBPyConnection, days: Iterable[int]) -> None:
+    connection.execute("create or replace table touched as select unnest($days)::date as day", {"days": _dates(days)})
 
 
 def connected(spilled: Path) -> duckdb.DuckDBPyConnection:

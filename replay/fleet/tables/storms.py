@@ -1,6 +1,14 @@
-"""The table `storms`: incidents of several groups that are one. The rules and the numbers are those of `digest`."""
+"""The table `storms`: incidents of several groups that are one. The rules and the numbers are those of `digest`.
 
+A run is incidents of one host, or of coordinators, of which each began soon after the one before: a storm, if it is of
+enough groups. A run may go on for days. Of one that has a touched day all is read, and the day on which it began is
+made anew.
+"""
+
+from collections.abc import Set
 from typing import Final
+
+import duckdb
 
 from muster.replay.incidents.windows import STORM_GROUPS_MIN, STORM_NEXT_MS
 from muster.replay.results.digest import NOWHERE, OF_PROCESSES, OUTAGES
@@ -12,14 +20,14 @@ def _listed(words: tuple[str, ...] | frozenset[str]) -> str:
 
 _IS_SOMEWHERE: Final = " and ".join(f"not starts_with(host, '{each}')" for each in NOWHERE)
 
-QUERY: Final = f"""
+_RUNS: Final = f"""
 with
 hosts as (
     select
-        kind, group_id, incident, started_at, ended_at, rebalances, rebalancing_ms, partition_ms,
+        kind, group_id, incident, day, started_at, ended_at, rebalances, rebalancing_ms, partition_ms,
         list_distinct(list_transform(client_hosts, lambda each: ltrim(each, '/'))) as all_hosts
     from incidents
-    where day between (select min(day) - 1 from touched) and (select max(day) + 1 from touched)
+    where day - date '1970-01-01' between (select first from read_days) and (select last from read_days)
 ),
 chosen as (
     select 'coordinator' as kind, null as client_host, * exclude (kind, all_hosts) from hosts
@@ -41,7 +49,17 @@ runs as (
         partition by kind, client_host order by started_at, group_id, incident
     ) as run
     from begun
-),
+)
+"""  # noqa: S608
+
+_DAYS_OF_RUNS: Final = f"""
+{_RUNS}
+select distinct min(day) - date '1970-01-01', max(day) - date '1970-01-01', bool_or(day in (from touched))
+from runs group by kind, client_host, run
+"""  # noqa: S608
+
+QUERY: Final = f"""
+{_RUNS},
 stormy as (
     select
         kind, client_host, min(started_at)::date as day, min(started_at) as started_at, max(ended_at) as ended_at,
@@ -52,3 +70,21 @@ stormy as (
 )
 select * from stormy semi join touched using (day) order by day, started_at, kind, client_host
 """  # noqa: S608
+
+
+def days_of_storms(connection: duckdb.DuckDBPyConnection, touched: Set[int]) -> set[int]:
+    """The touched days, and those on which the runs began that have one of them; counted from 1970.
+
+    The table `read_days` has the first and the last day on which incidents are that belong to runs of these days.
+    """
+    first, last = min(touched) - 1, max(touched) + 1
+    while True:
+        bounds = {"first": first, "last": last}
+        connection.execute("create or replace table read_days as select $first as first, $last as last", bounds)
+        runs = connection.execute(_DAYS_OF_RUNS).fetchall()
+        days = {*touched, *(begin for begin, _, is_touched in runs if is_touched)}
+        may_begin_before = min(days) <= first
+        may_go_on = any(end >= last for begin, end, _ in runs if begin in days)
+        if not (may_begin_before or may_go_on):
+            return days
+        first, last = first - may_begin_before, last + may_go_on

@@ -122,6 +122,28 @@ def test_a_storm_that_goes_on_after_midnight_is_made_anew_with_the_day_before(tm
     assert storm["groups"] == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0), (2, 1, 0)], ids=str)
+def test_a_storm_of_days_is_one_wherever_builds_cut_it(order: tuple[int, ...], tmp_path: Path) -> None:
+    """A host whose members crash each minute for a week: all days are made anew that it goes on on.
+
+    Partitions of a log are not read at one pace: the last days may come first.
+    """
+    rows = [crash("abc"[number % 3], number * MINUTE_MS) for number in range(7 * 24 * 60)]
+    month = [crash(name, 30 * 24 * 60 * MINUTE_MS) for name in "abc"]
+    (tmp_path / "full").mkdir()
+    expected = days(tmp_path / "full", *rows, *month)["storms"]
+    assert [(each["incidents"], str(each["day"])) for each in expected] == [(10_080, "2026-11-21"), (3, "2026-12-21")]
+    shares = (rows[:4_000], rows[4_000:4_100], [*rows[4_100:], *month])
+    closed: list[Part] = []
+    made: list[Part] = []
+    for number, share in enumerate(order, 1):
+        new = written(tmp_path, shares[share], number)
+        made = derived(tmp_path, before_the_next(closed, made) if closed else None, new, number, tmp_path)
+        closed += new
+    found = rows_of_parts(tmp_path, [part for part in made if part.table == "storms"], "storms")
+    assert in_order(found) == in_order(expected)
+
+
 # ---- flapping -------------------------------------------------------------------------------------------------------
 
 
