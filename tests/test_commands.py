@@ -21,10 +21,11 @@ SETTINGS = {"pydantic_settings"}
 
 SUBCOMMANDS = [
     [], ["members"], ["members", "list"], ["members", "add"], ["members", "config"], ["groups"], ["groups", "repair"],
-    ["log"], ["log", "repair"], ["log", "upgrade"], ["replay"], ["replay", "groups"], ["replay", "history"],
-    ["replay", "why"], ["replay", "state"], ["replay", "report"], ["fleet"], ["fleet", "build"], ["fleet", "archive"],
-    ["fleet", "verify"], ["fleet", "compact"], ["fleet", "expire"], ["fleet", "top"], ["fleet", "group"],
-    ["fleet", "report"], ["adopt"], ["release"], ["status"], ["drill"], ["drill", "takeover"], ["drill", "partition"],
+    ["groups", "shadows"], ["log"], ["log", "repair"], ["log", "upgrade"], ["replay"], ["replay", "groups"],
+    ["replay", "history"], ["replay", "why"], ["replay", "state"], ["replay", "report"], ["fleet"], ["fleet", "build"],
+    ["fleet", "archive"], ["fleet", "verify"], ["fleet", "compact"], ["fleet", "expire"], ["fleet", "top"],
+    ["fleet", "group"], ["fleet", "report"], ["adopt"], ["release"], ["status"], ["drill"], ["drill", "takeover"],
+    ["drill", "partition"],
 ]  # fmt: skip
 
 

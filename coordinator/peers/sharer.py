@@ -109,6 +109,8 @@ class Sharer:
         Not while `serve` runs, which would take them again.
         """
         self._leaves = True
+        if self._is_edge:  # it has nothing to hand over
+            return
         await self._ownership.release(frozenset(self._ownership.claims()))
         self.group.join_again()
         with suppress(TimeoutError):

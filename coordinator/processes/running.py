@@ -47,6 +47,11 @@ class RunningProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = asyncio.Event()
 
+    @property
+    def pid(self) -> int | None:
+        """The id of the process that was started last."""
+        return None if self._process is None else self._process.pid
+
     async def keep(self) -> None:
         """Keep it running, until it is stopped, or cannot be started."""
         ended_soon = 0

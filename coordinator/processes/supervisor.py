@@ -4,18 +4,22 @@ What belongs here: all of the processes. What it must not know: what they do; wh
 
 The edges are stopped first, then the owner: so its groups go to another host while nobody asks it any more. A process
 that cannot use what it was given (exit code 2) ends all, if it has never served. When this process is killed, the
-others end by themselves: each has a connection to it (net/kept_sockets.py).
+others end by themselves: each has a connection to it (net/kept_sockets.py). Until they have, they have their addresses;
+whoever starts meanwhile waits for those. As the first process of a container it has to wait for processes that it has
+not started, too (reaping.py).
 """
 
 import asyncio
+import errno
 import http.client
 import secrets
 import signal
 import socket
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -27,6 +31,7 @@ from muster.coordinator.assembly import CannotServe
 from muster.coordinator.observability.logs import configure_logs
 from muster.coordinator.observability.metrics_endpoint import MetricsEndpoint
 from muster.coordinator.processes.children import LOOPBACK, children
+from muster.coordinator.processes.reaping import is_init, reap_orphans
 from muster.coordinator.processes.running import RunningProcess
 from muster.coordinator.processes.summed_metrics import SummedMetrics, ToldMetrics
 from muster.coordinator.settings.addresses import Address, why_not_bound
@@ -37,6 +42,10 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 EDGES_STOP_WITHIN_S: Final = 20.0
 OWNER_STOPS_WITHIN_S: Final = 30.0
 ASK_TIMEOUT_S: Final = 2.0
+FREE_WITHIN_S: Final = 20.0
+"""How long processes whose supervisor was killed take to stop, at most."""
+LOOK_EVERY_S: Final = 0.2
+TAKEN: Final = "an address is taken, waiting: the processes of a supervisor that was killed may be stopping"
 
 
 async def supervise(settings: Settings, given: Sequence[str]) -> None:
@@ -46,9 +55,13 @@ async def supervise(settings: Settings, given: Sequence[str]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with AsyncExitStack() as stack:
-        refuse_taken(settings)
+        if not await wait_until_free(settings, stopping):
+            return
         directory = Path(stack.enter_context(TemporaryDirectory(prefix="muster-")))
         running = [RunningProcess(each) for each in children(settings, given, secret=_secret(settings, directory))]
+        if is_init():
+            orphans = asyncio.create_task(reap_orphans(lambda: {each.pid for each in running}), name="orphans")
+            stack.callback(orphans.cancel)
         _serve_metrics(settings, running, stack)
         keeping = [asyncio.create_task(each.keep(), name=each.child.name) for each in running]
         stopped = asyncio.create_task(stopping.wait())
@@ -64,13 +77,36 @@ async def supervise(settings: Settings, given: Sequence[str]) -> None:
             raise CannotServe("a process could not use what it was given: its line says what")
 
 
-def refuse_taken(settings: Settings) -> None:
-    """Raise CannotServe if somebody else listens at the address: the edges would share it with them."""
-    at = Address(settings.listen)
-    try:
-        socket.create_server((at.host, at.port)).close()
-    except OSError as error:
-        raise CannotServe(f"{settings.name_of('listen')} {at}: {why_not_bound(error)}") from error
+async def wait_until_free(settings: Settings, stopping: asyncio.Event) -> bool:
+    """Wait until nobody listens at the addresses; False when it is to stop before. Raises CannotServe.
+
+    The edges would share theirs with somebody else, and the owner could not listen at its own.
+    """
+    until_s, is_told = time.monotonic() + FREE_WITHIN_S, False
+    while (taken := _taken(settings)) is not None:
+        setting, at, error = taken
+        if error.errno != errno.EADDRINUSE or time.monotonic() >= until_s:
+            raise CannotServe(f"{settings.name_of(setting)} {at}: {why_not_bound(error)}") from error
+        if not is_told:
+            log.warning(TAKEN, at=str(at))
+            is_told = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_EVERY_S):
+                await stopping.wait()
+                return False
+    return True
+
+
+def _taken(settings: Settings) -> tuple[str, Address, OSError] | None:
+    """Return the first address that cannot be bound, what gave it, and why."""
+    for setting, address in (("listen", settings.listen), ("peer_listen", settings.peer_listen)):
+        if address is not None:
+            at = Address(address)
+            try:
+                socket.create_server((at.host, at.port)).close()
+            except OSError as error:
+                return setting, at, error
+    return None
 
 
 def _secret(settings: Settings, directory: Path) -> Path:

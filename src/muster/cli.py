@@ -38,7 +38,10 @@ COMMANDS: Final = {
         "muster.coordinator.commands.members.cli:app",
         "The members of a group: list, register, retire, promote and remove them.",
     ),
-    "groups": ("muster.coordinator.commands.members.repairing:app", "Repair groups that cannot be served."),
+    "groups": (
+        "muster.coordinator.commands.members.groups_cli:app",
+        "Repair groups that cannot be served; remove what a Muster that is gone has left in a cluster.",
+    ),
     "log": ("muster.coordinator.commands.log_cli:app", "Repair or upgrade the event log itself."),
     "drill": (
         "muster.drills.cli:app",

@@ -15,22 +15,7 @@ if TYPE_CHECKING:
 
 COMMAND = "muster groups repair"
 
-app = typer.Typer(
-    name="groups",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-    help="Repair groups that cannot be served.",
-)
 
-
-@app.callback()
-def groups() -> None:
-    """Repair groups that cannot be served."""
-
-
-@app.command("repair")
 def repair(
     group: GroupArgument,
     *,

@@ -3,15 +3,20 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Timer
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from muster.coordinator.processes.supervisor import TAKEN
 from tests.brokers.broker import HOST, Broker, lasting_ports
+from tests.brokers.child import leashed, only_child_of
 from tests.clients.consumers import Confluent
 from tests.clients.crew import crew
 from tests.clients.through_sidecar.sidecar import assert_is_owned, new_topic
@@ -131,6 +136,51 @@ def test_all_end_when_their_supervisor_is_killed(kafka_broker: Broker) -> None:
         pids = [muster.pid, *roles(muster.pid).values()]
         os.kill(muster.pid, signal.SIGKILL)
         until_so(lambda: not any(map(lives, pids)), lambda: muster.output[-2_000:])
+
+
+def test_a_supervisor_is_started_again_while_the_processes_of_the_one_that_was_killed_stop(
+    kafka_broker: Broker,
+) -> None:
+    """It waits for their addresses, and serves then; somebody else's it does not get, and says so in the end."""
+    with several(kafka_broker, f"several-{os.getpid()}-again") as (muster, metrics):
+        until_so(lambda: is_ready(metrics), lambda: muster.output[-2_000:])
+        left = roles(muster.pid)
+        os.kill(left["edge-1000001"], signal.SIGSTOP)  # it has its address for longer
+        muster.kill()
+        go_on = Timer(3.0, os.kill, [left["edge-1000001"], signal.SIGCONT])
+        go_on.start()
+        muster.start()
+        assert muster.events(TAKEN)
+        until_so(lambda: is_ready(metrics), lambda: muster.output[-2_000:])
+        assert not any(map(lives, left.values()))
+        go_on.join()
+
+
+def test_as_the_first_process_of_a_container_it_stops_as_asked_and_leaves_no_zombies(kafka_broker: Broker) -> None:
+    """SIGTERM ends all in good order; what others have left there is waited for, too."""
+    unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if subprocess.run([*unshare, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this machine has no namespaces for us: it was not tried as the first process of a container")
+    listen, base, metrics = lasting_ports(3)
+    command = [*unshare, sys.executable, "-m", "muster", "serve", "--listen", f"{HOST}:{listen}"]
+    command += ["--upstream", kafka_broker.bootstrap, "--broker-base-port", str(base), "--processes", "2"]
+    command += ["--log", f"kafka://{kafka_broker.bootstrap}/several-{os.getpid()}-init", "--log-replication", "1"]
+    command += ["--metrics", f"{HOST}:{metrics}"]
+    with leashed(command, stdout=subprocess.DEVNULL) as leash:
+        until_so(lambda: is_ready(metrics), "it is not ready")
+        supervisor = only_child_of(only_child_of(leash.pid))
+        before = set(children_of(supervisor))
+        orphan = ["sh", "-c", "(sh -c 'sleep 0.2' &) ; exit 0"]
+        entered = ["nsenter", "--user", "--preserve-credentials", "--pid", "--target", str(supervisor), *orphan]
+        subprocess.run(entered, check=True, capture_output=True)
+        until_so(lambda: set(children_of(supervisor)) == before, lambda: children_of(supervisor))
+        os.kill(supervisor, signal.SIGTERM)
+        assert leash.wait(WITHIN_S) == 0
+        assert not any(map(lives, before))
+
+
+def children_of(pid: int) -> list[int]:
+    return [*map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split())]
 
 
 def lives(pid: int) -> bool:

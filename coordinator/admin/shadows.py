@@ -1,0 +1,69 @@
+"""Shadows that Muster has left in a cluster, and their removal. `muster groups shadows` uses these functions.
+
+They are asked of the brokers: a Muster shows a group's own members instead, and would take its shadow again.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+from kio.schema.errors import ErrorCode
+
+from muster.coordinator.admin.group_admin import GroupAdmin, MemberResult
+from muster.coordinator.admin.link import Refused
+from muster.coordinator.upstream.shadow import PROTOCOL_TYPE
+
+ASKED_AT_ONCE: Final = 32
+
+
+class LeftShadow(msgspec.Struct, frozen=True, kw_only=True):
+    """A shadow that is a member of a group in the cluster. `client_host`: of the Muster that joined for it."""
+
+    group_id: str
+    group_instance_id: str
+    member_id: str
+    client_host: str
+
+    @property
+    def name(self) -> str:
+        """The name by which it can be removed."""
+        return self.group_instance_id or self.member_id
+
+
+async def shadows_in(admin: GroupAdmin) -> list[LeftShadow]:
+    """List the shadows in all groups of the cluster, by group. Raises AdminError."""
+    group_ids = sorted(await admin.list_groups())
+    at_once = asyncio.Semaphore(ASKED_AT_ONCE)
+
+    async def in_group(group_id: str) -> list[LeftShadow]:
+        async with at_once:
+            try:
+                group = await admin.describe_group(group_id)
+            except Refused as error:
+                if error.error is not ErrorCode.group_id_not_found:  # it was deleted meanwhile
+                    raise
+                return []
+        if group.protocol_type != PROTOCOL_TYPE:
+            return []
+        return [
+            LeftShadow(
+                group_id=group_id,
+                group_instance_id=each.group_instance_id or "",
+                member_id=each.member_id,
+                client_host=each.client_host.removeprefix("/"),
+            )
+            for each in group.members
+        ]
+
+    found = await asyncio.gather(*map(in_group, group_ids))
+    return [shadow for of_group in found for shadow in of_group]
+
+
+async def remove_shadows(admin: GroupAdmin, shadows: Iterable[LeftShadow]) -> Sequence[tuple[LeftShadow, MemberResult]]:
+    """Remove them, each by a LeaveGroup of its group (KIP-345). Raises AdminError."""
+    removed = []
+    for each in shadows:
+        (result,) = await admin.remove_members_from_group(each.group_id, [each.name], reason="Muster is gone")
+        removed.append((each, result))
+    return removed

@@ -1,0 +1,51 @@
+"""A Muster that is gone for good: its shadows are listed and removed at the brokers, and clients join there at once."""
+
+import json
+from uuid import uuid4
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from muster import cli
+from tests.brokers.broker import Broker
+from tests.clients.consumers import Confluent
+from tests.clients.through_sidecar.sidecar import assert_is_owned, new_topic, running_sidecar
+from tests.waiting import until_so
+
+pytestmark = [pytest.mark.clients, pytest.mark.broker]
+
+
+def asked(broker: Broker, *arguments: str) -> Result:
+    return CliRunner().invoke(cli.app, ["groups", "shadows", "--bootstrap", broker.bootstrap, *arguments])
+
+
+def test_the_shadows_of_a_muster_that_is_gone_are_removed(kafka_broker: Broker) -> None:
+    """Until then none but they are listed, and nothing is changed; groups of others are left alone."""
+    bootstrap, topic = kafka_broker.bootstrap, new_topic(kafka_broker.bootstrap)
+    owned, others = f"left-{uuid4().hex[:8]}", f"others-{uuid4().hex[:8]}"
+    url = f"kafka://{bootstrap}/left-events-{uuid4().hex[:8]}"
+    direct = Confluent(bootstrap, others, topic).start()
+    until_so(lambda: bool(direct.assigned), lambda: direct.error)
+    with running_sidecar(bootstrap, nodes=[1], options=["--log", url, "--log-replication", "1"]) as sidecar:
+        consumer = Confluent(sidecar.bootstrap, owned, topic).start()
+        until_so(lambda: bool(consumer.assigned), lambda: consumer.error)
+        assert_is_owned(bootstrap, owned)
+        sidecar.kill()
+        consumer.end()
+    listed = asked(kafka_broker)
+    assert listed.exit_code == 0, listed.output
+    (line,) = [line for line in listed.stdout.splitlines() if line.startswith(f"{owned}: muster-")]
+    assert line.endswith(", of 127.0.0.1")
+    assert others not in listed.stdout
+    assert "Nothing was changed; --yes removes them." in listed.stdout
+    assert_is_owned(bootstrap, owned)
+    removed = asked(kafka_broker, "--yes", "--format", "json")
+    assert removed.exit_code == 0, removed.output
+    told = json.loads(removed.stdout)
+    assert told["removed"] == len(told["shadows"]) >= 1
+    again = Confluent(bootstrap, owned, topic).start()
+    until_so(lambda: bool(again.assigned), lambda: again.error)
+    assert direct.assigned
+    assert "There are no shadows in this cluster." in asked(kafka_broker).stdout
+    again.end()
+    direct.end()
