@@ -86,11 +86,11 @@ class PartitionSharing:
             clients_told_s=clients_told_s,
             is_edge=self._settings.role == EDGE,
         )
-        collect(PeerMetrics(sharer.peers.states), stack)
-        parts.peers = lambda: peers_status(sharer.peers.states())
+        collect(PeerMetrics(sharer.peer_watch.states), stack)
+        parts.peers = lambda: peers_status(sharer.peer_watch.states())
         parts.elsewhere = lambda: elsewhere_status(service.cluster)
         stack.push_async_callback(sharer.group.leave)
-        stack.push_async_callback(sharer.peers.close)
+        stack.push_async_callback(sharer.peer_watch.close)
         readiness.reason = lambda: sharer.not_ready or runtime.not_ready
         await take_over(runtime, stack, ())
         stack.callback(stop_listening)

@@ -9,11 +9,10 @@ does, draws on memory that all connections share; without it most of its heartbe
 """
 
 from collections.abc import Callable
-from struct import Struct
 
 from muster.coordinator.service import AcceptingTicket
 from muster.coordinator.wire import heartbeat
-from muster.coordinator.wire.messages import HEADER_START_BYTES
+from muster.coordinator.wire.messages import HEADER_START_BYTES, KEY_AND_VERSION
 from muster.events.ids import GroupId, MemberId
 
 HEARTBEAT_BYTES_MAX = 1_024
@@ -28,7 +27,6 @@ SHARED_BYTES_MAX = 16_777_216
 _ENTRY_BYTES, _COPIES = 512, 2
 """The bytes of an entry: so many, and those of the heartbeat twice, since it has both ids once more."""
 
-_KEY_VERSION = Struct(">hh")
 
 _Member = tuple[GroupId, MemberId]
 _Entry = tuple[Callable[[int], bool], bytes, _Member]
@@ -84,7 +82,7 @@ class HeartbeatCache:
         self._forget(member)
         if len(frame) > HEARTBEAT_BYTES_MAX or self._is_ended:
             return False
-        _, api_version = _KEY_VERSION.unpack_from(frame)
+        _, api_version = KEY_AND_VERSION.unpack_from(frame)
         rest = frame[HEADER_START_BYTES:]
         while not self._hold(self._bytes + _size(rest)):
             self._forget(next(iter(self._members)))

@@ -41,7 +41,7 @@ class Ownership(Protocol):
 class Sharer:
     """See the module. `publish` is called with what clients are to see of the cluster.
 
-    `is_edge`: this process owns nothing, and only has to know who does. `peers` watches the other processes; it is
+    `is_edge`: this process owns nothing, and only has to know who does. `peer_watch` watches the other processes; it is
     closed apart. `failed` is called with the error of a watch that fails.
     """
 
@@ -79,7 +79,7 @@ class Sharer:
             session_timeout_ms=session_timeout_ms,
             monotonic_ms=monotonic_ms,
         )
-        self.peers = PeerWatch(self.group.remove, failed=failed)
+        self.peer_watch = PeerWatch(self.group.remove, failed=failed)
 
     @property
     def not_ready(self) -> str | None:
@@ -158,7 +158,7 @@ class Sharer:
         elif not (self._is_edge or nodes_by_id.get(self._node.node_id) == self._node) or not self._is_seated(sharing):
             self.group.join_again()  # the others know this process as it was before it was restarted
         if not self._is_edge:  # there may be many of those, and owners are enough to notice each other's end
-            self.peers.watch(sharing.peers_of(self._node.node_id))
+            self.peer_watch.watch(sharing.peers_of(self._node.node_id))
         owners = [nodes_by_id.get(sharing.owners.get(number, -1)) for number in range(self._partitions)]
         self._publish(self._cluster().shared(sharing.nodes, owners))
         self._is_new.set()

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from struct import Struct
 
 import structlog
 
@@ -17,13 +16,12 @@ from muster.coordinator.wire import heartbeat
 from muster.coordinator.wire.api import KeepTicket, keep_no_ticket
 from muster.coordinator.wire.dispatch import ClientAddress
 from muster.coordinator.wire.in_flight import Answered
+from muster.coordinator.wire.messages import KEY_AND_VERSION
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 Dispatch = Callable[[bytes, ClientAddress, Callable[[Answered], None], KeepTicket], Cancel | None]
 """`wire.dispatch.dispatch`, with the arguments filled in that are the same for every connection."""
-
-_KEY_VERSION = Struct(">hh")
 
 
 class ClientConnection(ClientSocket):
@@ -71,7 +69,7 @@ class ClientConnection(ClientSocket):
         """Drop the bytes: the connection closes."""
 
     def _handle(self, frame: bytes) -> Cancel | None:
-        api_key, api_version = _KEY_VERSION.unpack_from(frame)
+        api_key, api_version = KEY_AND_VERSION.unpack_from(frame)
         self._metrics.count_request(api_key, api_version)
         keep_ticket = partial(self.heartbeats.keep, frame) if api_key == heartbeat.KEY else keep_no_ticket
         with working_on(self.work_on(api_key, api_version, frame)):

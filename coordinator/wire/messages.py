@@ -5,7 +5,8 @@ be worked out once per version is, when the version is first spoken.
 """
 
 from functools import cache
-from typing import Any
+from struct import Struct
+from typing import Any, Final
 
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import readers
@@ -18,6 +19,9 @@ from muster.events.kafka.codec.primitives import NO_TAGGED_FIELDS, tagged_fields
 from muster.events.kafka.codec.reading import reader_in_steps
 from muster.events.kafka.codec.writing import AnswerTooLarge, Output, Unwritable, writer_in_steps
 from muster.events.steps import Allowance, Steps, TooManyEntries, finished
+
+KEY_AND_VERSION: Final = Struct(">hh")
+"""The API key and the version, with which every request begins."""
 
 HEADER_START_BYTES = 8
 """The API key, the version and the correlation id come first, in every version of the header."""

@@ -2,6 +2,7 @@
 
 result.py   the values: what programs read, and what is printed
 making.py   everything that was measured -> the values; pure
+phases.py   the phases of a takeover; pure
 table.py    the values as tables
 lanes.py    the lanes of the page's timeline: who owned what, who waited; pure
 moments.py  what is told of the timeline: faults, phases, the longest waits, rebalances; pure

@@ -15,15 +15,14 @@ from muster import DISTRIBUTION
 from muster.drills.report.lanes import DrillLane, lanes, members_waits
 from muster.drills.report.making import Recorded
 from muster.drills.report.moments import KINDS, moments
+from muster.drills.report.phases import PHASE_NAMES, phases
 from muster.drills.report.result import Result
 from muster.drills.report.table import (
-    PHASES,
     at_most_text,
     compared_lines,
     headline,
     load_text,
     measured_text,
-    phases,
 )
 from muster.replay.report.html import in_script, policy, style_and_script, templates, told_in
 from muster.replay.report.page import Mark, SpanOnPage, shown
@@ -75,8 +74,8 @@ def document(result: Result, recorded: Recorded, *, made_ms: int) -> str:
         members=waited,
         members_drawn=sum(lane.is_member for lane in drawn),
         takeovers=result.takeovers[:TAKEOVERS_MAX],
-        phase_names=PHASES,
-        phases=lambda each: dict(phases(each)),
+        phase_names=PHASE_NAMES,
+        phases=lambda each: {phase.name: ms for phase, ms in phases(each)},
         measured=measured_text,
         at_most=at_most_text,
         duration=duration,

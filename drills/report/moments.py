@@ -3,7 +3,8 @@
 Pure. Each is a box in the timeline, and an article below it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import statistics
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -11,23 +12,17 @@ from muster.drills.measuring.asked import Kind
 from muster.drills.measuring.takeovers import Takeover
 from muster.drills.names import short
 from muster.drills.report.lanes import DrillLane
+from muster.drills.report.phases import PHASE_NAMES, Phase, phases, times
 from muster.drills.report.result import Result
-from muster.drills.report.table import PHASES, longest_text, phases, slowest
+from muster.drills.report.table import longest_text, slowest
 from muster.replay.rebalances.wording import plural
 from muster.replay.report.page import shown
 from muster.replay.times import duration, wall_ms_of
 
 REBALANCES_MAX = 50
 DRILL, REBALANCE = "drill", "rebalance"
-KINDS = (DRILL, *PHASES, *map(str, Kind), REBALANCE)
+KINDS = (DRILL, *PHASE_NAMES, *map(str, Kind), REBALANCE)
 """The kinds of moments, in the order in which the page offers them."""
-_EXPLAINED = {
-    "handing over": "the former owner let the partition go in good order, and wrote CoordinatorStopped",
-    "detection": "until another process was told to own the partition, and began to take it over",
-    "claim": "until the new owner had claimed the partition, so that nobody else can append to it",
-    "reading": "until the new owner had read the partition's history, and wrote CoordinatorReady",
-    "answering": "until a member of the partition was answered for the first time after that",
-}
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,11 +66,11 @@ def _phases(result: Result, numbers: dict[str, int]) -> Iterator[Moment]:
         assert takeover is not None
         which = f"the slowest of {plural(len(of_fault), 'takeover')}" if len(of_fault) > 1 else "the only takeover"
         begin_ms = since_ms
-        for name, ms in phases(takeover):
+        for phase, ms in phases(takeover):
             yield Moment(
-                kind=name,
-                headline=f"{name}: {duration(ms)}, of partition {takeover.partition} by {shown(takeover.owner)}",
-                told=f"{_EXPLAINED[name]}; {which}, {_average(of_fault, name)}",
+                kind=phase.name,
+                headline=f"{phase.name}: {duration(ms)}, of partition {takeover.partition} by {shown(takeover.owner)}",
+                told=f"{phase.explained}; {which}, {_average(of_fault, phase)}",
                 begin_ms=begin_ms,
                 end_ms=begin_ms + ms,
                 lanes=_lanes(numbers, takeover.owner),
@@ -83,9 +78,8 @@ def _phases(result: Result, numbers: dict[str, int]) -> Iterator[Moment]:
             begin_ms += ms
 
 
-def _average(takeovers: Iterable[Takeover], phase: str) -> str:
-    times = [ms for each in takeovers for name, ms in phases(each) if name == phase]
-    return f"on average {duration(round(sum(times) / len(times)))}"
+def _average(takeovers: Sequence[Takeover], phase: Phase) -> str:
+    return f"on average {duration(round(statistics.mean(times(takeovers, phase))))}"
 
 
 def _waits(result: Result, numbers: dict[str, int]) -> Iterator[Moment]:

@@ -10,6 +10,7 @@ from muster.drills.measuring.noticed import Noticed
 from muster.drills.measuring.takeovers import Takeover
 from muster.drills.measuring.waits import Waits
 from muster.drills.names import member_name, short
+from muster.drills.report.phases import PHASES, times
 from muster.drills.report.result import GoalMet, Result
 from muster.replay.rebalances.wording import plural
 from muster.replay.render.printable import text
@@ -94,21 +95,6 @@ def slowest(takeovers: Iterable[Takeover]) -> Takeover | None:
     return max(takeovers, key=lambda each: each.total_ms, default=None)
 
 
-def phases(takeover: Takeover) -> Sequence[tuple[str, int]]:
-    """The phases that there were, in their order, in ms."""
-    named = (
-        ("handing over", takeover.handing_over_ms),
-        ("detection", takeover.detection_ms),
-        ("claim", takeover.claim_ms),
-        ("reading", takeover.reading_ms),
-        ("answering", takeover.answering_ms),
-    )
-    return [(name, ms) for name, ms in named if ms is not None]
-
-
-PHASES = ("handing over", "detection", "claim", "reading", "answering")
-
-
 def _missing(lacks: Sequence[str], none: str) -> str:
     if not lacks:
         return none
@@ -148,9 +134,8 @@ def _print_takeovers(takeovers: Sequence[Takeover], console: Console) -> None:
     named = f"Takeovers ({plural(len(takeovers), 'partition')})"
     made = table(named, "median", "longest", right=("median", "longest"))
     for phase in PHASES:
-        times = [ms for each in takeovers for name, ms in phases(each) if name == phase]
-        if times:
-            made.add_row(text(phase), text(duration(round(statistics.median(times)))), text(duration(max(times))))
+        if took := times(takeovers, phase):
+            made.add_row(text(phase.name), text(duration(round(statistics.median(took)))), text(duration(max(took))))
     totals = [each.total_ms for each in takeovers]
     made.add_row(text("all phases"), text(duration(round(statistics.median(totals)))), text(duration(max(totals))))
     console.print(made)

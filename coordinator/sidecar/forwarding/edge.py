@@ -12,7 +12,6 @@ before they are answered.
 """
 
 import itertools
-import math
 import struct
 import time
 from collections.abc import Callable, Mapping
@@ -56,7 +55,7 @@ from muster.coordinator.sidecar.relay.intercept import ClientRequest, Handle, Si
 from muster.coordinator.sidecar.relay.limits import handled_bytes_max
 from muster.coordinator.wire import heartbeat, join_group
 from muster.coordinator.wire.api import Fault, Fields, ProtocolError, work_at_once
-from muster.coordinator.wire.messages import HEADER_START_BYTES
+from muster.coordinator.wire.messages import HEADER_START_BYTES, KEY_AND_VERSION
 from muster.coordinator.wire.registry import APIS
 from muster.events.ids import GroupId
 from muster.events.steps import collected, entries_of
@@ -71,7 +70,6 @@ SHORT_ANSWER_BYTES: Final = 4_096
 """An answer with an error is short."""
 
 HEARTBEAT_FLEXIBLE_FROM: Final = 4
-_KEY_VERSION: Final = struct.Struct(">hh")
 
 _Parts = dict[int | None, list[Any]]
 """The entries of a request by the node id of the owner of their group; None: nobody."""
@@ -169,7 +167,7 @@ class Edge:
 
     def forward_heartbeat(self, client: ClientSide, frame: bytes, handle: Handle) -> bool:
         """Forward a heartbeat, of which only the group is read; the owner reads all of it, or knows its bytes."""
-        api_key, api_version = _KEY_VERSION.unpack_from(frame)
+        api_key, api_version = KEY_AND_VERSION.unpack_from(frame)
         if api_key != heartbeat.KEY:
             return False
         flexible = api_version >= HEARTBEAT_FLEXIBLE_FROM
@@ -223,29 +221,30 @@ class Edge:
         """Forward a request of one group until somebody answers it, or its time is over. Raises ProtocolError."""
         key, group_id = request.context.api_key, request.body.group_id
         member_uuid = self._service.new_uuid() if key == join_group.API.key else ""
-        timeout_s = PARKED_TIMEOUT_S if key in PARKED else OTHER_TIMEOUT_S
-        until_s: float | None = None  # counted from when it is first known that nobody may answer
-        pause_s = LOOK_AGAIN_S
+        attempts = _Attempts(self, PARKED_TIMEOUT_S if key in PARKED else OTHER_TIMEOUT_S)
         while request.client.is_open():
             seen, node = self._owners.changes.seen, self._owners.owner_of(group_id)
             sent_ms = self._boot_ms()
             outcome = await self._owners.outcome(node, request, request.frame, member_uuid)
             if key == heartbeat.KEY and not self._is_true(sent_ms):
                 outcome = None
-            retried = NOT_YET if until_s is not None else MOVED
+            retried = NOT_YET if attempts.have_failed else MOVED
             if not await self._is_to_be_retried(request, outcome, retried) and self._is_finished(request, outcome):
                 return
-            now_s = time.monotonic()
-            until_s = now_s + timeout_s if until_s is None else until_s
-            if now_s >= until_s or self._is_stopping:
+            if not await attempts.is_another_due(node, seen):
                 request.answer(_refused(request, request.body, self._service))
                 return
-            await self._owners.changes.wait(seen, min(self._pause_s(node, pause_s), until_s - now_s))
-            pause_s = min(2 * pause_s, LOOK_AGAIN_MAX_S)
 
-    def _pause_s(self, node: Node | None, pause_s: float) -> float:
-        """How long to wait for a change: of an owner that is reached nobody tells when it can answer."""
-        return pause_s if node is not None and (self._owners.is_own(node) or self._owners.is_linked(node)) else math.inf
+    async def wait_for_change(self, node: Node | None, seen: int, *, pause_s: float, within_s: float) -> bool:
+        """Wait until another process may be the owner; False if this one stops.
+
+        Of an owner that is reached nobody tells when it can answer, so it is asked again after the pause.
+        """
+        if self._is_stopping:
+            return False
+        is_there = node is not None and (self._owners.is_own(node) or self._owners.is_linked(node))
+        await self._owners.changes.wait(seen, min(pause_s, within_s) if is_there else within_s)
+        return True
 
     async def _is_to_be_retried(self, request: ClientRequest, outcome: Outcome, retried: frozenset[ErrorCode]) -> bool:
         """Whether a join or a sync was answered that another process coordinates its group, or will soon."""
@@ -271,7 +270,7 @@ class Edge:
         request.answer({**answers[0], many.answered: await slices.result(collected(itertools.chain(*results)))})
 
     async def _part(self, request: ClientRequest, group_id: GroupId | None, body: Any, frame: bytes) -> Fields:  # noqa: ANN401 -- a request of any version
-        until_s, pause_s = time.monotonic() + OTHER_TIMEOUT_S, LOOK_AGAIN_S
+        attempts = _Attempts(self, OTHER_TIMEOUT_S)
         while True:
             seen = self._owners.changes.seen
             node = self._service.cluster.node if group_id is None else self._owners.owner_of(group_id)
@@ -283,11 +282,35 @@ class Edge:
                     return as_fields(await ask_broker(request, body))
                 case Closed(fault=fault, reason=reason):
                     raise ProtocolError(Fault(fault), reason)
-            now_s = time.monotonic()
-            if now_s >= until_s or self._is_stopping:
+            if not await attempts.is_another_due(node, seen):
                 return _refused(request, body, self._service)
-            await self._owners.changes.wait(seen, min(self._pause_s(node, pause_s), until_s - now_s))
-            pause_s = min(2 * pause_s, LOOK_AGAIN_MAX_S)
+
+
+class _Attempts:
+    """The attempts to have a request answered: when the next one is due, and whether its time is over.
+
+    That is counted from when it is first known that nobody may answer.
+    """
+
+    def __init__(self, edge: Edge, timeout_s: float) -> None:
+        self._edge = edge
+        self._timeout_s = timeout_s
+        self._until_s: float | None = None
+        self._pause_s = LOOK_AGAIN_S
+
+    @property
+    def have_failed(self) -> bool:
+        """Whether there was an attempt that nobody has answered."""
+        return self._until_s is not None
+
+    async def is_another_due(self, node: Node | None, seen: int) -> bool:
+        """Wait until another attempt may have an answer; False if there should be none."""
+        now_s = time.monotonic()
+        if self._until_s is None:
+            self._until_s = now_s + self._timeout_s
+        left_s, pause_s = self._until_s - now_s, self._pause_s
+        self._pause_s = min(2 * pause_s, LOOK_AGAIN_MAX_S)
+        return left_s > 0 and await self._edge.wait_for_change(node, seen, pause_s=pause_s, within_s=left_s)
 
 
 def _refused(request: ClientRequest, body: Any, service: Service) -> Fields:  # noqa: ANN401 -- a request of any version

@@ -10,7 +10,6 @@ grant to the edge to answer the next ones (granted.py); which of its members wer
 
 import asyncio
 from collections.abc import Callable
-from struct import Struct
 
 import msgspec
 import structlog
@@ -29,12 +28,11 @@ from muster.coordinator.tasks import on_failure
 from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.coordinator.wire.dispatch import ClientAddress
 from muster.coordinator.wire.in_flight import Answered as AnsweredWith
-from muster.coordinator.wire.messages import HEADER_START_BYTES
+from muster.coordinator.wire.messages import HEADER_START_BYTES, KEY_AND_VERSION
 from muster.events.ids import GroupId, MemberId
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
-_KEY_VERSION = Struct(">hh")
 
 AskEdge = Callable[["ForwardedClient", int, int, bytes], asyncio.Future[bytes]]
 WatchGroup = Callable[[GroupId, ConsentedTicket], None]
@@ -107,14 +105,14 @@ class ForwardedClient:
         except ProtocolError as error:
             self.answered(error)
         except Exception as error:  # a bug of ours is this client's alone, as in Kafka (G24)
-            log.exception("a forwarded request failed", api_key=_KEY_VERSION.unpack_from(frame)[0])
+            log.exception("a forwarded request failed", api_key=KEY_AND_VERSION.unpack_from(frame)[0])
             self.answered(ProtocolError(Fault.FAILED_REQUEST, f"it could not be worked on: {error!r}"))
         else:
             self._cancel = None if self._is_answered else cancel
 
     def heard(self, frame: bytes, age_ms: int) -> bool:
         """Note that the edge has answered this heartbeat so long ago; False if its group has changed since."""
-        _, api_version = _KEY_VERSION.unpack_from(frame)
+        _, api_version = KEY_AND_VERSION.unpack_from(frame)
         heard_ms = self._monotonic_ms() - age_ms
         return self._heartbeats.answer(api_version, frame[HEADER_START_BYTES:], heard_ms) is not None
 
@@ -186,7 +184,7 @@ class ForwardedClient:
         )
 
     async def _ask_and_rewrite(self, frame: bytes, rewrite: Rewrite | None) -> None:
-        api_key, api_version = _KEY_VERSION.unpack_from(frame)
+        api_key, api_version = KEY_AND_VERSION.unpack_from(frame)
         payload = await self.ask(api_key, api_version, frame[HEADER_START_BYTES:])
         self.answered([payload if rewrite is None else await self.slices.result(rewrite(payload))])
 

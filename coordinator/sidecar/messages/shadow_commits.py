@@ -10,7 +10,6 @@ flexible. The topics, which may be many, are not read.
 
 from collections.abc import Callable
 from functools import cache
-from struct import Struct
 
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
@@ -19,6 +18,7 @@ from muster.coordinator.sidecar.messages.request_plan import Rewrite
 from muster.coordinator.sidecar.messages.request_start import body_at
 from muster.coordinator.sidecar.messages.rewriting import rewrite_of
 from muster.coordinator.upstream.shadow import CommitIdentity
+from muster.coordinator.wire.messages import KEY_AND_VERSION
 from muster.events.kafka.codec.primitives import INT16, INT32
 from muster.events.kafka.codec.splicing import Pieces, change_inner_items, cut_struct, text_piece
 from muster.events.kafka.codec.walk import untagged
@@ -26,7 +26,6 @@ from muster.events.steps import Steps, finished
 
 OFFSET_COMMIT, TXN_OFFSET_COMMIT = 8, 28
 
-_KEY_VERSION = Struct(">hh")
 _GENERATION = frozenset({"generation_id", "generation_id_or_member_epoch"})
 _INSTANCE = "group_instance_id"
 _ABOUT_SHADOW = frozenset(
@@ -38,7 +37,7 @@ _TRY_AGAIN = INT16.pack(ErrorCode.coordinator_load_in_progress)
 
 def with_identity(frame: bytes, identity: CommitIdentity) -> bytes:
     """Return the commit's frame, without its length, with this identity. The frame must have been read before."""
-    return _naming(*_KEY_VERSION.unpack_from(frame))(frame, identity)
+    return _naming(*KEY_AND_VERSION.unpack_from(frame))(frame, identity)
 
 
 @cache

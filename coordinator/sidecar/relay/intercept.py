@@ -7,7 +7,6 @@ in the table are relayed as they are, also those of later versions of Kafka.
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from functools import lru_cache, partial
-from struct import Struct
 from typing import Any, Protocol
 
 import msgspec
@@ -27,10 +26,9 @@ from muster.coordinator.wire import api_versions, heartbeat
 from muster.coordinator.wire.api import Body, Fault, Fields, Offered, ProtocolError, RequestContext, keep_no_ticket
 from muster.coordinator.wire.dispatch import ClientAddress, work_on
 from muster.coordinator.wire.in_flight import Answered, InFlightRequest
-from muster.coordinator.wire.messages import message
+from muster.coordinator.wire.messages import KEY_AND_VERSION, message
 from muster.events.ids import GroupId, MemberId
 
-_KEY_VERSION = Struct(">hh")
 _PLANS_KEPT = 1_000
 
 
@@ -122,7 +120,7 @@ class RequestHandler:
 
     def handle(self, client: HandledClient, frame: bytes, *, member_uuid: str = "") -> Cancel | None:
         """Handle a request. Raises ProtocolError. `member_uuid`: as in RequestContext."""
-        api_key, api_version = _KEY_VERSION.unpack_from(frame)
+        api_key, api_version = KEY_AND_VERSION.unpack_from(frame)
         if api_key == api_versions.KEY:
             client.answered([message(api_key, 0).write(api_versions.unsupported_version())])
             return None

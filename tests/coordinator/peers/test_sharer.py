@@ -119,12 +119,12 @@ class Process:
         await _ended(self.serving)
         await self.sharer.leave()
         await _ended(self.member)
-        await self.sharer.peers.close()
+        await self.sharer.peer_watch.close()
         await self.sharer.group.leave()
         await self.link.close()
 
     async def die(self) -> None:
-        await self.sharer.peers.close()
+        await self.sharer.peer_watch.close()
         await _ended(self.serving)
         await _ended(self.member)
         await self.link.close()
@@ -281,8 +281,8 @@ async def test_who_only_forwards_knows_the_owners_and_owns_nothing(bootstrap: st
     await until(lambda: edge.told(first, second))
     assert edge.owned == {}
     assert [node.node_id for node in first.cluster.nodes] == [1, 2]
-    assert edge.sharer.peers.states() == []
-    assert len(first.sharer.peers.states()) == 1
+    assert edge.sharer.peer_watch.states() == []
+    assert len(first.sharer.peer_watch.states()) == 1
     owned = dict(first.owned), dict(second.owned)
     await edge.stop()
     await shared(first, second)
