@@ -20,16 +20,20 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+import msgspec
 import structlog
 from prometheus_client import CollectorRegistry
 
+from muster import DISTRIBUTION
 from muster.coordinator.assembly import CannotServe
 from muster.coordinator.observability.logs import configure_logs
 from muster.coordinator.observability.metrics_endpoint import MetricsEndpoint
+from muster.coordinator.observability.status import LinksStatus, ProcessStatus
 from muster.coordinator.processes.children import LOOPBACK, children
 from muster.coordinator.processes.reaping import is_init, reap_orphans
 from muster.coordinator.processes.running import RunningProcess
@@ -131,7 +135,7 @@ def _serve_metrics(settings: Settings, running: Sequence[RunningProcess], stack:
             registry,
             not_ready=lambda: _complaints(running, "/readyz"),
             not_well=lambda: _complaints(running, "/healthz"),
-            status=lambda: _status_of_owner(running),
+            status=lambda: status_of_all(settings, running),
         )
     except OSError as error:
         raise CannotServe(f"{settings.name_of('metrics')} {at}: {why_not_bound(error)}") from error
@@ -153,8 +157,44 @@ def _complaints(running: Sequence[RunningProcess], path: str) -> str | None:
     return "; ".join(f"{name}: {text.strip()}" for name, code, text in asked if code != 200) or None
 
 
-def _status_of_owner(running: Sequence[RunningProcess]) -> bytes:
-    return _ask(running[0], "/status")[1].encode()
+def status_of_all(settings: Settings, running: Sequence[RunningProcess]) -> bytes:
+    """Return the owner's status, with what is wrong with any of them, and how the edge reaches owners that does worst.
+
+    While the owner does not answer the rest is told without it.
+    """
+    told = [status for each in running if (status := _status(each)) is not None]
+    owner = told[0] if told and told[0].node_id == settings.node_id else _unanswered(settings)
+    status = msgspec.structs.replace(
+        owner,
+        not_ready=_complaints(running, "/readyz"),
+        not_well=_complaints(running, "/healthz"),
+        links=max((each.links for each in told), key=_badness, default=owner.links),
+    )
+    return msgspec.json.encode(status)
+
+
+def _badness(links: LinksStatus) -> tuple[int, int, int]:
+    return links.no_owner_reached_ms, sum(not each.reached for each in links.to), len(links.to)
+
+
+def _status(process: RunningProcess) -> ProcessStatus | None:
+    code, text = _ask(process, "/status")
+    return msgspec.json.decode(text, type=ProcessStatus) if code == 200 else None
+
+
+def _unanswered(settings: Settings) -> ProcessStatus:
+    """Return what is known of the owner while it does not answer."""
+    return ProcessStatus(
+        version=version(DISTRIBUTION),
+        mode="sidecar",
+        node_id=settings.node_id,
+        listen=str(settings.advertise or settings.listen),
+        log=settings.log,
+        upstream=settings.upstream,
+        uptime_ms=0,
+        not_ready=None,
+        not_well=None,
+    )
 
 
 def _ask(process: RunningProcess, path: str) -> tuple[int, str]:

@@ -1,0 +1,70 @@
+"""The status of several processes of one host, as that of one: nobody's trouble is hidden behind the owner's."""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pytest
+
+from muster.coordinator.observability.status import LinksStatus, LinkStatus, OwnershipStatus, ProcessStatus
+from muster.coordinator.processes import supervisor
+from muster.coordinator.processes.children import children
+from muster.coordinator.processes.running import RunningProcess
+from muster.coordinator.settings.loading import load_settings
+
+SETTINGS: Final = load_settings({"upstream": "kafka:9092", "processes": 2}, [], None)
+OWNER: Final = ProcessStatus(
+    version="1",
+    mode="sidecar",
+    node_id=SETTINGS.node_id,
+    listen="l:1",
+    log="log",
+    upstream="kafka:9092",
+    uptime_ms=5,
+    not_ready=None,
+    not_well=None,
+    ownership=OwnershipStatus(log_identity="log-1", log_partitions=8),
+)
+CUT: Final = LinksStatus(
+    to=[LinkStatus(node_id=1, address="o:1", reached=False, error="another secret")], no_owner_reached_ms=30_000
+)
+REACHES: Final = LinksStatus(to=[LinkStatus(node_id=1, address="o:1", reached=True)])
+SILENT: Final = (503, "it does not answer: timed out")
+
+
+def asked(monkeypatch: pytest.MonkeyPatch, answers: dict[str, ProcessStatus | None]) -> ProcessStatus:
+    """The status of all, where each process answers so; None: it hangs."""
+
+    def ask(process: RunningProcess, path: str) -> tuple[int, str]:
+        status = answers[process.child.name]
+        if status is None:
+            return SILENT
+        if path == "/status":
+            return 200, msgspec.json.encode(status).decode()
+        reason = status.not_ready if path == "/readyz" else status.not_well
+        return (200, "ok") if reason is None else (503, reason)
+
+    monkeypatch.setattr(supervisor, "_ask", ask)
+    running = [RunningProcess(each) for each in children(SETTINGS, (), secret=Path("/secret"))]
+    return msgspec.json.decode(supervisor.status_of_all(SETTINGS, running), type=ProcessStatus)
+
+
+def edge(links: LinksStatus, not_ready: str | None = None) -> ProcessStatus:
+    return msgspec.structs.replace(OWNER, node_id=1_000_001, links=links, not_ready=not_ready)
+
+
+def test_when_all_is_well_it_is_the_owners(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = asked(monkeypatch, {"owner": OWNER, "edge-1": edge(REACHES), "edge-2": edge(REACHES)})
+    assert msgspec.json.encode(told) == msgspec.json.encode(msgspec.structs.replace(OWNER, links=REACHES))
+
+
+def test_an_edge_that_reaches_no_owner_is_seen_behind_an_owner_that_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = asked(monkeypatch, {"owner": OWNER, "edge-1": edge(REACHES), "edge-2": edge(CUT, "no owner")})
+    assert (told.not_ready, told.links, told.ownership.log_identity) == ("edge-2: no owner", CUT, "log-1")
+
+
+def test_an_owner_that_hangs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And so are the addresses that are known without it."""
+    told = asked(monkeypatch, {"owner": None, "edge-1": edge(REACHES), "edge-2": edge(REACHES)})
+    assert told.not_ready == told.not_well == "owner: it does not answer: timed out"
+    assert (told.node_id, told.upstream, told.ownership.log_partitions) == (SETTINGS.node_id, "kafka:9092", 0)
