@@ -34,8 +34,9 @@ LINGER_MS: Final = 60 * 60 * 1000
 """How long the files that compaction replaced are kept, for those who are reading them."""
 
 _FULL_AFTER: Final = 64
-_FULL_AFTER_MAX: Final = 1_000
-"""All is named again after as many new segments as there are, within these limits."""
+_FULL_AFTER_COMMITS: Final = 256
+"""All is named again after as many new segments as there are, and at least so many: what manifests take grows with the
+segments, not with their square. After so many commits it is in any case: readers open no more manifests than that."""
 
 _TEMPORARY_NAME: Final = re.compile("[0-9a-f]{32}")
 _NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
@@ -123,8 +124,9 @@ class ArchiveWriter:
             replaced=tuple(change.replaced),
             expired=tuple(change.expired),
         )
-        changes = state.changes_since + len(change.added)
-        if change.action != "archive" or changes >= min(max(_FULL_AFTER, len(state.segments)), _FULL_AFTER_MAX):
+        before = len(state.segments) - state.changes_since
+        is_due = state.changes_since + len(change.added) >= max(_FULL_AFTER, before)
+        if change.action != "archive" or is_due or number - state.full >= _FULL_AFTER_COMMITS:
             live = manifests.changed(state, manifest)
             kept = {path: at for path, at in live.replaced.items() if at + LINGER_MS > self.now_ms}
             manifest = msgspec.structs.replace(manifest, live=msgspec.structs.replace(live, replaced=kept))
@@ -155,7 +157,7 @@ class ArchiveWriter:
         for path in (self.root / TEMPORARY).glob("*"):
             if _TEMPORARY_NAME.fullmatch(path.name):
                 self.disk.remove(path)
-        found = {str(path.relative_to(self.root)) for path in self.root.glob("day=*/partition-*/*")}
+        found = {"/".join(path.parts[-3:]) for path in self.root.glob("day=*/partition-*/*")}
         kept = self._state.files if self._state is not None else set()
         leftovers = {path for path in found - kept if is_path(path)}
         if leftovers:

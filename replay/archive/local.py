@@ -17,8 +17,9 @@ from muster.replay.archive.manifest import Archived, State
 from muster.replay.archive.segment import Segment, batch_of
 from muster.replay.archive.writer import SEGMENT_BYTES_MAX, PartitionWriter
 
-COMMIT_SEGMENTS: Final = 8
-"""A commit is made after so many finished segments: what a killed archiver has to do again at most."""
+COMMIT_BYTES: Final = 8 * SEGMENT_BYTES_MAX
+COMMIT_SEGMENTS: Final = 1_000
+"""A commit is made after so much was finished: what a killed archiver has to do again at most."""
 
 Watch = Callable[[int, int], None]
 
@@ -89,6 +90,7 @@ class _Run:
     def __init__(self, log: EventLog, writer: ArchiveWriter, segment_bytes_max: int) -> None:
         self._log, self._writer, self._bytes_max = log, writer, segment_bytes_max
         self._warnings = tuple(log.warnings)
+        self._days = last_days(writer.state)
         self._waiting: list[Segment] = []
         self._marks: dict[int, OwnersMarks] = {}
         self._added: list[Segment] = []
@@ -106,7 +108,7 @@ class _Run:
             writer.root,
             partition,
             start=start,
-            day=last_day(state, partition),
+            day=self._days.get(partition),
             now_ms=writer.now_ms,
             disk=writer.disk,
             segment_bytes_max=self._bytes_max,
@@ -142,7 +144,8 @@ class _Run:
 
     def _take(self, segment: Segment) -> None:
         self._waiting.append(segment)
-        if len(self._waiting) >= COMMIT_SEGMENTS:
+        is_much = sum(each.bytes for each in self._waiting) >= COMMIT_BYTES
+        if is_much or len(self._waiting) >= COMMIT_SEGMENTS:
             self.commit()
 
     def commit(self) -> None:
@@ -162,11 +165,12 @@ class _Run:
         )
 
 
-def last_day(state: State, partition: int) -> str | None:
-    """The last day of a partition; None before its first record."""
-    days = [segment.day for segment in state.segments.values() if segment.partition == partition]
-    expired = state.expired.get(partition)
-    return max(days, default=None if expired is None else expired.before)
+def last_days(state: State) -> dict[int, str]:
+    """The last day of each partition that has records, or had them."""
+    days = {partition: expired.before for partition, expired in state.expired.items()}
+    for segment in state.segments.values():
+        days[segment.partition] = max(days.get(segment.partition, ""), segment.day)
+    return days
 
 
 async def raw_chunks(

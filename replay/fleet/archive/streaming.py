@@ -27,7 +27,7 @@ import msgspec
 from muster.events.log.base import EventLog, LogError, LogMismatch, LogUnavailable, OwnersMarks, RawLog
 from muster.replay.archive.commits import ArchiveWriter, Change, writing
 from muster.replay.archive.files import DISK
-from muster.replay.archive.local import ArchivedRun, Watch, archived_log, ends_of, last_day
+from muster.replay.archive.local import ArchivedRun, Watch, archived_log, ends_of, last_days
 from muster.replay.archive.segment import SCHEMA, Segment
 from muster.replay.archive.writer import PartitionWriter
 from muster.replay.fleet.archive.connector import PACKAGE
@@ -139,7 +139,8 @@ class _Run:
         """Archive a batch."""
         try:
             state = self._writer.state
-            places = {p: TaskPlace(start=state.next_offset(p), day=last_day(state, p)) for p in state.next_offsets}
+            days = last_days(state)
+            places = {p: TaskPlace(start=start, day=days.get(p)) for p, start in state.next_offsets.items()}
             write = _writing_segments(self._writer.root, places, self._writer.now_ms)
             rows = frame.mapInArrow(write, "segment string").collect()
             added = sorted(

@@ -12,9 +12,10 @@ import pytest
 
 from muster.events.log.base import LogDamaged, LogMismatch, LogMissing, LogUnavailable
 from muster.events.records import BrokenBatch, RawRecord
+from muster.replay.archive import commits
 from muster.replay.archive.commits import Change, writing
 from muster.replay.archive.files import DISK, ArchiveBusy
-from muster.replay.archive.manifest import load, path_of
+from muster.replay.archive.manifest import load, numbers, path_of, read
 from muster.replay.archive.segment import SCHEMA, batch_of
 from muster.replay.archive.writer import PartitionWriter
 from tests.replay.archive.disks import FullDisk
@@ -209,6 +210,27 @@ async def test_reading_needs_few_manifests_however_many_there_are(tmp_path: Path
     assert state.full > 60
     path_of(tmp_path / "a", state.full - 1).unlink()  # what nobody reads
     assert len(await raw(await opened(tmp_path / "a"))) == 150
+
+
+async def test_what_manifests_take_grows_with_the_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run is one commit, however many partitions it has segments of; few of many name all that there is."""
+    log = RawMemoryLog(20)
+    await log.open()
+    for run in range(1, 41):
+        for partition in range(log.partitions):
+            log.write(partition)
+        await archived(log, tmp_path / "a")
+        assert numbers(tmp_path / "a")[-1] == run + 1
+    whole = [number for number in numbers(tmp_path / "a") if read(tmp_path / "a", number)[0].live is not None]
+    assert whole == [1, 5, 9, 17, 33]
+    monkeypatch.setattr(commits, "_FULL_AFTER_COMMITS", 10)
+    log.write(0)
+    await archived(log, tmp_path / "a")
+    await archived(log, tmp_path / "a")
+    assert read(tmp_path / "a", 42)[0].live is None
+    log.write(0)
+    await archived(log, tmp_path / "a")
+    assert read(tmp_path / "a", 43)[0].live is not None
 
 
 async def test_records_out_of_order_are_refused(tmp_path: Path) -> None:
