@@ -65,10 +65,12 @@ def storm_text(storm: Storm) -> str:
     groups = listed([*names, plural(more, "other")] if more > 0 else names)
     of = f"{plural(len(storm.groups), 'group')} ({groups})"
     if storm.kind is StormKind.COORDINATOR:
-        what = f"the coordinator was away: {of} were touched by it"
+        again = f" {storm.times} times" if storm.times > 1 else ""
+        what = f"the coordinator was away{again}: {of} were touched by it"
     else:
         what = f"processes at {storm.client_host} were in trouble in {of} at the same time"
-    return f"{what}, with {plural(storm.rebalances, 'rebalance')}"
+    end = "it goes on" if storm.ended_at is None else f"all was over at {moment_of(storm.ended_at)}"
+    return f"{what}, with {plural(storm.rebalances, 'rebalance')}; {end}"
 
 
 def _rest(digest: Digest) -> Iterator[str]:

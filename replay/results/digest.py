@@ -55,10 +55,16 @@ class StormKind(StrEnum):
 
 
 class Storm(msgspec.Struct, frozen=True, kw_only=True):
-    """Incidents of several groups that are one. `client_host`: theirs, if it is the processes of one host."""
+    """Incidents of several groups that are one. `client_host`: theirs, if it is the processes of one host.
+
+    `ended_at`: None while one goes on. `times`: how often a group was touched at most: so often the coordinator was
+    away.
+    """
 
     kind: StormKind
     started_at: Instant
+    ended_at: Instant | None
+    times: int
     groups: tuple[GroupId, ...]
     incidents: int
     rebalances: int
@@ -88,6 +94,7 @@ class _Brief(msgspec.Struct, frozen=True, kw_only=True):
 
     id: tuple[GroupId, str]
     started_ms: int
+    ended_ms: int | None
     rebalances: int
     client_host: str | None
     """The host whose processes were in trouble; None: it was the coordinator."""
@@ -328,6 +335,7 @@ def _briefs(incident: Incident) -> Iterator[_Brief]:
     yield _Brief(
         id=_id_of(incident),
         started_ms=wall_ms_of(incident.started_at),
+        ended_ms=None if incident.ended_at is None else wall_ms_of(incident.ended_at),
         rebalances=len(incident.rebalances),
         client_host=client_host,
     )
@@ -348,11 +356,15 @@ def _storms_of(briefs: list[_Brief], kind: StormKind, client_host: str | None) -
     """Incidents of several groups that began soon after each other."""
     in_order = sorted(briefs, key=lambda each: each.started_ms)
     for run in runs(in_order, lambda run, brief: brief.started_ms - run[-1].started_ms <= STORM_NEXT_MS):
-        groups = sorted({each.id[0] for each in run})
+        times = Counter(each.id[0] for each in run)
+        groups = sorted(times)
+        ends = [each.ended_ms for each in run]
         if len(groups) >= STORM_GROUPS_MIN:
             storm = Storm(
                 kind=kind,
                 started_at=instant(run[0].started_ms),
+                ended_at=None if None in ends else instant(max(each for each in ends if each is not None)),
+                times=max(times.values()),
                 groups=tuple(groups),
                 incidents=len(run),
                 rebalances=sum(each.rebalances for each in run),

@@ -145,6 +145,26 @@ def test_a_coordinator_that_was_away_is_one_storm_over_its_groups(tmp_path: Path
     assert "the coordinator was away: 4 groups" in run("digest", *SINCE, log=url).stdout
 
 
+def test_a_coordinator_that_was_away_again_and_again_says_how_often_and_until_when(tmp_path: Path) -> None:
+    """Three times within a minute of each other: one storm, whose end is told."""
+    scripts = []
+    for group_id in ("g0", "g1", "g2"):
+        told = script(group_id).coordinator("a:1").created()
+        member = told.member("m", static=False, client_id="app")
+        told.start(told.joined(member)).complete().stabilize({member.member_id: {"orders": [0]}}).wait(3_600_000)
+        for owner in ("b:2", "c:3", "d:4"):
+            told.wait(50_000).coordinator(owner, took_ms=400)
+        scripts.append(told)
+    url = asyncio.run(sqlite_log(tmp_path / "muster.db", *scripts))
+    (storm,) = digest(url, *SINCE)["storms"]
+    assert (storm["times"], storm["incidents"]) == (3, 9)
+    end = storm["ended_at"]
+    assert end > storm["started_at"]
+    out = run("digest", *SINCE, log=url).stdout
+    assert "the coordinator was away 3 times: 3 groups" in out
+    assert f"with 0 rebalances; all was over at {end[:10]} {end[11:23]} UTC" in out
+
+
 def test_the_host_of_a_sidecar_makes_no_storm(tmp_path: Path) -> None:
     """All its clients are there, whatever machine they run on."""
     scripts = [one_host(group_id, "/127.0.0.1") for group_id in GROUPS]
