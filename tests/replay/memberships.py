@@ -208,16 +208,32 @@ def duel_after_restart() -> Harness:
     return fight(h, a, b)
 
 
+def restart_after_duel() -> Harness:
+    """The same without a rebalance, and five minutes later the winner is restarted."""
+    h, (a, b) = two()
+    b = take_turns(h, a, b)
+    for _ in range(60):
+        alive(h, 5_000, a, b)
+    b.restarted(host="/10.0.0.2").join()
+    return h
+
+
 def fight(h: Harness, a: Client, b: Client) -> Harness:
+    b = take_turns(h, a, b)
+    h.alter((REBALANCE, SET, "static"))
+    rejoin(a, b)
+    return h
+
+
+def take_turns(h: Harness, a: Client, b: Client) -> Client:
+    """The instance id of `b` changes hands four times. Returns who has it."""
     for number in range(4):
         rival = b.restarted(host="/10.0.0.2" if number % 2 else "/10.0.0.7")
         rival.join()
         alive(h, 1_000, a, rival)
         b.heartbeat()
         b = rival
-    h.alter((REBALANCE, SET, "static"))
-    rejoin(a, b)
-    return h
+    return b
 
 
 STORIES: tuple[Callable[[], Harness], ...] = (

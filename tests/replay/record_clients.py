@@ -4,7 +4,8 @@ Each session has a Muster of its own, on a log in a file, consumer processes of 
 is done to them. What is kept in `data/` is the group's history, exported (`SESSION.jsonl`), and beside it the truth
 (`SESSION.truth.json`), which the session writes down as it does it, never from events. Some are cases of the judge with
 real clients (`tests/judge/real`), which found something in them. It takes four minutes, and is run by hand, where a
-client or the log has changed.
+client or the log has changed. Five that were played by hand behind a sidecar, and cannot be recorded here, stay as they
+are: `duel`, `rolling-dynamic`, `net-cut`, `slow-leader-timeout` and `java-static-poll`.
 """
 
 import signal

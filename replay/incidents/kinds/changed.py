@@ -1,5 +1,6 @@
 """The part that the kinds about members which came with something else share."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
 from muster.events.state import Member
@@ -12,15 +13,17 @@ from muster.replay.incidents.kinds.kind import IncidentClaim, Kind
 def claim_changes(
     kind: Kind, changed: Sequence[Rejoined], came: str, with_what: Callable[[Member], str]
 ) -> Iterator[IncidentClaim]:
-    """Claim the changes of all these members as one; `came` and `with_what` word the first one's."""
-    if not changed:
-        return
-    members, first = members_of(changed), changed[0]
-    assert first.before is not None
-    yield IncidentClaim(
-        kind=kind,
-        acts=tuple(changed),
-        culprits=members,
-        grade=Grade.RECORDED,
-        headline=f"{processes(members)} {came}: {with_what(first.member)} instead of {with_what(first.before)}",
-    )
+    """Claim the same change of several members as one; `came` and `with_what` word it."""
+    same: defaultdict[str, list[Rejoined]] = defaultdict(list)
+    for act in changed:
+        assert act.before is not None
+        same[f"{with_what(act.member)} instead of {with_what(act.before)}"].append(act)
+    for what, acts in same.items():
+        members = members_of(acts)
+        yield IncidentClaim(
+            kind=kind,
+            acts=tuple(acts),
+            culprits=members,
+            grade=Grade.RECORDED,
+            headline=f"{processes(members)} {came}: {what}",
+        )

@@ -35,9 +35,11 @@ KIND = Kind(
 def deployments(view: EpisodeView) -> Iterator[tuple[list[Replacement], int]]:
     """The runs of free replacements that are of enough processes, each with the size of its group.
 
-    A deployment replaces each process once: one that is replaced again belongs to the next deployment, or to none.
+    A deployment replaces each process once: one that is replaced again belongs to the next deployment, or to none. One
+    that was heard from again under its former member id had not ended.
     """
-    for gone_together in runs(sorted(view.free_replacements(), key=lambda each: each.gone_ms), _goes_on):
+    replaced = [each for each in view.free_replacements() if each.former_id not in view.episode.heard_again]
+    for gone_together in runs(sorted(replaced, key=lambda each: each.gone_ms), _goes_on):
         for run in _rounds(sorted(gone_together, key=lambda each: each.begin_ms)):
             size = max(len(view.episode.members_at(run[0].begin_ms)), len(run))
             if len(run) >= DEPLOYMENT_PROCESSES_MIN and len(run) >= size * DEPLOYMENT_SHARE_MIN:

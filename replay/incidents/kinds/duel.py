@@ -1,14 +1,14 @@
 """Two live processes with one instance id."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from muster.replay.incidents.episode.acts import AnyAct, CameBack, Duelled
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.windows import SAME_DUEL_MS
-from muster.replay.rebalances.wording import host
+from muster.replay.rebalances.wording import host, plural
 from muster.replay.times import instant
 
 KIND = Kind(
@@ -21,19 +21,28 @@ KIND = Kind(
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     by_instance: defaultdict[str, list[Duelled]] = defaultdict(list)
     for act in view.free(Duelled):
-        if act.is_duel and act.why.group_instance_id is not None:
+        if act.why.group_instance_id is not None:
             by_instance[act.why.group_instance_id].append(act)
-    for instance, duels in by_instance.items():
+    for instance, acts_on_it in by_instance.items():
+        duels = [act for act in acts_on_it if act.is_duel and _is_fought(act, acts_on_it)]
+        if not duels:
+            continue
+        fenced = [
+            act
+            for act in acts_on_it
+            if not act.is_duel and duels[0].at_ms - SAME_DUEL_MS <= act.at_ms <= duels[-1].at_ms + SAME_DUEL_MS
+        ]
         taken = [
             act
             for act in view.free(CameBack)
             if act.member.group_instance_id == instance
             and duels[0].at_ms - SAME_DUEL_MS <= act.at_ms <= duels[-1].at_ms + SAME_DUEL_MS
         ]
-        acts: list[AnyAct] = sorted([*duels, *taken], key=lambda act: act.seq)
+        acts: list[AnyAct] = sorted([*duels, *fenced, *taken], key=lambda act: act.seq)
         one = _who(duels[-1].why.client_id, duels[-1].why.client_host)
         other = _who(duels[-1].event.current_client_id, duels[-1].event.current_client_host)
-        times = sum(duel.times for duel in duels)
+        times = sum(act.times for act in fenced)
+        counted = f"; {plural(times, 'request')} of theirs {'was' if times == 1 else 'were'} fenced" if times else ""
         yield IncidentClaim(
             kind=KIND,
             at_ms=acts[0].at_ms,
@@ -41,12 +50,17 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
             culprits=tuple({act.member.member_id: act.member for act in taken}.values())[-1:],
             grade=Grade.RECORDED,
             headline=(
-                f"two live processes took the instance id '{instance}' from each other, {one} and {other};"
-                f" {times} of their requests were fenced"
+                f"two live processes took the instance id '{instance}' from each other, {one} and {other}{counted}"
             ),
-            chain=(*map(_taking, taken), *map(_fenced, duels)),
+            chain=(*map(_taking, taken), *map(_fenced, fenced)),
             advice=("give each process a group.instance.id of its own",),
         )
+
+
+def _is_fought(duel: Duelled, acts: Sequence[Duelled]) -> bool:
+    """Whether something was fenced near it, or it is one of several: the coordinator records one also for minutes after
+    the last that was fenced, when a process is just restarted."""
+    return any(act is not duel and abs(act.at_ms - duel.at_ms) <= SAME_DUEL_MS for act in acts)
 
 
 def _who(client_id: str | None, client_host: str | None) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from muster.replay.incidents.episode.acts import CameBack, Departure
+from muster.replay.incidents.episode.acts import CameBack, Departure, Went
 from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.episode.replacements import Replacement
 from muster.replay.incidents.evidence.naming import process_name
@@ -18,6 +18,16 @@ from muster.replay.times import duration, instant, setting
 
 TWO_OF_ONE: Final = "if it was no restart: give each process a group.instance.id of its own"
 HELD_UP: Final = "look at what held it up: garbage collection, a processor that is throttled, its network"
+
+REVOKING: Final = (
+    "if it was giving up its partitions: some clients send no heartbeats while the application's listener does that;"
+    " make it shorter than the session timeout"
+)
+
+_GIVEN_UP: Final = {
+    Departure.NOT_REJOINED: "did not rejoin",
+    Departure.NOT_SYNCED: "did not ask for its assignment",
+}
 
 KIND = Kind(
     "restart",
@@ -44,7 +54,7 @@ def _advice(each: Replacement, episode: Episode) -> tuple[str, ...]:
     if each.went is None:
         return (TWO_OF_ONE,) if any(fenced_before(episode, [each])) else advice_on([each])
     if each.went.member.member_id in episode.heard_again:
-        return (HELD_UP,)
+        return (HELD_UP, REVOKING) if _is_silent_in_join_phase(each.went, episode) else (HELD_UP,)
     says = each.went.why.client_reason
     if each.went.how is Departure.LEFT and not is_close(says) and not says_something(says):
         return (*advice_on([each]), f"if it was a poll time-out: {LONGER_POLLS}")
@@ -61,6 +71,22 @@ def _evidence(each: Replacement, episode: Episode) -> tuple[Statement, ...]:
     if each.went is None or not each.went.is_silent:
         return (came, *fenced_before(episode, [each]))
     return (*silences(episode, [each.went]), came)
+
+
+def _held_up(went: Went, episode: Episode) -> str:
+    if _is_silent_in_join_phase(went, episode):
+        return "stood still, was cut off, or was busy with giving up its partitions"
+    return "stood still or was cut off"
+
+
+def _is_silent_in_join_phase(went: Went, episode: Episode) -> bool:
+    """Whether it knew of a rebalance, which it may have been told in its last heartbeat, and was missed in it."""
+    return any(
+        each.started_ms <= went.last_seen_ms
+        and each.first_seq < went.seq <= each.last_seq
+        and went.member.member_id in {member.member_id for member in each.members_before}
+        for each in episode.rebalances
+    )
 
 
 def _restart_text(each: Replacement, episode: Episode) -> str:
@@ -88,13 +114,19 @@ def _restart_text(each: Replacement, episode: Episode) -> str:
         return f'{name} left and came back {duration(gap_ms)} later; the client says: "{each.went.why.client_reason}"'
     if each.went.how is Departure.LEFT:
         return f"{name} left, then came back {duration(gap_ms)} later: a restart or a poll time-out"
+    if each.went.how in _GIVEN_UP and each.went.member.member_id in episode.heard_again:
+        timeout = setting(each.went.member.rebalance_timeout_ms)
+        return (
+            f"{name} {_GIVEN_UP[each.went.how]} within the rebalance timeout of {timeout}, and came back"
+            f" {duration(gap_ms)} after its last sign of life: it had not died, but {_held_up(each.went, episode)}"
+        )
     session = setting(each.went.member.session_timeout_ms)
     if gap_ms < 0 or not episode.silence_of(each.went).is_known:
         return f"{name} was not heard from for its session timeout of {session}, and came back"
     if each.went.member.member_id in episode.heard_again:
         return (
             f"{name} was not heard from for longer than its session timeout of {session}, and came back"
-            f" {duration(gap_ms)} after its last sign of life: it had not died, but stood still or was cut off"
+            f" {duration(gap_ms)} after its last sign of life: it had not died, but {_held_up(each.went, episode)}"
         )
     if each.came.at_ms < each.went.at_ms:
         return (

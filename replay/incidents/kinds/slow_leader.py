@@ -15,7 +15,7 @@ from muster.replay.incidents.kinds.replaced import grade_of
 from muster.replay.incidents.windows import HELD_MS
 from muster.replay.rebalances.rebalance import Outcome, Rebalance, SyncPhase
 from muster.replay.rebalances.wording import plural
-from muster.replay.times import duration, setting
+from muster.replay.times import duration, setting, wall_ms_of
 
 KIND = Kind(
     "slow-leader",
@@ -42,6 +42,8 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 def _ended_in_deployment(view: EpisodeView, rebalance: Rebalance, leader: Member, went: Went | None) -> bool:
     """Whether it was replaced with others and had ended before the assignment was there, or died beside them."""
+    if leader.member_id in view.episode.heard_again:
+        return False
     for run, _ in deployments(view):
         own = next((each for each in run if each.former_id == leader.member_id), None)
         if own is not None:
@@ -76,6 +78,12 @@ def _what(view: EpisodeView, rebalance: Rebalance, leader: Member, went: Went | 
     assigning = f"the assignment ({rebalance.protocol_name}, {plural(len(rebalance.members_after), 'member')})"
     if went is not None and went.how is Departure.EXPIRED:
         return f"was not heard from any more while all waited for {assigning}"
+    if went is not None and went.how is Departure.NOT_REJOINED:
+        timeout = setting(leader.rebalance_timeout_ms)
+        return (
+            f"had not sent {assigning} when another rebalance began, and did not rejoin within the rebalance timeout of"
+            f" {timeout}"
+        )
     if went is not None:
         what = f"did not send {assigning} within the rebalance timeout of {setting(leader.rebalance_timeout_ms)}"
         is_known = view.episode.silence_of(went).is_known
@@ -104,16 +112,29 @@ def _evidence(rebalance: Rebalance, leader: Member, went: Went | None, episode: 
 
 
 def _leader_lost(view: EpisodeView, rebalance: Rebalance) -> Went | None:
-    """The leader's removal, if it ended the rebalance before its assignment was there: the next one began with it."""
+    """The leader's removal, if it ended the rebalance before its assignment was there: the next one began with it, or
+    waited for it."""
     sync = rebalance.sync_phase
     if rebalance.outcome is not Outcome.SUPERSEDED or sync is None or sync.leader is None:
         return None
     after = next((each for each in view.episode.rebalances if each.first_seq > rebalance.last_seq), None)
-    if after is None or sync.leader.member_id not in {each.member_id for each in after.trigger.who}:
+    if after is None:
         return None
     gone = (act for act in view.episode.within(after) if isinstance(act, Went))
     found = next((act for act in gone if act.member.member_id == sync.leader.member_id), None)
-    return found if found is not None and found.how in (Departure.NOT_SYNCED, Departure.EXPIRED) else None
+    if found is None:
+        return None
+    if found.how is Departure.NOT_REJOINED:
+        return found if _is_busy_still(view.episode, found, sync) else None
+    ended_it = sync.leader.member_id in {each.member_id for each in after.trigger.who}
+    return found if ended_it and found.how in (Departure.NOT_SYNCED, Departure.EXPIRED) else None
+
+
+def _is_busy_still(episode: Episode, went: Went, sync: SyncPhase) -> bool:
+    """Whether it did not take part in the next rebalance for the assignment that it was still making: it said nothing
+    from the list of members on, and had not died."""
+    is_silent_since = went.last_seen_ms <= wall_ms_of(sync.started_at) + HELD_MS
+    return is_silent_since and went.member.member_id in episode.heard_again
 
 
 def _leader(view: EpisodeView, phase: SyncPhase | None) -> Member | None:

@@ -221,3 +221,52 @@ def test_topics_that_the_leader_did_not_know_at_first_are_of_the_change_of_subsc
     fleet.rest(5 * S)
     (incident,) = fleet.told()
     assert (incident.kind, len(incident.rebalances)) == ("subscription-change", 2)
+
+
+def test_members_that_subscribe_different_topics_are_told_each_with_its_own() -> None:
+    """The first one's change was told of all."""
+    fleet = Fleet(3)
+    fleet.world.partitions["payments"] = 6
+    for number, topics in ((1, ("orders", "payments")), (2, ("payments",))):
+        fleet[number].setup = fleet[number].setup.but(topics=topics)
+        fleet[number].rejoin_soon()
+        fleet.rest(20 * S)
+    first, second = fleet.told()
+    headline = "'app-1' (10.0.1.1) subscribed other topics: orders, payments instead of orders"
+    expect(first, "subscription-change", "recorded", headline, "app-1")
+    headline = "'app-2' (10.0.1.2) subscribed other topics: payments instead of orders"
+    expect(second, "subscription-change", "recorded", headline, "app-2")
+
+
+def test_partitions_that_are_added_are_no_second_round_of_a_cooperative_assignor() -> None:
+    """They come within a minute after somebody did, whose two rounds are another story."""
+    fleet = Fleet(3, assignors=("cooperative-sticky",))
+    fleet.start(4)
+    fleet.rest(10 * S)
+    fleet.world.partitions["orders"] = 24
+    fleet.world.leader().rejoin_soon("cached metadata has changed")
+    fleet.rest(5 * S)
+    scale_up, added = fleet.told()
+    assert (scale_up.kind, len(scale_up.rebalances)) == ("scale-up", 2)
+    assert (added.kind, len(added.rebalances)) == ("partitions-changed", 1)
+    assert added.headline.startswith("orders has 24 partitions instead of 12: ")
+
+
+def test_a_topic_that_the_leader_gives_back_at_once_is_no_new_one() -> None:
+    """It unsubscribed it, and assigned before it knew what partitions it has, which another one still subscribes."""
+    fleet = Fleet(2, poll_ms=0)
+    fleet.world.partitions["payments"] = 6
+    for number in (1, 2):
+        fleet[number].setup = fleet[number].setup.but(topics=("orders", "payments"))
+        fleet[number].rejoin_soon()
+    fleet.rest(10 * S)
+    leader = fleet.world.leader()
+    leader.setup = leader.setup.but(topics=("orders",))
+    del fleet.world.partitions["payments"]
+    leader.rejoin_soon("subscription has changed")
+    fleet.rest(S)
+    fleet.world.partitions["payments"] = 6
+    leader.rejoin_soon("cached metadata has changed")
+    fleet.rest(5 * S)
+    *_, unsubscribed = fleet.told()
+    assert (unsubscribed.kind, len(unsubscribed.rebalances)) == ("subscription-change", 2)

@@ -11,6 +11,7 @@ import pytest
 from muster.coordinator.group.configs import TARGET_GROUP_SIZE
 from muster.replay.fleet.simulation.world import outages
 from muster.replay.history.items import Coordinated, Happened
+from muster.replay.incidents.kinds.restart import HELD_UP, REVOKING
 from muster.replay.times import wall_ms_of
 from tests.replay import memberships
 from tests.replay.incidents.fleet import BOTH, OLDER, QUIET_MS, Fleet, expect, of_kind, said, shown
@@ -96,6 +97,25 @@ def test_a_process_that_stood_still_had_not_died() -> None:
     assert "had not died: it was heard from again under its old member id" in said(fleet.only(), "recorded")
     assert fleet.only(OLDER).headline.endswith("sign of life: a restart, or it stood still or was cut off")
     assert "had not died" not in said(fleet.only(OLDER))
+
+
+def test_who_fell_silent_when_it_knew_of_a_rebalance_may_have_been_giving_up_its_partitions() -> None:
+    """kafka-python sends no heartbeats while the application's listener does that."""
+    fleet = Fleet(3)
+    process = fleet[2]
+    process.slow_ms = 30 * S
+    fleet.start(4)
+    fleet.run(6 * S)
+    process.freeze()
+    fleet.world.at(25 * S, process.thaw)
+    fleet.rest(40 * S)
+    restart = of_kind(fleet.told(), "restart")
+    headline = (
+        "'app-2' (10.0.1.2) was not heard from for longer than its session timeout of 10 s, and came back ... it had"
+        " not died, but stood still, was cut off, or was busy with giving up its partitions"
+    )
+    expect(restart, "restart", "inferred", headline, "app-2")
+    assert restart.advice == (HELD_UP, REVOKING)
 
 
 @BOTH
@@ -387,6 +407,16 @@ def test_restarts_of_a_process_that_are_far_apart_are_no_loop() -> None:
         fleet.start(number)
         fleet.rest(420 * S)
     assert [each.kind for each in fleet.told()] == ["restart", "scale-up"] * 3
+
+
+def test_a_restart_minutes_after_a_duel_is_not_of_it() -> None:
+    """The coordinator records one for ten minutes after the last request that was fenced; nobody else lives then."""
+    start, duel, restart = incidents(history_of(memberships.restart_after_duel()))
+    assert (start.kind, duel.kind, restart.kind) == ("start", "duel", "restart")
+    assert duel.ended_at is not None
+    assert wall_ms_of(restart.started_at) - wall_ms_of(duel.ended_at) >= 200 * S
+    assert duel.headline.endswith("; 4 requests of theirs were fenced")
+    assert said(duel, "recorded").count("fenced: the other one had taken it") == 4
 
 
 def test_a_duel_names_both_clients() -> None:

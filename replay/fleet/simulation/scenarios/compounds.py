@@ -6,7 +6,7 @@ from muster.replay.fleet.simulation.scenarios.administration import remove
 from muster.replay.fleet.simulation.scenarios.changes import SUBSCRIPTION_CHANGED, change
 from muster.replay.fleet.simulation.scenarios.coordinators import away, conclude
 from muster.replay.fleet.simulation.scenarios.losses import crash_of, silent_ms
-from muster.replay.fleet.simulation.scenarios.replacing import third
+from muster.replay.fleet.simulation.scenarios.replacing import shut_down, third
 from muster.replay.fleet.simulation.scenarios.slowness import newcomer
 from muster.replay.fleet.simulation.stage import MINUTE, SECOND, Stage, Style, Wanted
 from muster.replay.fleet.simulation.world.outages import cut, heal
@@ -122,6 +122,19 @@ def deployment_then_scale_up(stage: Stage) -> None:
     scaled = stage.world.story("scale-up")
     stage.newcomers(scaled, stage.random.randint(1, 4), lambda: stage.random.randint(0, 5 * SECOND))
     stage.rest(SECOND)
+
+
+@scenario(ScenarioSort.COMPOUND, Wanted(static=0.0, size_max=8, styles=TELLING), opens=True)
+def short_life(stage: Stage) -> None:
+    """The first processes come, all are replaced, and all are closed, within minutes: all came and went twice."""
+    stage.open(quiet_ms=stage.random.randint(15 * SECOND, MINUTE))
+    deployed = stage.world.story("deployment", culprits=[each.name for each in stage.processes])
+    for each in stage.processes:
+        down_ms = stage.random.randint(SECOND, 5 * SECOND)
+        stage.restart(each, deployed, down_ms, crash=False)
+        stage.rest(down_ms + stage.random.randint(2 * SECOND, 10 * SECOND))
+    stage.rest(stage.random.randint(10 * SECOND, MINUTE))
+    shut_down(stage)
 
 
 @scenario(ScenarioSort.COMPOUND, Wanted(static=0.0, size_min=4, styles=TELLING))
