@@ -8,15 +8,22 @@ from time import monotonic
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+Watch = Callable[[int, int], None]
+"""Told how far a long work is: what is done, and what there is in all, in units of its own."""
+
 PATIENCE_S = 1.0
 """The time before anything is shown."""
 
 
+def unwatched(done: int, total: int) -> None:
+    """Show nothing."""
+
+
 @contextmanager
-def watched(title: str) -> Iterator[Callable[[int, int], None]]:
+def watched(title: str) -> Iterator[Watch]:
     """A function to be told how far the reading is; what it shows goes to stderr and vanishes at the end."""
     if not (sys.stdout.isatty() and sys.stderr.isatty()):
-        yield _show_nothing
+        yield unwatched
         return
     begin = monotonic()
     progress = Progress(
@@ -38,7 +45,3 @@ def watched(title: str) -> Iterator[Callable[[int, int], None]]:
         yield show
     finally:
         progress.stop()
-
-
-def _show_nothing(done: int, total: int) -> None:
-    pass

@@ -18,7 +18,7 @@ from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from muster.events.partitioner import partition_for
 from muster.events.records import FORMAT_LEVEL, Record, StoredRecord
 from muster.replay.archive.local import archive
-from muster.replay.logs.reading import unwatched
+from muster.replay.progress import unwatched
 
 PARTITIONS: Final = 8
 GROUP_DIGITS: Final = 6

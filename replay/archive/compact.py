@@ -4,7 +4,7 @@ The files that are replaced stay for an hour, for those who are reading them. Ma
 removed, too.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,11 +17,10 @@ from muster.replay.archive.files import DISK, Disk
 from muster.replay.archive.manifest import State
 from muster.replay.archive.segment import Segment, SegmentWriter, read_batches
 from muster.replay.archive.writer import SEGMENT_BYTES_MAX
+from muster.replay.progress import Watch
 
 COMMIT_FILES: Final = 1_000
 """A commit is made after so many files were replaced: what a killed run has to do again at most."""
-
-Watch = Callable[[int, int], None]
 
 
 class CompactedArchive(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 What belongs here: from a log to segments and commits. Killed at any moment, it goes on where the last commit ended.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,12 +16,11 @@ from muster.replay.archive.files import DISK, Disk
 from muster.replay.archive.manifest import Archived, State
 from muster.replay.archive.segment import Segment, batch_of
 from muster.replay.archive.writer import SEGMENT_BYTES_MAX, PartitionWriter
+from muster.replay.progress import Watch
 
 COMMIT_BYTES: Final = 8 * SEGMENT_BYTES_MAX
 COMMIT_SEGMENTS: Final = 1_000
 """A commit is made after so much was finished: what a killed archiver has to do again at most."""
-
-Watch = Callable[[int, int], None]
 
 
 class ArchivedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +35,17 @@ class ArchivedRun(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     next_offsets: dict[int, int]
     damage: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, added: Sequence[Segment], state: State, damage: Sequence[str] = ()) -> "ArchivedRun":
+        """The run that has added these segments, after which the archive stands so."""
+        return cls(
+            records=sum(each.records for each in added),
+            segments=len(added),
+            bytes=sum(each.bytes for each in added),
+            next_offsets=dict(state.next_offsets),
+            damage=tuple(damage),
+        )
 
 
 def archived_log(log: EventLog) -> Archived:
@@ -156,13 +166,7 @@ class _Run:
             self._waiting, self._marks = [], {}
 
     def done(self) -> ArchivedRun:
-        return ArchivedRun(
-            records=sum(each.records for each in self._added),
-            segments=len(self._added),
-            bytes=sum(each.bytes for each in self._added),
-            next_offsets=dict(self._writer.state.next_offsets),
-            damage=tuple(self._damage),
-        )
+        return ArchivedRun.of(self._added, self._writer.state, self._damage)
 
 
 def last_days(state: State) -> dict[int, str]:

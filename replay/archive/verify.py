@@ -10,7 +10,7 @@
 Read only; nothing is repaired.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -30,13 +30,12 @@ from muster.replay.archive.log import ArchiveLog, marks_of, stored_records
 from muster.replay.archive.manifest import State
 from muster.replay.archive.segment import SCHEMA, Segment, read_batches
 from muster.replay.archive.sequences import MissingOffsets, Sequences
+from muster.replay.progress import Watch
 
 HOLES_MAX: Final = 100_000
 """How many holes of a partition are kept; more than that are one."""
 NAMED_MAX: Final = 20
 _COLUMNS: Final = ("offset", "key", "value")
-
-Watch = Callable[[int, int], None]
 
 
 class OfPartition(msgspec.Struct, frozen=True, kw_only=True):

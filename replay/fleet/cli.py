@@ -1,4 +1,8 @@
-"""`muster fleet ...`: a skin, as `replay/cli.py` is. Exit codes: 0 done; 2 something given or needed cannot be used."""
+"""`muster fleet ...`: a skin, as `replay/cli.py` is. Exit codes are those of `muster replay`.
+
+0 done; 1 what was asked for is not in the tables; 2 something given or needed cannot be used; 3 what could be read was
+archived or folded, and there is more that could not, or `verify` found something.
+"""
 
 from pathlib import Path
 from typing import Annotated
@@ -23,8 +27,11 @@ app = typer.Typer(
 
 
 @app.callback()
-def fleet() -> None:
+def fleet(context: typer.Context) -> None:
     """The history of every group at once, as tables (pip install '.[fleet]' in the checkout)."""
+    from muster.replay.commands.opening import speaking_as
+
+    context.with_resource(speaking_as("muster fleet"))
 
 
 @app.command("build")
@@ -41,7 +48,7 @@ def build_command(
         ),
     ] = None,
     kafka_config: KafkaConfigOption = None,
-    engine: Annotated[EngineName, typer.Option("--engine", help="Which engine folds.")] = EngineName.AUTO,
+    engine: archive_cli.EngineOption = EngineName.AUTO,
     master: archive_cli.MasterOption = "local[*]",
     verbose: archive_cli.VerboseOption = False,
     rebuild: Annotated[

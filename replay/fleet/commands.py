@@ -5,7 +5,6 @@ import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 import msgspec
 import typer
@@ -13,6 +12,7 @@ import typer
 from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
 from muster.events.log.base import LogError, LogMissing, LogUnavailable
 from muster.events.records import EventsError
+from muster.replay.commands.opening import CANNOT_READ, DAMAGED, fail, say
 from muster.replay.fleet.asked import EngineName
 from muster.replay.fleet.building.build import Built, make_build
 from muster.replay.fleet.building.engines.engine import Engine
@@ -21,14 +21,10 @@ from muster.replay.fleet.building.fold import OutOfOrder
 from muster.replay.fleet.building.open_items import NotCarriedOver
 from muster.replay.fleet.choice import NoSpark, check_spark, choose_builder
 from muster.replay.fleet.disk_space import NoMemory, NoRoom
-from muster.replay.fleet.extra import fail, say
 from muster.replay.fleet.session import SparkFailed
 from muster.replay.fleet.tables.builds import BuildBusy, CannotBuild
 from muster.replay.logs.opening import open_for_reading
 from muster.replay.progress import watched
-
-DAMAGED: Final = 3
-"""Exit code: what could be read was folded, and there is more that could not."""
 
 
 class AskedBuild(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,15 +48,15 @@ def build_tables(asked: AskedBuild) -> None:
             check_spark()  # before the log is read
         damage = asyncio.run(_once(asked, security) if asked.every_ms is None else _again(asked, security))
     except (LogError, EventsError, BadSecurity, CannotBuild, NoMemory, NoRoom, NoSpark, OutOfOrder) as error:
-        fail(str(error))
+        fail(str(error), CANNOT_READ)
     except SparkFailed as error:
         if asked.verbose:
             typer.echo(str(error.__cause__), err=True)
-        fail(str(error))
+        fail(str(error), CANNOT_READ)
     except NotCarriedOver as error:
-        fail(f"{error}: say --rebuild")
+        fail(f"{error}: say --rebuild", CANNOT_READ)
     except OSError as error:
-        fail(f"the tables cannot be written: {error}")
+        fail(f"the tables cannot be written: {error}", CANNOT_READ)
     if damage:
         raise typer.Exit(DAMAGED)
 

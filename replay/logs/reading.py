@@ -1,7 +1,7 @@
 """One reading of a log: its chunks, what cannot be read of them, and what is appended meanwhile."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
 
 import msgspec
@@ -20,18 +20,15 @@ from muster.events.records import BrokenBatch, StoredRecord
 from muster.events.strangers import Strangers
 from muster.replay.history.items import Broken
 from muster.replay.logs.waiting import LOOK_AGAIN_AFTER_S, LogWait
+from muster.replay.progress import Watch, unwatched
 from muster.replay.rebalances.wording import missing_text
-
-Watch = Callable[[int, int], None]
-"""Told how far the reading is: records done, records in all. Both count offsets, also those compacted away."""
-
-
-def unwatched(done: int, total: int) -> None:
-    """Do nothing: the default, without a progress display."""
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """One reading of a log: what is told how far it is, and what counts strangers' records."""
+    """One reading of a log: what is told how far it is, and what counts strangers' records.
+
+    `watch` is told offsets, also those compacted away.
+    """
 
     log: EventLog
     watch: Watch = unwatched

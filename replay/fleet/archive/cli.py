@@ -9,6 +9,10 @@ from muster.events.log.options import DEFAULT_LOG, KafkaConfigOption, LogOption
 from muster.replay.fleet.asked import EngineName
 from muster.replay.times import DAY_MS, read_duration
 
+EngineOption = Annotated[
+    EngineName,
+    typer.Option("--engine", help="local: this process. spark: Spark's workers. auto says which, and why."),
+]
 MasterOption = Annotated[
     str, typer.Option("--master", envvar="SPARK_MASTER", help="Spark's master; that of spark-submit wins.")
 ]
@@ -41,10 +45,7 @@ def archive_command(
         int | None,
         typer.Option("--every", metavar="DURATION", parser=duration, help="Go on until SIGTERM, in steps such as 1m."),
     ] = None,
-    engine: Annotated[
-        EngineName,
-        typer.Option("--engine", help="local: this process. spark: Spark's workers. auto says which, and why."),
-    ] = EngineName.AUTO,
+    engine: EngineOption = EngineName.AUTO,
     master: MasterOption = "local[*]",
     verbose: VerboseOption = False,
     kafka_config: KafkaConfigOption = None,

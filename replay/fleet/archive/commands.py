@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Literal, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -30,18 +30,16 @@ from muster.replay.archive.expire import expire
 from muster.replay.archive.files import ArchiveBusy
 from muster.replay.archive.local import ArchivedRun
 from muster.replay.archive.verify import OfPartition, VerifiedArchive, verify
+from muster.replay.commands.opening import CANNOT_READ, DAMAGED, fail, say
 from muster.replay.fleet.asked import EngineName
 from muster.replay.fleet.choice import NoSpark, choose_archiver
-from muster.replay.fleet.extra import CANNOT, fail, say
 from muster.replay.fleet.session import SparkFailed
-from muster.replay.progress import watched
+from muster.replay.progress import Watch, watched
 from muster.replay.rebalances.wording import size_text
+from muster.replay.render.printable import printable
 
 T = TypeVar("T")
-Watch = Callable[[int, int], None]
 Run = Callable[[], ArchivedRun]
-
-DAMAGED: Final = 3
 
 
 class AskedArchive(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,11 +82,11 @@ def archive_command(asked: AskedArchive) -> None:
                 break
             time.sleep(asked.every_ms / 1000)
     except (LogError, EventsError, BadSecurity, NoSpark) as error:
-        fail(str(error))
+        fail(str(error), CANNOT_READ)
     except SparkFailed as error:
         if asked.verbose:
             typer.echo(str(error.__cause__), err=True)
-        fail(str(error))
+        fail(str(error), CANNOT_READ)
     if known:
         raise typer.Exit(DAMAGED)
 
@@ -175,7 +173,7 @@ def verify_command(root: Path, log: str | None, kafka_config: Sequence[str], for
             await opened.close()
 
     found = _done(lambda watch: asyncio.run(run(watch)), watched(f"verifying {root}"), if_damaged=DAMAGED)
-    typer.echo(msgspec.json.encode(found).decode() if form == "json" else "\n".join(_lines(found)))
+    typer.echo(msgspec.json.encode(found).decode() if form == "json" else "\n".join(map(printable, _lines(found))))
     if found.damage:
         raise typer.Exit(DAMAGED)
 
@@ -216,7 +214,7 @@ def expire_command(root: Path, before: str) -> None:
     typer.echo(f"{gone.records:,} records in {gone.segments:,} segments ({size_text(gone.bytes)}) removed for good")
 
 
-def _done(work: Callable[[Watch], T], progress: AbstractContextManager[Watch], *, if_damaged: int = CANNOT) -> T:
+def _done(work: Callable[[Watch], T], progress: AbstractContextManager[Watch], *, if_damaged: int = CANNOT_READ) -> T:
     """Do it, with its progress. `if_damaged`: the exit code if the archive is."""
     try:
         with progress as watch:
@@ -224,4 +222,4 @@ def _done(work: Callable[[Watch], T], progress: AbstractContextManager[Watch], *
     except LogDamaged as error:
         fail(str(error), if_damaged)
     except (LogError, EventsError, BadSecurity) as error:
-        fail(str(error))
+        fail(str(error), CANNOT_READ)

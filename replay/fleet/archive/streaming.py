@@ -27,11 +27,12 @@ import msgspec
 from muster.events.log.base import EventLog, LogError, LogMismatch, LogUnavailable, OwnersMarks, RawLog
 from muster.replay.archive.commits import ArchiveWriter, Change, writing
 from muster.replay.archive.files import DISK
-from muster.replay.archive.local import ArchivedRun, Watch, archived_log, ends_of, last_days
+from muster.replay.archive.local import ArchivedRun, archived_log, ends_of, last_days
 from muster.replay.archive.segment import SCHEMA, Segment
 from muster.replay.archive.writer import PartitionWriter
 from muster.replay.fleet.archive.connector import PACKAGE
 from muster.replay.fleet.session import in_a_line, reason_of
+from muster.replay.progress import Watch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -154,12 +155,7 @@ class _Run:
             raise
 
     def done(self) -> ArchivedRun:
-        return ArchivedRun(
-            records=sum(each.records for each in self._added),
-            segments=len(self._added),
-            bytes=sum(each.bytes for each in self._added),
-            next_offsets=dict(self._writer.state.next_offsets),
-        )
+        return ArchivedRun.of(self._added, self._writer.state)
 
 
 def _writing_segments(

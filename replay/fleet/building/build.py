@@ -45,7 +45,7 @@ from muster.replay.fleet.tables.parts import Part, PartWriter, Role
 from muster.replay.fleet.tables.quarantine import quarantine_row
 from muster.replay.fleet.tables.schemas import RULES_VERSION
 from muster.replay.history.items import Broken, Prelude, Read
-from muster.replay.logs.reading import Watch, unwatched
+from muster.replay.progress import Watch, unwatched
 
 EngineFor = Callable[[int], Engine]
 """Chooses the engine for so many bytes of events."""

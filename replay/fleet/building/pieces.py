@@ -22,8 +22,8 @@ from muster.events.records import StoredRecord, UndecodableKey
 from muster.events.strangers import Strangers
 from muster.replay.archive.segment import SCHEMA, Segment, read_batches
 from muster.replay.history.items import Read
-from muster.replay.logs.reading import Watch
 from muster.replay.logs.sources import read_record
+from muster.replay.progress import Watch
 
 COLUMNS: Final = ("partition", "offset", "timestamp_ms", "key", "value")
 _OF_THE_MARK: Final = ("headers", "producer_id", "transactional")

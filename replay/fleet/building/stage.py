@@ -17,7 +17,8 @@ from muster.events.strangers import Strangers
 from muster.replay.archive.log import ArchiveLog
 from muster.replay.archive.segment import SCHEMA
 from muster.replay.fleet.building.pieces import COLUMNS, Piece
-from muster.replay.logs.reading import Reading, Watch
+from muster.replay.logs.reading import Reading
+from muster.replay.progress import Watch
 
 ROWS_MAX: Final = 16_000
 BYTES_MAX: Final = 16 * 1024 * 1024

@@ -14,7 +14,7 @@ import msgspec
 
 from muster import terminal
 from muster.replay.commands.asked import view_of, when, window_of
-from muster.replay.commands.opening import CANNOT_READ, NOT_FOUND, fail, speaking_as
+from muster.replay.commands.opening import CANNOT_READ, NOT_FOUND, fail
 from muster.replay.fleet.asked import By, Order
 from muster.replay.fleet.extra import check_needs
 from muster.replay.form import Format, View
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from muster.replay.fleet.questions.queries import Answer, AskedRows
 
 T = TypeVar("T")
-
-_speaking = speaking_as("muster fleet")
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +102,6 @@ class Asking:
         return f"{plural(found['incidents'], 'incident')} of {groups}, from {first} to {last}"
 
 
-@_speaking
 def show_top(given: Given) -> None:
     """`muster fleet top`."""
     asking = Asking(given)
@@ -113,7 +110,6 @@ def show_top(given: Given) -> None:
     asking.show(lambda: top(given.tables, asking.asked), "a rebalance")
 
 
-@_speaking
 def show_causes(given: Given, by: By) -> None:
     """`muster fleet causes`."""
     asking = Asking(given)
@@ -122,7 +118,6 @@ def show_causes(given: Given, by: By) -> None:
     asking.show(lambda: causes(given.tables, asking.asked, by), "an incident" if by is By.KIND else "a rebalance")
 
 
-@_speaking
 def show_storms(given: Given) -> None:
     """`muster fleet storms`."""
     asking = Asking(given)
@@ -131,7 +126,6 @@ def show_storms(given: Given) -> None:
     asking.show(lambda: storms(given.tables, asking.asked), f"a storm (of {STORM_GROUPS_MIN} groups or more)")
 
 
-@_speaking
 def show_incidents(given: Given, kind: str | None, sort: Order) -> None:
     """`muster fleet incidents`."""
     asking = Asking(given)
@@ -145,7 +139,6 @@ def show_incidents(given: Given, kind: str | None, sort: Order) -> None:
     )
 
 
-@_speaking
 def show_group(given: Given, group: str) -> None:
     """`muster fleet group`."""
     asking = Asking(msgspec.structs.replace(given, group=group))

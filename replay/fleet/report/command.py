@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from muster.replay.commands.opening import CANNOT_READ, fail, speaking_as
+from muster.replay.commands.opening import CANNOT_READ, fail
 from muster.replay.fleet.questions.commands import Asking, Given
 from muster.replay.rebalances.wording import plural, size_text
 from muster.replay.render.printable import printable
@@ -14,7 +14,6 @@ from muster.replay.report.command import check_folder, write_page
 from muster.replay.zones import zone_named
 
 
-@speaking_as("muster fleet")
 def report(given: Given, out: Path, team_pattern: str) -> None:
     """The command."""
     asking = Asking(given)

@@ -14,14 +14,12 @@ import typer
 from muster.events.kafka.security import BadSecurity, security_given
 from muster.events.log.base import LogError
 from muster.events.records import EventsError
-from muster.replay.fleet.extra import fail
+from muster.replay.commands.opening import CANNOT_READ, fail
 from muster.replay.fleet.simulation import spool
 from muster.replay.fleet.simulation.calendar import SimulatedDays
 from muster.replay.fleet.simulation.fleet import Fleet
 from muster.replay.fleet.simulation.sinks import ARCHIVE, SQLITE, sink_of
-from muster.replay.progress import watched
-
-Watch = Callable[[int, int], None]
+from muster.replay.progress import Watch, watched
 
 
 class AskedSimulation(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,9 +64,9 @@ def simulate(asked: AskedSimulation) -> None:
                 sink.write(folder, _adding(watch, made.events))
             told.replace(truth)
     except (LogError, EventsError, BadSecurity) as error:
-        fail(str(error))
+        fail(str(error), CANNOT_READ)
     except OSError as error:
-        fail(f"the simulation cannot be written: {error}")
+        fail(f"the simulation cannot be written: {error}", CANNOT_READ)
     wrote_s = time.monotonic() - begun - played_s
     typer.echo(
         f"{made.events:,} events of {made.groups:,} groups in {asked.to}, {made.incidents:,} incidents in {truth};"

@@ -37,7 +37,7 @@ SQLITE: Final = "sqlite:///"
 KEPT_MS: Final = 36_500 * DAY_MS
 """The audit window of a simulated topic: its days may be long ago, and compaction would take them at once."""
 
-Watch = Callable[[int], None]
+Wrote = Callable[[int], None]
 """Called with the number of records that were written."""
 
 
@@ -48,7 +48,7 @@ class Sink(Protocol):
         """Find out whether it can be written, and is empty. Raises LogError, OSError."""
         ...
 
-    def write(self, spool: Path, watch: Watch) -> None:
+    def write(self, spool: Path, wrote: Wrote) -> None:
         """Write what was played. Raises LogError, OSError."""
         ...
 
@@ -76,7 +76,7 @@ class ArchiveSink(msgspec.Struct, frozen=True, kw_only=True):
             if load(self.root) is not None:
                 self._begin(writer)
 
-    def write(self, spool: Path, watch: Watch) -> None:
+    def write(self, spool: Path, wrote: Wrote) -> None:
         """Write segments and their manifests."""
         ends_ms = self.fleet.span.ends_ms
         with writing(self.root, disk=DISK, now_ms=ends_ms, make=True) as writer:
@@ -88,7 +88,7 @@ class ArchiveSink(msgspec.Struct, frozen=True, kw_only=True):
                 ) as partition_writer:
                     for batch in _columns(spool, partition):
                         segments += partition_writer.add(batch)
-                        watch(batch.num_rows)
+                        wrote(batch.num_rows)
                     segments += partition_writer.finish()
                 if segments:
                     writer.commit(Change(action="archive", added=segments))
@@ -113,12 +113,12 @@ class FileSink(msgspec.Struct, frozen=True, kw_only=True):
         with TemporaryFile(dir=self.path.parent):
             pass
 
-    def write(self, spool: Path, watch: Watch) -> None:
+    def write(self, spool: Path, wrote: Wrote) -> None:
         """Make the file, with the times of the simulation."""
         self.check()
-        asyncio.run(self._write(spool, watch))
+        asyncio.run(self._write(spool, wrote))
 
-    async def _write(self, spool: Path, watch: Watch) -> None:
+    async def _write(self, spool: Path, wrote: Wrote) -> None:
         log = SqliteEventLog(self.path, partitions=self.fleet.partitions)
         await log.open()
         try:
@@ -128,7 +128,7 @@ class FileSink(msgspec.Struct, frozen=True, kw_only=True):
                     records = [StoredRecord(partition, offset + n, *row) for n, row in enumerate(rows)]
                     await log.restore(records)
                     offset += len(records)
-                    watch(len(records))
+                    wrote(len(records))
         finally:
             await log.close()
 
@@ -150,9 +150,9 @@ class TopicSink(msgspec.Struct, frozen=True, kw_only=True):
             )
         asyncio.run(self._check())
 
-    def write(self, spool: Path, watch: Watch) -> None:
+    def write(self, spool: Path, wrote: Wrote) -> None:
         """Append as the topic's owner, a millisecond of the simulation at a time."""
-        asyncio.run(self._write(spool, watch))
+        asyncio.run(self._write(spool, wrote))
 
     async def _check(self) -> None:
         log = self._log(wall_clock_ms)
@@ -162,7 +162,7 @@ class TopicSink(msgspec.Struct, frozen=True, kw_only=True):
         finally:
             await log.close()
 
-    async def _write(self, spool: Path, watch: Watch) -> None:
+    async def _write(self, spool: Path, wrote: Wrote) -> None:
         now_ms = self.fleet.span.began_ms
         log = self._log(lambda: now_ms)
         await log.open()
@@ -176,7 +176,7 @@ class TopicSink(msgspec.Struct, frozen=True, kw_only=True):
                         (refused,) = await writer.append([records])
                         if refused is not None:
                             raise LogMismatch(f"{log.location} takes no {refused.size_bytes} bytes at once")
-                    watch(len(rows))
+                    wrote(len(rows))
         finally:
             await log.close()
 

@@ -8,7 +8,7 @@ Each group's world has its own view of the partition's coordinators, who come an
 each counts (groups, members, sessions) is added up, and is one event in the log.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from glob import escape
 from multiprocessing import get_context
 from pathlib import Path
@@ -29,6 +29,7 @@ from muster.replay.fleet.simulation.fleet import Fleet
 from muster.replay.fleet.simulation.told import group_of
 from muster.replay.fleet.simulation.week import Lived, live
 from muster.replay.history.items import Coordinated, Happened
+from muster.replay.progress import Watch
 
 GROUPS_AT_ONCE: Final = 10
 BATCH_ROWS: Final = 10_000
@@ -51,7 +52,6 @@ SCHEMA: Final = pa.schema(
 Row = tuple[int, int, int, int, bytes, bytes | None]
 Timed = tuple[int, AnyPartitionEvent]
 """An event of the partition, and when it was stored (wall clock, ms)."""
-Watch = Callable[[int, int], None]
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,18 +4,17 @@ from typing import Final, TypeAlias
 
 from muster.events.state import Member
 from muster.replay.rebalances.rebalance import MemberRef
-from muster.replay.times import Instant, wall_ms_of
+from muster.replay.times import DAY_MS, Instant, wall_ms_of
 
 Row: TypeAlias = tuple[object, ...]
 """A row: values in the order of its table's columns."""
 
-_DAY_MS: Final = 86_400_000
 _FIRST_MS: Final = -62_135_596_800_000
 _LAST_MS: Final = 253_402_300_799_999
 """The years that can be written, 1 to 9999."""
 
-FIRST_DAY: Final = _FIRST_MS // _DAY_MS
-LAST_DAY: Final = _LAST_MS // _DAY_MS
+FIRST_DAY: Final = _FIRST_MS // DAY_MS
+LAST_DAY: Final = _LAST_MS // DAY_MS
 
 
 def micros(wall_ms: int) -> int:
@@ -30,7 +29,7 @@ def micros_of(at: Instant | None) -> int | None:
 
 def day_of(wall_ms: int) -> int:
     """The UTC day of a wall clock in ms, counted from 1970."""
-    return micros(wall_ms) // (_DAY_MS * 1_000)
+    return micros(wall_ms) // (DAY_MS * 1_000)
 
 
 def name_of(member: Member | MemberRef) -> str:

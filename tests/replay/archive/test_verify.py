@@ -1,5 +1,6 @@
 """The findings of `verify`."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,28 @@ async def test_an_altered_manifest_breaks_the_chain(tmp_path: Path) -> None:
     manifest.write_bytes(manifest.read_bytes().replace(b'"at_ms": ', b'"at_ms": 1'))
     with pytest.raises(LogDamaged, match=r"000000000003\.json does not follow 000000000002\.json"):
         await verified(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("is_there", "finding"),
+    [(True, r"000000000003\.json does not follow 000000000002\.json"), (False, r"000000000002\.json is missing")],
+    ids=["altered", "missing"],
+)
+async def test_the_chain_is_looked_at_from_its_begin(tmp_path: Path, *, is_there: bool, finding: str) -> None:
+    """Readers begin at the last manifest that has all; who has changed one before that is found all the same."""
+    log = await filled()
+    for _ in range(2):
+        await archived(log, tmp_path)
+        more(log, 1)
+    await archived(log, tmp_path)
+    expire(tmp_path, "2024-10-01", now_ms=NOON)
+    manifest = path_of(tmp_path, 2)
+    altered = manifest.read_bytes().replace(b'"at_ms": ', b'"at_ms": 1')
+    manifest.unlink()
+    if is_there:
+        manifest.write_bytes(altered)
+    (damage,) = (await verified(tmp_path)).damage
+    assert re.search(finding, damage)
 
 
 async def test_a_missing_manifest_is_named(tmp_path: Path) -> None:

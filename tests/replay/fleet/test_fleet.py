@@ -26,7 +26,7 @@ from muster.replay.fleet.questions import queries
 from muster.replay.fleet.questions.queries import Answer, AskedRows
 from muster.replay.fleet.questions.show import show
 from muster.replay.form import View
-from muster.replay.logs.reading import unwatched
+from muster.replay.progress import unwatched
 from tests.replay.fleet.fleets import CAUSES, GROUPS, PLANNED, built, in_order, judged, opened, rows_of, sqlite_copy
 
 MUSTER = (sys.executable, "-m", "muster")

@@ -27,7 +27,7 @@ from muster.replay.fleet.building.pieces import of_groups, survey
 from muster.replay.fleet.building.stage import stage
 from muster.replay.fleet.tables.builds import CannotBuild, current, last_build, locked
 from muster.replay.fleet.tables.parts import Role
-from muster.replay.logs.reading import unwatched
+from muster.replay.progress import unwatched
 from tests.replay.archive import logs as archives
 from tests.replay.archive.logs import NOON, RawMemoryLog, archived
 from tests.replay.fleet.fleets import all_tables, built, judged, opened, rows_of, sqlite_copy, up_to

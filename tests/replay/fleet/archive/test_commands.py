@@ -21,6 +21,7 @@ from muster.replay.fleet import choice
 from muster.replay.fleet.archive import commands
 from muster.replay.fleet.asked import EngineName
 from muster.replay.fleet.choice import NoSpark, choose_archiver
+from muster.replay.render.printable import printable
 from muster.replay.times import read_duration
 from tests.replay.written import script, sqlite_log
 
@@ -77,19 +78,22 @@ def test_damage_is_told_and_is_the_exit_code(tmp_path: Path) -> None:
         ("archive", "--log", "sqlite:///none.db", "--to", "a", "--engine", "spark"),
         ("archive", "--to", "a", "--kafka-config", "sasl.mechanism"),
         ("verify", "--archive", "a"),
+        ("verify", "--archive", "\x1b]0;title\a\n"),
+        ("build", "--archive", "\x1b]0;title\a\n", "--to", "tables"),
         ("compact", "--archive", "a"),
         ("expire", "--archive", "a", "--before", "2020-01-01"),
     ],
-    ids=" ".join,
+    ids=lambda args: printable(" ".join(args)),
 )
 def test_what_cannot_be_done_is_one_line(
     args: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit code 2, nothing written."""
+    """Exit code 2, nothing written; a name's control characters do nothing to a terminal."""
     monkeypatch.chdir(tmp_path)
     answer = fleet(*args)
     assert (answer.exit_code, answer.stderr.count("\n")) == (2, 1), answer.output
     assert answer.stderr.startswith("muster fleet: ")
+    assert answer.stderr.strip("\n").isprintable()
     assert list(tmp_path.iterdir()) == []
 
 
