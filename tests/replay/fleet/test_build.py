@@ -45,17 +45,25 @@ async def test_coordinators_that_came_between_the_steps_are_told(lived_log: Memo
 
 
 async def test_a_group_that_comes_later_knows_how_its_partition_stood(tmp_path: Path) -> None:
-    """A record that cannot be read, before its first one, may be its own."""
-    storage = judged([3])
-    group = [record for record in storage.records[0] if decode_key(record.key).kind is not EntityKind.PARTITION]
+    """A record that cannot be read, before its first one, may be its own; though builds have ended since."""
+    storage = judged([3, 5])
+    group, others = (
+        [record for record in records if decode_key(record.key).kind is not EntityKind.PARTITION]
+        for records in storage.records
+    )
     before = StoredRecord(0, 0, group[0].timestamp_ms, BROKEN_KEY.key, BROKEN_KEY.value)
-    storage.records[0] = [before, *(msgspec.structs.replace(each, offset=each.offset + 1) for each in group)]
+    storage.records = [
+        [
+            msgspec.structs.replace(each, partition=0, offset=offset)
+            for offset, each in enumerate([before, others[0], *group])
+        ]
+    ]
     first = 1 / len(storage.records[0])
-    for share in (first, first, 1.0):
+    for share in (first, first, 2 * first, 1.0):
         await built(up_to(storage, share), tmp_path / "steps")
     await built(storage, tmp_path / "full")
     assert all_tables(tmp_path / "steps") == all_tables(tmp_path / "full")
-    assert any(row["notes"] for row in rows_of(tmp_path / "full", "incidents"))
+    assert any(row["notes"] for row in rows_of(tmp_path / "full", "incidents") if row["group_id"] == "group-3")
 
 
 async def test_groups_to_which_nothing_happened_are_carried_over_as_they_are(tmp_path: Path) -> None:

@@ -41,10 +41,12 @@ def _nothing(column: Any) -> object:
     return {"string": "", "bool": False}.get(str(column.type), [] if str(column.type).startswith("list") else 0)
 
 
-def written(folder: Path, rows: Iterable[tuple[str, tuple[object, ...]]], number: int = 1) -> list[Part]:
+def written(
+    folder: Path, rows: Iterable[tuple[str, tuple[object, ...]]], number: int = 1, role: Role = Role.CLOSED
+) -> list[Part]:
     with PartWriter(folder, number) as writer:
         for table, values in rows:
-            writer.add(table, values, Role.CLOSED)
+            writer.add(table, values, role)
     return writer.parts
 
 
@@ -142,6 +144,16 @@ def test_a_storm_of_days_is_one_wherever_builds_cut_it(order: tuple[int, ...], t
         closed += new
     found = rows_of_parts(tmp_path, [part for part in made if part.table == "storms"], "storms")
     assert in_order(found) == in_order(expected)
+
+
+def test_what_was_open_and_is_told_otherwise_now_leaves_its_day(tmp_path: Path) -> None:
+    """As an incident that turns out to be a part of one of the day before: it has no row of its own any more."""
+    still_open = written(tmp_path, [crash(name, 0) for name in "abc"], role=Role.OPEN)
+    made = derived(tmp_path, None, still_open, 1, tmp_path)
+    assert [part.rows for part in made if part.table == "storms"] == [1]
+    new = written(tmp_path, [crash("a", 7 * 24 * 60 * MINUTE_MS)], 2)
+    again = derived(tmp_path, before_the_next(still_open, made), new, 2, tmp_path)
+    assert {(part.table, part.rows) for part in again} == {("group_day", 1)}
 
 
 # ---- flapping -------------------------------------------------------------------------------------------------------
