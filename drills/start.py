@@ -20,7 +20,8 @@ from muster.drills.service.local import Proxied, Setup
 from muster.drills.service.running import RunningService
 from muster.events.kafka.addresses import read_servers
 from muster.events.kafka.security import KAFKA_CONFIG, BadSecurity, KafkaSecurity, security_given
-from muster.replay.commands.opening import fail, speaking_as
+from muster.replay.commands.opening import fail
+from muster.replay.commands.speaking import speaking_as
 
 HEARTBEATS_WITHIN_MS: Final = 3_000
 OTHERS_WITHIN_MS: Final = 5_000

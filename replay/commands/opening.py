@@ -4,9 +4,8 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from contextvars import ContextVar
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar
@@ -17,6 +16,7 @@ import typer
 from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
 from muster.events.log.base import EventLog, LogDenied, LogError, LogReplaced
 from muster.events.records import EventsError
+from muster.replay.commands.speaking import PROGRAM
 from muster.replay.garbage import collected_seldom
 from muster.replay.logs.opening import open_for_reading
 from muster.replay.logs.reading import Reading
@@ -32,19 +32,6 @@ DAMAGED: Final = 3
 """The exit codes; DAMAGED: what could be read was shown, and there is more that could not: a part, or one record."""
 ENOUGH: Final = 128 + signal.SIGPIPE
 """The exit code when whoever read the answer has closed it, as `head` does: that of a process that SIGPIPE ends."""
-
-
-_PROGRAM: ContextVar[str] = ContextVar("program", default="muster replay")
-
-
-@contextmanager
-def speaking_as(program: str) -> Iterator[None]:
-    """Within it (or in a function that it decorates), lines on stderr begin with the name of this program."""
-    before = _PROGRAM.set(program)
-    try:
-        yield
-    finally:
-        _PROGRAM.reset(before)
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,7 +113,7 @@ def refuse_to_replace(log: EventLog, to: Path) -> None:
 
 def say(message: str) -> None:
     """Print one line on stderr; what is quoted in it may be a client's, or a stranger's file's."""
-    typer.echo(f"{_PROGRAM.get()}: {printable(message)}", err=True)
+    typer.echo(f"{PROGRAM.get()}: {printable(message)}", err=True)
 
 
 def fail(message: str, code: int) -> NoReturn:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import typer
 
 from muster.events.log.options import DEFAULT_LOG, KafkaConfigOption, LogOption
+from muster.replay.commands.speaking import speaking_as
 from muster.replay.fleet import questions_cli
 from muster.replay.fleet.archive import cli as archive_cli
 from muster.replay.fleet.asked import EngineName
@@ -29,8 +30,6 @@ app = typer.Typer(
 @app.callback()
 def fleet(context: typer.Context) -> None:
     """The history of every group at once, as tables (pip install '.[fleet]' in the checkout)."""
-    from muster.replay.commands.opening import speaking_as
-
     context.with_resource(speaking_as("muster fleet"))
 
 

@@ -1,0 +1,17 @@
+"""Whose words the lines on stderr are: `muster replay: ...`, or another program's that uses the same commands."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+PROGRAM: ContextVar[str] = ContextVar("program", default="muster replay")
+
+
+@contextmanager
+def speaking_as(program: str) -> Iterator[None]:
+    """Within it, lines on stderr begin with the name of this program."""
+    before = PROGRAM.set(program)
+    try:
+        yield
+    finally:
+        PROGRAM.reset(before)
