@@ -6,5 +6,5 @@ comparing.py    What compares: `diff`, `whatif`, `verify`.
 asked.py        Views, windows and groups that were asked for, and what to say where there is none.
 opening.py      The log of a command, opened; exit codes.
 options.py      Options that several commands have.
-speaking.py     Whose words the lines on stderr are.
+speaking.py     The name that lines on stderr begin with.
 """

@@ -1,4 +1,4 @@
-"""Whose words the lines on stderr are: `muster replay: ...`, or another program's that uses the same commands."""
+"""The name that lines on stderr begin with: `muster replay: ...`, or another program's that uses the same commands."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
