@@ -99,7 +99,7 @@ class TopicOffsetStore(OffsetCache):
         read, strangers, overwritten = OffsetCache(), self._strangers.reading(partition), set[bytes]()
         broken: dict[bytes, BrokenRecord] = {}
         yielder = Yielder()
-        async for chunk in self._log.read(partition):
+        async for chunk in self._log.read(partition, end=writer.next_offset):
             await yielder.maybe_yield()
             for record in chunk:
                 if record.stranger:

@@ -57,7 +57,7 @@ async def take_over(
     """
     clock = owner.clock
     started_ms, phases = clock.monotonic_ms(), PhaseTimer(clock.monotonic_ms)
-    await refuse_if_event_topic_deleted(owner.event_log, owner.offsets, number)
+    has_offsets = await refuse_if_event_topic_deleted(owner.event_log, owner.offsets, number)
     lease = None if owner.answer_lease_ms is None else AnswerLease(owner.answer_lease_ms, owner.boot_ms)
     writer = await claim_and_fence(owner, number)
     fenced_ms = owner.boot_ms()
@@ -66,7 +66,7 @@ async def take_over(
     phases.end(TakeoverPhase.READ)
     projector = loading.projector
     owner.former_owners.warn_unless_stopped(projector.before_election, by=owner.name, location=owner.event_log.location)
-    if projector.groups or projector.quarantined:
+    if not has_offsets and (projector.groups or projector.quarantined):
         await refuse_if_offsets_topic_deleted(owner.event_log, owner.offsets, number)
     recreated = await _claim_offsets(owner, writer, projector)
     seen_ms = None if projector.served_by is None else await last_sign_of(projector.served_by)

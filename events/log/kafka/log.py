@@ -181,8 +181,11 @@ class KafkaEventLog:
     async def claim(self, partition: int) -> LogWriter:
         """See EventLog. Raises LogUnavailable."""
         config = self._writer_config(self._plan.name, partition)
+        writer = await claim(self._link, config)
         self._known_marks.pop(partition, None)
-        return await claim(self._link, config)
+        if (marks := writer.marks) is not None:
+            self._known_marks[partition] = marks
+        return writer
 
     def repeat(self, writers: Sequence[LogWriter], *, timeout_ms: int) -> Repeats:
         return repeat(self._link, self._plan.name, writers, timeout_ms=timeout_ms)

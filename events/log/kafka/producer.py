@@ -44,7 +44,7 @@ from muster.events.log.kafka.client.errors import refused, retried
 from muster.events.log.kafka.client.followed import MADE_ANEW
 from muster.events.log.kafka.client.link import KafkaLink, PartitionLane
 from muster.events.log.kafka.client.settings import CLOCK_CONFIGS, alter_command
-from muster.events.log.kafka.marks import decode_origin
+from muster.events.log.kafka.marks import Marks, decode_origin
 from muster.events.log.kafka.names import owner_id, owner_id_prefix
 from muster.events.log.kafka.reader import end_offset, newest_stamp
 from muster.events.log.wall_clock import wall_clock_ms
@@ -186,6 +186,14 @@ class KafkaWriter:
     @property
     def next_offset(self) -> int | None:
         return self._next_offset
+
+    @property
+    def marks(self) -> Marks | None:
+        """The marks that owners before it have noted; None: they are known when it has appended."""
+        stamp = self._stamp
+        if stamp.marked_from is None or stamp.native_from is None:
+            return None
+        return Marks(since=stamp.marked_from, native_from=stamp.native_from, home=self._config.home)
 
     async def append(self, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
         """See LogWriter. After Deposed or LogUnavailable, or an append that was cancelled, every append raises."""
