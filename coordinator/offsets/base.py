@@ -41,6 +41,13 @@ class OffsetStore(Protocol):
 
     async def close(self) -> None: ...
 
+    async def begin_claim(self, partition: int) -> bool | None:
+        """Begin a claim, and write nothing yet: returns whether the partition's offsets ever had an owner.
+
+        None: they have no topic of their own. Raises LogError.
+        """
+        ...
+
     async def claim(self, partition: int) -> Iterable[GroupId]:
         """Claim the offsets of a partition's groups, and read them. Raises LogError.
 

@@ -12,26 +12,25 @@ creates groups only after both. So, whatever strangers have written:
 """
 
 from muster.coordinator.offsets.base import OffsetStore
-from muster.events.log.base import EventLog, LogMismatch
+from muster.events.log.base import EventLog, LogMismatch, LogWriter
 
 
-async def refuse_if_event_topic_deleted(events: EventLog, store: OffsetStore, partition: int) -> bool:
-    """Check the event topic before the partition is claimed. Raises LogMismatch and LogUnavailable.
+def refuse_if_event_topic_deleted(
+    events: EventLog, store: OffsetStore, writer: LogWriter, *, offsets_were_owned: bool | None
+) -> None:
+    """Check the event topic when a partition is claimed, and nothing was written yet. Raises LogMismatch.
 
-    Returns whether the offsets topic has a record of an owner, so that it was not deleted.
+    `offsets_were_owned`: looked up before the claim, as another process that is the first to claim both may do so
+    meanwhile.
     """
     offsets = store.own_log
-    # In this order: another process that is the first to claim both may do so meanwhile.
-    if offsets is None or not await offsets.has_owners_record(partition):
-        return False
-    if not await events.has_owners_record(partition):
+    if offsets is not None and offsets_were_owned and not writer.was_owned:
         raise LogMismatch(
-            f"partition {partition} of topic {events.location} has no record of Muster's, and that of"
+            f"partition {writer.partition} of topic {events.location} has no record of Muster's, and that of"
             f" {offsets.location} has: the topic of the events was deleted, or made anew, and the offsets"
             " that were committed are still there."
             f" Restore {events.location}, or start with another --log, without these offsets"
         )
-    return True
 
 
 async def refuse_if_offsets_topic_deleted(events: EventLog, store: OffsetStore, partition: int) -> None:

@@ -21,6 +21,9 @@ class OffsetCache:
     def own_log(self) -> EventLog | None:
         return None
 
+    async def begin_claim(self, partition: int) -> bool | None:  # noqa: ARG002 -- it has no topic
+        return None
+
     def put(self, group_id: GroupId, partition: TopicPartition, offset: StoredOffset) -> None:
         self._groups.setdefault(group_id, {})[partition] = offset
 

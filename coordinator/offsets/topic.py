@@ -65,6 +65,7 @@ class TopicOffsetStore(OffsetCache):
         super().__init__()
         self._new_log = new_log
         self._opened: EventLog | None = None
+        self._begun: dict[int, LogWriter] = {}
         self._owned: dict[int, _Owned] = {}
         self._strangers = StrangersSeen()
 
@@ -88,9 +89,13 @@ class TopicOffsetStore(OffsetCache):
         if self._opened is not None:
             await self._opened.close()
 
+    async def begin_claim(self, partition: int) -> bool | None:
+        writer = self._begun[partition] = await self._log.claim(partition)
+        return writer.was_owned
+
     async def claim(self, partition: int) -> Iterable[GroupId]:
         """Claim a writer, write the fence record, and read all offsets; until then the former ones are visible."""
-        writer = await self._log.claim(partition)
+        writer = self._begun.pop(partition, None) or await self._log.claim(partition)
         await writer.append([(_fence(partition),)])
         was_owned = partition in self._owned
         if was_owned:

@@ -21,6 +21,9 @@ class UpstreamOffsetStore:
     async def close(self) -> None:
         """Do nothing: there is nothing to close."""
 
+    async def begin_claim(self, _partition: int) -> bool | None:
+        return None
+
     async def claim(self, _partition: int) -> Iterable[GroupId]:
         """Upstream has its own fencing: the shadow's."""
         return ()

@@ -116,6 +116,11 @@ class LogWriter(Protocol):
         ...
 
     @property
+    def was_owned(self) -> bool:
+        """Whether an owner had written to the partition when it was claimed."""
+        ...
+
+    @property
     def next_offset(self) -> int | None:
         """One past the last record that this writer has appended; None when it does not know.
 

@@ -140,7 +140,8 @@ class MemoryEventLog:
     async def claim(self, partition: int) -> "MemoryLogWriter":
         self._check_open()
         self.storage.epochs[partition] += 1
-        return MemoryLogWriter(self, partition, self.storage.epochs[partition])
+        was_owned = await self.has_owners_record(partition)
+        return MemoryLogWriter(self, partition, self.storage.epochs[partition], was_owned=was_owned)
 
     async def has_owners_record(self, partition: int) -> bool:
         self._check_open()
@@ -238,7 +239,8 @@ class MemoryEventLog:
 class MemoryLogWriter:
     """A `LogWriter` of a `MemoryEventLog`."""
 
-    def __init__(self, log: MemoryEventLog, partition: int, epoch: int) -> None:
+    def __init__(self, log: MemoryEventLog, partition: int, epoch: int, *, was_owned: bool) -> None:
+        self.was_owned = was_owned
         self._log = log
         self._partition = partition
         self._epoch = epoch

@@ -94,8 +94,10 @@ class RemoteLog(MemoryEventLog):
         self.link = link
 
     async def claim(self, partition: int) -> "RemoteWriter":  # type: ignore[override]
-        epoch = await self.link.ask(lambda: self.broker.claim(partition))
-        return RemoteWriter(self.broker, self.link, partition, epoch)
+        epoch, was_owned = await self.link.ask(
+            lambda: (self.broker.claim(partition), bool(self.storage.records[partition]))
+        )
+        return RemoteWriter(self.broker, self.link, partition, epoch, was_owned=was_owned)
 
     async def repeat(self, writers: Sequence[LogWriter], *, timeout_ms: int) -> Repeats:
         """As in the contract: one question, asked once."""
@@ -152,7 +154,10 @@ class RemoteLog(MemoryEventLog):
 class RemoteWriter:
     """A `LogWriter` that sends a batch again, the same, until its outcome is known or the limit has come."""
 
-    def __init__(self, broker: LogBroker, link: LogLink, partition: int, epoch: int) -> None:
+    def __init__(
+        self, broker: LogBroker, link: LogLink, partition: int, epoch: int, *, was_owned: bool = False
+    ) -> None:
+        self.was_owned = was_owned
         self._broker = broker
         self._link = link
         self._partition = partition

@@ -1,6 +1,6 @@
 """The fence record: with it a claim counts, and no former owner can append.
 
-What belongs here: records about the partition itself, and claims with their first one. What it must not know: groups.
+What belongs here: records about the partition itself, and how each is appended. What it must not know: groups.
 """
 
 from muster.coordinator.runtime.partition.outbox import partition_record_refused
@@ -9,13 +9,6 @@ from muster.events.avro.codec import records_of
 from muster.events.events import CoordinatorElected
 from muster.events.log.base import AppendRefused, LogWriter
 from muster.events.records import Transition
-
-
-async def claim_and_fence(owner: Owner, number: int) -> LogWriter:
-    """Claim a partition, and write the fence record; returns the only writer. Raises LogError."""
-    writer = await owner.event_log.claim(number)
-    await fence(owner, writer)
-    return writer
 
 
 def fence_record(owner: Owner, writer: LogWriter) -> Transition:

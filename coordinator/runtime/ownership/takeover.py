@@ -13,7 +13,7 @@ import structlog
 
 from muster.coordinator.observability.metrics import TakeoverPhase
 from muster.coordinator.offsets.deleted_topics import refuse_if_event_topic_deleted, refuse_if_offsets_topic_deleted
-from muster.coordinator.runtime.ownership.fencing import append_one, claim_and_fence
+from muster.coordinator.runtime.ownership.fencing import append_one, fence
 from muster.coordinator.runtime.ownership.orphans import find_orphans, finish_deletions, recreate_groups
 from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
 from muster.coordinator.runtime.ownership.reading import folded, read_on
@@ -57,16 +57,18 @@ async def take_over(
     """
     clock = owner.clock
     started_ms, phases = clock.monotonic_ms(), PhaseTimer(clock.monotonic_ms)
-    has_offsets = await refuse_if_event_topic_deleted(owner.event_log, owner.offsets, number)
     lease = None if owner.answer_lease_ms is None else AnswerLease(owner.answer_lease_ms, owner.boot_ms)
-    writer = await claim_and_fence(owner, number)
+    offsets_were_owned = await owner.offsets.begin_claim(number)
+    writer = await owner.event_log.claim(number)
+    refuse_if_event_topic_deleted(owner.event_log, owner.offsets, writer, offsets_were_owned=offsets_were_owned)
+    await fence(owner, writer)
     fenced_ms = owner.boot_ms()
     phases.end(TakeoverPhase.CLAIM)
     loading, events_read = await _loaded(owner, writer, standby)
     phases.end(TakeoverPhase.READ)
     projector = loading.projector
     owner.former_owners.warn_unless_stopped(projector.before_election, by=owner.name, location=owner.event_log.location)
-    if not has_offsets and (projector.groups or projector.quarantined):
+    if not offsets_were_owned and (projector.groups or projector.quarantined):
         await refuse_if_offsets_topic_deleted(owner.event_log, owner.offsets, number)
     recreated = await _claim_offsets(owner, writer, projector)
     seen_ms = None if projector.served_by is None else await last_sign_of(projector.served_by)

@@ -115,7 +115,7 @@ async def claim(link: KafkaLink, config: WriterConfig, *, transactional_id: str 
         native_from=0 if newest is None else newest.native_from,
         partitions=config.partitions,
     )
-    return KafkaWriter(link, config, stamp, end_offset=end)
+    return KafkaWriter(link, config, stamp, was_owned=newest is not None, end_offset=end)
 
 
 async def last_owner(link: KafkaLink, config: WriterConfig, *, end: int | None = None) -> Stamp | None:
@@ -162,8 +162,11 @@ async def _next_producer_epoch(link: KafkaLink, config: WriterConfig, transactio
 class KafkaWriter:
     """Appends to one partition until a newer writer has; a LogWriter."""
 
-    def __init__(self, link: KafkaLink, config: WriterConfig, stamp: Stamp, *, end_offset: int = 0) -> None:
+    def __init__(
+        self, link: KafkaLink, config: WriterConfig, stamp: Stamp, *, was_owned: bool = False, end_offset: int = 0
+    ) -> None:
         """`end_offset`: one past a record that is known to be in the partition."""
+        self.was_owned = was_owned
         self._link = link
         self._config = config
         self._lane = config.lane

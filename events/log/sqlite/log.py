@@ -182,7 +182,15 @@ class SqliteEventLog:
     async def claim(self, partition: int) -> "SqliteLogWriter":
         self._check_partition(partition)
         epoch = await self.file.write(partial(statements.claim, partition))
-        return SqliteLogWriter(self.file, partition, epoch, self._batch_bytes_max, self._wall_ms, note=self._note_end)
+        return SqliteLogWriter(
+            self.file,
+            partition,
+            epoch,
+            self._batch_bytes_max,
+            self._wall_ms,
+            note=self._note_end,
+            was_owned=await self.has_owners_record(partition),
+        )
 
     def _note_end(self, partition: int, end: int) -> bytes:
         self._ends.offsets[partition] = end
@@ -311,7 +319,9 @@ class SqliteLogWriter:
         wall_ms: Callable[[], int],
         *,
         note: Callable[[int, int], bytes],
+        was_owned: bool,
     ) -> None:
+        self.was_owned = was_owned
         self._file = file
         self._partition = partition
         self._epoch = epoch

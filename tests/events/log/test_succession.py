@@ -17,6 +17,7 @@ class Writer:
     next_offset: int | None
     partition: int = 0
     epoch: int = 1
+    was_owned: bool = True
 
     async def append(self, transitions: object) -> list[None]:
         raise NotImplementedError

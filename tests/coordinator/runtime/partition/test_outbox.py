@@ -22,7 +22,7 @@ GROUP = GroupId("orders")
 class Writer:
     """It notes the appends, and refuses a transition with the key `refused`."""
 
-    partition, epoch, next_offset = 0, 1, None
+    partition, epoch, next_offset, was_owned = 0, 1, None, True
 
     def __init__(self) -> None:
         self.appended: list[int] = []
