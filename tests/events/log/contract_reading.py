@@ -39,15 +39,18 @@ class ReadingContract:
     async def test_a_partition_has_an_owners_record_once_one_was_appended(
         self, log: EventLog, open_log: OpenLog
     ) -> None:
-        """A claim leaves none; another process finds it, too."""
+        """A claim leaves none; another process finds it, too, and so does the next claim."""
         writer = await log.claim(0)
         assert not await log.has_owners_record(0)
+        assert not (await log.claim(0)).was_owned
 
+        writer = await log.claim(0)
         await writer.append([transition("a")])
 
         for opened in (log, await open_log()):
             assert await opened.has_owners_record(0)
             assert not await opened.has_owners_record(1)
+        assert [(await log.claim(partition)).was_owned for partition in (0, 1)] == [True, False]
 
     # What is appended is read.
 
