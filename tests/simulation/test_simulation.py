@@ -37,10 +37,10 @@ def test_no_schedule_breaks_an_invariant(first: int) -> None:
     [
         (without_fence, 1, "1"),
         (without_waiting_for_durability, 0, "3"),
-        (without_lease, 35, "4"),
-        (without_outliving, 11, "8"),
+        (without_lease, 67, "4"),
+        (without_outliving, 230, "8"),
         (without_asking_the_owner, 0, "8"),
-        (with_another_member_id, 41, "11"),
+        (with_another_member_id, 117, "11"),
     ],
 )
 def test_a_build_without_a_safeguard_is_noticed(
