@@ -59,18 +59,19 @@ def spark_session(master: str, packages: Sequence[str] = (), *, verbose: bool = 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if SparkContext._gateway is None:  # noqa: SLF001 -- nothing else tells
         _start_jvm(master, packages, verbose=verbose)
-    given = SparkConf()  # what the JVM was told
-    builder = SparkSession.builder
-    for name, value in (WISHES if verbose else WISHES | SILENCE).items():
-        if not given.contains(name):
-            builder = builder.config(name, value)
-    if given.get("spark.app.name", _SCRIPT) in {_SCRIPT, "pyspark-shell"}:
-        builder = builder.appName(APP)
+    given: SparkConf | None = None
     try:
         with in_a_line("Spark does not start"):
+            given = SparkConf()  # what the JVM was told
+            builder = SparkSession.builder
+            for name, value in (WISHES if verbose else WISHES | SILENCE).items():
+                if not given.contains(name):
+                    builder = builder.config(name, value)
+            if given.get("spark.app.name", _SCRIPT) in {_SCRIPT, "pyspark-shell"}:
+                builder = builder.appName(APP)
             session: SparkSession = builder.getOrCreate()
     except SparkFailed as error:
-        if _STOPPED in str(error):
+        if given is not None and _STOPPED in str(error):
             master = given.get("spark.master", master)
             raise SparkFailed(f"Spark does not start: it gave up; is there a master at {master}?") from error.__cause__
         raise
@@ -79,8 +80,9 @@ def spark_session(master: str, packages: Sequence[str] = (), *, verbose: bool = 
 
 def told_of(session: "SparkSession") -> str:
     """Spark and where it works, in words."""
-    context = session.sparkContext
-    return f"on Spark {session.version} at {context.master}, {context.defaultParallelism} tasks at once"
+    with in_a_line("Spark does not start"):
+        context = session.sparkContext
+        return f"on Spark {session.version} at {context.master}, {context.defaultParallelism} tasks at once"
 
 
 def _start_jvm(master: str, packages: Sequence[str], *, verbose: bool) -> None:

@@ -73,9 +73,11 @@ def archive(source: KafkaSource, root: Path, session: "SparkSession", *, watch: 
     with writing(root, make=True) as writer, tempfile.TemporaryDirectory(prefix="muster-fleet-") as checkpoint:
         run = _Run(source, writer, watch)
         run.look_up()
-        session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(ARROW_ROWS))
-        stream = _stream(session, source, writer).writeStream.foreachBatch(run.take).trigger(availableNow=True)
-        _await(stream.option("checkpointLocation", Path(checkpoint).as_uri()).start(), run)
+        with in_a_line("Spark could not archive"):
+            session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(ARROW_ROWS))
+            stream = _stream(session, source, writer).writeStream.foreachBatch(run.take).trigger(availableNow=True)
+            query = stream.option("checkpointLocation", Path(checkpoint).as_uri()).start()
+        _await(query, run)
         return run.done()
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 import muster
 from muster.events.log.base import LogMismatch
@@ -17,7 +18,7 @@ from muster.replay.archive.commits import writing
 from muster.replay.archive.local import archived_log
 from muster.replay.fleet.archive import streaming
 from muster.replay.fleet.archive.connector import PACKAGE
-from muster.replay.fleet.session import SparkFailed, in_a_line, reason_of
+from muster.replay.fleet.session import SparkFailed, in_a_line, reason_of, spark_session
 from tests.replay.archive.logs import filled
 from tests.replay.fleet.fleets import all_tables, built, judged, sqlite_copy
 
@@ -35,6 +36,18 @@ def failed(session: "SparkSession", work: Callable[[Batches], Iterator[pa.Record
         session.range(1).mapInArrow(work, "id long").collect()
     assert "\n" not in str(raised.value)
     return str(raised.value)
+
+
+def test_a_jvm_that_ends_while_the_session_is_made_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it was asked then; as when the kernel has killed it."""
+
+    def ended(*_: object) -> None:
+        raise Py4JNetworkError("Error while sending or receiving")
+
+    monkeypatch.setattr("muster.replay.fleet.session._start_jvm", lambda *_given, **_named: None)
+    monkeypatch.setattr("pyspark.SparkConf.contains", ended)
+    with pytest.raises(SparkFailed, match=r"^Spark does not start: .*while sending or receiving$"):
+        spark_session("local[1]")
 
 
 @pytest.mark.spark
