@@ -37,7 +37,7 @@ def cost_of(
     `silent_partition_ms`, `empty_partition_ms`: the partition time outside of rebalances.
     """
     durations = [each.duration_ms for each in rebalances]
-    moves = [None if each.movement is None else each.movement.moved for each in rebalances if each.to_generation]
+    moves = [_moved(each) for each in rebalances if each.to_generation]
     stopped_ms = [*(partition_ms(each) for each in rebalances), silent_partition_ms, empty_partition_ms]
     moved = _sum(moves)
     return Cost(
@@ -77,13 +77,25 @@ def _sum(values: Sequence[int | None]) -> int | None:
 
 def partition_ms(rebalance: Rebalance) -> int | None:
     """The cost of one rebalance in partitions times ms; None if it is not known."""
+    stopped = _stopped(rebalance)
+    return None if stopped is None or rebalance.duration_ms is None else stopped * rebalance.duration_ms
+
+
+def _stopped(rebalance: Rebalance) -> int | None:
+    """How many partitions had no consumer in a rebalance."""
+    is_cooperative = "cooperative" in (rebalance.protocol_name or "")
+    if rebalance.outcome is Outcome.SUPERSEDED:  # the next one tells what moved
+        return None if is_cooperative else rebalance.partitions_before
     movement = rebalance.movement
-    if movement is None or rebalance.duration_ms is None:
+    if movement is None:
         return None
-    stopped = movement.moved + movement.lost
-    if "cooperative" not in (rebalance.protocol_name or ""):
-        stopped += movement.stayed
-    return stopped * rebalance.duration_ms
+    return movement.moved + movement.lost + (0 if is_cooperative else movement.stayed)
+
+
+def _moved(rebalance: Rebalance) -> int | None:
+    if rebalance.outcome is Outcome.SUPERSEDED:
+        return 0
+    return None if rebalance.movement is None else rebalance.movement.moved
 
 
 def _moved_back(rebalances: Sequence[Rebalance]) -> int:

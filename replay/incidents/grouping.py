@@ -243,6 +243,8 @@ def _silent_ms(act: AnyAct, episode: Episode) -> int:
         member = act.before
     else:
         return 0
+    if any(away.since_ms <= act.at_ms and act.since_ms <= away.until_ms for away in episode.aways):
+        return 0  # nobody was there to hear it
     had = partitions_had(member)
     beside = episode.rebalances_between(act.since_ms, act.at_ms)
     return had * outside(act.since_ms, act.at_ms, beside)

@@ -245,6 +245,7 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
     first_seq: int
     last_seq: int
     notes: tuple[str, ...]  # what is missing of its history
+    partitions_before: int | None = None  # those that had an owner; None: not known
     held: tuple[MemberRef, ...] = ()  # of `members_after`: learners and standbys, which have no partitions
 
     @property

@@ -218,7 +218,14 @@ class RunningRebalance:
         return image.generation_id - self.from_generation <= 1
 
     def finish(
-        self, outcome: Outcome, *, group: Group, last_seq: int, end_ms: int | None, movement: Movement | None
+        self,
+        outcome: Outcome,
+        *,
+        group: Group,
+        last_seq: int,
+        end_ms: int | None,
+        movement: Movement | None,
+        partitions_before: int | None,
     ) -> Rebalance:
         """The value. `group` is as it stands at the end; `end_ms` is None unless the end is known."""
         image = self.completed.group if self.completed is not None else group.image
@@ -244,6 +251,7 @@ class RunningRebalance:
             members_before=self.members_before,
             members_after=members(group),
             movement=movement,
+            partitions_before=partitions_before,
             avoided=(*self.happenings_before.happenings, *([gathered(self.gathered)] if self.gathered else [])),
             meanwhile=self.happenings_within.happenings,
             first_seq=self.first_seq,

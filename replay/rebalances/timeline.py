@@ -149,6 +149,7 @@ class Timeline:
             last_seq=self._last_seq,
             end_ms=end_ms,
             movement=movement(self._baseline, reached) if known else None,  # type: ignore[arg-type]
+            partitions_before=None if self._baseline is None else len(self._baseline.owners),
         )
         if outcome in (Outcome.STABLE, Outcome.EMPTIED):
             self._baseline = reached

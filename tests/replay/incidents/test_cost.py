@@ -1,6 +1,7 @@
 """The cost of incidents, by the definitions of docs/incidents.md."""
 
 import msgspec
+import pytest
 
 from muster.events.causes import Cause
 from muster.events.ids import GroupId
@@ -151,3 +152,34 @@ def test_instance_ids_that_are_fought_for_are_no_restarts() -> None:
     fleet.rest(20_000)
     duel = of_kind(fleet.told(), "duel")
     assert duel.cost.restarts_absorbed == 0
+
+
+@pytest.mark.parametrize("static", [0, 3])
+def test_who_was_not_heard_while_the_coordinator_stood_still_was_not_silent(static: int) -> None:
+    """It cannot know how long the member was, and says nothing."""
+    fleet = Fleet(3, static=static)
+    fleet[2].die()
+    fleet.run(1_000)
+    fleet.paused(30_000)
+    fleet.run(30_000)
+    fleet.start(2)
+    fleet.rest(60_000)
+    assert of_kind(fleet.told(), "coordinator-outage").cost.silent_partition_ms == 0
+
+
+def test_a_rebalance_that_came_to_no_assignment_stops_the_partitions_that_were_assigned() -> None:
+    """A leader that dies in the sync phase holds them all, and nothing has moved yet."""
+    told = next(each for each in rebalances(GroupId("orders"), a_night().history().items) if each.movement is not None)
+    superseded = msgspec.structs.replace(
+        told, outcome=Outcome.SUPERSEDED, movement=None, partitions_before=12, duration_ms=1_000, protocol_name="range"
+    )
+    cooperative = msgspec.structs.replace(superseded, protocol_name="cooperative-sticky")
+    assert (cost_of([superseded]).partition_ms, cost_of([superseded]).partitions_moved) == (12_000, 0)
+    assert cost_of([cooperative]).partition_ms is None
+
+
+def test_each_rebalance_knows_how_many_partitions_had_an_owner() -> None:
+    """The first one none, the others those of the one before."""
+    first, *others = rebalances(GroupId("orders"), a_night().history().items)
+    assert first.partitions_before == 0
+    assert all(each.partitions_before == 12 for each in others if each.movement is not None), others
