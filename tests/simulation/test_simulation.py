@@ -1,5 +1,6 @@
 """Several processes on one log, in simulated time: nothing is lost, and nobody is evicted, whatever happens."""
 
+import math
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from tests.simulation.broken_builds import (
     without_waiting_for_durability,
 )
 from tests.simulation.run import never_happened, play, play_all
+from tests.simulation.world import World
 
 SEEDS = 60
 BROKEN_WITHIN = 60
@@ -62,3 +64,24 @@ def test_a_seed_is_the_same_schedule_everywhere() -> None:
         for seed in ("1", "2")
     }
     assert len(played) == 1
+
+
+def test_time_goes_on_where_a_timer_is_due_a_hair_later() -> None:
+    """Where clocks differ, the time at which it is due may be the present one by rounding."""
+    world = World(1)
+    loop = world.new_loop("p")
+    world.now_s = 1_025.0 - 2**-43
+    loop.suspended_s = 5.6
+    until_s = math.nextafter(loop.time(), math.inf)
+    reached: list[float] = []
+
+    def look() -> None:
+        reached.append(loop.time())
+        if loop.time() < until_s:
+            loop.call_at(until_s, look)
+
+    assert until_s + loop.suspended_s == world.now_s
+    loop.call_soon(look)
+    world.run_until(world.now_s + 1)
+    assert reached[-1] >= until_s
+    assert len(reached) < 10

@@ -10,6 +10,7 @@ no time; time passes when nothing is left to do.
 import asyncio
 import heapq
 import itertools
+import math
 import socket
 import warnings
 from asyncio import events
@@ -105,7 +106,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         while timers and timers[0]._cancelled:
             self._timer_cancelled_count -= 1  # type: ignore[attr-defined]
             heapq.heappop(timers)._scheduled = False
-        return timers[0]._when + self.suspended_s if timers else None
+        if not timers:
+            return None
+        at_s: float = timers[0]._when + self.suspended_s
+        # What is due a hair later, and is now by rounding, would be done, and be due again, without end.
+        return max(at_s, math.nextafter(self._world.now_s, math.inf)) if timers[0]._when > self.time() else at_s
 
     def end(self) -> None:
         """Nothing of it runs any more: a process that was killed, or has ended."""
