@@ -53,7 +53,7 @@ class SharedAddresses:
 
     def has(self, member: Member) -> bool:
         """Whether two members had this one's address at the same time."""
-        return _address(member) in self._shared
+        return address_of(member) in self._shared
 
     def _of_member(self, event: AnyMemberEvent) -> None:
         member = event.member
@@ -71,7 +71,7 @@ class SharedAddresses:
     def _begin(self, member: Member) -> None:
         if member.group_instance_id is not None:
             return
-        address = _address(member)
+        address = address_of(member)
         for member_id in self._at[address]:
             life = self._lives[member_id]
             life.successor_ms = min(life.successor_ms, member.joined_ms)
@@ -92,5 +92,6 @@ class SharedAddresses:
             self._shared.add(life.address)
 
 
-def _address(member: Member) -> Address:
+def address_of(member: Member) -> Address:
+    """Where its process is, as far as members tell."""
     return member.client_id, member.client_host

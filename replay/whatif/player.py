@@ -32,6 +32,7 @@ from muster.replay.incidents.windows import SECOND_ROUND_MS
 from muster.replay.rerun.rerun import PERMISSIVE, group_settings
 from muster.replay.times import instant
 from muster.replay.whatif import telling
+from muster.replay.whatif.addresses import address_of
 from muster.replay.whatif.alterations import Altered
 from muster.replay.whatif.departures import Falling, FellSilent, fell_silent
 from muster.replay.whatif.facts import MISSING, Fact, Step, is_second_round
@@ -44,6 +45,7 @@ from muster.replay.whatif.verdict import Additional
 _LEFT = Cause.MEMBER_LEFT
 _PLANNED = PLANNED_TRIGGERS - {Cause.EXPANSION_DELAY_ELAPSED}
 _MISSED = frozenset({Cause.SESSION_EXPIRED, Cause.SYNC_TIMED_OUT})
+_DROPPED = frozenset({Cause.NOT_REJOINED, Cause.FIRST_JOIN_TIMED_OUT, Cause.SYNC_TIMED_OUT})
 
 NOT_YET = -math.inf
 
@@ -76,6 +78,7 @@ class Player:
         self._early: list[tuple[Started, Additional]] = []  # rebalances that are not in the log, or not yet
         self._last_avoided_ms = NOT_YET
         self._behind = ""  # a doubt about the next one, where a takeover left open whether the last one would have been
+        self._dropped: list[Member] = []  # in the log, since the play began: of those who may have been alive
         self._barely_silent: set[MemberId] = set()  # who would have rejoined so soon that it may have done so
 
     @property
@@ -169,6 +172,11 @@ class Player:
         if play is None:
             self._is_settled = bool(fact.leaves_settled)
             return
+        if self._is_back_anew(fact, play):
+            self._abandon(telling.BACK_ANEW)
+            if started is not None:
+                self._verdicts.cannot_tell(started, telling.BACK_ANEW)
+            return
         one: Open | None = None
         if started is not None:
             play.pace = pace_of(fact, group.members, self._ahead.following)
@@ -190,6 +198,20 @@ class Player:
                 self._verdicts.would(one, telling.would_text(one))
                 return True
         return False
+
+    def _is_back_anew(self, fact: Fact, play: Play) -> bool:
+        """Whether a process came back as a new member, since it was dropped in the log, that is still one in the play.
+
+        There it would have come back as itself, or not at that time.
+        """
+        events = [event for event in fact.events if isinstance(event, MemberEvent)]
+        self._dropped += (
+            each.member for each in events if isinstance(each, MemberRemoved) and each.why.cause in _DROPPED
+        )
+        members = play.group.members if play.group is not None else {}
+        there = {address_of(each) for each in self._dropped if each.member_id in members}
+        came = (self._altered.member(each.member) for each in events if isinstance(each, MemberJoined))
+        return any(each.group_instance_id is None and address_of(each) in there for each in came)
 
     def _has_begun(self, one: Open | None) -> bool:
         return one is None or one.begins_ms is not None
@@ -340,6 +362,7 @@ class Player:
 
     def _close(self) -> None:
         self._play, self._open, self._told = None, [], 0
+        self._dropped.clear()
         self._barely_silent.clear()
 
     def _is_second_round(self, fact: Fact, started: RebalanceStarted, group: Group) -> bool:

@@ -15,6 +15,10 @@ from muster.replay.whatif.verdict import Additional, Verdict
 
 FOLLOWED = "it followed from the one before, which would not have happened"
 
+BACK_ANEW = (
+    "with these settings a member that was dropped would have kept its place, and have come back to it and not as a"
+    " new one: what would have become of that is not in the log"
+)
 PLANNED = "it was planned (a registration, a retirement, learners): how long that had waited is not in the log"
 WHEN_MISSED = (
     "as a static member it would have been missed when its session ended: in one rebalance with another, or in its own,"

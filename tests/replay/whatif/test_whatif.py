@@ -15,8 +15,10 @@ from muster.replay.whatif.verdict import Replayed, Verdict, WhatIf
 from muster.replay.whatif.whatif import WhatIfFold
 from tests.judge.case import make_case
 from tests.replay.histories import Script
+from tests.replay.incidents.test_real_clients import history_in
 from tests.replay.lived import Deed, Settings, history_lived, live, started
 from tests.replay.played import history_of
+from tests.replay.recorded import DATA
 from tests.replay.whole import what_if
 
 WOULD, WOULD_NOT, CANNOT_TELL = Verdict.WOULD, Verdict.WOULD_NOT, Verdict.CANNOT_TELL
@@ -161,6 +163,14 @@ def test_a_dynamic_member_that_came_back_after_its_session() -> None:
     result, _ = told(A_RESTART, DYNAMIC, with_settings(DYNAMIC, session_timeout_ms=45_000))
     assert verdicts(result) == [WOULD, WOULD_NOT, CANNOT_TELL]
     assert "restarted, or only silent" in result.rebalances[2].reason
+
+
+def test_a_dropped_member_that_came_back_anew_would_have_come_back_to_its_place() -> None:
+    """Real clients: three leaders were dropped in their assignors, after 10 s, and came back as new members."""
+    history = history_in(DATA / "slow-leader-timeout.jsonl", "slow-leader-timeout")
+    result = what_if(history, Alterations(rebalance_timeout_ms=60_000))
+    assert verdicts(result) == [WOULD, WOULD, CANNOT_TELL, CANNOT_TELL, CANNOT_TELL, WOULD, WOULD, WOULD]
+    assert "a member that was dropped would have kept its place" in result.rebalances[4].reason
 
 
 def test_shorter_sessions_only_as_far_as_silences_are_recorded() -> None:
