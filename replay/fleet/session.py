@@ -37,6 +37,12 @@ _STOPPED: Final = "on a stopped SparkContext"
 REASON_CHARS: Final = 600
 _IN_MAIN: Final = re.compile(r'^Exception in thread "main" [\w.$]+: ')
 _NO_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '(muster|pyarrow|msgspec|fastavro)")
+_NO_WORKER: Final = re.compile(r"Python worker exited unexpectedly|reading the port number from pyspark\.daemon")
+_IN_JAVA: Final = "py4j.protocol.Py4JJavaError:"
+DEAD_WORKER: Final = (
+    "a Python worker ended without a word, as one that is killed does; whether its machine had no memory left stands in"
+    " that machine's own log"
+)
 
 
 class SparkFailed(Exception):
@@ -118,10 +124,10 @@ def in_a_line(doing: str, log: IO[bytes] | None = None) -> Iterator[None]:
 
 
 def reason_of(error: Exception) -> str:
-    """The cause in a line: a worker's own exception, or the first line that Spark says."""
+    """The cause in a line: a worker that has ended, its own exception, or the first line that Spark says."""
     text = _text_of(error)
     first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
-    reason = _raised_by_worker(text) or first
+    reason = DEAD_WORKER if _NO_WORKER.search(text) else _raised_by_worker(text) or first
     if _NO_MODULE.search(reason):
         reason += ": the workers' Python lacks it; give them an environment by --archives (docs/fleet-spark.md)"
     return reason[:REASON_CHARS]
@@ -142,8 +148,10 @@ def _raised_by_worker(text: str) -> str | None:
     _, begun, rest = text.rpartition("Traceback (most recent call last):\n")
     if not begun:
         return None
-    lines = (line for line in rest.splitlines() if line and not line[0].isspace())
-    return next(lines, None)
+    lines = [line for line in rest.splitlines() if line and not line[0].isspace()]
+    if lines and lines[0].startswith(_IN_JAVA) and len(lines) > 1:  # what Java says stands in the line after it
+        return lines[1].removeprefix(": ")
+    return lines[0] if lines else None
 
 
 def _last_words(log: IO[bytes]) -> str | None:

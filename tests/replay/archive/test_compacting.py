@@ -127,6 +127,23 @@ async def test_everything_may_expire(tmp_path: Path) -> None:
     assert (await verify(tmp_path, log, watch=lambda _done, _total: None)).damage == ()
 
 
+async def test_what_expired_of_a_partition_stays_known_when_days_of_another_expire(tmp_path: Path) -> None:
+    """Else its offsets would be taken for missing ones."""
+    log = RawMemoryLog(2)
+    await log.open()
+    for partition in (0, 1):
+        for number in range(8):
+            log.write(partition, at_ms=NOON - 9 * DAY_MS + (number // 4 + 2 * partition) * DAY_MS)
+    await archived(log, tmp_path)
+    for before in ("2024-09-27", "2024-09-28"):
+        expire(tmp_path, before, now_ms=NOON)
+    state = load(tmp_path)
+    assert state is not None
+    assert {each.partition: each.records for each in state.expired.values()} == {0: 8, 1: 4}
+    found = await verify(tmp_path, log, watch=lambda _done, _total: None)
+    assert (found.damage, [each.missing for each in found.partitions]) == ((), [0, 0])
+
+
 @pytest.mark.parametrize(("before", "said"), [("yesterday", "is not a day"), ("2024-10-05", "has not come yet")])
 async def test_a_day_is_one_of_the_past(tmp_path: Path, before: str, said: str) -> None:
     await archived(await filled(), tmp_path)

@@ -18,7 +18,7 @@ from muster.replay.archive.commits import writing
 from muster.replay.archive.local import archived_log
 from muster.replay.fleet.archive import streaming
 from muster.replay.fleet.archive.connector import PACKAGE
-from muster.replay.fleet.session import SparkFailed, in_a_line, reason_of, spark_session
+from muster.replay.fleet.session import DEAD_WORKER, SparkFailed, in_a_line, reason_of, spark_session
 from tests.replay.archive.logs import filled
 from tests.replay.fleet.fleets import all_tables, built, judged, sqlite_copy
 
@@ -70,7 +70,7 @@ def test_a_worker_that_ends_is_a_line(spark_session_here: "SparkSession") -> Non
 
         os._exit(9)
 
-    assert "worker exited unexpectedly" in failed(spark_session_here, end)
+    assert DEAD_WORKER in failed(spark_session_here, end)
 
 
 @pytest.mark.spark
@@ -104,6 +104,26 @@ def test_a_lost_executor_is_named_with_the_reason() -> None:
     line = reason_of(RuntimeError(text))
     assert line.endswith("Reason: Command exited with code 137")
     assert "10.0.0.7 executor 3" in line
+
+
+def test_a_worker_that_was_killed_is_said_in_a_line() -> None:
+    """Spark says it in the middle of a stack, or as an end of file at a pipe."""
+    crashed = (
+        'Traceback (most recent call last):\n  File "x.py", line 1\npy4j.protocol.Py4JJavaError: An error occurred'
+        " while calling o82.collectToPython.\n: org.apache.spark.SparkException: Job aborted due to stage failure: Lost"
+        " task 0.0: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\n\tat org.apache"
+    )
+    no_daemon = "EOFException occurred while reading the port number from pyspark.daemon's stdout"
+    assert {reason_of(RuntimeError(text)) for text in (crashed, no_daemon)} == {DEAD_WORKER}
+
+
+def test_what_java_says_to_a_batchs_own_question_is_the_reason() -> None:
+    """And not that the question came to nothing."""
+    text = (
+        'Traceback (most recent call last):\n  File "x.py", line 1\npy4j.protocol.Py4JJavaError: An error occurred'
+        " while calling o82.collectToPython.\n: org.apache.spark.SparkException: No space left on device\n\tat org"
+    )
+    assert reason_of(RuntimeError(text)) == "org.apache.spark.SparkException: No space left on device"
 
 
 @pytest.mark.spark
