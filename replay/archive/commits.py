@@ -10,13 +10,10 @@ writer that is not dead, and about to commit them. So before they are removed th
 commit of nothing: all that was there before this one can no longer be committed. No name is given to two files.
 """
 
-import errno
-import fcntl
-import os
 import re
-import socket
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
@@ -25,7 +22,7 @@ import msgspec
 from muster.events.log.base import LogDamaged, LogMismatch, OwnersMarks
 from muster.events.log.wall_clock import wall_clock_ms
 from muster.replay.archive import manifest as manifests
-from muster.replay.archive.files import DISK, TEMPORARY, ArchiveBusy, Disk, NewFile, said
+from muster.replay.archive.files import DISK, TEMPORARY, ArchiveBusy, Disk, NewFile, locked, said
 from muster.replay.archive.manifest import FORMAT, Archived, ExpiredRecords, Live, Manifest, State
 from muster.replay.archive.segment import Segment, is_path
 
@@ -39,7 +36,6 @@ _FULL_AFTER_COMMITS: Final = 256
 segments, not with their square. After so many commits it is in any case: readers open no more manifests than that."""
 
 _TEMPORARY_NAME: Final = re.compile("[0-9a-f]{32}")
-_NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,7 +191,7 @@ def writing(root: Path, *, disk: Disk = DISK, now_ms: int | None = None, make: b
     try:
         _refuse_somebody_elses(root)
         disk.make_folder(root)
-        with _locked(root):
+        with locked(root / LOCK, partial(_busy, root)):
             state = manifests.load(root)
             if state is None and any(root.glob("day=*")):
                 raise LogDamaged(f"{root / manifests.FOLDER} is empty, and there are segments. Restore it from a copy")
@@ -209,31 +205,13 @@ def writing(root: Path, *, disk: Disk = DISK, now_ms: int | None = None, make: b
         raise said(error, root) from error
 
 
+def _busy(root: Path, holder: str) -> ArchiveBusy:
+    return ArchiveBusy(f"{root} is written by another process ({holder}); it has one writer at a time")
+
+
 def _refuse_somebody_elses(root: Path) -> None:
     """Raise LogMismatch for a folder with anything in it that is no archive: leftovers are removed there."""
     if root.is_dir() and not (root / manifests.FOLDER).is_dir():
         others = sorted(path.name for path in root.iterdir() if path.name not in {LOCK, TEMPORARY})
         if others:
             raise LogMismatch(f"{root} is no archive, and not empty: it has {others[0]!r}. Give another folder")
-
-
-@contextmanager
-def _locked(root: Path) -> Iterator[None]:
-    descriptor = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(descriptor, 1_000, 0).decode(errors="replace").strip()
-            raise ArchiveBusy(
-                f"{root} is written by another process ({holder or 'which did not say who it is'}); it has one writer"
-                " at a time"
-            ) from None
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{socket.gethostname()}:{os.getpid()}\n".encode(), 0)
-        yield
-    finally:
-        os.close(descriptor)  # which unlocks it

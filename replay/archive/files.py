@@ -5,9 +5,13 @@ it must not know: segments and manifests.
 """
 
 import errno
+import fcntl
 import hashlib
 import os
+import socket
 import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -19,6 +23,7 @@ TEMPORARY: Final = "_tmp"
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """The errors of a disk that is full, of a user who may have no more of it, of a file that may not grow."""
 
+_NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
@@ -62,18 +67,14 @@ class Disk:
         except OSError as error:
             if error.errno in _NO_LINKS:
                 raise LogMismatch(
-                    f"{to.parent}: its file system has no hard links ({error.strerror}), without which two archivers"
-                    " could overwrite each other's commits; keep the archive on another one"
+                    f"{to.parent}: its file system has no hard links ({error.strerror}), without which two writers"
+                    " could overwrite each other's commits; use another one"
                 ) from error
             raise
 
     def sync_folder(self, path: Path) -> None:
         """Have the names in the folder survive a crash."""
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_path(path)
 
     def remove(self, path: Path) -> None:
         path.unlink(missing_ok=True)
@@ -151,6 +152,38 @@ class NewFile:
         """Remove it, unless it was given a name."""
         self._file.close()
         self._disk.remove(self.path)
+
+
+def sync_path(path: Path) -> None:
+    """Have a file's content, or the names in a folder, survive a crash."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked(path: Path, busy: Callable[[str], Exception]) -> Iterator[None]:
+    """Hold a lock, as far as the file system has any. Raises what `busy` makes of the name of the process that has it.
+
+    The file stays, with the name of who had it last.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 1_000, 0).decode(errors="replace").strip()
+            raise busy(holder or "which did not say who it is") from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{socket.gethostname()}:{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)  # which unlocks it
 
 
 def sha256_of(path: Path) -> str:

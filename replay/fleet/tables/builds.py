@@ -7,8 +7,6 @@ build no longer names stay until the next build has ended, for those who are rea
 that did not end go with them.
 """
 
-import fcntl
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -19,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from muster.replay.archive import files
 from muster.replay.fleet.tables.parts import STATES, Part, Role, is_part
 from muster.replay.fleet.tables.schemas import RULES_VERSION, TABLES
 
@@ -114,17 +113,17 @@ def commit(folder: Path, build: Build) -> None:
     before = _named(folder, build.number - 1) or set()
     new = [folder / part.path for part in build.parts if part.path not in before]  # the others were synced before
     for path in (*new, *{path.parent for path in new}):
-        _sync(path)
+        files.sync_path(path)
     aside = target.with_suffix(".tmp")
     try:
         aside.write_bytes(msgspec.json.format(msgspec.json.encode(build), indent=1))
-        _sync(aside)
-        os.link(aside, target)  # unlike a rename it replaces nothing
+        files.sync_path(aside)
+        files.DISK.link(aside, target)  # unlike a rename it replaces nothing
     except FileExistsError as error:
         raise CannotBuild(f"another build has made {target} meanwhile; start this one again") from error
     finally:
         aside.unlink(missing_ok=True)
-    _sync(target.parent)
+    files.sync_path(target.parent)
 
 
 @contextmanager
@@ -181,11 +180,9 @@ def scratch(folder: Path) -> Iterator[Path]:
 def locked(folder: Path) -> Iterator[None]:
     """Keep other builds of the same folder out, as far as its file system can. Raises BuildBusy if one runs."""
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)
-    with (folder / FOLDER / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise BuildBusy(f"another build of {folder} is running") from error
+    with files.locked(
+        folder / FOLDER / "lock", lambda holder: BuildBusy(f"another build of {folder} is running ({holder})")
+    ):
         yield
 
 
@@ -201,11 +198,3 @@ def _numbers(folder: Path) -> list[int]:
 
 def _manifest(folder: Path, number: int) -> Path:
     return folder / FOLDER / f"{number:06d}.json"
-
-
-def _sync(path: Path) -> None:
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

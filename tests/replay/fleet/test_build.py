@@ -1,5 +1,8 @@
 """Builds that go on from one another, and what they refuse."""
 
+import errno
+import fcntl
+import os
 import re
 import shutil
 from collections import Counter
@@ -13,6 +16,7 @@ import pytest
 from muster.events.keys import EntityKind, decode_key
 from muster.events.log.memory import MemoryStorage
 from muster.events.records import StoredRecord
+from muster.replay.archive import files
 from muster.replay.fleet.building import joining, open_items
 from muster.replay.fleet.building.open_items import NotCarriedOver
 from muster.replay.fleet.questions.queries import AskedRows, top
@@ -193,9 +197,22 @@ async def test_a_reader_whose_files_have_gone_reads_the_later_build(
 
 async def test_one_build_at_a_time(tmp_path: Path) -> None:
     """The second one says so, and changes nothing."""
-    with locked(tmp_path), pytest.raises(CannotBuild, match=r"another build of .* is running"):
+    with locked(tmp_path), pytest.raises(CannotBuild, match=r"another build of .* is running \(.*:\d+\)"):
         await built(judged([3]), tmp_path)
     assert last_build(tmp_path) is None
+
+
+async def test_a_file_system_without_locks_has_builds_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As some that are shared over a network: there the manifest's name keeps two apart."""
+
+    def none(_descriptor: int, _how: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    await built(judged([3]), tmp_path)
+    assert current(tmp_path).number == 1
 
 
 async def test_a_number_that_another_build_has_taken_is_refused(tmp_path: Path) -> None:
@@ -211,7 +228,7 @@ async def test_a_build_syncs_what_it_has_written_before_it_is_there_and_nothing_
     """A year's tables have many files, of which a day's build has made few."""
     storage = judged(SEEDS[:4])
     synced: list[Path] = []
-    monkeypatch.setattr(builds, "_sync", synced.append)
+    monkeypatch.setattr(files, "sync_path", synced.append)
     first = await built(up_to(storage, 0.9), tmp_path)
     before = {tmp_path / part.path for part in first.build.parts}
     assert before < set(synced)
