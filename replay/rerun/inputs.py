@@ -210,7 +210,7 @@ def _refused_join(situation: Situation) -> JoinGroup:
 
 
 def _fenced(situation: Situation) -> AnyCommand | None:
-    """Two processes with one instance id; which request it was makes no difference but for a batch of leavers.
+    """Two processes with one instance id; which request it was matters only of leavers, and of a join with a reason.
 
     Who was not fenced was heard from after it had lost its instance id, which it did not name.
     """
@@ -222,6 +222,9 @@ def _fenced(situation: Situation) -> AnyCommand | None:
     names_instance = isinstance(event, MemberFenced) and event.error_code == ErrorCode.fenced_instance_id.value
     if not names_instance:
         add_replaced_member(situation)
+    if why.api_key == _JOIN_GROUP and why.client_reason is not None:
+        join = _anonymous_join(situation, known_id=True)
+        return join if names_instance else msgspec.structs.replace(join, group_instance_id=None)
     return Heartbeat(
         group_id=situation.group_id,
         caller=caller(why),

@@ -109,7 +109,7 @@ def test_refusals_are_derived_too() -> None:
     old, a = a, a.restarted()
     a.join()
     old.heartbeat()
-    old.join()
+    old.join(reason="the consumer was told to rejoin")
     c = h.static("c")
     c.join()
     h.rejoin_all(a, b)
