@@ -267,7 +267,7 @@ def _notes(draft: _Draft, episode: Episode) -> tuple[str, ...]:
 
 def _can_touch(hole: Hole, draft: _Draft, episode: Episode) -> bool:
     """Whether the incident is told without something that may be missing there."""
-    acts = () if draft.name == duel.KIND.name else draft.claim.acts
+    acts = draft.claim.acts
     if not draft.seqs:
         return draft.name == UNKNOWN.name or hole.is_within(draft.begin_ms, draft.end_ms)
     alone = (act for act in acts if act.seq not in episode.paired_seqs)

@@ -3,15 +3,18 @@
 import pytest
 
 from muster.events.causes import Cause
+from muster.events.events import MemberFenced
 from muster.replay.fleet.simulation.world.rules import GROUP_ID
-from muster.replay.history.items import Happened, with_gaps
+from muster.replay.history.items import Gap, Happened, with_gaps
 from muster.replay.incidents import telling
 from muster.replay.incidents.episode import episode
 from muster.replay.incidents.grouping import SPLIT
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.windows import QUIET_MS
+from tests.replay import memberships
 from tests.replay.histories import Script
 from tests.replay.incidents.fleet import Fleet, of_kind
+from tests.replay.played import history_of
 from tests.replay.whole import History, incidents
 
 S = 1_000
@@ -124,3 +127,12 @@ def test_an_episode_is_told_in_parts_also_while_a_rebalance_does_not_end(monkeyp
     (last,) = told[-1].rebalances
     assert last.trigger.cause is Cause.NEW_STATIC_MEMBER
     assert len(last.folded) == 50
+
+
+def test_a_hole_within_a_duel_is_said_with_it() -> None:
+    """More may have been fenced there."""
+    whole = history_of(memberships.duel())
+    fenced = [each for each in whole.items if isinstance(each, Happened) and isinstance(each.event, MemberFenced)]
+    told = [each for each in whole.items if each is not fenced[1] and not isinstance(each, Gap)]
+    history = History(group_id=whole.group_id, log=whole.log, items=tuple(with_gaps(told)))
+    assert notes_of(incidents(history), "duel")
