@@ -204,13 +204,9 @@ class Player:
 
         There it would have come back as itself, or not at that time.
         """
-        events = [event for event in fact.events if isinstance(event, MemberEvent)]
-        self._dropped += (
-            each.member for each in events if isinstance(each, MemberRemoved) and each.why.cause in _DROPPED
-        )
         members = play.group.members if play.group is not None else {}
         there = {address_of(each) for each in self._dropped if each.member_id in members}
-        came = (self._altered.member(each.member) for each in events if isinstance(each, MemberJoined))
+        came = (self._altered.member(each.member) for each in fact.events if isinstance(each, MemberJoined))
         return any(each.group_instance_id is None and address_of(each) in there for each in came)
 
     def _has_begun(self, one: Open | None) -> bool:
@@ -297,6 +293,8 @@ class Player:
 
     def _removed(self, event: MemberRemoved, member: Member, play: Play) -> bool:
         why = event.why
+        if why.cause in _DROPPED:
+            self._dropped.append(event.member)
         if why.cause is Cause.SESSION_EXPIRED:
             self._silence(fell_silent(event), play)
             return True

@@ -154,9 +154,7 @@ class RemoteLog(MemoryEventLog):
 class RemoteWriter:
     """A `LogWriter` that sends a batch again, the same, until its outcome is known or the limit has come."""
 
-    def __init__(
-        self, broker: LogBroker, link: LogLink, partition: int, epoch: int, *, was_owned: bool = False
-    ) -> None:
+    def __init__(self, broker: LogBroker, link: LogLink, partition: int, epoch: int, *, was_owned: bool) -> None:
         self.was_owned = was_owned
         self._broker = broker
         self._link = link

@@ -55,6 +55,20 @@ PARTITION_TIME: Final = """
 """
 """The time that partitions had no consumer: in rebalances, and outside of them. Each counts when it began."""
 
+GROUP_COSTS: Final = """
+    with
+    stopped as (select group_id, sum(partition_ms)::bigint as partition_ms from partition_time_asked group by group_id),
+    had as (
+        select group_id, count(*) as rebalances, sum(duration_ms)::bigint as rebalancing_ms,
+            max(duration_ms) as longest_ms, sum(avoided)::bigint as avoided
+        from rebalances_asked group by group_id
+    )
+    select group_id, coalesce(rebalances, 0) as rebalances, rebalancing_ms, longest_ms, partition_ms,
+        coalesce(avoided, 0) as avoided
+    from stopped left join had using (group_id)
+"""
+"""The cost of each group; null: nothing of which that is known."""
+
 _COST: Final = "partition_ms desc nulls last, rebalancing_ms desc nulls last"
 
 TOP: Final = f"""
@@ -62,17 +76,9 @@ with told as (
     select group_id, count(*) as incidents,
         first(kind order by coalesce(partition_ms, 0) desc, coalesce(rebalancing_ms, 0) desc, started_at) as worst_kind
     from incidents_asked group by group_id
-),
-stopped as (select group_id, sum(partition_ms)::bigint as partition_ms from partition_time_asked group by group_id),
-had as (
-    select group_id, count(*) as rebalances, sum(duration_ms)::bigint as rebalancing_ms, max(duration_ms) as longest_ms,
-        sum(avoided)::bigint as avoided
-    from rebalances_asked group by group_id
 )
-select
-    group_id, coalesce(rebalances, 0) as rebalances, incidents, worst_kind, rebalancing_ms, longest_ms, partition_ms,
-    coalesce(avoided, 0) as avoided
-from stopped left join had using (group_id) left join told using (group_id)
+select group_id, rebalances, incidents, worst_kind, rebalancing_ms, longest_ms, partition_ms, avoided
+from group_costs_asked left join told using (group_id)
 order by {_COST}, rebalances desc, group_id limit $limit
 """  # noqa: S608
 BY_KIND: Final = f"""
@@ -206,8 +212,7 @@ def ask(
 ) -> dict[str, Answer]:
     """Answer queries over the tables, and over `TABLE_asked`, the rows that are asked for. `values`: of `$names`.
 
-    `partition_time_asked` has what those rows cost, by group and instant.
-
+    `partition_time_asked` has what those rows cost by group and instant, `group_costs_asked` by group.
     All are answered from one build. `is_exact`: `asked.groups` is a group's id, and no pattern. Raises NoTables.
     """
     for attempt in range(ATTEMPTS):
@@ -220,6 +225,7 @@ def ask(
                 for table, moment in _MOMENT.items():
                     connection.execute(f"create view {table}_asked as {_chosen(table, moment, asked)}")
                 connection.execute(f"create view partition_time_asked as {PARTITION_TIME}")
+                connection.execute(f"create view group_costs_asked as {GROUP_COSTS}")
                 given = {"limit": asked.limit, **(values or {})}
                 return {name: _answer(connection, name, query, given) for name, query in queries.items()}
         except duckdb.OutOfMemoryException as error:

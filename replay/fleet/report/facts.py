@@ -18,14 +18,8 @@ ROWS_MAX: Final = 40
 THE_REST: Final = "all others"
 
 _COSTS: Final = """
-with had as (
-    select group_id, count(*) as rebalances, sum(coalesce(duration_ms, 0))::bigint as rebalancing_ms
-    from rebalances_asked group by group_id
-)
-select group_id, coalesce(any_value(rebalances), 0) as rebalances,
-    coalesce(any_value(rebalancing_ms), 0) as rebalancing_ms, sum(coalesce(partition_ms, 0))::bigint as partition_ms
-from partition_time_asked left join had using (group_id)
-group by group_id order by partition_ms desc, rebalancing_ms desc, rebalances desc, group_id
+select group_id, rebalances, coalesce(rebalancing_ms, 0) as rebalancing_ms, coalesce(partition_ms, 0) as partition_ms
+from group_costs_asked order by partition_ms desc, rebalancing_ms desc, rebalances desc, group_id
 """
 _CELLS: Final = f"""
 with costs as ({_COSTS} limit $most)
