@@ -3,7 +3,7 @@
 What belongs here: how long things take, and what is lost. What it must not know: what the bytes mean.
 
 A process connects and listens by its event loop, as on a machine (`Sockets`). A host's name is the address at which a
-process listened under it last; who listens nowhere refuses. A cut is between two processes. While it lasts nothing goes
+process listens under it, the last one if several do, as an orchestrator has it; who listens nowhere refuses. A cut is between two processes. While it lasts nothing goes
 through, and nobody is told; connections that went through it are reset when it heals. Who is killed resets its
 connections, unless they are cut. The machine accepts for a process that is paused.
 """
@@ -202,8 +202,8 @@ class Network:
         self._cuts: set[frozenset[str]] = set()
         self._wires: list[Wire] = []
         self._listeners: dict[tuple[str, int], Listener] = {}
-        self._addresses: dict[str, str] = {}
-        """The address at which somebody listened last under a host's name."""
+        self._addresses: dict[str, list[str]] = {}
+        """The addresses at which somebody has listened under a host's name, the last one last."""
         self.lost_answers = 0
 
     def is_cut(self, one: str, other: str) -> bool:
@@ -228,7 +228,7 @@ class Network:
         at = (sockets.address, port)
         if at in self._listeners:
             raise OSError(errno.EADDRINUSE, "address in use")
-        self._addresses[host] = sockets.address
+        self._addresses.setdefault(host, []).append(sockets.address)
         listener = self._listeners[at] = Listener(self, sockets, new_protocol, at)
         return listener
 
@@ -240,7 +240,7 @@ class Network:
         self, sockets: Sockets, new_protocol: Callable[[], asyncio.Protocol], host: str, port: int
     ) -> "asyncio.Future[tuple[Wire, asyncio.Protocol]]":
         """See Sockets."""
-        loop, at = sockets.loop, (self._addresses.get(host, host), port)
+        loop, at = sockets.loop, (self._address_of(host, port), port)
         connected: asyncio.Future[tuple[Wire, asyncio.Protocol]] = loop.create_future()
 
         def arrive() -> None:
@@ -264,6 +264,10 @@ class Network:
 
         self._world.after(latency_s(self._world.random), arrive)
         return connected
+
+    def _address_of(self, host: str, port: int) -> str:
+        known = self._addresses.get(host, [host])
+        return next((each for each in reversed(known) if (each, port) in self._listeners), known[-1])
 
     def carry(self, wire: Wire, data: bytes) -> None:
         """Carry bytes to the other end of a connection."""

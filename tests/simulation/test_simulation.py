@@ -85,3 +85,8 @@ def test_time_goes_on_where_a_timer_is_due_a_hair_later() -> None:
     world.run_until(world.now_s + 1)
     assert reached[-1] >= until_s
     assert len(reached) < 10
+
+
+def test_a_name_leads_to_who_still_listens_under_it() -> None:
+    """Of two processes with one node id the one ends that was the last to listen: the other one is reached again."""
+    assert not play(511165).violations
