@@ -40,15 +40,22 @@ def sharing_process(
 
 @contextmanager
 def sharing_sidecar(
-    broker: str, log: str, node_id: int, *, secret: Path, partitions: int, options: Sequence[str] = ()
+    upstream: str,
+    log: str,
+    node_id: int,
+    *,
+    secret: Path,
+    partitions: int,
+    replication: int = 1,
+    options: Sequence[str] = (),
 ) -> Iterator[MusterProcess]:
-    """One that stands in front of this broker, while the block lasts. `secret`: the file of the sidecars."""
+    """One that stands in front of these brokers, while the block lasts. `secret`: the file of the sidecars."""
     port, base_port = lasting_ports(2)
     sharing = ["--share-partitions", "--node-id", str(node_id), "--owner-session-timeout-ms", str(SESSION_MS)]
     sharing += ["--peer-listen", f"{HOST}:{port}", "--peer-secret-file", str(secret)]
-    sharing += ["--log-partitions", str(partitions), "--log-replication", "1"]
-    upstream = ["--upstream", broker, "--broker-base-port", str(base_port)]
-    with running_muster(log=log, options=[*upstream, *sharing, *options]) as running:
+    sharing += ["--log-partitions", str(partitions), "--log-replication", str(replication)]
+    in_front = ["--upstream", upstream, "--broker-base-port", str(base_port)]
+    with running_muster(log=log, options=[*in_front, *sharing, *options]) as running:
         yield running
 
 

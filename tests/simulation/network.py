@@ -3,9 +3,10 @@
 What belongs here: how long things take, and what is lost. What it must not know: what the bytes mean.
 
 A process connects and listens by its event loop, as on a machine (`Sockets`). A host's name is the address at which a
-process listens under it, the last one if several do, as an orchestrator has it; who listens nowhere refuses. A cut is between two processes. While it lasts nothing goes
-through, and nobody is told; connections that went through it are reset when it heals. Who is killed resets its
-connections, unless they are cut. The machine accepts for a process that is paused.
+process listens under it, the last one if several do, as an orchestrator has it; who listens nowhere refuses. A cut is
+between two processes. While it lasts nothing goes through, and nobody is told; connections that went through it are
+reset when it heals. Who is killed resets its connections, unless they are cut. The machine accepts for a process that
+is paused.
 """
 
 import asyncio

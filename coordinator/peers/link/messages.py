@@ -141,10 +141,14 @@ class HeardMembers(Message, frozen=True, tag=15):
 
 
 class Answered(Message, frozen=True, tag=20):
-    """The answer to the connection's request, from behind the correlation id."""
+    """The answer to the connection's request, from behind the correlation id.
+
+    `is_brokers`: it is what the client's broker says of the group, so that any other owner would answer the same.
+    """
 
     connection: int
     payload: bytes
+    is_brokers: bool = False
 
 
 class Relay(Message, frozen=True, tag=21):

@@ -87,7 +87,10 @@ class MembershipApi:
     async def _ask_first(self, api: Api, request: ClientRequest, route: GroupRoute) -> None:
         """Ask the broker for the client's authorization before anything happens to the group."""
         group_id = request.body.group_id
-        refusal = (await request.client.authorizations.of(group_id)).refusal(READ)
+        authorization = await request.client.authorizations.of(group_id)
+        if authorization.error is not ErrorCode.none:
+            request.client.refused_by_broker()
+        refusal = authorization.refusal(READ)
         if refusal is ErrorCode.none and route is GroupRoute.MOVING:
             moved = await self._moves.answer(request)
             if moved is None:

@@ -249,7 +249,9 @@ class Edge:
     async def _is_to_be_retried(self, request: ClientRequest, outcome: Outcome, retried: frozenset[ErrorCode]) -> bool:
         """Whether a join or a sync was answered that another process coordinates its group, or will soon."""
         key, version = request.context.api_key, request.context.api_version
-        if key not in PARKED or not isinstance(outcome, Answered) or len(outcome.payload) > SHORT_ANSWER_BYTES:
+        if key not in PARKED or not isinstance(outcome, Answered) or outcome.is_brokers:
+            return False
+        if len(outcome.payload) > SHORT_ANSWER_BYTES:
             return False
         schema: type[Any] = load_response_schema(key, version)
         answer = await request.client.slices.result(read_answer_in_steps(schema, outcome.payload))

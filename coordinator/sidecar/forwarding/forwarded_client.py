@@ -91,6 +91,7 @@ class ForwardedClient:
         self._rewriting: asyncio.Task[None] | None = None
         self._frame = b""
         self._is_answered = True
+        self._is_refused_by_broker = False
 
     def is_open(self) -> bool:
         """Whether the client is still there."""
@@ -100,6 +101,7 @@ class ForwardedClient:
         """Handle its next request. What is left of one before is dropped: its answer would be taken for this one's."""
         self._end()
         self._frame, self._is_answered, self._accepted = frame, False, None
+        self._is_refused_by_broker = False
         try:
             cancel = self._handler.handle(self, frame, member_uuid=member_uuid)
         except ProtocolError as error:
@@ -139,7 +141,11 @@ class ForwardedClient:
             self._done(Closed(self.number, answered.fault.value, str(answered)))
         else:
             payload = b"".join(answered)
-            self._done(self._granted(payload) or Answered(self.number, payload))
+            self._done(self._granted(payload) or Answered(self.number, payload, self._is_refused_by_broker))
+
+    def refused_by_broker(self) -> None:
+        """Have the edge ask no other owner: the answer is the client's broker's."""
+        self._is_refused_by_broker = True
 
     def keep_heartbeat(self, frame: bytes, group_id: GroupId, member_id: MemberId, ticket: ConsentedTicket) -> None:
         """Let the edge answer the client's next heartbeats of the same bytes, once this one is answered."""

@@ -283,6 +283,9 @@ class ClientSide(ClientSocket):
             future.cancel()
         return future
 
+    def refused_by_broker(self) -> None:
+        """Nothing: no other process is asked."""
+
     def keep_heartbeat(self, frame: bytes, group_id: GroupId, member_id: MemberId, ticket: AcceptingTicket) -> None:
         """Answer the client's next heartbeat of the same bytes on the fast path."""
         self.heartbeats.keep(frame, group_id, member_id, ticket)

@@ -49,6 +49,9 @@ class HandledClient(BrokerLink, Protocol):
 
     def answered(self, answered: Answered) -> None: ...
 
+    def refused_by_broker(self) -> None:
+        """Note that its request is answered with an error of the broker's, which another owner could not better."""
+
     def relay(self, frame: bytes | None = None, rewrite: Rewrite | None = None) -> None: ...
 
     def keep_heartbeat(self, frame: bytes, group_id: GroupId, member_id: MemberId, ticket: "ConsentedTicket") -> None:

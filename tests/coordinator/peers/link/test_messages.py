@@ -108,3 +108,9 @@ def test_each_message_has_a_number_of_its_own() -> None:
 def test_what_is_no_message_is_refused(encoded: bytes) -> None:
     with pytest.raises(BadMessage):
         decode(encoded)
+
+
+def test_an_answer_of_a_process_that_does_not_say_whose_word_it_is() -> None:
+    """Versions before had no such field; theirs skip it."""
+    tag, *_ = msgspec.msgpack.decode(encode(Answered(7, b"payload")))
+    assert decode(msgspec.msgpack.encode([tag, 7, b"payload"])) == Answered(7, b"payload", is_brokers=False)

@@ -10,7 +10,7 @@ from muster.events.ids import MemberId
 from tests.coordinator.kio_client import frame, parse, with_length
 from tests.coordinator.sidecar.forwarding.stage import forwarding
 from tests.coordinator.sidecar.relay.test_relay import heartbeat, join, leave
-from tests.coordinator.sidecar.scripted_broker import DESCRIBE_GROUPS, allowing
+from tests.coordinator.sidecar.scripted_broker import DESCRIBE_GROUPS, Asked, allowing
 from tests.waiting import until
 
 JOINED = JoinGroupOutcome(member_id=MemberId("m"), generation_id=7)
@@ -105,6 +105,26 @@ async def test_a_join_that_the_owner_hands_over_goes_to_the_next_one() -> None:
         await until(lambda: stage.edge.groups.parked)
         stage.edge.groups.release(JOINED)
         assert parse("JoinGroup", 3, (await client.answer())[1]).error_code == 0
+
+
+async def test_a_join_at_a_broker_that_does_not_coordinate_is_told_so_at_once() -> None:
+    """It waits for no next owner, as that one would be told the same by the client's broker."""
+    async with forwarding() as stage:
+        asked = 0
+
+        def coordinates_nothing(request: Asked) -> None:
+            nonlocal asked
+            if request.api_key == DESCRIBE_GROUPS:
+                asked += 1
+                request.tell(allowing(request, 0, error=ErrorCode.not_coordinator))
+            else:
+                stage.broker.usual(request)
+
+        stage.broker.script = coordinates_nothing
+        client = await stage.edge.connect(1)
+        assert error_of("JoinGroup", 3, await client.ask(join())) == ErrorCode.not_coordinator
+        assert asked == 1
+        assert stage.groups.commands == []
 
 
 async def test_an_owner_decides_nothing_for_groups_of_others() -> None:
