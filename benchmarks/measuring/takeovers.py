@@ -1,6 +1,7 @@
 """Groups whose coordinator is killed, and how long each kind of request then waits for its answer, group by group."""
 
 import asyncio
+import itertools
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -22,7 +23,7 @@ ANSWERED_WITHIN_S = 120
 
 
 class Coordinated(msgspec.Struct, frozen=True):
-    """Groups of static members, all of them coordinated at one address."""
+    """Groups of static members, and the address at which they were formed."""
 
     address: str
     groups: Sequence[Sequence[Member]]
@@ -39,17 +40,35 @@ async def form_at_one(bootstrap: str, prefix: str, *, groups: int) -> Coordinate
         tried += KEYS_AT_ONCE
         group_ids += [key for key, at in (await coordinators(asked, keys)).items() if at == address]
     asked.close()
+    return Coordinated(address, await _form(dict.fromkeys(group_ids[:groups], address)))
+
+
+async def form_through(bootstrap: str, group_ids: Sequence[str]) -> Coordinated:
+    """Stable groups of ten with these ids, each formed where this address says that its coordinator is."""
+    asked = await connect(bootstrap)
+    for group_id in group_ids[:1]:
+        await _coordinator_of(asked, group_id)
+    at = await coordinators(asked, group_ids)
+    asked.close()
+    return Coordinated(bootstrap, await _form({group_id: str(address) for group_id, address in at.items()}))
+
+
+async def _form(addresses: Mapping[str, str]) -> list[list[Member]]:
+    """Groups by their ids, whose members join at these addresses."""
     formed: list[list[Member]] = []
 
     async def lane(number: int) -> None:
-        links = [await connect(address) for _ in range(SIZE)]
-        for group_id in group_ids[:groups][number::LANES]:
-            formed.append(await form(links, group_id, static=True))  # noqa: PERF401 -- one after another
-        for link in links:
+        links: dict[str, list[Link]] = {}
+        for group_id in list(addresses)[number::LANES]:
+            address = addresses[group_id]
+            if address not in links:
+                links[address] = [await connect(address) for _ in range(SIZE)]
+            formed.append(await form(links[address], group_id, static=True))
+        for link in itertools.chain(*links.values()):
             link.close()
 
     await asyncio.gather(*(lane(number) for number in range(LANES)))
-    return Coordinated(address, formed)
+    return formed
 
 
 async def coordinators(asked: Link, group_ids: Sequence[str]) -> dict[str, str | None]:
