@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 from urllib.error import HTTPError
 
-from tests.brokers.broker import HOST, lasting_ports
+from tests.brokers.broker import HOST, lasting_base, lasting_ports
 from tests.muster_process import MusterProcess, running_muster
 from tests.waiting import until_so
 
@@ -50,7 +50,7 @@ def sharing_sidecar(
     options: Sequence[str] = (),
 ) -> Iterator[MusterProcess]:
     """One that stands in front of these brokers, while the block lasts. `secret`: the file of the sidecars."""
-    port, base_port = lasting_ports(2)
+    (port,), base_port = lasting_ports(1), lasting_base(upstream.count(",") + 1)
     sharing = ["--share-partitions", "--node-id", str(node_id), "--owner-session-timeout-ms", str(SESSION_MS)]
     sharing += ["--peer-listen", f"{HOST}:{port}", "--peer-secret-file", str(secret)]
     sharing += ["--log-partitions", str(partitions), "--log-replication", str(replication)]

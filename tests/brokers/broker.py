@@ -155,13 +155,28 @@ def lasting_ports(count: int) -> list[int]:
         for port in random.sample(LASTING_PORTS, len(LASTING_PORTS)):
             if len(found) == count:
                 break
-            each = held.enter_context(socket.socket())
-            try:
-                each.bind((HOST, port))
-            except OSError:
-                continue
-            found.append(port)
+            if _is_free(port, held):
+                found.append(port)
     return found
+
+
+def lasting_base(count: int) -> int:
+    """A port behind which `count` are as those of `lasting_ports`: one for each node id from 1 on."""
+    for base in random.sample(LASTING_PORTS, len(LASTING_PORTS)):
+        with ExitStack() as held:
+            if all(_is_free(base + number, held) for number in range(1, count + 1)):
+                return base
+    raise AssertionError(f"no {count} ports in a row are free")
+
+
+def _is_free(port: int, held: ExitStack) -> bool:
+    """Whether nobody listens there; it is bound as long as the others are looked for."""
+    each = held.enter_context(socket.socket())
+    try:
+        each.bind((HOST, port))
+    except OSError:
+        return False
+    return True
 
 
 def start_failure(reason: str, *, log: str = "") -> BrokerFailed:

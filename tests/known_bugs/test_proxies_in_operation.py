@@ -20,9 +20,10 @@ from muster.coordinator.sidecar.relay.broker_side import CONNECT_TIMEOUT_S
 from muster.coordinator.sidecar.relay.conversation import IN_FLIGHT_MAX
 from muster.coordinator.sidecar.relay.listeners import CannotListen
 from muster.events.ids import MemberId
+from tests.brokers.broker import lasting_base
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.running_server import JOIN
-from tests.coordinator.sidecar.relaying import HOST, MORE_THAN_SOCKETS_TAKE, Client, free_base, relaying
+from tests.coordinator.sidecar.relaying import BASE_PORTS, HOST, MORE_THAN_SOCKETS_TAKE, Client, relaying
 from tests.coordinator.sidecar.scripted_broker import (
     DESCRIBE_GROUPS,
     Asked,
@@ -146,7 +147,7 @@ async def test_p15_ports_are_the_same_after_a_restart_whoever_is_there() -> None
     """Ports taken at random led clients that knew the old ones nowhere, for good: whatever the order in which brokers
     appear, and whichever are down, each must be where it was.
     """
-    base_port = free_base()
+    base_port = lasting_base(BASE_PORTS)
     async with scripted_broker() as first, scripted_broker() as second, scripted_broker() as third:
         brokers = {1: first, 2: second, 3: third}
         for present in ((1, 2, 3), (3, 1), (2,)):

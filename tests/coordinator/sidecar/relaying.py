@@ -9,10 +9,9 @@ what a group answers is not of interest here, but when.
 """
 
 import asyncio
-import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import cast
 
 from kio.schema.errors import ErrorCode
@@ -41,7 +40,7 @@ from muster.coordinator.upstream.group_probe import KeptUpstream
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import ShadowName
 from muster.events.ids import GroupId
-from tests.brokers.broker import lasting_ports
+from tests.brokers.broker import lasting_base
 from tests.coordinator.scripted import ManualTimers, ScriptedGroups, new_service
 from tests.coordinator.sidecar.scripted_broker import ScriptedBroker
 
@@ -279,21 +278,8 @@ async def relaying(
         ),
     )
     places = {node_id: (HOST, broker.port) for node_id, broker in brokers.items()}
-    await relay.start(places, base_port or free_base())
+    await relay.start(places, base_port or lasting_base(BASE_PORTS))
     try:
         yield relay
     finally:
         await relay.listening.close(within_s=1)
-
-
-def free_base() -> int:
-    """A port to begin with, behind which there are `BASE_PORTS` that nobody has."""
-    while True:
-        base: int = lasting_ports(1)[0]
-        with ExitStack() as held:
-            try:
-                for port in range(base, base + BASE_PORTS):
-                    held.enter_context(socket.socket()).bind((HOST, port))
-            except OSError:
-                continue
-        return base
