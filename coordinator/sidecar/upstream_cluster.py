@@ -78,7 +78,7 @@ class UpstreamCluster:
 
         attempts = AsyncRetrying(
             retry=retry_if_exception_type(TryAgain),
-            wait=wait_exponential_jitter(initial=0.2, max=5),
+            wait=wait_exponential_jitter(multiplier=0.2, max=5),
             before_sleep=report,
         )
         await attempts(ask)

@@ -88,5 +88,5 @@ def test_time_goes_on_where_a_timer_is_due_a_hair_later() -> None:
 
 
 def test_a_name_leads_to_who_still_listens_under_it() -> None:
-    """Of two processes with one node id the one ends that was the last to listen: the other one is reached again."""
+    """When the later one of two processes with one node id ends, the other one is reached again."""
     assert not play(511165).violations
