@@ -60,8 +60,8 @@ class MemberEvents:
         cause = Cause.NEW_DYNAMIC_MEMBER if member.group_instance_id is None else Cause.NEW_STATIC_MEMBER
         return MemberJoined(**self._member(member), why=self.why(cause, member, reason=reason))
 
-    def rejoined(self, member: Member, cause: Cause = Cause.REJOINED) -> AnyMemberEvent:
-        return MemberRejoined(**self._member(member), why=self.why(cause, member))
+    def rejoined(self, member: Member, cause: Cause = Cause.REJOINED, *, reason: str | None = None) -> AnyMemberEvent:
+        return MemberRejoined(**self._member(member), why=self.why(cause, member, reason=reason))
 
     def replaced(self, name: str, cause: Cause, *, host: str = "/10.0.0.7") -> AnyMemberEvent:
         """A new process with the instance id of a member."""

@@ -74,7 +74,7 @@ PRECEDENCE: Final[tuple[tuple[Find, tuple[Kind, ...]], ...]] = (
     (crash.find, (crash.KIND,)),
     (assignor_change.find, (assignor_change.KIND,)),
     (subscription_change.find, (subscription_change.KIND,)),
-    (asked_for.find, (asked_for.ENFORCED, asked_for.PARTITIONS, asked_for.ROUND)),
+    (asked_for.find, (asked_for.ENFORCED, asked_for.PARTITIONS, asked_for.METADATA, asked_for.ROUND)),
     (scale_up.find, (scale_up.UP, scale_up.START)),
     (scale_down.find, (scale_down.DOWN, scale_down.SHUTDOWN)),
     (group_end.find, (group_end.DELETED, group_end.EXPIRED)),

@@ -10,7 +10,7 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.rounds import goes_on, is_soon_after
-from muster.replay.rebalances.rebalance import PartitionMove, Rebalance
+from muster.replay.rebalances.rebalance import Outcome, PartitionMove, Rebalance
 from muster.replay.rebalances.wording import plural
 from muster.replay.times import instant
 
@@ -29,9 +29,17 @@ PARTITIONS = Kind(
     "Topics of the group got other partitions, and the leader asked for a new assignment.",
     "none of the members",
 )
+METADATA = Kind(
+    "metadata-changed",
+    "The leader's client says that what it knew of its topics changed; the log does not show other partitions.",
+    "none of the members",
+)
 
-_METADATA_CHANGED = "cached metadata has changed"
-"""Java's leader says so when its topics have other partitions than it knew (KIP-800)."""
+SAYS_METADATA_CHANGED = "cached metadata has changed"
+"""Java's leader says so when its topics have other partitions or racks than it knew (KIP-800).
+
+Or when it forgot them: since 4.0 it does, while no broker can be reached (KIP-899).
+"""
 
 _ASKED = frozenset({Cause.METADATA_CHANGED, Cause.LEADER_REJOINED})
 
@@ -47,7 +55,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 def _claims(view: EpisodeView, act: Rejoined, rebalance: Rebalance) -> Iterator[IncidentClaim]:
     """Yield at most one claim."""
     if act.why.client_reason and "enforce" in act.why.client_reason.lower():
-        text = f'{process_name(act.member)} asked for a rebalance; the client says: "{act.why.client_reason}"'
+        text = f"{process_name(act.member)} asked for a rebalance; {client_word(act)}"
         yield IncidentClaim(kind=ENFORCED, acts=(act,), culprits=(act.member,), grade=Grade.RECORDED, headline=text)
         return
     if _goes_on(view, rebalance):
@@ -59,18 +67,53 @@ def _claims(view: EpisodeView, act: Rejoined, rebalance: Rebalance) -> Iterator[
         )
         yield IncidentClaim(kind=ROUND, acts=(act,), culprits=(), grade=Grade.INFERRED, headline=text)
         return
-    grown = partitions_changed(rebalance)
-    says_so = (act.why.client_reason or "").startswith(_METADATA_CHANGED)
-    if grown is None and says_so:
-        grown = "the partitions of its topics changed, as the client says"
+    shown = _shown_by(view, rebalance)
+    grown = partitions_changed(shown)
+    says_so = (act.why.client_reason or "").startswith(SAYS_METADATA_CHANGED)
     if grown is not None:
-        yield _grown_claim(act, rebalance, grown, Grade.RECORDED if says_so else Grade.INFERRED)
+        yield _grown_claim(act, rebalance, shown, grown, Grade.RECORDED if says_so else Grade.INFERRED)
+        return
+    if says_so:
+        yield _metadata_claim(act, shown)
         return
     text = f"{process_name(act.member)} asked for a new assignment with the same subscription; why is not recorded"
     yield IncidentClaim(kind=ENFORCED, acts=(act,), culprits=(act.member,), grade=Grade.INFERRED, headline=text)
 
 
-def _grown_claim(act: Rejoined, rebalance: Rebalance, grown: str, grade: Grade) -> IncidentClaim:
+def _shown_by(view: EpisodeView, rebalance: Rebalance) -> Rebalance:
+    """The rebalance whose assignment shows what came of it: the one that superseded it, if it has none of its own."""
+    if rebalance.outcome is not Outcome.SUPERSEDED:
+        return rebalance
+    return next((each for each in view.episode.rebalances_after(rebalance) if each.movement is not None), rebalance)
+
+
+def _metadata_claim(act: Rejoined, shown: Rebalance) -> IncidentClaim:
+    """Tell what the client says as its word."""
+    leader = f"the leader {process_name(act.member)}"
+    return IncidentClaim(
+        kind=METADATA,
+        acts=(act,),
+        culprits=(),
+        grade=Grade.RECORDED,
+        headline=f"{leader} asked for a new assignment; {client_word(act)}; {_partitions_text(shown)}",
+    )
+
+
+def client_word(act: Rejoined) -> str:
+    """'the client says: "..."'."""
+    return f'the client says: "{act.why.client_reason}"'
+
+
+def _partitions_text(shown: Rebalance) -> str:
+    movement = shown.movement
+    if movement is None or movement.undecodable:
+        return "whether its topics have other partitions is not in the log"
+    if movement.gained or movement.lost:
+        return "no partition was assigned before, so whether its topics have others is not known"
+    return "the same partitions were assigned as before"
+
+
+def _grown_claim(act: Rejoined, rebalance: Rebalance, shown: Rebalance, grown: str, grade: Grade) -> IncidentClaim:
     leader = f"the leader {process_name(act.member)}"
     return IncidentClaim(
         kind=PARTITIONS,
@@ -88,8 +131,8 @@ def _grown_claim(act: Rejoined, rebalance: Rebalance, grown: str, grade: Grade) 
             Statement(
                 text=f"before and after this rebalance: {grown}",
                 grade=Grade.RECORDED,
-                at=rebalance.ended_at,
-                seqs=(rebalance.first_seq, rebalance.last_seq),
+                at=shown.ended_at,
+                seqs=(rebalance.first_seq, shown.last_seq),
             ),
         ),
     )

@@ -13,7 +13,7 @@ from muster.replay.incidents.episode.coordinator_absences import Away, LastKnown
 from muster.replay.incidents.evidence.naming import moment, process_name, processes, span
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
-from muster.replay.incidents.kinds.asked_for import partitions_changed
+from muster.replay.incidents.kinds.asked_for import SAYS_METADATA_CHANGED, client_word, partitions_changed
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.poll_timeout import is_poll_timeout
 from muster.replay.incidents.windows import OUTAGE_AFTERMATH_MS
@@ -34,6 +34,9 @@ CHANGE = Kind(
 
 _REBALANCE_FAILED = "rebalance failed due to"
 """The Java client says so when the coordinator could not answer its join (KIP-800)."""
+
+_SAYS_DUE_TO_IT = (_REBALANCE_FAILED, SAYS_METADATA_CHANGED)
+"""The Java client's words for what an outage did to it. It forgets its topics while it reaches no broker (KIP-899)."""
 
 
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
@@ -79,19 +82,29 @@ def _back(view: EpisodeView, away: Away) -> Iterator[CameBack]:
 
 
 def _asked(view: EpisodeView, away: Away) -> Iterator[Rejoined]:
-    """Leaders that kept their place, and asked for a new assignment since their requests had failed meanwhile."""
+    """Leaders that kept their place, and asked for a new assignment.
+
+    Their requests had failed meanwhile, or they had forgotten their topics.
+    """
     there = _ids(away)
     for act in view.free(Rejoined):
         reason = act.why.client_reason or ""
-        is_own = act.why.cause is not Cause.LEADER_REJOINED or act.changed_topics or act.changed_protocols
+        is_own = act.changed_topics or act.changed_protocols or not _asks_again(act)
         if is_own or act.member.member_id not in there:
             continue
         rebalance = view.episode.rebalance_of(act)
         if rebalance is None or partitions_changed(rebalance) is not None:
             continue
-        is_due = reason.startswith(_REBALANCE_FAILED) or (not reason and _may_cost_its_id(away, act.member))
+        is_due = reason.startswith(_SAYS_DUE_TO_IT) or (not reason and _may_cost_its_id(away, act.member))
         if is_due and away.until_ms <= act.at_ms <= away.until_ms + act.member.session_timeout_ms + OUTAGE_AFTERMATH_MS:
             yield act
+
+
+def _asks_again(act: Rejoined) -> bool:
+    """Whether it rejoined as the leader, with what it had; a cooperative assignor's names its partitions by then."""
+    if act.why.cause is Cause.LEADER_REJOINED:
+        return True
+    return act.why.cause is Cause.METADATA_CHANGED and (act.why.client_reason or "").startswith(SAYS_METADATA_CHANGED)
 
 
 def _may_cost_its_id(away: Away, member: Member) -> bool:
@@ -226,6 +239,17 @@ def _kept_text(view: EpisodeView, away: Away, kept: tuple[Member, ...]) -> Itera
         )
 
 
+def _asked_text(back: tuple[CameBack | Rejoined, ...]) -> Iterator[Statement]:
+    for act in back:
+        if isinstance(act, Rejoined) and act.why.client_reason:
+            yield Statement(
+                text=f"{process_name(act.member)} asked for a new assignment; {client_word(act)}",
+                grade=Grade.RECORDED,
+                at=instant(act.at_ms),
+                seqs=(act.seq,),
+            )
+
+
 def _outage(
     view: EpisodeView, away: Away, lost: list[tuple[Went, Came]], back: tuple[CameBack | Rejoined, ...]
 ) -> IncidentClaim:
@@ -246,6 +270,7 @@ def _outage(
         chain=(
             *_evidence(away),
             *_kept_text(view, away, kept),
+            *_asked_text(back),
             *(
                 Statement(
                     text=(
@@ -292,7 +317,7 @@ def _change(view: EpisodeView, away: Away, back: tuple[CameBack | Rejoined, ...]
         culprits=(),
         grade=Grade.RECORDED,
         headline=text,
-        chain=(*_evidence(away), *_kept_text(view, away, kept)),
+        chain=(*_evidence(away), *_kept_text(view, away, kept), *_asked_text(back)),
         at_ms=away.since_ms if is_known else away.until_ms,
         until_ms=away.until_ms,
     )

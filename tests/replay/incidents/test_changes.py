@@ -15,6 +15,7 @@ from muster.coordinator.group.commands import (
 )
 from muster.coordinator.group.configs import REBALANCE, TARGET_GROUP_SIZE
 from muster.events.causes import Cause
+from muster.events.state import GroupState
 from muster.replay.fleet.simulation.world.rules import GROUP_ID
 from tests.replay.histories import Script
 from tests.replay.incidents.fleet import BOTH, QUIET_MS, Fleet, expect, said
@@ -22,6 +23,7 @@ from tests.replay.whole import incidents
 
 S = 1_000
 ALTER_CONFIGS = 44
+CACHED = "cached metadata has changed"
 
 
 @pytest.mark.parametrize(
@@ -270,3 +272,45 @@ def test_a_topic_that_the_leader_gives_back_at_once_is_no_new_one() -> None:
     fleet.rest(5 * S)
     *_, unsubscribed = fleet.told()
     assert (unsubscribed.kind, len(unsubscribed.rebalances)) == ("subscription-change", 2)
+
+
+@BOTH
+def test_what_the_client_says_of_its_metadata_is_its_word_where_the_partitions_are_the_same(level: int) -> None:
+    """It may have forgotten its topics for a moment: nobody has changed them."""
+    fleet = Fleet(3)
+    fleet.world.leader().rejoin_soon(CACHED)
+    fleet.rest(5 * S)
+    expect(
+        fleet.only(level),
+        "metadata-changed",
+        "recorded",
+        "the leader 'app-2' (10.0.1.2) asked for a new assignment; the client says: \"cached metadata has changed\";"
+        " the same partitions were assigned as before",
+    )
+
+
+def test_where_the_log_does_not_show_partitions_the_clients_word_is_told_alone() -> None:
+    """An assignment cannot be read."""
+    script = Script().created()
+    script.start(script.joined(script.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({"a": b"?"})
+    script.wait(QUIET_MS).start(script.rejoined(script.of("a"), Cause.LEADER_REJOINED, reason=CACHED))
+    script.wait(S).complete().stabilize({"a": b"?"})
+    *_, asked = incidents(script.history())
+    assert (asked.kind, asked.grade) == ("metadata-changed", "recorded")
+    assert asked.headline.endswith("; whether its topics have other partitions is not in the log")
+
+
+def test_partitions_are_told_from_the_next_assignment_where_another_rebalance_came_between() -> None:
+    """A process came while the leader assigned the new ones."""
+    fleet = Fleet(3)
+    fleet.world.partitions["orders"] = 24
+    leader = fleet.world.leader()
+    leader.assign_slow_ms = 2 * S
+    leader.rejoin_soon(CACHED)
+    while fleet.world.state is not GroupState.COMPLETING_REBALANCE:
+        fleet.run(10)
+    fleet.start(4)
+    fleet.rest(10 * S)
+    added, _ = fleet.told()
+    assert added.kind == "partitions-changed"
+    assert added.headline.startswith("orders has 24 partitions instead of 12: ")

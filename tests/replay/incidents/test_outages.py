@@ -240,3 +240,39 @@ def test_partitions_that_were_added_in_an_outage_are_told_although_the_first_joi
     fleet.world.leader().rejoin_soon("rebalance failed due to CoordinatorLoadInProgressException")
     fleet.rest(20 * S)
     assert [each.kind for each in fleet.told()] == ["coordinator-change", "partitions-changed"]
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("away_ms", [200, 7 * S])
+def test_what_a_leader_asks_for_since_it_forgot_its_topics_in_an_outage_is_of_it(away_ms: int, assignor: str) -> None:
+    """The Java client does while it reaches no broker, however short that is; no partitions have changed."""
+    fleet = Fleet(3, assignors=(assignor,))
+    fleet.away(away_ms)
+    fleet.run(100)
+    fleet.world.leader().rejoin_soon("cached metadata has changed")
+    fleet.rest(20 * S)
+    incident = fleet.only()
+    assert (incident.kind, len(incident.rebalances)) == ("coordinator-change", 1)
+    assert incident.headline.endswith("asked for a new assignment after it")
+    assert 'asked for a new assignment; the client says: "cached metadata has changed"' in said(incident, "recorded")
+
+
+def test_partitions_that_were_added_in_an_outage_are_told_although_the_leader_may_have_forgotten_them() -> None:
+    """The assignments tell that they were."""
+    fleet = Fleet(3)
+    fleet.world.partitions["orders"] = 24
+    fleet.away(7 * S)
+    fleet.run(100)
+    fleet.world.leader().rejoin_soon("cached metadata has changed")
+    fleet.rest(20 * S)
+    assert [each.kind for each in fleet.told()] == ["coordinator-change", "partitions-changed"]
+
+
+def test_a_leader_that_asks_long_after_an_outage_asks_by_itself() -> None:
+    """It had no reason to wait."""
+    fleet = Fleet(3)
+    fleet.away(7 * S)
+    fleet.run(60 * S)
+    fleet.world.leader().rejoin_soon("cached metadata has changed")
+    fleet.rest(20 * S)
+    assert [each.kind for each in fleet.told()] == ["coordinator-change", "metadata-changed"]
