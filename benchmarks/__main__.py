@@ -7,7 +7,18 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks import crowds, fleet, forwarding, hostile, processes, replaying, sidecar, standalone, takeover
+from benchmarks import (
+    cold_start,
+    crowds,
+    fleet,
+    forwarding,
+    hostile,
+    processes,
+    replaying,
+    sidecar,
+    standalone,
+    takeover,
+)
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -20,6 +31,7 @@ class Part(StrEnum):
     REPLAY = "replay"
     FLEET = "fleet"
     TAKEOVER = "takeover"
+    COLD_START = "cold-start"
     FORWARDING = "forwarding"
     PROCESSES = "processes"
 
@@ -41,6 +53,7 @@ def main(
     events: Annotated[int, typer.Option(help="Events that replay and the fleet read.")] = 1_000_000,
     archives: Annotated[Path | None, typer.Option(help="A directory in which the fleet's archives are kept.")] = None,
     killed_groups: Annotated[int, typer.Option(help="Groups of 10 whose coordinator is killed.")] = 1_000,
+    cold_events: Annotated[int, typer.Option(help="Events of the log on which a process starts.")] = 1_000_000,
     out: Annotated[Path, typer.Option(help="The directory for JSON and Markdown.")] = RESULTS,
 ) -> None:
     """Measure Muster beside a real Kafka, in one run."""
@@ -85,6 +98,10 @@ def main(
         results = takeover.measure(killed_groups, console)
         results.show(console)
         results.write(out, Part.TAKEOVER)
+    if not parts or Part.COLD_START in parts:
+        results = cold_start.measure(groups=loaded_groups, events=cold_events, console=console)
+        results.show(console)
+        results.write(out, Part.COLD_START)
     if not parts or Part.FORWARDING in parts:
         results = forwarding.measure(groups=groups, seconds=seconds, turns=turns, console=console)
         results.show(console)
