@@ -7,7 +7,7 @@ stopped in good order. So whoever may stop it does.
 import asyncio
 import os
 import signal
-from asyncio.subprocess import DEVNULL, PIPE, STDOUT
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
 from contextlib import suppress
 from typing import Final
 
@@ -23,20 +23,34 @@ async def by_command(stage: Stage, command: str) -> None:
     It is a process group of its own, which is killed whole if it does not end, or the drill does.
     """
     stage.note(f"$ {command}", is_fault=True)
-    process = await asyncio.create_subprocess_shell(
-        command, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, start_new_session=True
-    )
+    process = await _started(command)
     try:
         async with asyncio.timeout(stage.plan.within_ms / 1000):
             output, _ = await process.communicate()
     except TimeoutError:
         raise ServiceFailed(f"the command {command!r} goes on after {stage.plan.within_ms / 1000:g} s") from None
     finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+        _kill(process)
     if process.returncode:
         said = output[-TAIL_BYTES:].decode(errors="replace").strip()
         raise ServiceFailed(f"the command {command!r} ended with exit code {process.returncode}: {said}")
     stage.note("the command has ended")
     await stage.answered("the command had ended")
+
+
+async def _started(command: str) -> Process:
+    """Start it. Who is interrupted meanwhile kills it, with what it has started: asyncio would kill the shell alone."""
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_shell(command, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, start_new_session=True)
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        _kill(await starting)
+        raise
+
+
+def _kill(process: Process) -> None:
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)

@@ -9,6 +9,7 @@ import asyncio
 import random
 import socket
 from collections.abc import Sequence
+from contextlib import ExitStack
 from enum import Enum, auto, unique
 from pathlib import Path
 from secrets import token_hex
@@ -83,6 +84,7 @@ class LocalService:
         self._setup = setup
         self._names = names
         self._scratch = TemporaryDirectory(prefix="muster-drill-")
+        self._holding = ExitStack()
         self._nodes: list[int] = []
         self._has_topic = False
         self._proxies: list[Proxy] = []
@@ -138,7 +140,7 @@ class LocalService:
         if self._setup.mode is Mode.SIDECAR:
             await self._prepare_for_sidecars()
         each = 2 + len(self._nodes)
-        ports = _lasting_ports(each * self._setup.processes)
+        ports = self._lasting_ports(each * self._setup.processes)
         for node_id in range(1, self._setup.processes + 1):
             first, *others = ports[each * (node_id - 1) : each * node_id]
             self.processes.append(self._new_process(node_id, first, tuple(others)))
@@ -179,6 +181,7 @@ class LocalService:
         await asyncio.gather(*(process.end() for process in self.processes), return_exceptions=True)
         await asyncio.gather(*(proxy.close() for proxy in self._proxies), return_exceptions=True)
         self._scratch.cleanup()
+        self._holding.close()
         if not has_made_something:
             return []
         left = await delete_all_groups(self._setup.kafka, self._names, self._setup.security)
@@ -192,6 +195,23 @@ class LocalService:
         self._has_topic = True
         self._secret.touch(mode=0o600)
         self._secret.write_text(token_hex(32), encoding="ascii")
+
+    def _lasting_ports(self, count: int) -> list[int]:
+        """Ports of this machine that nobody listens on now; who looks for free ones finds them taken from now on."""
+        found: list[int] = []
+        for port in random.sample(PORTS, len(PORTS)):
+            with socket.socket() as tried:
+                try:
+                    tried.bind((HOST, port))
+                except OSError:
+                    continue
+            holding = self._holding.enter_context(socket.socket())
+            holding.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the processes may listen all the same
+            holding.bind((HOST, port))
+            found.append(port)
+            if len(found) == count:
+                return found
+        raise ServiceFailed(f"{count} free ports of {HOST} are needed between {PORTS[0]} and {PORTS[-1]}")
 
     @property
     def _secret(self) -> Path:
@@ -248,18 +268,3 @@ def _is_shared(processes: Sequence[MusterProcess], partitions: int) -> bool:
     whole = sorted(number for share in shares for number in share)
     sizes = {len(share) for share in shares}
     return len(shares) == len(processes) and whole == list(range(partitions)) and max(sizes) - min(sizes) <= 1
-
-
-def _lasting_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody listens on now."""
-    found: list[int] = []
-    for port in random.sample(PORTS, len(PORTS)):
-        with socket.socket() as tried:
-            try:
-                tried.bind((HOST, port))
-            except OSError:
-                continue
-        found.append(port)
-        if len(found) == count:
-            return found
-    raise ServiceFailed(f"{count} free ports of {HOST} are needed between {PORTS[0]} and {PORTS[-1]}")

@@ -10,6 +10,7 @@ import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -148,34 +149,38 @@ def lasting_ports(count: int) -> list[int]:
     """`count` different ports that nobody listens on, and that no outgoing connection is given while a broker is down.
 
     Of a free port of the ephemeral range neither is true: a client that tries again and again to reach a broker that
-    is down may be given that very port, and then it is connected to itself.
+    is down may be given that very port, and then it is connected to itself. Nobody else is given them as long as this
+    process lives.
     """
-    found: list[int] = []
-    with ExitStack() as held:
-        for port in random.sample(LASTING_PORTS, len(LASTING_PORTS)):
-            if len(found) == count:
-                break
-            if _is_free(port, held):
-                found.append(port)
-    return found
+    ports = (port for port in random.sample(LASTING_PORTS, len(LASTING_PORTS)) if _held((port,)))
+    return list(islice(ports, count))
 
 
-def lasting_base(count: int) -> int:
+def lasting_base(count: int = 1) -> int:
     """A port behind which `count` are as those of `lasting_ports`: one for each node id from 1 on."""
-    for base in random.sample(LASTING_PORTS, len(LASTING_PORTS)):
-        with ExitStack() as held:
-            if all(_is_free(base + number, held) for number in range(1, count + 1)):
-                return base
+    for base in random.sample(LASTING_PORTS[:-count], len(LASTING_PORTS) - count):
+        if _held(range(base, base + count + 1)):
+            return base
     raise AssertionError(f"no {count} ports in a row are free")
 
 
-def _is_free(port: int, held: ExitStack) -> bool:
-    """Whether nobody listens there; it is bound as long as the others are looked for."""
-    each = held.enter_context(socket.socket())
-    try:
-        each.bind((HOST, port))
-    except OSError:
-        return False
+_HELD: Final[list[socket.socket]] = []
+"""Bound, so that who looks for a free port finds them taken; who listens may have them, as these do not."""
+
+
+def _held(ports: Sequence[int]) -> bool:
+    """Hold all these ports from now on, if nobody has one of them."""
+    with ExitStack() as tried:
+        for port in ports:
+            try:
+                tried.enter_context(socket.socket()).bind((HOST, port))
+            except OSError:
+                return False
+    for port in ports:
+        holding = socket.socket()
+        holding.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holding.bind((HOST, port))
+        _HELD.append(holding)
     return True
 
 

@@ -78,3 +78,11 @@ def processes_of(run: str) -> list[int]:
         if f"{PREFIX}{run}".encode() in command:
             found.append(int(directory.name))
     return found
+
+
+def lives(pid: int) -> bool:
+    """Whether there is such a process; one that has ended and was not waited for is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.brokers.broker import Broker
 from tests.clients.consumers import Confluent
-from tests.drills.running import BEGINS_WITHIN_S, GENEROUS, SMALL, Drill, left_of
+from tests.drills.running import BEGINS_WITHIN_S, GENEROUS, SMALL, Drill, left_of, lives
 from tests.muster_process import MusterProcess
 from tests.sharing_processes import sharing_process, until_shared
 from tests.waiting import until_so
@@ -120,14 +120,6 @@ def test_ctrl_c_removes_the_groups_from_the_service(
     drill.process.send_signal(signal.SIGINT)
     assert drill.ended() == 130, drill.errors
     assert "interrupted; nothing of the drill is left" in drill.errors
-    until_so(lambda: not _lives(int(pid.read_text())), "the command's own child goes on")
+    until_so(lambda: not lives(int(pid.read_text())), "the command's own child goes on")
     run = drill.errors.partition("run ")[2][:10]
     assert left_of(run, AdminClient({"bootstrap.servers": service[0].bootstrap})) == []
-
-
-def _lives(pid: int) -> bool:
-    """Whether there is such a process; one that has ended and was not waited for is none."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

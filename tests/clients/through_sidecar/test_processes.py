@@ -15,7 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from muster.coordinator.processes.supervisor import TAKEN
-from tests.brokers.broker import HOST, Broker, lasting_ports
+from tests.brokers.broker import HOST, Broker, lasting_base, lasting_ports
 from tests.brokers.child import leashed, only_child_of
 from tests.clients.consumers import Confluent
 from tests.clients.crew import crew
@@ -34,7 +34,7 @@ CONNECTIONS = 20
 @contextmanager
 def several(broker: Broker, name: str) -> Iterator[tuple[MusterProcess, int]]:
     """A supervisor, and the port of its metrics."""
-    listen, base, metrics = lasting_ports(3)
+    (listen, metrics), base = lasting_ports(2), lasting_base()
     options = ["--listen", f"{HOST}:{listen}", "--upstream", broker.bootstrap, "--broker-base-port", str(base)]
     options += ["--processes", str(EDGES), "--metrics", f"{HOST}:{metrics}", "--log-replication", "1"]
     with running_muster(log=f"kafka://{broker.bootstrap}/{name}", options=options) as muster:
@@ -161,7 +161,7 @@ def test_as_the_first_process_of_a_container_it_stops_as_asked_and_leaves_no_zom
     unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"]
     if subprocess.run([*unshare, "true"], check=False, capture_output=True).returncode:
         pytest.skip("this machine has no namespaces for us: it was not tried as the first process of a container")
-    listen, base, metrics = lasting_ports(3)
+    (listen, metrics), base = lasting_ports(2), lasting_base()
     command = [*unshare, sys.executable, "-m", "muster", "serve", "--listen", f"{HOST}:{listen}"]
     command += ["--upstream", kafka_broker.bootstrap, "--broker-base-port", str(base), "--processes", "2"]
     command += ["--log", f"kafka://{kafka_broker.bootstrap}/several-{os.getpid()}-init", "--log-replication", "1"]

@@ -15,7 +15,7 @@ import msgspec
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported without saying so
 
 from tests.brokers import Broker
-from tests.brokers.broker import lasting_ports
+from tests.brokers.broker import lasting_base
 from tests.conformance.member import subscription
 from tests.conformance.wire import Connection, Fields, ms
 from tests.muster_process import MusterProcess, running_muster
@@ -41,7 +41,7 @@ def front_of(broker: Broker) -> Iterator[Front]:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(WITHIN_S)
     asyncio.run(until_coordinated(broker.bootstrap))
-    options = ["--upstream", broker.bootstrap, "--broker-base-port", str(lasting_ports(1)[0])]
+    options = ["--upstream", broker.bootstrap, "--broker-base-port", str(lasting_base())]
     with running_muster(log="memory:", options=options) as muster:
         yield Front(broker=broker, muster=muster, topic=topic)
 

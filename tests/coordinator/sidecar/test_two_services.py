@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from tests.brokers import Broker
-from tests.brokers.broker import lasting_ports
+from tests.brokers.broker import lasting_base
 from tests.clients.through_sidecar.member import ASSIGNMENT
 from tests.conformance.member import subscription
 from tests.conformance.wire import Connection, ms
@@ -110,7 +110,7 @@ def sidecars(kafka_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> 
             stack.enter_context(
                 running_muster(
                     log=sqlite_log(tmp_path_factory.mktemp("log")),
-                    options=["--upstream", kafka_broker.bootstrap, "--broker-base-port", str(lasting_ports(1)[0])],
+                    options=["--upstream", kafka_broker.bootstrap, "--broker-base-port", str(lasting_base())],
                 )
             )
             for _ in range(2)

@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 from muster import cli as command
 from tests.brokers import Broker
 from tests.brokers.acls import Acl, add_acls
-from tests.brokers.broker import lasting_ports
+from tests.brokers.broker import lasting_base
 from tests.brokers.secured import SUPER_USER, client_properties
 from tests.coordinator.formed import form_group
 from tests.coordinator.sidecar.admin_stage import Front, front_of, new_name
@@ -105,7 +105,7 @@ def test_a_group_of_a_newer_type_is_not_called_unknown(front: Front) -> None:
 
 def test_a_sidecar_that_is_for_other_groups_says_so(front: Front, upstreams: str) -> None:
     """It relays what others ask of that group, so it answers as a broker does."""
-    at = ["--upstream", front.broker.bootstrap, "--broker-base-port", str(lasting_ports(1)[0])]
+    at = ["--upstream", front.broker.bootstrap, "--broker-base-port", str(lasting_base())]
     with running_muster(log="memory:", options=[*at, "--groups", "others-*"]) as muster:
         for arguments in [*CHANGES, *OTHERS]:
             done = run(arguments, muster.bootstrap, upstreams)

@@ -20,7 +20,7 @@ from muster.coordinator.admin.group_admin import GroupAdmin
 from muster.coordinator.admin.moving import described_move
 from muster.coordinator.group.configs import COORDINATOR
 from tests.brokers import Broker
-from tests.brokers.broker import lasting_ports
+from tests.brokers.broker import lasting_base
 from tests.clients.consumers import LIBRARIES, Confluent, RunningConsumer
 from tests.clients.probe import described
 from tests.conformance.member import subscription
@@ -72,7 +72,7 @@ def front(kafka_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Ite
     topic = new_name("topic")
     admin = AdminClient({"bootstrap.servers": kafka_broker.bootstrap})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
-    at = ["--upstream", kafka_broker.bootstrap, "--broker-base-port", str(lasting_ports(1)[0])]
+    at = ["--upstream", kafka_broker.bootstrap, "--broker-base-port", str(lasting_base())]
     for pattern in PATTERNS:
         at += ["--groups", pattern]
     with running_muster(log=sqlite_log(directory), options=at) as muster:

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # public, exported without saying so
 
 from tests.brokers.acls import Acl, add_acls
-from tests.brokers.broker import HOST, lasting_ports
+from tests.brokers.broker import HOST, lasting_base
 from tests.brokers.fixtures import OPT_OUT_VARIABLE, OPTED_OUT
 from tests.brokers.secured import PROTOCOLS, SecuredBroker, client_properties, password_of, secured_broker
 from tests.conformance.wire import Connection, Fields, ms
@@ -57,7 +57,7 @@ def upstream_options(
 
 def own_ports() -> list[str]:
     """Where the listener of the one broker is, over all restarts."""
-    return ["--broker-base-port", str(lasting_ports(1)[0])]
+    return ["--broker-base-port", str(lasting_base())]
 
 
 @contextmanager
