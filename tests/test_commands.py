@@ -3,8 +3,11 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
+from typing import Annotated
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from muster.cli import COMMANDS, app, main
@@ -87,3 +90,30 @@ def test_the_variables_of_kubernetes_are_passed_over() -> None:
     kubernetes = {"MUSTER_PORT": "tcp://10.0.0.1:9092", "MUSTER_SERVICE_HOST": "10.0.0.1"}
     said = CliRunner().invoke(app, ["replay", "groups", "--log", "memory:"], env={**WIDE, **kubernetes})
     assert "sets nothing" not in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [
+        ("--to=~/x", "{home}/x"),
+        ("--to=~", "{home}"),
+        ("-o~/x.html", "{home}/x.html"),
+        ("--to=x~/y", "x~/y"),
+        ("--to=~nobody-here/x", "~nobody-here/x"),
+    ],
+)
+def test_a_path_behind_an_equals_sign_is_in_the_users_home(
+    given: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the shell has it where the path is a word of its own; else a folder named ~ would be made here."""
+    taken: list[Path | None] = []
+    command = typer.Typer()
+
+    @command.command()
+    def take(to: Annotated[Path | None, typer.Option("--to", "-o")] = None) -> None:
+        taken.append(to)
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("muster.cli._imported", lambda _place: typer.main.get_command(command))
+    assert CliRunner().invoke(app, ["fleet", given]).exit_code == 0
+    assert taken == [Path(path.format(home=tmp_path))]

@@ -1,6 +1,7 @@
 """`muster`: which commands there are. Each stands in its own package, and is imported when it is asked for."""
 
 import os
+import re
 import sys
 from importlib import import_module
 from importlib.metadata import version as version_of
@@ -59,6 +60,10 @@ COMMANDS: Final = {
 """The module of each command, and its line in `muster --help`."""
 
 
+_IN_HOME: Final = re.compile(r"(--[\w-]+=|-\w)(~[^/]*(?:/.*)?)", re.DOTALL)
+"""An option with its value in one word, which begins as a path in somebody's home does."""
+
+
 class _Commands(TyperGroup):
     """The commands, each of which is imported only when it runs."""
 
@@ -67,11 +72,20 @@ class _Commands(TyperGroup):
         for name, (_, line) in COMMANDS.items():
             self.add_command(TyperCommand(name, help=line))
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 -- typer keeps its click to itself
+        return super().parse_args(ctx, [_as_by_a_shell(arg) for arg in args])
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 -- typer keeps its click to itself
         name, command, rest = super().resolve_command(ctx, args)
         if name in COMMANDS:
             command = _imported(COMMANDS[name][0])
         return name, command, rest
+
+
+def _as_by_a_shell(arg: str) -> str:
+    """Take `--to=~/x` for `--to ~/x`, in which the shell has put the home directory already."""
+    found = _IN_HOME.fullmatch(arg)
+    return arg if found is None else f"{found[1]}{os.path.expanduser(found[2])}"  # noqa: PTH111 -- raises for no user
 
 
 def _imported(place: str) -> Any:  # noqa: ANN401 -- a command or a group of commands
