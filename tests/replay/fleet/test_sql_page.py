@@ -38,7 +38,7 @@ def test_the_commands_of_the_page_run_in_their_order(
     monkeypatch.chdir(tmp_path)
     log = asyncio.run(sqlite_copy(lived_log, tmp_path / "muster.db"))
     commands = re.findall(r"^\$ (.+)$", (DOCS / "fleet.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert len(commands) == 9
+    assert len(commands) == 10
     for command in commands:
         here = command.replace("kafka://kafka-1:9092/__muster_events", log)
         name, *args = shlex.split(here.replace("/archive", f"{tmp_path}/archive"))
