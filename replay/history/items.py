@@ -9,6 +9,8 @@ Nothing here reads a log (`logs/` does) or interprets (`rebalances/` does).
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum, unique
+from itertools import chain
+from typing import Final
 
 import msgspec
 
@@ -22,6 +24,9 @@ from muster.events.events import (
     CoordinatorReady,
     GroupConfigured,
 )
+
+UNREADABLE_NAMED: Final = 20
+"""Records in a row that cannot be read, of which a group is told one by one; the last one says how many follow it."""
 
 Part = AnyMemberEvent | AnyRegistrationEvent | GroupConfigured
 """An event within a transition: all but the event on the group's own key, with which it ends."""
@@ -85,13 +90,25 @@ class Unreadable(StrEnum):
 class Broken(msgspec.Struct, frozen=True, kw_only=True):
     """A record that cannot be read. With an undecodable key it may belong to any group of the partition.
 
-    `key`: of one that `muster log repair` can pass over; empty for the others.
+    `key`: of one that `muster log repair` can pass over; empty for the others. `more`: how many in a row are told with
+    it as one, up to the one at `last`.
     """
 
     position: LogPosition
     kind: Unreadable
     reason: str
     key: bytes = b""
+    more: int = 0
+    last: LogPosition | None = None
+
+    @property
+    def end(self) -> LogPosition:
+        """The place of the last record."""
+        return self.last or self.position
+
+    def joined(self, following: "Broken") -> "Broken":
+        """This one and what follows it, as one."""
+        return msgspec.structs.replace(self, more=self.more + 1 + following.more, last=following.end)
 
 
 class PassedOver(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,29 +186,48 @@ class Prelude:
     def __init__(self) -> None:
         self._election: Coordinated | None = None
         self._coordinator: Coordinated | None = None
-        self.broken: list[Broken] = []
-        """The records of which not even the group is known."""
-        self.reads: tuple[Told, ...] = ()
-        """The parts in the order of the log, the broken ones first."""
+        self._broken: dict[tuple[int, bytes], list[Broken]] = {}
+        self._reads: tuple[Told, ...] | None = None
 
     def note(self, read: Read) -> None:
         """Take in something that concerns the whole partition."""
+        self._reads = None
         if isinstance(read, Coordinated):
             self._coordinator = read
             if isinstance(read.event, CoordinatorElected):
                 self._election = read
         elif isinstance(read, Broken) and read.kind is Unreadable.UNDECODABLE_KEY:
-            self.broken.append(read)
+            self._broken.setdefault(place_of(read), []).append(read)
         elif isinstance(read, PassedOver):
-            self.broken = still_broken(self.broken, read)
+            self._broken.pop(place_of(read), None)
+
+    @property
+    def broken(self) -> list[Broken]:
+        """The records of which not even the group is known, in the order of the log."""
+        return sorted(chain.from_iterable(self._broken.values()), key=lambda each: each.position.offset)
+
+    @property
+    def owner(self) -> tuple[Coordinated, ...]:
+        """The election, and the last event of the owner."""
         election = () if self._election is self._coordinator else (self._election,)
-        self.reads = (*self.broken, *(each for each in (*election, self._coordinator) if each is not None))
+        return tuple(each for each in (*election, self._coordinator) if each is not None)
+
+    @property
+    def reads(self) -> tuple[Told, ...]:
+        """The parts in the order of the log, the broken ones first."""
+        if self._reads is None:
+            self._reads = (*self.broken, *self.owner)
+        return self._reads
+
+
+def place_of(read: Broken | PassedOver) -> tuple[int, bytes]:
+    """The key that is passed over, and its partition: another one may have a broken record under the same key."""
+    return read.position.partition, read.key
 
 
 def still_broken(broken: Iterable[Broken], passed_over: PassedOver) -> list[Broken]:
-    """Drop the broken record that was passed over; another partition may have one under the same key."""
-    gone = (passed_over.position.partition, passed_over.key)
-    return [each for each in broken if (each.position.partition, each.key) != gone]
+    """Drop the broken record that was passed over."""
+    return [each for each in broken if place_of(each) != place_of(passed_over)]
 
 
 def with_gaps(reads: Iterable[Told]) -> Iterator[Item]:

@@ -24,7 +24,7 @@ from muster.events.events import EVENT_TYPES, AnyEvent, GroupDeleted, GroupEvent
 from muster.events.ids import GroupId
 from muster.events.records import BrokenRecord, StoredRecord, UnknownEventType
 from muster.events.state import Group, GroupState, new_group
-from muster.replay.history.items import Broken, LogPosition, Prelude, Told, Unreadable
+from muster.replay.history.items import UNREADABLE_NAMED, Broken, LogPosition, Prelude, Told, Unreadable
 
 _ON_THE_GROUPS_KEY = frozenset(each for each in EVENT_TYPES if issubclass(each, GroupEvent))
 _AT_REST = frozenset({GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD})
@@ -32,9 +32,6 @@ _AT_REST = frozenset({GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD})
 
 BUSY_EVENTS: Final = 10_000
 """A group to which something happens all the time can be told from as many events before its last rebalance."""
-
-BROKEN_KEPT: Final = 20
-"""Records that cannot be read, of which a group is told one by one."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +107,7 @@ class Skim:
         self.events = 0
         self.missing = 0
         """Events that are not in the log, as far as their numbers tell."""
-        self.broken: deque[Broken] = deque(maxlen=BROKEN_KEPT)
+        self.broken: deque[Broken] = deque(maxlen=UNREADABLE_NAMED)
         """The last records that cannot be read, since the group was repaired: because of them it is not served."""
         self.unknown_types = 0
         """Events of types that a newer version wrote."""

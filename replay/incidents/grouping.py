@@ -175,7 +175,8 @@ def _unexplained(rebalance: Rebalance) -> IncidentClaim:
 
 
 def _missed(missing: Sequence[Gap | Broken]) -> IncidentClaim:
-    others = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
+    count = sum(1 + each.more if isinstance(each, Broken) else 1 for each in missing)
+    others = f", and {count - 1} more" if count > 1 else ""
     text = f"what happened is not known: {missing_text(missing[0])}{others}"
     at_ms = missing[0].position.timestamp_ms
     return IncidentClaim(kind=UNKNOWN, acts=(), culprits=(), grade=Grade.UNKNOWN, headline=text, at_ms=at_ms)

@@ -66,7 +66,7 @@ class IncidentTeller:
             self._episode.is_split = not over.is_quiet_before(at_ms)
             over.is_split = over.is_split or self._episode.is_split
             ended += self._incidents(over)
-        self._last_ms = at_ms
+        self._last_ms = step.end.timestamp_ms if isinstance(step, Broken) else at_ms
         finished = self._timeline.feed(step)
         if finished is not None:
             self._episode.rebalances.append(finished)

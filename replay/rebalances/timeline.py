@@ -28,7 +28,7 @@ from muster.events.events import (
     RebalanceStarted,
 )
 from muster.events.state import Group, GroupState
-from muster.replay.history.items import Broken, Coordinated, Gap, Part
+from muster.replay.history.items import UNREADABLE_NAMED, Broken, Coordinated, Gap, Part
 from muster.replay.history.transitions import Step, Transition
 from muster.replay.rebalances.happening_collector import HappeningCollector
 from muster.replay.rebalances.happenings import CoordinatorChanges, unserved
@@ -49,6 +49,7 @@ class Timeline:
         """The last stable assignment; None: not known."""
         self._happenings = HappeningCollector()
         self._notes: list[str] = []
+        self._unreadable: list[Broken] = []  # those in a row of which the last notes are
         self._coordinators = CoordinatorChanges()
         self._last_seq = 0 if group is None else group.seq
 
@@ -75,6 +76,8 @@ class Timeline:
 
     def _transition(self, step: Transition) -> Rebalance | None:
         event = step.event
+        if self._unreadable:
+            self._unreadable = []
         if isinstance(event, GroupAdvanced) and not step.begins_life and not step.jump_ms:  # most are
             self._group, self._last_seq = step.after, event.seq
             return self._go_on(event, step.parts, step.before, step.after)
@@ -168,12 +171,22 @@ class Timeline:
     # ---- what is not an event of the group --------------------------------------------------------------------------
 
     def _miss(self, missing: Gap | Broken) -> None:
-        self._note(missing_text(missing))
         self._baseline = None
+        if isinstance(missing, Gap):
+            self._unreadable = []
+        elif len(self._unreadable) < UNREADABLE_NAMED:
+            self._unreadable.append(missing)
+        else:
+            missing = self._unreadable[-1] = self._unreadable[-1].joined(missing)
+            self._noted.pop()
+        self._note(missing_text(missing))
+
+    @property
+    def _noted(self) -> list[str]:
+        return self._running.notes if self._running is not None else self._notes
 
     def _note(self, text: str) -> None:
-        notes = self._running.notes if self._running is not None else self._notes
-        notes.append(text)
+        self._noted.append(text)
 
     def _note_coordinator(self, item: Coordinated) -> None:
         members = len(self._group.members) if self._group is not None else 0

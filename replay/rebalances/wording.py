@@ -5,6 +5,7 @@ The base is `events.causes.TEXTS`; here the member is named, and numbers are put
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from muster.events.causes import TEXTS, Cause
@@ -267,6 +268,9 @@ def missing_text(missing: Gap | Broken) -> str:
             else (f"events {missing.first_seq} to {missing.last_seq} are")
         )
         return f"{seqs} not in the log: compacted away, or older than the log"
+    if missing.more:
+        first = msgspec.structs.replace(missing, more=0, last=None)
+        return f"{missing_text(first)}; nor can {missing.more:,} more that follow it, up to offset {missing.end.offset}"
     where = f"partition {missing.position.partition}, offset {missing.position.offset}"
     if missing.kind is Unreadable.UNDECODABLE_KEY:
         return f"the record at {where} cannot be read, it may belong to this group: {missing.reason}"

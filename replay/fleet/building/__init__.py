@@ -5,6 +5,7 @@ stage.py       an archive's files, or copies of another log's records: pieces, u
 pieces.py      pieces at a glance, and the records of groups in them
 engines/       what brings each group's records in order to the fold: this process, or Spark
 fold.py        records of one group -> rows of all tables, in one pass (pure)
+partition_reads.py  what concerns all groups of a partition, as each of them is told it
 open_items.py  what is open at the end of a build, carried over to the next
 carry.py       groups to which nothing happened: their open rows are copied
 joining.py     small files of what is closed, joined into fewer

@@ -25,7 +25,6 @@ from muster.replay.archive.log import ArchiveLog
 from muster.replay.fleet.building import open_items
 from muster.replay.fleet.building.carry import NOTHING_CARRIED, carry
 from muster.replay.fleet.building.engines.engine import Engine, Task
-from muster.replay.fleet.building.fold import prelude_before
 from muster.replay.fleet.building.joining import joined
 from muster.replay.fleet.building.pieces import Survey, survey
 from muster.replay.fleet.building.stage import stage
@@ -218,12 +217,13 @@ def _quarantined(task: Task, to: Path) -> list[Part]:
 
 
 def _preludes(before: Mapping[int, Prelude], shared: Mapping[int, list[Read]]) -> dict[int, Prelude]:
-    """How each partition stands behind everything that was read."""
-    end = 2**63
-    return {
-        partition: prelude_before(shared.get(partition, ()), end, before.get(partition))
-        for partition in before.keys() | shared.keys()
-    }
+    """How each partition stands behind everything that was read. `before` is theirs then."""
+    preludes = dict(before)
+    for partition, reads in shared.items():
+        prelude = preludes.setdefault(partition, Prelude())
+        for read in reads:
+            prelude.note(read)
+    return preludes
 
 
 class _Clock:

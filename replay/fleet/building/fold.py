@@ -12,20 +12,20 @@ engine has brought the records in another order than the log's (or twice), and e
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from copy import deepcopy
 from typing import Final, TypeAlias
 
 from muster.events.avro.codec import decode
 from muster.events.events import AnyEvent, Event
 from muster.events.ids import GroupId
 from muster.events.records import BrokenRecord
+from muster.replay.fleet.building.partition_reads import PartitionReads
 from muster.replay.fleet.tables.coordinator_downtime import downtime_row
 from muster.replay.fleet.tables.incidents import incident_row
 from muster.replay.fleet.tables.memberships import Stays
 from muster.replay.fleet.tables.quarantine import quarantine_row
 from muster.replay.fleet.tables.rebalances import rebalance_row
 from muster.replay.fleet.tables.values import Row
-from muster.replay.history.items import Broken, Happened, Item, LogPosition, PassedOver, Prelude, Read, SeqGaps, Told
+from muster.replay.history.items import Broken, Happened, Item, LogPosition, SeqGaps, Told
 from muster.replay.history.transitions import Step, Transition, Transitions
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import IncidentTeller
@@ -38,7 +38,6 @@ OwnRecord: TypeAlias = tuple[int, int, bytes]
 """A record of the group: its offset, its timestamp in ms, its value. Tombstones are not among them."""
 
 NOWHERE: Final = -1
-END: Final = 2**63
 
 
 class OutOfOrder(Exception):
@@ -132,7 +131,7 @@ class GroupFold:
         offset = read.position.offset
         if offset <= self._offset:
             raise OutOfOrder(self._misplaced(read, f"offset {self._offset}"))
-        self._offset = offset
+        self._offset = read.end.offset if isinstance(read, Broken) else offset
         if isinstance(read, Happened):
             incarnation, seq = read.event.incarnation, read.event.seq
             if incarnation == self._incarnation and seq <= self._seq:
@@ -148,45 +147,30 @@ class GroupFold:
         )
 
 
-def fold_group(
-    fold: GroupFold, records: Iterable[OwnRecord], shared: Sequence[Read], prelude: Prelude | None = None
-) -> Iterator[RowOf]:
+def fold_group(fold: GroupFold, records: Iterable[OwnRecord], shared: PartitionReads) -> Iterator[RowOf]:
     """The rows that are closed by a group's next records, in the order of its partition.
 
-    `shared`: what concerns all of the partition; `prelude`: how it stood before that. Of a group that has not begun,
-    the first read is that of its own first record, with what was before it.
+    `shared`: what concerns all of the partition. Of a group that has not begun, the first read is that of its own first
+    record, with what was before it.
     """
     records = iter(records)
-    later = [read for read in shared if not isinstance(read, PassedOver)]
+    at = 0
     if not fold.has_begun:
         first = next(records, None)
         if first is None:
             return
-        yield from fold.begin(prelude_before(shared, first[0], prelude).reads)
+        yield from fold.begin(shared.before(first[0]))
         yield from fold.take(*first)
-        later = [read for read in later if read.position.offset > first[0]]
-    later.reverse()
-    next_offset = _next(later)
+        at = shared.index(first[0])
+    next_offset = shared.offset(at)
     for offset, timestamp_ms, value in records:
-        while offset > next_offset:
-            yield from fold.feed(later.pop())
-            next_offset = _next(later)
+        if offset > next_offset:
+            until = shared.index(offset)
+            for read in shared.told(at, until):
+                yield from fold.feed(read)
+            at, next_offset = until, shared.offset(until)
         rows = fold.take(offset, timestamp_ms, value)
         if rows:  # most close nothing
             yield from rows
-    while later:
-        yield from fold.feed(later.pop())
-
-
-def _next(later: Sequence[Told]) -> int:
-    """The offset of the last of these."""
-    return later[-1].position.offset if later else END
-
-
-def prelude_before(shared: Iterable[Read], offset: int, prelude: Prelude | None = None) -> Prelude:
-    """How the partition stood right before an offset."""
-    before = deepcopy(prelude) if prelude is not None else Prelude()
-    for read in shared:
-        if read.position.offset < offset:
-            before.note(read)
-    return before
+    for read in shared.told(at):
+        yield from fold.feed(read)

@@ -9,8 +9,15 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-RULES_VERSION: Final = 6
+from muster.replay.history.items import UNREADABLE_NAMED
+
+RULES_VERSION: Final = 7
 """Raised whenever a rule or a column changes, so that rows of different rules never stand in one table."""
+
+_NOTES: Final = (
+    f"What is missing of its history; of over {UNREADABLE_NAMED} records in a row that cannot be read the first"
+    f" {UNREADABLE_NAMED}, and how many follow."
+)
 
 TEXT: Final = pa.string()
 AT: Final = pa.timestamp("us", tz="UTC")
@@ -137,7 +144,7 @@ REBALANCES: Final = FleetTable(
         ),
         PARTITION_MS,
         Column("avoided", COUNT, "What would have been rebalances since the one before, and was spared."),
-        Column("notes", TEXTS, "What is missing of its history."),
+        Column("notes", TEXTS, _NOTES),
     ),
 )
 
@@ -171,7 +178,7 @@ INCIDENTS: Final = FleetTable(
         ),
         Column("partitions_moved_back", COUNT, "Those moves that came to nothing; null: not known.", can_be_null=True),
         Column("restarts_absorbed", COUNT, "Static members that came back to their places without a rebalance."),
-        Column("notes", TEXTS, "What is missing of its history."),
+        Column("notes", TEXTS, _NOTES),
     ),
 )
 

@@ -14,7 +14,7 @@ import msgspec
 from muster.events.events import GroupDeleted, JoinPhaseCompleted
 from muster.events.ids import MemberId
 from muster.events.state import Group, Member
-from muster.replay.history.items import Broken, Gap
+from muster.replay.history.items import UNREADABLE_NAMED, Broken, Gap
 from muster.replay.incidents.episode.acts import AnyAct, Came, CameBack, Departure, Phase, Rejoined, Went
 from muster.replay.incidents.episode.coordinator_absences import Away
 from muster.replay.incidents.episode.holes import Hole
@@ -61,6 +61,7 @@ class Episode:
         self.is_split = False
         """Whether it is a part of one that had more than `ACTS_MAX` acts."""
         self._last_ms: int | None = None
+        self._unreadable = 0  # records in a row, the last of the holes
 
     # ---- filling -----------------------------------------------------------------------------------------------------
 
@@ -78,11 +79,18 @@ class Episode:
 
     def add_missing(self, missing: Gap | Broken) -> None:
         """A part of the history that is not there, or cannot be read."""
-        to_ms = missing.position.timestamp_ms
-        from_ms = to_ms if self._last_ms is None else min(self._last_ms, to_ms)
+        begin_ms = missing.position.timestamp_ms
+        to_ms = missing.end.timestamp_ms if isinstance(missing, Broken) else begin_ms
+        from_ms = begin_ms if self._last_ms is None else min(self._last_ms, begin_ms)
         after_seq = self.acts[-1].seq if self.acts else 0
-        self.holes.append(Hole(part=missing, after_seq=after_seq, from_ms=from_ms, to_ms=to_ms))
+        hole = Hole(part=missing, after_seq=after_seq, from_ms=from_ms, to_ms=to_ms)
         self._last_ms = to_ms
+        goes_on = isinstance(missing, Broken) and self._unreadable > 0 and self.holes[-1].after_seq == after_seq
+        if goes_on and self._unreadable >= UNREADABLE_NAMED:
+            self.holes[-1] = self.holes[-1].joined(hole)
+            return
+        self._unreadable = isinstance(missing, Broken) + (self._unreadable if goes_on else 0)
+        self.holes.append(hole)
 
     def is_over(self, at_ms: int) -> bool:
         """Whether what happens at this moment belongs to the next episode."""

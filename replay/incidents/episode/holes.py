@@ -18,6 +18,17 @@ class Hole(msgspec.Struct, frozen=True, kw_only=True):
     from_ms: int
     to_ms: int
 
+    def joined(self, following: "Hole") -> "Hole":
+        """This one and what follows it, as one; both are records that cannot be read."""
+        assert isinstance(self.part, Broken)
+        assert isinstance(following.part, Broken)
+        return msgspec.structs.replace(
+            self,
+            part=self.part.joined(following.part),
+            from_ms=min(self.from_ms, following.from_ms),
+            to_ms=max(self.to_ms, following.to_ms),
+        )
+
     def is_within(self, from_ms: int, to_ms: int | None) -> bool:
         """Whether it, or a part of it, is between these; None: to the end of the history."""
         return self.to_ms >= from_ms and (to_ms is None or self.from_ms <= to_ms)

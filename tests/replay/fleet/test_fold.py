@@ -17,6 +17,7 @@ from muster.replay.fleet.building.build import make_build
 from muster.replay.fleet.building.engines.engine import Task, fold_batches
 from muster.replay.fleet.building.engines.local import LocalEngine
 from muster.replay.fleet.building.fold import GroupFold, OutOfOrder, fold_group
+from muster.replay.fleet.building.partition_reads import PartitionReads
 from muster.replay.fleet.building.pieces import RECORDS
 from muster.replay.history.items import Broken, Gap
 from muster.replay.incidents.episode.acts import departure
@@ -132,7 +133,7 @@ def records_of_a_group() -> list[StoredRecord]:
 
 def folded(records: list[StoredRecord]) -> int:
     of_group = [(each.offset, each.timestamp_ms, each.value or b"") for each in records]
-    return len(list(fold_group(GroupFold(GroupId("group-3"), 0, "log"), of_group, ())))
+    return len(list(fold_group(GroupFold(GroupId("group-3"), 0, "log"), of_group, PartitionReads(()))))
 
 
 def test_two_records_in_the_wrong_order_are_refused() -> None:

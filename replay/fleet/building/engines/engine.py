@@ -5,6 +5,7 @@ does it, the same function folds them and writes the parts, in this process or i
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
@@ -16,6 +17,7 @@ import pyarrow as pa
 from muster.events.ids import GroupId
 from muster.replay.fleet.building import open_items
 from muster.replay.fleet.building.fold import GroupFold, OutOfOrder, OwnRecord, fold_group
+from muster.replay.fleet.building.partition_reads import PartitionReads
 from muster.replay.fleet.building.pieces import Piece
 from muster.replay.fleet.tables.parts import Part, PartWriter, Role
 from muster.replay.garbage import collected_seldom
@@ -23,6 +25,8 @@ from muster.replay.history.items import Prelude, Read
 
 BATCH_ROWS: Final = 5_000
 """The records that come at a time."""
+
+SharedOf = Callable[[int], PartitionReads]
 
 Took = Callable[[int], None]
 """Told how many events were folded by now."""
@@ -90,16 +94,20 @@ def fold_batches(batches: Iterable[pa.RecordBatch], task: Task, watch: Took = un
             yield from zip(*columns, strict=True)
             watch(events)
 
+    @cache
+    def shared_of(partition: int) -> PartitionReads:
+        return PartitionReads(task.shared.get(partition, ()), task.preludes.get(partition))
+
     with PartWriter(Path(task.to), task.build) as writer, collected_seldom():
         for group_id, of_group in groupby(rows(), key=itemgetter(0)):
             if group_id <= last and last:
                 raise OutOfOrder(f"the records of group {group_id!r} came in several runs, after those of {last!r}")
             last = group_id
-            _fold_group(GroupId(group_id), of_group, task, writer)
+            _fold_group(GroupId(group_id), of_group, task, shared_of, writer)
     return Folded(parts=tuple(writer.parts), events=events)
 
 
-def _fold_group(group_id: GroupId, rows: Iterator[Stored], task: Task, writer: PartWriter) -> None:
+def _fold_group(group_id: GroupId, rows: Iterator[Stored], task: Task, shared_of: SharedOf, writer: PartWriter) -> None:
     first = next(rows)
     partition = first[1]
     if first[2] == STATE_OFFSET:
@@ -108,10 +116,7 @@ def _fold_group(group_id: GroupId, rows: Iterator[Stored], task: Task, writer: P
     else:
         rows = chain([first], rows)
         fold = GroupFold(group_id, partition, task.topic)
-    records = map(_OWN_RECORD, rows)
-    shared = task.shared.get(partition, [])
-    prelude = task.preludes.get(partition)
-    for table, row in fold_group(fold, records, shared, prelude):
+    for table, row in fold_group(fold, map(_OWN_RECORD, rows), shared_of(partition)):
         writer.add(table, row, Role.CLOSED)
     writer.add_state(group_id, partition, open_items.dump(fold))
     for table, row in fold.open_rows():
