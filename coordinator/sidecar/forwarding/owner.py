@@ -67,6 +67,8 @@ class _Clients(msgspec.Struct, eq=False):
     by_number: dict[int, ForwardedClient] = msgspec.field(default_factory=dict)
     questions: dict[int, tuple[ForwardedClient, asyncio.Future[bytes]]] = msgspec.field(default_factory=dict)
     """Each client has the numbers of its own."""
+    watched: set[GroupId] = msgspec.field(default_factory=set)
+    """The groups of which the edge is told when they change."""
 
 
 class ForwardedRequests:
@@ -116,8 +118,11 @@ class ForwardedRequests:
     def lost(self, edge: ForwardingPeer) -> None:
         """The edge has gone, and with it all its clients, some at a time."""
         clients = self._edges.pop(edge, None)
-        if clients is not None:
-            self._paced.call(partial(self._gone, clients, client) for client in clients.by_number.values())
+        if clients is None:
+            return
+        for group_id in clients.watched:  # a group may never change, and an edge may connect again and again
+            self._watched[group_id].discard(edge)
+        self._paced.call(partial(self._gone, clients, client) for client in clients.by_number.values())
 
     async def close(self) -> None:
         """Drop all clients."""
@@ -170,7 +175,7 @@ class ForwardedRequests:
             peer,
             send=edge.send,
             ask_edge=ask_edge,
-            watch=partial(self._watch, edge),
+            watch=partial(self._watch, edge, clients),
             handler=self._handler,
             slices=self._service.slices,
             metrics=self._metrics,
@@ -207,8 +212,11 @@ class ForwardedRequests:
             handle=count,
         )
 
-    def _watch(self, edge: ForwardingPeer, group_id: GroupId, ticket: ConsentedTicket) -> None:
+    def _watch(self, edge: ForwardingPeer, clients: _Clients, group_id: GroupId, ticket: ConsentedTicket) -> None:
         """Tell the edge when the group changes."""
+        if self._edges.get(edge) is not clients:  # it has gone, and its last clients have not been told yet
+            return
+        clients.watched.add(group_id)
         watched = self._watched.get(group_id)
         if watched is not None:
             watched.add(edge)
@@ -219,6 +227,7 @@ class ForwardedRequests:
     def _changed(self, group_id: GroupId) -> None:
         for edge in self._watched.pop(group_id):
             if edge in self._edges:
+                self._edges[edge].watched.discard(group_id)
                 edge.send(Revoked(group_id))
 
     def _gone(self, clients: _Clients, client: ForwardedClient) -> None:

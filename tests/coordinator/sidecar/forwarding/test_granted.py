@@ -17,6 +17,8 @@ from muster.coordinator.sidecar.forwarding import granted as granted_module
 from muster.coordinator.sidecar.forwarding.granted import GrantedHeartbeats
 from muster.coordinator.sidecar.forwarding.paced import Paced
 from muster.coordinator.sidecar.relay.client_side import ClientSide
+from muster.coordinator.sidecar.relay.intercept import ConsentedTicket
+from muster.events.ids import GroupId, MemberId
 from tests.coordinator.sidecar.forwarding.stage import Stage, forwarding
 from tests.coordinator.sidecar.forwarding.test_forwarding import error_of
 from tests.coordinator.sidecar.relay.test_relay import heartbeat, join
@@ -144,6 +146,34 @@ async def test_what_the_owner_was_not_told_it_is_told_once_it_is_reached_again(m
         await until(lambda: len(stage.groups.commands) == 2)
         assert await error(client) is ErrorCode.none
         assert len(stage.groups.commands) == 3
+
+
+async def test_an_edge_that_connects_again_and_again_leaves_nothing() -> None:
+    """A group that never changes is granted to it anew each time; also by an answer that was under way meanwhile."""
+    async with granting() as (stage, client):
+        requests = stage.owner.requests
+        for _ in range(3):
+            edge, clients = next(iter(requests._edges.items()))
+            (late,) = clients.by_number.values()
+            stage.owner.connections[-1].abort("it breaks")
+            await until(lambda: not stage.links.is_linked(stage.owner.node))
+            late.keep_heartbeat(b"\0\x0c\0\3\0\0\0\1late", GroupId("g"), MemberId("late"), _valid(stage))
+            late.answered([b""])
+            await stage.until_reached()
+            stage.from_owner.clear()
+            assert await error(client) is ErrorCode.none
+            await stage.until_granted()
+            assert edge not in requests._edges
+            assert [len(each) for each in requests._watched.values()] == [1]
+        stage.groups.tickets[-1].change()
+        stage.groups.tickets[0].change()
+        await until(lambda: any(isinstance(each, Revoked) for each in stage.from_owner))
+        assert requests._watched == {}
+        assert [each.watched for each in requests._edges.values()] == [set()]
+
+
+def _valid(stage: Stage) -> ConsentedTicket:
+    return ConsentedTicket(stage.groups.tickets[-1], stage.owner.service.monotonic_ms() + LEASE_MS)
 
 
 async def test_each_message_is_confirmed_by_its_own_answer() -> None:
