@@ -65,7 +65,7 @@ class PeerWatch:
                 if stood:
                     await self._tell(peer)
                 stood = False
-            except (OSError, ValueError, TimeoutError):
+            except (OSError, ValueError, OverflowError, TimeoutError):
                 pass  # no evidence, and so is an address that is none
             else:
                 # Later attempts go to where this process was: another address of its name would prove nothing.

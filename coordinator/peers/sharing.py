@@ -142,7 +142,7 @@ def _decoded(encoded: bytes, as_: type[M]) -> M:
         level = msgspec.json.decode(encoded, type=_OfALevel).level
         if level == LEVEL:
             return msgspec.json.decode(encoded, type=as_)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise NotUnderstood(f"no message of Muster's: {error}") from error
     raise NotUnderstood(f"a message of level {level}, and this version of Muster knows level {LEVEL}")
 

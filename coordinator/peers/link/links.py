@@ -135,7 +135,7 @@ class PeerLinks:
                     ssl_shutdown_timeout=timeout_s,
                 )
                 return await opened.proven
-        except (OSError, ValueError, TimeoutError) as error:  # ValueError: another process advertises no host name
+        except (OSError, ValueError, OverflowError, TimeoutError) as error:  # another process may advertise no address
             return str(error) or f"it has not answered within {CONNECT_TIMEOUT_S:.0f} s"
 
     def _reached(self, node: Node, connection: PeerConnection) -> None:

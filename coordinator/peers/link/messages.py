@@ -277,6 +277,6 @@ def decode(encoded: bytes | bytearray) -> AnyMessage:
     """Raises BadMessage."""
     try:
         message: AnyMessage = _DECODER.decode(encoded)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadMessage(str(error)) from error
     return message

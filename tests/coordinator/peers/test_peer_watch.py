@@ -192,3 +192,17 @@ async def test_only_who_shares_is_watched(refused: list[str]) -> None:
         await until(lambda: watched.gone == ["m-2"])
         watched.watch.watch([])
         await until(lambda: not watched.watch._tasks.running)
+
+
+async def test_an_address_that_is_none_ends_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process may advertise anything."""
+    connect, tried = asyncio.open_connection, list[int]()
+
+    async def noted(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        tried.append(port)
+        return await connect(host, port)
+
+    monkeypatch.setattr(asyncio, "open_connection", noted)
+    async with watching(peer_at(70_000)) as watched:
+        await until(lambda: len(tried) > 1 or watched.failures)
+        assert not watched.failures

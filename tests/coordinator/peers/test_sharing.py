@@ -119,6 +119,8 @@ def test_messages_are_read_as_they_were_written() -> None:
         (b"", "no message of Muster's"),
         (b"\x00\x01\x00\x00", "no message of Muster's"),
         (b'{"level":1,"node":7}', "no message of Muster's"),
+        (b"[" * 100_000, "no message of Muster's"),
+        (b'{"news":' + b"[" * 100_000, "no message of Muster's"),
         (
             msgspec.json.encode({"level": 2, "news": 1}),
             "a message of level 2, and this version of Muster knows level 1",

@@ -1,5 +1,7 @@
 """The bytes of messages between processes."""
 
+from typing import get_args
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -17,6 +19,10 @@ from muster.coordinator.peers.link.messages import (
     Denied,
     Disconnected,
     Forwarded,
+    Granted,
+    HeardMember,
+    HeardMembers,
+    Leases,
     ListOwned,
     MessagePart,
     NotOwned,
@@ -26,6 +32,7 @@ from muster.coordinator.peers.link.messages import (
     Pong,
     Proof,
     Relay,
+    Revoked,
     Welcome,
     decode,
     encode,
@@ -50,7 +57,10 @@ KINDS = (
     Closed,
     AskBroker,
     Owned,
-    OwnedGroup,
+    Granted,
+    Revoked,
+    HeardMembers,
+    Leases,
 )
 
 
@@ -65,13 +75,17 @@ def any_message() -> st.SearchStrategy[AnyMessage]:
         str | None: st.none() | st.text(max_size=20),
         bytes | None: st.none() | st.binary(max_size=50),
     }
-    groups = st.lists(st.builds(OwnedGroup), max_size=3)
+    lists = {
+        list[OwnedGroup]: st.lists(st.builds(OwnedGroup), max_size=3),
+        list[HeardMember]: st.lists(st.builds(HeardMember, numbers, st.binary(max_size=50), numbers), max_size=3),
+        dict[int, int]: st.dictionaries(numbers, numbers, max_size=3),
+    }
 
     def of(kind: type) -> st.SearchStrategy[AnyMessage]:
         types = {each.name: each.type for each in msgspec.structs.fields(kind)}
-        return st.builds(kind, **{name: fields.get(type_, groups) for name, type_ in types.items()})
+        return st.builds(kind, **{name: (fields | lists)[type_] for name, type_ in types.items()})
 
-    return st.one_of([of(kind) for kind in KINDS if kind is not OwnedGroup])
+    return st.one_of([of(kind) for kind in KINDS])
 
 
 @given(any_message())
@@ -81,7 +95,8 @@ def test_a_message_is_read_as_it_was_written(message: AnyMessage) -> None:
 
 def test_each_message_has_a_number_of_its_own() -> None:
     """As they are told apart by it, also by later versions."""
-    tags = {kind.__name__: kind.__struct_config__.tag for kind in KINDS if kind is not OwnedGroup}
+    assert set(KINDS) == set(get_args(AnyMessage))
+    tags = {kind.__name__: kind.__struct_config__.tag for kind in KINDS}
     assert tags == {
         "Challenge": 0,
         "Proof": 1,
@@ -95,16 +110,26 @@ def test_each_message_has_a_number_of_its_own() -> None:
         "Forwarded": 12,
         "BrokerAnswered": 13,
         "ListOwned": 14,
+        "HeardMembers": 15,
         "Answered": 20,
         "Relay": 21,
         "NotOwned": 22,
         "Closed": 23,
         "AskBroker": 24,
         "Owned": 25,
+        "Granted": 26,
+        "Revoked": 27,
+        "Leases": 28,
     }
 
 
-@pytest.mark.parametrize("encoded", [b"", b"\xc1", b"\x93\x0a", b"\x92\x63\x01", encode(Relay(1))[:-1], b"\x90"])
+NESTED = b"\x93\x15\x01" + b"\x91" * 4_000 + b"\x01"
+"""A Relay with another field, of lists in lists."""
+
+
+@pytest.mark.parametrize(
+    "encoded", [b"", b"\xc1", b"\x93\x0a", b"\x92\x63\x01", encode(Relay(1))[:-1], b"\x90", NESTED]
+)
 def test_what_is_no_message_is_refused(encoded: bytes) -> None:
     with pytest.raises(BadMessage):
         decode(encoded)
