@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -27,7 +28,8 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 UNUSABLE: Final = 2
 """The exit code of a process that cannot use what it was given."""
-COMMAND: Final = (sys.executable, "-m", "muster")
+COMMAND: Final = (sys.executable, "-P", "-m", "muster")
+"""-P: as with the command `muster`, no module comes from the folder in which it was started."""
 RESTART_PAUSE_S: Final = 1.0
 RESTART_PAUSE_MAX_S: Final = 30.0
 SERVED_LONG_S: Final = 60.0
@@ -37,8 +39,10 @@ SERVED_LONG_S: Final = 60.0
 class RunningProcess:
     """See the module."""
 
-    def __init__(self, child: Child) -> None:
+    def __init__(self, child: Child, inherited: Sequence[int] = ()) -> None:
+        """`inherited`: descriptors of this process that it has as well."""
         self.child = child
+        self._inherited = inherited
         self.sockets = SocketStore()
         self.starts = 0
         """How often it was started: the counters of each one begin at 0."""
@@ -57,7 +61,7 @@ class RunningProcess:
         ended_soon = 0
         while True:
             began_s = time.monotonic()
-            code = await self._run()
+            code, how = await self._end()
             if self._stopping.is_set():
                 return
             if code == UNUSABLE and not self.sockets.has_served:
@@ -71,7 +75,7 @@ class RunningProcess:
             log.warning(
                 "a process has ended, starting it again",
                 process=self.child.name,
-                ended=_how(code),
+                ended=how,
                 ran_s=round(ran_s, 1),
                 pause_s=pause_s,
             )
@@ -81,23 +85,31 @@ class RunningProcess:
             if self._stopping.is_set():
                 return
 
+    async def _end(self) -> tuple[int | None, str]:
+        """Start it, and return its exit code and how it ended, for people."""
+        try:
+            code = await self._run()
+        except OSError as error:  # as when no file or process is free, which may be otherwise soon
+            return None, f"it could not be started: {error}"
+        return code, _how(code)
+
     async def _run(self) -> int:
         """Start it, and return its exit code."""
         ours, theirs = socket.socketpair()
-        with theirs, self.sockets.lent_to(ours):
+        with theirs, ours, self.sockets.lent_to(ours):
             channel = theirs.fileno()
             # A group of its own: Ctrl-C reaches the supervisor alone, which stops one after another.
             process = self._process = await asyncio.create_subprocess_exec(
                 *COMMAND,
                 *self.child.arguments,
-                pass_fds=[channel],
+                pass_fds=[channel, *self._inherited],
                 env={**os.environ, VARIABLE: str(channel)},
                 start_new_session=True,
             )
             theirs.close()
             self.starts += 1
-            if self._stopping.is_set():  # while it was being started
-                process.terminate()
+            if self._stopping.is_set():  # while it was being started: nobody waits until it ends in good order
+                process.kill()
             return await process.wait()
 
     async def stop(self, within_s: float) -> None:
@@ -126,4 +138,9 @@ def pause_before_restart_s(ended_soon: int) -> float:
 
 
 def _how(code: int) -> str:
-    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:  # real-time ones have no names
+        return f"signal {-code}"

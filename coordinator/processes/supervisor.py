@@ -5,24 +5,21 @@ What belongs here: all of the processes. What it must not know: what they do; wh
 The edges are stopped first, then the owner: so its groups go to another host while nobody asks it any more. A process
 that cannot use what it was given (exit code 2) ends all, if it has never served. When this process is killed, the
 others end by themselves: each has a connection to it (net/kept_sockets.py). Until they have, they have their addresses;
-whoever starts meanwhile waits for those. As the first process of a container it has to wait for processes that it has
-not started, too (reaping.py).
+whoever starts meanwhile waits for those (held_addresses.py). As the first process of a container it has to wait for
+processes that it has not started, too (reaping.py).
 """
 
 import asyncio
-import errno
 import http.client
 import secrets
 import signal
-import socket
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryFile
 from typing import Final
 
 import msgspec
@@ -35,6 +32,7 @@ from muster.coordinator.observability.logs import configure_logs
 from muster.coordinator.observability.metrics_endpoint import MetricsEndpoint
 from muster.coordinator.observability.status import LinksStatus, ProcessStatus
 from muster.coordinator.processes.children import LOOPBACK, children
+from muster.coordinator.processes.held_addresses import hold_addresses
 from muster.coordinator.processes.reaping import is_init, reap_orphans
 from muster.coordinator.processes.running import RunningProcess
 from muster.coordinator.processes.summed_metrics import SummedMetrics, ToldMetrics
@@ -46,10 +44,6 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 EDGES_STOP_WITHIN_S: Final = 20.0
 OWNER_STOPS_WITHIN_S: Final = 30.0
 ASK_TIMEOUT_S: Final = 2.0
-FREE_WITHIN_S: Final = 20.0
-"""How long processes whose supervisor was killed take to stop, at most."""
-LOOK_EVERY_S: Final = 0.2
-TAKEN: Final = "an address is taken, waiting: the processes of a supervisor that was killed may be stopping"
 
 
 async def supervise(settings: Settings, given: Sequence[str]) -> None:
@@ -59,10 +53,11 @@ async def supervise(settings: Settings, given: Sequence[str]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with AsyncExitStack() as stack:
-        if not await wait_until_free(settings, stopping):
+        sockets = stack.enter_context(ExitStack())
+        if not await hold_addresses(settings, stopping, sockets):
             return
-        directory = Path(stack.enter_context(TemporaryDirectory(prefix="muster-")))
-        running = [RunningProcess(each) for each in children(settings, given, secret=_secret(settings, directory))]
+        secret, inherited = stack.enter_context(secret_of_all(settings))
+        running = [RunningProcess(each, inherited) for each in children(settings, given, secret=secret)]
         if is_init():
             orphans = asyncio.create_task(reap_orphans(lambda: {each.pid for each in running}), name="orphans")
             stack.callback(orphans.cancel)
@@ -75,51 +70,27 @@ async def supervise(settings: Settings, given: Sequence[str]) -> None:
         await asyncio.gather(*(each.stop(EDGES_STOP_WITHIN_S) for each in edges))
         await owner.stop(OWNER_STOPS_WITHIN_S)
         stopped.cancel()
-        await asyncio.gather(stopped, *keeping, return_exceptions=True)
+        ended = await asyncio.gather(*keeping, return_exceptions=True)
         log.info("processes stopped")
+        for error in filter(None, ended):  # a bug of ours has stopped them
+            raise error
         if any(each.is_unusable for each in running):
             raise CannotServe("a process could not use what it was given: its line says what")
 
 
-async def wait_until_free(settings: Settings, stopping: asyncio.Event) -> bool:
-    """Wait until nobody listens at the addresses; False when it is to stop before. Raises CannotServe.
+@contextmanager
+def secret_of_all(settings: Settings) -> Iterator[tuple[Path, Sequence[int]]]:
+    """Yield the file of the secret, and the descriptors that the processes inherit for it.
 
-    The edges would share theirs with somebody else, and the owner could not listen at its own.
+    One that is made here has no name, so whatever ends this process, nobody finds it afterwards.
     """
-    until_s, is_told = time.monotonic() + FREE_WITHIN_S, False
-    while (taken := _taken(settings)) is not None:
-        setting, at, error = taken
-        if error.errno != errno.EADDRINUSE or time.monotonic() >= until_s:
-            raise CannotServe(f"{settings.name_of(setting)} {at}: {why_not_bound(error)}") from error
-        if not is_told:
-            log.warning(TAKEN, at=str(at))
-            is_told = True
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LOOK_EVERY_S):
-                await stopping.wait()
-                return False
-    return True
-
-
-def _taken(settings: Settings) -> tuple[str, Address, OSError] | None:
-    """Return the first address that cannot be bound, what gave it, and why."""
-    for setting, address in (("listen", settings.listen), ("peer_listen", settings.peer_listen)):
-        if address is not None:
-            at = Address(address)
-            try:
-                socket.create_server((at.host, at.port)).close()
-            except OSError as error:
-                return setting, at, error
-    return None
-
-
-def _secret(settings: Settings, directory: Path) -> Path:
     if settings.peer_secret_file is not None:
-        return settings.peer_secret_file
-    file = directory / "peer.secret"
-    file.touch(mode=0o600)
-    file.write_text(secrets.token_hex(32), encoding="ascii")
-    return file
+        yield settings.peer_secret_file, ()
+        return
+    with TemporaryFile() as file:
+        file.write(secrets.token_hex(32).encode("ascii"))
+        file.flush()
+        yield Path(f"/dev/fd/{file.fileno()}"), (file.fileno(),)
 
 
 def _serve_metrics(settings: Settings, running: Sequence[RunningProcess], stack: AsyncExitStack) -> None:

@@ -39,8 +39,13 @@ class PeerTls(msgspec.Struct, frozen=True, eq=False):
 
 
 def peer_secret(name: str, file: Path) -> bytes:
-    """Read the secret, without white space around it. Raises OSError, BadPeerSecret."""
-    secret = file.read_bytes().strip()
+    """Read the secret, without white space around it. Raises OSError, BadPeerSecret.
+
+    From its beginning: an open file that processes share, as /dev/fd/3, has one place to read on for all of them.
+    """
+    with file.open("rb", buffering=0) as opened:
+        opened.seek(0)
+        secret = opened.read().strip()
     if len(secret) < SECRET_BYTES_MIN:
         raise BadPeerSecret(
             f"{name}={file}: a secret of {len(secret)} bytes, {SECRET_BYTES_MIN} are needed; make one with"

@@ -14,7 +14,7 @@ from threading import Timer
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from muster.coordinator.processes.supervisor import TAKEN
+from muster.coordinator.processes.held_addresses import TAKEN
 from tests.brokers.broker import HOST, Broker, lasting_base, lasting_ports
 from tests.brokers.child import leashed, only_child_of
 from tests.clients.consumers import Confluent

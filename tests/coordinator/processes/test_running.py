@@ -170,6 +170,47 @@ async def test_what_it_was_given_cannot_be_used(tmp_path: Path) -> None:
         assert not process.is_unusable
 
 
+async def test_one_that_cannot_be_started_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when no process is free for a moment: the others go on, and a line says why."""
+    start, fails = asyncio.create_subprocess_exec, [BlockingIOError(11, "Resource temporarily unavailable")]
+
+    async def failing(*command: str, **how: object) -> asyncio.subprocess.Process:
+        if fails:
+            raise fails.pop()
+        return await start(*command, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", failing)
+    (port,) = lasting_ports(1)
+    with capture_logs() as logged:
+        async with kept(tmp_path, port):
+            pass
+    assert [each["ended"] for each in logged] == [
+        "it could not be started: [Errno 11] Resource temporarily unavailable"
+    ]
+
+
+async def test_it_ends_by_a_signal_without_a_name(tmp_path: Path) -> None:
+    """And is started again as after any other."""
+    (port,) = lasting_ports(1)
+    with capture_logs() as logged:
+        async with kept(tmp_path, port) as process:
+            os.kill(pid_of(process), signal.SIGRTMIN + 5)
+            await until(lambda: process.starts == 2)
+    assert [each["ended"] for each in logged] == [f"signal {signal.SIGRTMIN + 5}"]
+
+
+async def test_its_modules_are_not_those_of_the_folder_where_it_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for the command `muster` itself."""
+    monkeypatch.undo()
+    (tmp_path / "muster").mkdir()
+    (tmp_path / "muster" / "__main__.py").write_text("import sys; sys.exit(77)")
+    monkeypatch.chdir(tmp_path)
+    process = await asyncio.create_subprocess_exec(*running.COMMAND, "--help", stdout=subprocess.DEVNULL)
+    assert await process.wait() == 0
+
+
 async def test_it_is_stopped_while_it_is_being_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start = asyncio.create_subprocess_exec
     starting, go_on = asyncio.Event(), asyncio.Event()
