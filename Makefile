@@ -61,8 +61,8 @@ mutants: $(VENV)/.all ## 490 small mistakes in events, the coordinator, the side
 judge: $(VENV)/.all ## 1,000 incidents done to simulated groups: does replay tell what was done?
 	@$(BIN)/python -m tests.judge --teller tests.replay.incidents.telling:tell --seeds 1000 --jobs 2
 
-judge-clients: $(VENV)/.all ## 60 incidents done to processes of real clients of four families: is what is told what was done?
-	@$(BIN)/python -m tests.judge.real --cases 60
+judge-clients: $(VENV)/.all ## 60 incidents done to processes of real clients of four families: is what is told what was done? (MODE=sidecar: with a broker behind)
+	@$(BIN)/python -m tests.judge.real --mode $(or $(MODE),standalone) --cases 60
 
 fuzz: $(VENV)/.all ## 500 random schedules on a real Kafka and on Muster: every answer is the same
 	$(BIN)/python -m tests.conformance.fuzz --seeds 500

@@ -25,8 +25,9 @@ from muster.replay.times import instant
 from tests.brokers.child import leashed, signal_group
 from tests.brokers.java_tools import JavaTool, RunningTool, running_tool
 from tests.clients.probe import until_stable
-from tests.judge.real.case import GROUP_ID, draw, play
+from tests.judge.real.case import draw, play
 from tests.judge.real.given import Family
+from tests.judge.real.service import GROUP_ID
 from tests.muster_process import MusterProcess, running_muster, sqlite_log
 from tests.replay.recorded import DATA, TRUTH, Done, Truth
 from tests.replay.recorded_consumer import HEARTBEAT_MS, SESSION_MS, STALL_S, TOPIC

@@ -13,8 +13,13 @@ expires up to a heartbeat interval before its time after the kill. So the truth 
     kind    that of the page; where only the clients decide (does an outage cost a place?), by the member ids that the
             processes say they have
 
+Muster is alone, or a sidecar in front of a broker that all cases share. What was done is the same truth in both: all
+processes are at one host here anyway, so clients that share a client id cannot be told apart in either. Only partitions
+are added differently: at the broker, or by a restart of Muster.
+
 Which cases the machine has spoiled is a rule (`spoiled.py`); they are counted and named, and left out.
 
+    service.py        the Muster, alone or in front of a broker
     given.py          what a process is given, and where the two of them write
     diary.py          what a process writes down about itself
     families.py       the consumer of each family, with one face
@@ -30,5 +35,5 @@ Which cases the machine has spoiled is a rule (`spoiled.py`); they are counted a
     case.py           a case from a seed
     table.py          the count by kind and family
 
-    python -m tests.judge.real [--seed 0] [--cases 60] [--jobs 6] [--family java] [--scenario crash] [--keep FOLDER]
+    python -m tests.judge.real [--mode sidecar] [--seed 0] [--cases 60] [--jobs 6] [--family java] [--scenario crash]
 """

@@ -1,20 +1,28 @@
-"""`python -m tests.judge.real [--seed 0] [--cases 60] [--jobs 6] [--family java] [--scenario crash] [--keep FOLDER]`.
+"""`python -m tests.judge.real [--mode sidecar] [--cases 60] [--jobs 6] [--family java] [--scenario crash]`.
 
 Does incidents to processes of real clients, has the incidents of the logs told, and prints the count by kind and
 family, what was left out and why, and the failures with their seeds. `--each`: each scenario with each family, instead
-of drawn ones. Exit code 1 when a goal is missed.
+of drawn ones. `--mode`: Muster alone, or in front of a broker that this starts. Exit code 1 when a goal is missed, 2
+when there is no broker.
 """
 
 import argparse
+import asyncio
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from tests.brokers.broker import BrokerFailed, NoBroker
+from tests.brokers.choice import running_broker
+from tests.coordinator.sidecar.admin_stage import until_coordinated
 from tests.judge.count import Verdict, count
 from tests.judge.real.case import Drawn, draw, play, told_of
 from tests.judge.real.given import Family
 from tests.judge.real.scenarios import SCENARIOS
+from tests.judge.real.service import Mode
 from tests.judge.real.spoiled import Spoiled
 from tests.judge.real.table import Judged, by_family, missed_goals
 from tests.judge.showing import shown
@@ -26,9 +34,10 @@ Outcome = tuple[Drawn, list[Verdict], str, str]
 """The case as it was drawn, the verdicts, why it was left out (or nothing), and the case for people."""
 
 
-def judged(keep: Path | None, drawn: Drawn) -> Outcome:
+def judged(keep: Path | None, broker: str | None, drawn: Drawn) -> Outcome:
     try:
-        case = play(drawn, None if keep is None else keep / f"{drawn.seed}-{drawn.scenario.name}-{drawn.family}")
+        folder = None if keep is None else keep / f"{drawn.seed}-{drawn.scenario.name}-{drawn.family}"
+        case = play(drawn, folder, broker=broker)
     except Spoiled as why:
         return drawn, [], str(why), ""
     except Exception as error:  # noqa: BLE001 -- the other cases go on; the summary says it, and the exit code
@@ -36,8 +45,8 @@ def judged(keep: Path | None, drawn: Drawn) -> Outcome:
     return drawn, count(case, told_of(case)), "", shown(case)
 
 
-def judged_and_said(keep: Path | None, drawn: Drawn) -> Outcome:
-    outcome = judged(keep, drawn)
+def judged_and_said(keep: Path | None, broker: str | None, drawn: Drawn) -> Outcome:
+    outcome = judged(keep, broker, drawn)
     _say(outcome)
     return outcome
 
@@ -47,6 +56,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--cases", type=int, default=60, help="how many cases")
     parser.add_argument("--jobs", type=int, default=6, help="how many side by side: they wait most of the time")
+    parser.add_argument("--mode", type=Mode, choices=list(Mode), default=Mode.STANDALONE, help="what Muster is")
     parser.add_argument("--family", type=Family, choices=list(Family), default=None)
     parser.add_argument("--scenario", choices=sorted(SCENARIOS), default=None)
     parser.add_argument("--keep", type=Path, default=None, metavar="FOLDER", help="keep logs and diaries here")
@@ -59,9 +69,24 @@ def main() -> int:
     else:
         seeds = range(given.seed, given.seed + given.cases)
         drawn = [draw(seed, given.scenario, given.family) for seed in seeds]
-    with ThreadPoolExecutor(given.jobs) as pool:
-        outcomes = list(pool.map(partial(judged_and_said, given.keep), drawn))
+    try:
+        with _broker_behind(given.mode) as broker, ThreadPoolExecutor(given.jobs) as pool:
+            outcomes = list(pool.map(partial(judged_and_said, given.keep, broker), drawn))
+    except (BrokerFailed, NoBroker) as error:
+        print(error, file=sys.stderr)
+        return 2
     return _summary(outcomes)
+
+
+@contextmanager
+def _broker_behind(mode: Mode) -> Iterator[str | None]:
+    """The address of the broker that all cases share; None if there is none."""
+    if mode is Mode.STANDALONE:
+        yield None
+        return
+    with running_broker() as broker:
+        asyncio.run(until_coordinated(broker.bootstrap))
+        yield broker.bootstrap
 
 
 def every(name: str | None, family: Family | None) -> list[tuple[str, Family]]:

@@ -7,7 +7,6 @@ import asyncio
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import Final
 
 import msgspec
 
@@ -19,15 +18,12 @@ from tests.judge.case import WEIGHTS, Case
 from tests.judge.real.diary import What, wall_ms
 from tests.judge.real.given import Family
 from tests.judge.real.scenarios import SCENARIOS, RealScenario
+from tests.judge.real.service import running_service
 from tests.judge.real.spoiled import Spoiled, why_spoiled
-from tests.judge.real.stage import ORDERS, PARTITIONS, PAYMENTS, RealStage
+from tests.judge.real.stage import RealStage
 from tests.judge.telling import Telling
-from tests.muster_process import TEST_CONFIG, running_muster, sqlite_log
 from tests.replay.incidents.telling import tell
 from tests.replay.whole import History, read_histories
-
-GROUP_ID: Final = GroupId("judged")
-CONFIG: Final = {**TEST_CONFIG, "group.initial.rebalance.delay.ms": "1000"}
 
 
 class Drawn(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,22 +45,21 @@ def draw(seed: int, scenario: str | None = None, family: Family | None = None) -
     return Drawn(seed=seed, scenario=SCENARIOS[scenario], family=family)
 
 
-def play(drawn: Drawn, keep: Path | None = None) -> Case:
-    """Play it; `keep`: a folder where the log and the diaries stay. Raises `Spoiled`."""
+def play(drawn: Drawn, keep: Path | None = None, *, broker: str | None = None) -> Case:
+    """Play it; `keep`: a folder where the log (of a Muster that is alone) and the diaries stay. Raises `Spoiled`.
+
+    `broker`: the address of the one that Muster is to stand in front of; None: it stands alone.
+    """
     with TemporaryDirectory(prefix="muster-judged-") as scratch:
         folder = keep or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        log = sqlite_log(folder)
-        topics = [f"{ORDERS}:{PARTITIONS}", f"{PAYMENTS}:{PARTITIONS}"]
-        with running_muster(log=log, topics=topics, config=CONFIG) as muster:
+        with running_service(folder, broker) as service:
             random = Random(f"{drawn.scenario.name} {drawn.seed}")
-            with RealStage(
-                random, drawn.scenario.wanted, drawn.family, muster=muster, group_id=GROUP_ID, folder=folder
-            ) as stage:
+            with RealStage(random, drawn.scenario.wanted, drawn.family, service=service, folder=folder) as stage:
                 _played(stage, drawn.scenario)
                 until_ms = wall_ms()
-                muster.stop()  # before the processes, so that their ends are not in the log
-                return _case(drawn, stage, history_of(log), until_ms)
+                service.muster.stop()  # before the processes, so that their ends are not in the log
+                return _case(drawn, stage, history_of(service.muster.log, service.group_id), until_ms)
 
 
 def _played(stage: RealStage, scenario: RealScenario) -> None:
@@ -119,14 +114,14 @@ def told_of(case: Case) -> list[Telling]:
     ]
 
 
-def history_of(log: str) -> History:
+def history_of(log: str, group_id: GroupId) -> History:
     """The group's history in a log."""
 
     async def read() -> History:
         opened = open_for_reading(log, security=NOT_SECURED)
         await opened.open()
         try:
-            return (await read_histories(opened, group=GROUP_ID))[GROUP_ID]
+            return (await read_histories(opened, group=group_id))[group_id]
         finally:
             await opened.close()
 

@@ -14,7 +14,8 @@ from tests.judge.real import asking
 from tests.judge.real.diary import What, wall_ms
 from tests.judge.real.given import Family, Order
 from tests.judge.real.process import RealProcess
-from tests.judge.real.stage import HEARTBEAT_MS, ORDERS, PARTITIONS, PAYMENTS, SECOND, RealStage, Style, Wanted
+from tests.judge.real.service import PARTITIONS
+from tests.judge.real.stage import HEARTBEAT_MS, SECOND, RealStage, Style, Wanted
 from tests.judge.real.story import Story
 from tests.waiting import until_so
 
@@ -272,7 +273,8 @@ def subscription_change(stage: RealStage) -> None:
 
 
 def change_subscription(stage: RealStage, process: RealProcess) -> Story:
-    topics = stage.random.choice(((ORDERS, PAYMENTS), (PAYMENTS,)))
+    orders, payments = stage.service.orders, stage.service.payments
+    topics = stage.random.choice(((orders, payments), (payments,)))
     story = stage.story("subscription-change", culprits=[process.name])
     times = len(process.noted(What.ASSIGNED))
     with stage.doing(story):
@@ -285,22 +287,26 @@ def change_subscription(stage: RealStage, process: RealProcess) -> Story:
 
 @scenario(PLAIN)
 def partitions_added(stage: RealStage) -> None:
-    """The topic has more partitions once Muster is restarted, and the clients find out."""
-    change = stage.story("coordinator-change", "coordinator-outage", is_optional=True)
+    """The topic gets more partitions, and the clients find out; a Muster that is alone is restarted for that."""
+    restart = None
+    if not stage.service.is_sidecar:
+        restart = stage.story("coordinator-change", "coordinator-outage", is_optional=True)
     story = stage.story("partitions-changed", knowable=Knowable.INFERRED)
     begun_ms = wall_ms()
     with stage.doing(story):
-        stage.note(f"Muster is restarted, and {ORDERS} has {2 * PARTITIONS} partitions")
-        stage.muster.restart(topics=[f"{ORDERS}:{2 * PARTITIONS}", f"{PAYMENTS}:{PARTITIONS}"])
-        stage.absences.append((begun_ms, wall_ms()))
-        change.act(begun_ms - SIGN_OF_LIFE_MS, wall_ms())
-        change.act(begun_ms, wall_ms() + 2 * SECOND)
+        stage.note(f"{stage.service.orders} has {2 * PARTITIONS} partitions")
+        stage.service.add_partitions()
+        if restart is not None:
+            stage.absences.append((begun_ms, wall_ms()))
+            restart.act(begun_ms - SIGN_OF_LIFE_MS, wall_ms())
+            restart.act(begun_ms, wall_ms() + 2 * SECOND)
         until_so(
             lambda: any(each.partitions[-1:] >= (PARTITIONS,) for process in stage.processes for each in process.diary),
             "nobody has a new partition",
         )
-    change.may |= story.must
-    change.starts, change.ends = list(story.starts), list(story.ends)
+    if restart is not None:
+        restart.may |= story.must
+        restart.starts, restart.ends = list(story.starts), list(story.ends)
 
 
 @scenario(PLAIN, Wanted(families=(Family.JAVA,), may_mix=False))

@@ -26,12 +26,10 @@ from tests.judge.real.diary import Entry, What, wall_ms
 from tests.judge.real.given import Family, Given
 from tests.judge.real.onlooker import Look, Onlooker
 from tests.judge.real.process import RealProcess
+from tests.judge.real.service import Service
 from tests.judge.real.story import Story
-from tests.muster_process import MusterProcess
 from tests.waiting import until_so
 
-ORDERS, PAYMENTS = "orders", "payments"
-PARTITIONS: Final = 12
 SECOND: Final = 1_000
 SESSION_MS, HEARTBEAT_MS, POLL_INTERVAL_MS = 4_000, 500, 30_000
 REST_S: Final = 2.0
@@ -67,10 +65,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 class RealStage:
     """See the module."""
 
-    def __init__(
-        self, random: Random, wanted: Wanted, family: Family, *, muster: MusterProcess, group_id: str, folder: Path
-    ) -> None:
-        self.random, self.muster, self.group_id = random, muster, group_id
+    def __init__(self, random: Random, wanted: Wanted, family: Family, *, service: Service, folder: Path) -> None:
+        self.random, self.service, self.muster, self.group_id = random, service, service.muster, service.group_id
         self.family = family
         self.session_ms = SESSION_MS
         self._folder, self._wanted = folder, wanted
@@ -93,7 +89,7 @@ class RealStage:
         self.incarnation, self.generation = 1, 0
         self._numbers: dict[Family, int] = {}
         self._stack = ExitStack()
-        self.onlooker = Onlooker(muster.bootstrap, group_id)
+        self.onlooker = Onlooker(self.muster.bootstrap, self.group_id)
 
     def __enter__(self) -> "RealStage":
         self._stack.enter_context(self.onlooker)
@@ -124,7 +120,7 @@ class RealStage:
             family=family,
             bootstrap=self.muster.bootstrap,
             group_id=self.group_id,
-            topic=ORDERS,
+            topic=self.service.orders,
             client_id=name if self.style is Style.OWN_IDS else None,
             instance=name if self.is_static else None,
             assignor=self.assignor,

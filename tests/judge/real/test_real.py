@@ -4,12 +4,15 @@ The rest is a long form: `python -m tests.judge.real`. A case that the machine h
 (`spoiled.py`), and named in the summary.
 """
 
+import asyncio
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
+from tests.brokers import Broker
 from tests.brokers.fixtures import skip_loudly
+from tests.coordinator.sidecar.admin_stage import until_coordinated
 from tests.judge.count import Verdict, count
 from tests.judge.real.case import draw, play, told_of
 from tests.judge.real.given import Family
@@ -36,6 +39,7 @@ CASES = (
     ("scaling-beside-restart", Family.AIOKAFKA),
     ("coordinator-back-soon", Family.AIOKAFKA),
 )
+BEHIND = (("crash", Family.KAFKA_PYTHON), ("coordinator-back-soon", Family.LIBRDKAFKA))
 SEED = 1
 
 Judged = tuple[list[Verdict], str]
@@ -48,8 +52,8 @@ def judged() -> Iterator[dict[tuple[str, Family], "Future[Judged]"]]:
         yield {(scenario, family): pool.submit(_judged, scenario, family) for scenario, family in CASES}
 
 
-def _judged(scenario: str, family: Family) -> Judged:
-    case = play(draw(SEED, scenario, family))
+def _judged(scenario: str, family: Family, broker: str | None = None) -> Judged:
+    case = play(draw(SEED, scenario, family), broker=broker)
     return count(case, told_of(case)), shown(case)
 
 
@@ -61,10 +65,25 @@ def test_what_is_told_is_what_was_done(
     family: Family,
 ) -> None:
     """Kind, processes, span and rebalances; nothing else is told."""
+    assert_is_so(request, f"{scenario} with {family}", judged[scenario, family])
+
+
+@pytest.mark.broker
+def test_what_is_told_by_a_sidecar_is_what_was_done(request: pytest.FixtureRequest, kafka_broker: Broker) -> None:
+    """The log is a topic at the broker."""
+    asyncio.run(until_coordinated(kafka_broker.bootstrap))
+    with ThreadPoolExecutor(len(BEHIND)) as pool:
+        played = [pool.submit(_judged, *each, kafka_broker.bootstrap) for each in BEHIND]
+    for (scenario, family), each in zip(BEHIND, played, strict=True):
+        assert_is_so(request, f"{scenario} with {family}, behind a sidecar", each)
+
+
+def assert_is_so(request: pytest.FixtureRequest, what: str, judged: "Future[Judged]") -> None:
+    """Nothing is told that is not right; a spoiled case is skipped."""
     try:
-        verdicts, text = judged[scenario, family].result()
+        verdicts, text = judged.result()
     except Spoiled as why:
-        skip_loudly(request, f"{scenario} with {family} is left out: {why}")
+        skip_loudly(request, f"{what} is left out: {why}")
     assert [described(each) for each in failures(verdicts)] == [], text
 
 
