@@ -132,6 +132,12 @@ class MusterServer:
     def serves(self) -> frozenset[int]:
         return NOBODY if self.runtime is None else frozenset(self.runtime._owned)
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether an append is under way, of which the log may have what the memory has not."""
+        owned = [] if self.runtime is None else self.runtime._owned.values()
+        return any(not each._outbox._idle.is_set() for each in owned)
+
     def _loads(self) -> frozenset[int]:
         return NOBODY if self.runtime is None else frozenset(self.runtime.claims()) - self.serves()
 

@@ -127,8 +127,10 @@ class Schedule:
         return self.kafka.topics.offsets if is_upstream and self.kafka is not None else self.topics.offsets
 
     def _is_well(self, everybody: list[Member]) -> bool:
-        """Whether everybody was heard again, long enough for what was under way to end, and each partition has one."""
-        if self.members.ledger.requests < REQUESTS_MIN:
+        """Whether everybody was heard again, each partition has one, and nothing is being written."""
+        if self.members.ledger.requests < REQUESTS_MIN or any(
+            each.is_running and each.is_writing for each in self.servers
+        ):
             return False
         owned = sorted(number for each in self.servers if each.is_running for number in each.serves())
         heard_s = min(member.last_heartbeat_s for member in everybody)

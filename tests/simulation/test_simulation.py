@@ -90,3 +90,8 @@ def test_time_goes_on_where_a_timer_is_due_a_hair_later() -> None:
 def test_a_name_leads_to_who_still_listens_under_it() -> None:
     """When the later one of two processes with one node id ends, the other one is reached again."""
     assert not play(511165).violations
+
+
+def test_a_schedule_ends_when_nothing_is_being_written() -> None:
+    """The log has then what is in memory: here an append was under way at the first look at which all was well."""
+    assert not play(512574).violations
