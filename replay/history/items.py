@@ -131,6 +131,17 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
         return self.last_seq - self.first_seq + 1
 
 
+class MissingParts(msgspec.Struct, frozen=True, kw_only=True):
+    """The latest parts that are missing since a group's last rebalance. `is_assigned_since`: whether the history tells
+    anew, after them, who has which partitions.
+    """
+
+    parts: tuple[Gap | Broken, ...] = ()
+    is_assigned_since: bool = True
+
+
+NOTHING_MISSING = MissingParts()
+
 Told = Happened | Coordinated | Broken
 """A part of a group's history."""
 

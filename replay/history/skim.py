@@ -20,25 +20,50 @@ from muster.events.avro.codec import decode, event_type_of, glance
 from muster.events.avro.evolve import evolve
 from muster.events.avro.glance import Glance, GroupGlance
 from muster.events.causes import Cause
-from muster.events.events import EVENT_TYPES, AnyEvent, GroupDeleted, GroupEvent, PartitionEvent, RebalanceStarted
+from muster.events.events import (
+    EVENT_TYPES,
+    AnyEvent,
+    GroupCreated,
+    GroupDeleted,
+    GroupEmptied,
+    GroupEvent,
+    GroupStabilized,
+    PartitionEvent,
+    RebalanceStarted,
+)
 from muster.events.ids import GroupId
 from muster.events.records import BrokenRecord, StoredRecord, UnknownEventType
 from muster.events.state import Group, GroupState, new_group
-from muster.replay.history.items import UNREADABLE_NAMED, Broken, LogPosition, Prelude, Told, Unreadable
+from muster.replay.history.items import (
+    NOTHING_MISSING,
+    UNREADABLE_NAMED,
+    Broken,
+    Gap,
+    LogPosition,
+    MissingParts,
+    Prelude,
+    Told,
+    Unreadable,
+)
 
 _ON_THE_GROUPS_KEY = frozenset(each for each in EVENT_TYPES if issubclass(each, GroupEvent))
+_TELLS_WHO_HAS_WHAT = frozenset({GroupStabilized, GroupEmptied, GroupCreated, GroupDeleted})
 _AT_REST = frozenset({GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD})
 
 
 BUSY_EVENTS: Final = 10_000
 """A group to which something happens all the time can be told from as many events before its last rebalance."""
 
+MISSING_KEPT: Final = 100
+"""Parts that are missing since a group's last rebalance, of which it is told."""
+
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     """A place in the group's partition, right behind a transition. `seq` and `at_ms` (wall clock) are those of the last
     event before it, `records` make the group there.
 
-    `prelude`: what a history that begins here has to say of the partition first.
+    `prelude`: what a history that begins here has to say of the partition first. `missing`: what is missing of the
+    group's since its last rebalance.
     """
 
     offset: int = 0
@@ -47,6 +72,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int = 0
     records: tuple[StoredRecord, ...] = ()
     prelude: tuple[Told, ...] = ()
+    missing: MissingParts = NOTHING_MISSING
 
     def group(self, group_id: GroupId) -> Group | None:
         """The group as it stood; None before its first event. What cannot be read is left out."""
@@ -77,9 +103,9 @@ class Skim:
     """Takes in the records of one group, in the order of its partition.
 
     `quiet_ms`: a checkpoint is made only where nothing happened for longer; at 0, once after each rebalance. Where it
-    is never quiet, `BUSY_EVENTS` later at the latest. `rebalances_kept`: before how many rebalances there is one; at 0
-    none is made at all, for whoever asks how the group stands alone. What is counted is what was decided from
-    `since_ms` on; after `until_ms` nothing is taken in.
+    is never quiet, `BUSY_EVENTS` later at the latest. `rebalances_kept`: how many of those before rebalances are kept,
+    which several may have in common; at 0 none is made at all, for whoever asks how the group stands alone. What is
+    counted is what was decided from `since_ms` on; after `until_ms` nothing is taken in.
     """
 
     def __init__(
@@ -94,7 +120,7 @@ class Skim:
         self.checkpoint = BEGINNING
         """The last one."""
         self.before_rebalances: deque[Checkpoint] = deque(maxlen=rebalances_kept)
-        """The checkpoints before the last rebalances, one each."""
+        """The checkpoints before the last rebalances; each of them once."""
         self.before_last = BEGINNING
         """The place right before the last rebalance, however quiet it was there."""
         self.first: GroupGlance | None = None
@@ -129,6 +155,9 @@ class Skim:
         self._records: dict[bytes, StoredRecord] = {}
         self._parts: list[StoredRecord] = []
         self._unreadable = 0
+        self._broken: list[Broken] = []  # since the last transition; what is too much is told with the last one
+        self._missing: deque[Gap | Broken] = deque(maxlen=MISSING_KEPT)  # since the last rebalance
+        self._is_assigned = True  # since then
 
     def transitions(self, records: Iterable[StoredRecord]) -> Iterator[tuple[int, GroupGlance]]:
         """Take in the next records; gives what ends each transition, and how many of the records were taken in by then.
@@ -202,7 +231,10 @@ class Skim:
                 numbered += 1
             elif part.key != record.key:  # of the group's own, the last record says that it was deleted
                 records.pop(part.key, None)
-        self._count(ended, numbered)
+        self._note_missing(parts, record, ended, numbered)
+        if kind is RebalanceStarted:  # which tells of it
+            self._missing.clear()
+        self._is_assigned = self._is_assigned or not self._missing or kind in _TELLS_WHO_HAS_WHAT
         if kind is GroupDeleted:
             records.clear()
         records[record.key] = record
@@ -225,7 +257,8 @@ class Skim:
 
     def _note_rebalance(self) -> None:
         self.rebalances += 1
-        self.before_rebalances.append(self.checkpoint)
+        if not self.before_rebalances or self.before_rebalances[-1] is not self.checkpoint:
+            self.before_rebalances.append(self.checkpoint)
         if self.is_at_rest and self._makes_checkpoints:
             self.before_last = self._made(self._records, self._stood)
 
@@ -246,17 +279,57 @@ class Skim:
             at_ms=self.last.why.decided_ms if self.last else 0,
             records=tuple(records.values()),
             prelude=prelude,
+            missing=MissingParts(parts=tuple(self._missing), is_assigned_since=self._is_assigned),
         )
 
-    def _count(self, ended: GroupGlance, numbered: int) -> None:
-        """Count the numbers that are missing; a record that cannot be read explains one. `numbered`: events there."""
-        before = self.last.seq if self.last is not None and self.last.incarnation == ended.incarnation else 0
-        missing = ended.seq - before - numbered
-        if missing > self._unreadable:
+    def _note_missing(
+        self, parts: Iterable[StoredRecord], record: StoredRecord, ended: GroupGlance, numbered: int
+    ) -> None:
+        """Note what is missing before and within a transition; a rebalance that is running tells of it."""
+        gaps = self._gaps(parts, record, ended) if self._count(ended, numbered) else ()
+        if self.is_at_rest and (gaps or self._broken):
+            self._missing += sorted((*gaps, *self._broken), key=lambda each: each.position.offset)
+            self._is_assigned = False
+        self._broken.clear()
+
+    def _count(self, ended: GroupGlance, numbered: int) -> bool:
+        """Count the numbers that are missing, and return whether any is; a record that cannot be read explains one.
+
+        `numbered`: events of the transition that are there.
+        """
+        missing = ended.seq - self._last_seq(ended) - numbered
+        is_more = missing > self._unreadable
+        if is_more:
             self.missing += missing
         self._unreadable = 0
         if ended.why.cause is Cause.GROUP_REPAIRED:
             self.broken.clear()
+        return is_more
+
+    def _last_seq(self, ended: GroupGlance) -> int:
+        return self.last.seq if self.last is not None and self.last.incarnation == ended.incarnation else 0
+
+    def _gaps(self, parts: Iterable[StoredRecord], record: StoredRecord, ended: GroupGlance) -> list[Gap]:
+        """The gaps before and within a transition."""
+        gaps: list[Gap] = []
+        last_seq, offset = self._last_seq(ended), -1
+        for each in (*(part for part in parts if part.value is not None), record):
+            seen = ended if each is record else _glanced(each.value)
+            if seen is None:
+                continue
+            within = (broken for broken in self._broken if offset < broken.position.offset < each.offset)
+            explained = sum(1 + broken.more for broken in within)
+            if seen.seq - last_seq - 1 > explained:
+                gaps.append(
+                    Gap(
+                        position=_position(each),
+                        incarnation=ended.incarnation,
+                        first_seq=last_seq + 1,
+                        last_seq=seen.seq - 1,
+                    )
+                )
+            last_seq, offset = seen.seq, each.offset
+        return gaps
 
     def _note_broken(self, record: StoredRecord) -> None:
         try:
@@ -269,17 +342,29 @@ class Skim:
         else:
             return
         self._unreadable += 1
+        if len(self._broken) < UNREADABLE_NAMED:
+            self._broken.append(broken)
+        else:
+            self._broken[-1] = self._broken[-1].joined(broken)
         self.broken.append(broken)
 
 
 def _broken(record: StoredRecord, kind: Unreadable, reason: str) -> Broken:
-    position = LogPosition(partition=record.partition, offset=record.offset, timestamp_ms=record.timestamp_ms)
-    return Broken(position=position, kind=kind, reason=reason)
+    return Broken(position=_position(record), kind=kind, reason=reason)
+
+
+def _position(record: StoredRecord) -> LogPosition:
+    return LogPosition(partition=record.partition, offset=record.offset, timestamp_ms=record.timestamp_ms)
 
 
 def _incarnation(value: bytes) -> int:
+    seen = _glanced(value)
+    return -1 if seen is None else seen.incarnation
+
+
+def _glanced(value: bytes | None) -> Glance | GroupGlance | None:
+    """The glance at an event; None if it cannot be read."""
     try:
-        seen: Glance | GroupGlance = glance(value)
+        return glance(value or b"")
     except BrokenRecord:
-        return -1
-    return seen.incarnation
+        return None

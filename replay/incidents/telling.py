@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from muster.events.events import GroupDeleted
 from muster.events.ids import GroupId
 from muster.events.state import Group
-from muster.replay.history.items import Broken, Coordinated, Gap, Item
+from muster.replay.history.items import NOTHING_MISSING, Broken, Coordinated, Gap, Item, MissingParts
 from muster.replay.history.transitions import Step, Transition, Transitions
 from muster.replay.incidents.episode.acts import acts_of
 from muster.replay.incidents.episode.coordinator_absences import Absences, Away
@@ -28,16 +28,24 @@ class IncidentTeller:
     """The fold.
 
     `group`: as it stood before the first step, after a time of quiet (`QUIET_MS`), where that is not the first of its
-    history; its last event was at `at_ms` (wall clock). `chained`: whether incidents have the statements that
-    tell them.
+    history; its last event was at `at_ms` (wall clock). `missing`: what is missing since its last
+    rebalance. `chained`: whether incidents have the statements that tell them.
     """
 
-    def __init__(self, group_id: GroupId, group: Group | None = None, *, at_ms: int = 0, chained: bool = True) -> None:
+    def __init__(
+        self,
+        group_id: GroupId,
+        group: Group | None = None,
+        *,
+        at_ms: int = 0,
+        missing: MissingParts = NOTHING_MISSING,
+        chained: bool = True,
+    ) -> None:
         self._group_id = group_id
         self._chained = chained
         self._begin_ms = at_ms
         self._last_ms = at_ms
-        self._timeline = Timeline(group)
+        self._timeline = Timeline(group, missing=missing)
         self._coordinators = Absences(at_ms)
         self._episode = Episode(group)
         self._end_of_life: GroupDeleted | None = None

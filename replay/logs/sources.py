@@ -78,7 +78,8 @@ async def find_start(
 ) -> Start:
     """Skim the group's history up to the window; without one, up to the last so many rebalances.
 
-    `quiet_ms`: see `Skim`; with it as many rebalances before a window come, too. Raises LogTooNew, and as the log does.
+    `quiet_ms`: see `Skim`; with it it is so many times of quiet with rebalances after them, and so many before a window
+    come, too. Raises LogTooNew, and as the log does.
     """
     search = _Search(group, window, Skim(prelude := Prelude(), quiet_ms=quiet_ms, rebalances_kept=rebalances), prelude)
     search.tells_before = quiet_ms > 0

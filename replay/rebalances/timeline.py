@@ -28,7 +28,7 @@ from muster.events.events import (
     RebalanceStarted,
 )
 from muster.events.state import Group, GroupState
-from muster.replay.history.items import UNREADABLE_NAMED, Broken, Coordinated, Gap, Part
+from muster.replay.history.items import NOTHING_MISSING, UNREADABLE_NAMED, Broken, Coordinated, Gap, MissingParts, Part
 from muster.replay.history.transitions import Step, Transition
 from muster.replay.rebalances.happening_collector import HappeningCollector
 from muster.replay.rebalances.happenings import CoordinatorChanges, unserved
@@ -41,14 +41,18 @@ from muster.replay.rebalances.wording import jump_text, missing_text
 class Timeline:
     """The fold. Feed it all steps, then ask what is still running."""
 
-    def __init__(self, group: Group | None = None) -> None:
-        """`group`: as it stood before the first step, at rest, where that is not the first of its history."""
+    def __init__(self, group: Group | None = None, *, missing: MissingParts = NOTHING_MISSING) -> None:
+        """`group`: as it stood before the first step, at rest, where that is not the first of its history; `missing`:
+        what is missing since its last rebalance.
+        """
         self._group: Group | None = group
         self._running: RunningRebalance | None = None
         self._baseline = None if group is None else ownership(group) if group.members else NOBODY
         """The last stable assignment; None: not known."""
         self._happenings = HappeningCollector()
-        self._notes: list[str] = []
+        self._notes = list(map(missing_text, missing.parts))
+        if not missing.is_assigned_since:
+            self._baseline = None
         self._unreadable: list[Broken] = []  # those in a row of which the last notes are
         self._coordinators = CoordinatorChanges()
         self._last_seq = 0 if group is None else group.seq

@@ -37,6 +37,7 @@ def report(
                 start.group_id,
                 start.checkpoint.group(start.group_id),
                 at_ms=start.checkpoint.at_ms,
+                missing=start.checkpoint.missing,
                 window=window,
                 life=start.life,
             )

@@ -40,7 +40,7 @@ class WhyFold:
         life: int = -1,
     ) -> None:
         self._transitions = Transitions(group_id, start.group(group_id))
-        self._teller = IncidentTeller(group_id, start.group(group_id), at_ms=start.at_ms)
+        self._teller = IncidentTeller(group_id, start.group(group_id), at_ms=start.at_ms, missing=start.missing)
         self._edges = Edges(window, life)
         self._at = Edges(Window(until=at), life)
         self.is_over = False

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.events.avro.codec import decode
+from muster.events.causes import Cause
 from muster.events.events import PartitionEvent
 from muster.events.ids import GroupId
 from muster.events.records import StoredRecord
@@ -13,10 +14,12 @@ from muster.replay.fleet.simulation.scenario import SCENARIOS
 from muster.replay.history.items import Item
 from muster.replay.history.transitions import Transitions
 from muster.replay.history.window import AtSeq, AtTime, Window
+from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.windows import QUIET_MS
 from muster.replay.logs.reading import Reading
 from muster.replay.logs.sources import find_start, from_the_beginning, items
 from muster.replay.rebalances.timeline import Timeline
+from muster.replay.report.fold import ReportFold
 from muster.replay.results.groups import Overview, read_overview
 from muster.replay.results.states import StatesFold
 from muster.replay.results.story import StoryLines
@@ -30,6 +33,7 @@ from tests.replay.whole import History, incidents, read_histories, state_at
 from tests.replay.written import broken_value, memory_log, script, stored_items
 
 ORDERS = GroupId("orders")
+HOUR_MS = 3_600_000
 
 
 def twice() -> Script:
@@ -121,6 +125,72 @@ async def test_the_last_incident_of_any_fleet_is_told_without_what_came_before(s
     (line,) = overview.result("memory").groups
     assert line.last_incident is not None
     assert line.last_incident.headline == incidents(history)[-1].headline
+
+
+def after_quiet() -> list[StoredRecord]:
+    """Two static restarts, hours apart, and after hours more a process that is restarted: two rebalances."""
+    told = script("orders").created()
+    told.start(told.joined(told.member("a"))).complete().stabilize({"a": {"orders": [0]}}).wait(HOUR_MS)
+    told.start(told.joined(told.member("b"))).advanced(told.rejoined(told.of("a")))
+    leaver = told.member("c", static=False)
+    told.advanced(told.joined(leaver)).complete().stabilize({"a": {"orders": [0]}})
+    for name in ("a", "b"):
+        told.wait(HOUR_MS).advanced(told.replaced(name, Cause.STATIC_RESTART_ABSORBED, host="/10.0.0.9"))
+    told.wait(HOUR_MS).start(told.removed(leaver, Cause.MEMBER_LEFT)).wait(500)
+    told.complete(told.rejoined(told.of("a")), told.rejoined(told.of("b"))).stabilize({"a": {"orders": [0]}})
+    told.wait(5_000).start(told.joined(told.member("c", static=False))).wait(500)
+    told.complete(told.rejoined(told.of("a")), told.rejoined(told.of("b"))).stabilize({"b": {"orders": [0]}})
+    return told.stored_records()
+
+
+@pytest.mark.parametrize(
+    ("gone", "is_noted"),
+    [
+        ([], False),
+        (["StaticMemberReplaced", "GroupAdvanced"], True),
+        (["StaticMemberReplaced"], True),
+        (["GroupCreated"], False),  # the rebalance after it says so
+        (["MemberJoined", "GroupAdvanced"], False),  # the rebalance in which it was says so
+        (["MemberJoined", "RebalanceStarted", "MemberRejoined"], True),  # who has what is told, and known, after it
+    ],
+)
+@pytest.mark.parametrize("is_broken", [False, True])
+async def test_what_is_missing_since_the_last_rebalance_is_noted_however_quiet_it_was_since(
+    gone: list[str], is_noted: bool, is_broken: bool
+) -> None:
+    """Nothing more is read than from that time of quiet on; what is missing before another rebalance is noted there."""
+    records = after_quiet()
+    types = [type(decode(each.value)).__name__ if each.value else "" for each in records]
+    first = next(at for at in range(len(types)) if types[at : at + len(gone)] == gone)
+    if is_broken:
+        value = broken_value("orders")
+        for at in range(first, first + len(gone)):
+            records[at] = msgspec.structs.replace(records[at], key=value.key, value=value.value)
+    else:
+        del records[first : first + len(gone)]
+    reading = Reading(log=await memory_log(records))
+    history = (await read_histories(reading.log))[ORDERS]
+    (*_, restarted) = incidents(history)
+    assert [each.kind for each in incidents(history)][-1] == "restart"
+    assert len(restarted.rebalances) == 2
+    assert bool(restarted.notes) == is_noted
+    await _tells_the_last_incident(reading, list(history.items))
+    for since_ms in (records[-1].timestamp_ms - HOUR_MS // 2, records[-1].timestamp_ms):
+        window = Window(since=AtTime(since_ms))
+        start = await find_start(reading, ORDERS, window, quiet_ms=QUIET_MS)
+        assert start.checkpoint.seq > 0
+        page = ReportFold(
+            ORDERS, start.checkpoint.group(ORDERS), at_ms=start.checkpoint.at_ms, missing=start.checkpoint.missing
+        )
+        fold = WhyFold(ORDERS, start.checkpoint, window=window)
+        told: list[Incident] = []
+        async for item in items(reading, start):
+            page.feed(item)
+            told += fold.feed(item)
+        page.end()
+        assert [*told, *fold.end()][-1].notes == restarted.notes
+        notes = [note for each in page.page("memory", made_ms=0).stories for note in each.notes]
+        assert bool(notes) == bool(restarted.notes)
 
 
 async def _tells_the_last_incident(reading: Reading, whole: list[Item]) -> None:
