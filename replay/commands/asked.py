@@ -4,7 +4,7 @@ import sys
 import time
 from contextlib import aclosing
 from difflib import get_close_matches
-from typing import Final, Protocol
+from typing import Final, NoReturn, Protocol
 
 from muster.events.ids import GroupId
 from muster.replay.commands.opening import CANNOT_READ, NOT_FOUND, fail
@@ -110,6 +110,11 @@ async def fail_unknown(reading: Reading, group: str) -> None:
         shown, more = names[:NAMED_MAX], len(names) - NAMED_MAX
         message += f"; it has {', '.join(map(printable, shown))}{f' and {more:,} more' if more > 0 else ''}"
     fail(message, NOT_FOUND)
+
+
+def fail_unmatched(location: str, wanted: str) -> NoReturn:
+    """End the command: no group's id matches the pattern."""
+    fail(f"no group in {location} matches {printable(wanted)!r}", NOT_FOUND)
 
 
 async def fail_outside(reading: Reading, start: Start, window: Window, view: View) -> None:

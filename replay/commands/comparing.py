@@ -13,7 +13,7 @@ import typer
 
 from muster import terminal
 from muster.events.ids import GroupId
-from muster.replay.commands.asked import fail_outside, fail_unknown, feed, start_of, when
+from muster.replay.commands.asked import fail_outside, fail_unknown, fail_unmatched, feed, start_of, when
 from muster.replay.commands.opening import CANNOT_READ, DAMAGED, NOT_FOUND, Source, fail, opened, run, say
 from muster.replay.form import Format, View
 from muster.replay.history.window import NUMBER_DIGITS_MAX, WHOLE, At, Cut, Place, Window, bounds
@@ -158,4 +158,4 @@ def _fail_unverified(location: str, verification: Verification, window: Window, 
         whose = "" if wanted is None else f" of groups that match {printable(wanted)!r}"
         fail(f"{location} tells of nothing{whose}{when(window, view)}; it tells of {first} to {last}", NOT_FOUND)
     if wanted is not None:
-        fail(f"no group in {location} matches {printable(wanted)!r}", NOT_FOUND)
+        fail_unmatched(location, wanted)

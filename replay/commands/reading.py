@@ -13,7 +13,17 @@ import typer
 
 from muster import terminal
 from muster.events.ids import GroupId
-from muster.replay.commands.asked import fail_outside, fail_unknown, feed, moment, start_of, view_of, when, window_of
+from muster.replay.commands.asked import (
+    fail_outside,
+    fail_unknown,
+    fail_unmatched,
+    feed,
+    moment,
+    start_of,
+    view_of,
+    when,
+    window_of,
+)
 from muster.replay.commands.opening import (
     CANNOT_READ,
     DAMAGED,
@@ -71,7 +81,7 @@ def groups(source: Source, view: View, *, window: Window = WHOLE, wanted: str | 
             result = overview.result(reading.log.location, bounds(window), SORTS[sort])
             reading.note_unreadable(overview.broken())
             if wanted is not None and not overview.names:
-                fail(f"no group in {reading.log.location} matches {printable(wanted)!r}", NOT_FOUND)
+                fail_unmatched(reading.log.location, wanted)
             render(result, view, terminal.stdout())
 
     run(read())
@@ -101,7 +111,7 @@ def _fail_without_groups(location: str, first: Instant | None, window: Window, w
         begin = in_zone(first, view.zone)
         fail(f"{location} tells of no group{whose}{when(window, view)}; the first one begins at {begin}", NOT_FOUND)
     if wanted is not None:
-        fail(f"no group in {location} matches {printable(wanted)!r}", NOT_FOUND)
+        fail_unmatched(location, wanted)
 
 
 def history(source: Source, group: str, view: View, *, window: Window = WHOLE, goes_on: bool = False) -> None:
@@ -187,7 +197,7 @@ def export(
             head = Head(form=FORM, log=location, identity=log.identity, partitions=log.partitions)
             written, is_any = await copy(reading, export_to(to, file, head), span, wanted, pseudonyms)
             if not is_any and wanted is not None:
-                fail(f"no group in {log.location} matches {printable(wanted)!r}", NOT_FOUND)
+                fail_unmatched(log.location, wanted)
             typer.echo(f"{written} records of {log.location} were written to {to}")
 
     beside = to.with_name(f".{to.name}.{os.getpid()}")

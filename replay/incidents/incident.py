@@ -33,6 +33,11 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     empty_partition_ms: int = 0
     restarts_absorbed: int = 0
 
+    @property
+    def weight(self) -> tuple[int, int, int]:
+        """What costs are compared by: partitions without a consumer, time not Stable, rebalances."""
+        return (self.partition_ms or 0, self.rebalancing_ms or 0, self.rebalances)
+
 
 class Incident(msgspec.Struct, frozen=True, kw_only=True):
     """One story of a group.

@@ -31,7 +31,8 @@ class MemberRef(msgspec.Struct, frozen=True, kw_only=True):
         return ("dynamic", self.member_id)
 
 
-def ref(member: Member) -> MemberRef:
+def ref(member: Member | MemberRef) -> MemberRef:
+    """What there is of a member in a reference."""
     return MemberRef(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,

@@ -6,11 +6,12 @@ over: half of one may be taken for another kind. Those that cross an edge of the
 
 from collections import Counter
 from collections.abc import Sequence
+from operator import attrgetter
 
 from muster.events.events import CoordinatorReady
 from muster.events.ids import GroupId
 from muster.events.state import Group
-from muster.replay.history.items import Broken, Coordinated, Gap, Happened, Item
+from muster.replay.history.items import NOTHING_MISSING, Broken, Coordinated, Gap, Happened, Item, MissingParts
 from muster.replay.history.transitions import Step, Transition, Transitions
 from muster.replay.history.window import WHOLE, AtTime, Cut, Place, Window, bounds
 from muster.replay.incidents.edges import Edges
@@ -32,7 +33,8 @@ class ReportFold:
     """The fold: feed it all items, or until it `is_over`, end it, then ask for pages.
 
     `group`: as it stood before the first item, after a time of quiet, where that is not the first of its history; its
-    last event was at `at_ms` (wall clock). `life`: the last incarnation, for a window of numbers.
+    last event was at `at_ms` (wall clock), `missing` is what is missing since its last rebalance. `life`:
+    the last incarnation, for a window of numbers.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class ReportFold:
         group: Group | None = None,
         *,
         at_ms: int = 0,
+        missing: MissingParts = NOTHING_MISSING,
         window: Window = WHOLE,
         life: int = -1,
     ) -> None:
@@ -49,7 +52,7 @@ class ReportFold:
         self._cut = Cut(window, life)
         self._edges = Edges(window, life)
         self._transitions = Transitions(group_id, group)
-        self._teller = IncidentTeller(group_id, group, at_ms=at_ms)
+        self._teller = IncidentTeller(group_id, group, at_ms=at_ms, missing=missing)
         self._lives = Lives(group, at_ms=at_ms)
         self._briefs: Latest[Brief] = Latest(LIMITS.incidents)
         self._weightiest: list[Brief] = []
@@ -183,7 +186,7 @@ class ReportFold:
         self._total.add(incident.cost)
         self._kinds[incident.kind] += 1
         if incident.rebalances:
-            self._weightiest = sorted([*self._weightiest, told], key=_weight, reverse=True)[:WEIGHTIEST]
+            self._weightiest = sorted([*self._weightiest, told], key=attrgetter("weight"), reverse=True)[:WEIGHTIEST]
         for rebalance in incident.rebalances:
             self.rebalances += 1
             self._shifts.add(shift(rebalance))
@@ -233,7 +236,3 @@ class ReportFold:
             ("gaps", self._missing.dropped),
         ]
         return tuple(f"The {count:,} earliest {what} are left out." for what, count in parts if count)
-
-
-def _weight(told: Brief) -> tuple[bool, int, int, int]:
-    return told.weight

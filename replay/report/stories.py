@@ -71,13 +71,12 @@ def brief(incident: Incident) -> Brief:
         advice=tuple(map(shown, incident.advice[:STATEMENTS_MAX])),
         notes=tuple(map(shown, incident.notes[:STATEMENTS_MAX])),
     )
-    cost = incident.cost
     return Brief(
         story=story,
         incident_id=incident.id,
         parent_id=incident.parent,
         culprits=incident.culprits,
-        weight=(end_ms is None, cost.partition_ms or 0, cost.rebalancing_ms or 0, cost.rebalances),
+        weight=(end_ms is None, *incident.cost.weight),
     )
 
 

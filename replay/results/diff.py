@@ -13,7 +13,7 @@ from muster.events.ids import GroupId
 from muster.replay.history.items import Happened, Item
 from muster.replay.history.window import At
 from muster.replay.rebalances.moves import GroupAssignment, movement
-from muster.replay.rebalances.rebalance import MemberRef, Movement, ValueChange
+from muster.replay.rebalances.rebalance import MemberRef, Movement, ValueChange, ref
 from muster.replay.results.state import AtGeneration, MemberState, StateAt, StateFold
 from muster.replay.times import Instant
 
@@ -103,8 +103,8 @@ def _diff(one: StateAt, other: StateAt) -> Diff:
         same_life=one.incarnation == other.incarnation,
         group=tuple(_changes({f: getattr(one, f) for f in _SHOWN}, {f: getattr(other, f) for f in _SHOWN})),
         configs=tuple(_changes(one.configs, other.configs)),
-        came=tuple(_ref(member) for identity, member in after.items() if identity not in before),
-        went=tuple(_ref(member) for identity, member in before.items() if identity not in after),
+        came=tuple(ref(member) for identity, member in after.items() if identity not in before),
+        went=tuple(ref(member) for identity, member in before.items() if identity not in after),
         changed=changed,
         stayed=len(both) - len(changed),
         movement=_movement(one, other),
@@ -117,7 +117,7 @@ def _moment(state: StateAt) -> GroupAt:
 
 
 def _member_change(before: MemberState, after: MemberState) -> MemberChange:
-    return MemberChange(before=_ref(before), after=_ref(after), fields=tuple(_changes(_fields(before), _fields(after))))
+    return MemberChange(before=ref(before), after=ref(after), fields=tuple(_changes(_fields(before), _fields(after))))
 
 
 def _fields(member: MemberState) -> dict[str, object]:
@@ -151,15 +151,6 @@ def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _ref(member: MemberRef) -> MemberRef:
-    return MemberRef(
-        member_id=member.member_id,
-        group_instance_id=member.group_instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-    )
-
-
 def _movement(one: StateAt, other: StateAt) -> Movement | None:
     before, after = _ownership(one.members), _ownership(other.members)
     return movement(before, after) if before is not None and after is not None else None
@@ -171,7 +162,7 @@ def _ownership(members: Iterable[MemberState]) -> GroupAssignment | None:
     for member in members:
         if member.assignment is None:
             return None
-        owner = _ref(member)
+        owner = ref(member)
         for topic in member.assignment:
             owners.update(dict.fromkeys(((topic.topic, number) for number in topic.partitions), owner))
     return GroupAssignment(owners=owners, undecodable=())

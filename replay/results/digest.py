@@ -282,7 +282,7 @@ class _Collected:
             if len(self._briefs) < BRIEFS_MAX:
                 self._briefs += _briefs(incident)
             if incident.rebalances:
-                place = (weight(incident), -next(self._number))
+                place = (incident.cost.weight, -next(self._number))
                 if len(self._heaviest) < HEAVIEST_KEPT:
                     heappush(self._heaviest, (*place, _id_of(incident), Packed(incident)))
                 elif place > self._heaviest[0]:
@@ -313,12 +313,6 @@ class _Collected:
 
 def _id_of(incident: Incident) -> tuple[GroupId, str]:
     return incident.group_id, incident.id
-
-
-def weight(incident: Incident) -> tuple[int, int, int]:
-    """The measure by which incidents are compared: partitions without a consumer, time not Stable, rebalances."""
-    cost = incident.cost
-    return (cost.partition_ms or 0, cost.rebalancing_ms or 0, cost.rebalances)
 
 
 def _briefs(incident: Incident) -> Iterator[_Brief]:

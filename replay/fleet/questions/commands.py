@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import msgspec
 
 from muster import terminal
-from muster.replay.commands.asked import view_of, when, window_of
+from muster.replay.commands.asked import fail_unmatched, view_of, when, window_of
 from muster.replay.commands.opening import CANNOT_READ, NOT_FOUND, fail
 from muster.replay.fleet.asked import By, Order
 from muster.replay.fleet.extra import check_needs
@@ -83,7 +83,7 @@ class Asking:
         answer = self.told(ask)
         pattern = self.given.group
         if not answer.rows and pattern is not None and not self.told(lambda: groups_in(self.tables, pattern)):
-            fail(f"no group in {self.tables} matches {pattern!r}", NOT_FOUND)
+            fail_unmatched(str(self.tables), pattern)
         show(answer, self.view, terminal.stdout(), nothing="" if answer.rows else self._nothing(thing))
 
     def _nothing(self, thing: str) -> str:
