@@ -60,7 +60,7 @@ class HappeningCollector:
 
     def __init__(self) -> None:
         self._happenings: list[Happening] = []
-        self._positions: dict[_Key, int] = {}
+        self._positions: dict[_Key | None, int] = {}
         self._calls: dict[MemberId, tuple[int, Call]] = {}
         self._gone: list[MemberRef] = []
 
@@ -88,10 +88,8 @@ class HappeningCollector:
             self._happenings.append(happening)
 
     def _same(self, happening: Happening) -> int | None:
-        if happening.kind is HappeningKind.STATIC_RESTART:
-            return self._positions.get(_duel(happening))
-        key = _key(happening)
-        return None if key is None else self._positions.get(key)
+        is_restart = happening.kind is HappeningKind.STATIC_RESTART
+        return self._positions.get(_duel(happening) if is_restart else _key(happening))
 
     # ---- transitions ------------------------------------------------------------------------------------------------
 

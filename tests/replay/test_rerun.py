@@ -120,6 +120,15 @@ def test_refusals_are_derived_too() -> None:
     assert b.member_id in h.live.members
 
 
+def test_a_refusal_is_derived_whatever_assignor_the_group_has() -> None:
+    """The log does not have what the client offered; it was not refused for that."""
+    h = Harness()
+    h.form(h.static("a", protocols=protocols("other")))
+    h.dynamic("stranger", member_id="nobody", protocols=protocols("other")).join()
+    assert [event.why.cause for event in h.events][-1] is Cause.UNKNOWN_MEMBER
+    assert_same(h)
+
+
 def test_the_ends_of_phases_are_derived() -> None:
     """A join phase that ran out of time, a sync phase that did, an assignment that could not be stored."""
     h = Harness()

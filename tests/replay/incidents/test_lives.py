@@ -140,3 +140,20 @@ def test_requests_of_a_process_whose_place_was_taken_are_counted_until_it_is_tak
     first, second = (each for each in incidents(script.history()) if each.kind == "restart")
     assert "1 request of it was fenced" in said(first, "recorded")
     assert "3 requests of it were fenced" in said(second, "recorded")
+
+
+def test_processes_that_leave_are_counted_and_named() -> None:
+    """One, several, and all that there are."""
+    one, three = "'app-1' (10.0.1.1)", "'app-3' (10.0.1.3)"
+    headlines = []
+    for leaving in ((2,), (1, 3), (1, 2, 3)):
+        fleet = Fleet(3)
+        for number in leaving:
+            fleet[number].close()
+        fleet.rest(20 * S)
+        headlines.append((fleet.only().kind, fleet.only().headline))
+    assert headlines == [
+        ("scale-down", "a process left: 'app-2' (10.0.1.2)"),
+        ("scale-down", f"2 processes left within 0 ms: {one} and {three}"),
+        ("shutdown", f"3 processes left within 0 ms, the group was empty: {one}, 'app-2' (10.0.1.2) and {three}"),
+    ]

@@ -341,3 +341,22 @@ def test_of_very_many_unused_ids_16_are_named_and_the_others_counted() -> None:
     headline = of_kind(fleet.told(), "unused-id").headline
     assert headline.count("which had been given a member id") == 16
     assert headline.endswith(", and 1 more")
+
+
+def test_a_leader_that_stood_still_while_others_were_replaced_was_slow() -> None:
+    """It had not ended, as it was heard from again; two of the others were restarted meanwhile."""
+    fleet = Fleet(5, rebalance_ms=20 * S, session_ms=60 * S)
+    leader = fleet.world.leader()
+    one, other = [number for number in range(1, 6) if fleet[number] is not leader][:2]
+    leader.assign_slow_ms = 12 * S
+    fleet.restart(one, S)
+    fleet.run(4_500)
+    leader.freeze()
+    fleet.run(1_500)
+    fleet.restart(other, 2 * S)
+    fleet.run(40 * S)
+    leader.thaw()
+    fleet.rest(60 * S)
+    assert [each.kind for each in fleet.told()] == ["slow-leader", "deployment"]
+    slow = of_kind(fleet.told(), "slow-leader")
+    assert "had not died: it was heard from again under its old member id" in said(slow, "recorded")
