@@ -4,9 +4,11 @@ rebalancing_ms         the time in which the group was not Stable, over its reba
 partition_ms           partitions times the time in which they had no consumer. In a rebalance with an eager assignor
                        these are all, with a cooperative one only those that moved. Outside of rebalances:
 silent_partition_ms    of that: from the last sign of life of their member until it was removed or back, where that
-                       moment is recorded. Whoever was merely cut off may have gone on
+                       moment is recorded. Whoever was merely cut off may have gone on; whoever has an instance id that
+                       is fought for lives, and so does a member that is removed by others while its heartbeats come
 empty_partition_ms     of that: while the group was empty, until the next assignment; not after an orderly end
-partitions_moved       partitions that went from one member to another
+partitions_moved       partitions that went from one member to another, in one rebalance, or in the two rounds of a
+                       cooperative assignor
 partitions_moved_back  those of these moves that came to nothing: in the end the partition was where it had been. Of
                        dynamic members, who it was is known by client id and host, where no two members share them
 restarts_absorbed      static members that came back to their places, and spared the group the rebalances of a leave and
@@ -14,13 +16,13 @@ restarts_absorbed      static members that came back to their places, and spared
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from muster.events.state import Member
 from muster.replay.incidents.episode.acts import AnyAct, CameBack
 from muster.replay.incidents.incident import Cost
 from muster.replay.rebalances.moves import decode_assignment
-from muster.replay.rebalances.rebalance import MemberRef, Outcome, Rebalance
+from muster.replay.rebalances.rebalance import MemberRef, Outcome, PartitionMove, Rebalance
 
 _Key = tuple[str, ...]
 
@@ -37,15 +39,14 @@ def cost_of(
     `silent_partition_ms`, `empty_partition_ms`: the partition time outside of rebalances.
     """
     durations = [each.duration_ms for each in rebalances]
-    moves = [_moved(each) for each in rebalances if each.to_generation]
     stopped_ms = [*(partition_ms(each) for each in rebalances), silent_partition_ms, empty_partition_ms]
-    moved = _sum(moves)
+    moved, moved_back = _moves([each for each in rebalances if each.to_generation])
     return Cost(
         rebalances=len(rebalances),
         rebalancing_ms=_sum(durations),
         partition_ms=_sum(stopped_ms),
         partitions_moved=moved,
-        partitions_moved_back=_moved_back(rebalances) if moved else moved,
+        partitions_moved_back=moved_back,
         restarts_absorbed=sum(isinstance(act, CameBack) and act.absorbed for act in acts),
         silent_partition_ms=silent_partition_ms,
         empty_partition_ms=empty_partition_ms,
@@ -83,7 +84,7 @@ def partition_ms(rebalance: Rebalance) -> int | None:
 
 def _stopped(rebalance: Rebalance) -> int | None:
     """How many partitions had no consumer in a rebalance."""
-    is_cooperative = "cooperative" in (rebalance.protocol_name or "")
+    is_cooperative = _is_cooperative(rebalance)
     if rebalance.outcome is Outcome.SUPERSEDED:  # the next one tells what moved
         return None if is_cooperative else rebalance.partitions_before
     movement = rebalance.movement
@@ -92,25 +93,38 @@ def _stopped(rebalance: Rebalance) -> int | None:
     return movement.moved + movement.lost + (0 if is_cooperative else movement.stayed)
 
 
-def _moved(rebalance: Rebalance) -> int | None:
-    if rebalance.outcome is Outcome.SUPERSEDED:
-        return 0
-    return None if rebalance.movement is None else rebalance.movement.moved
+def _moves(rebalances: Sequence[Rebalance]) -> tuple[int, int] | tuple[None, None]:
+    """How many partitions went from one member to another, and how many of these moves came to nothing.
 
-
-def _moved_back(rebalances: Sequence[Rebalance]) -> int:
-    """The moves of partitions that were in the end where they had been before the first of these rebalances."""
+    Where one of the rebalances is not known, nor are they. What a cooperative assignor takes away in its first round
+    and hands on in its second has moved, too.
+    """
+    if any(each.movement is None and each.outcome is not Outcome.SUPERSEDED for each in rebalances):
+        return None, None
     shared = _shared_addresses(rebalances)
     before: dict[tuple[str, int], _Key] = {}
     after: dict[tuple[str, int], _Key | None] = {}
+    given_up: dict[tuple[str, int], MemberRef] = {}
     moves: defaultdict[tuple[str, int], int] = defaultdict(int)
-    for move in (move for each in rebalances if each.movement is not None for move in each.movement.moves):
+    for rebalance, move in _all_moves(rebalances):
         for place in ((of.topic, partition) for of in move.partitions for partition in of.partitions):
-            if move.previous is not None:
-                before.setdefault(place, _key(move.previous, shared))
+            previous = move.previous or given_up.pop(place, None)
+            if move.owner is None and previous is not None and _is_cooperative(rebalance):
+                given_up[place] = previous
+            if previous is not None:
+                before.setdefault(place, _key(previous, shared))
             after[place] = None if move.owner is None else _key(move.owner, shared)
-            moves[place] += move.previous is not None and move.owner is not None
-    return sum(times for place, times in moves.items() if place in before and before[place] == after[place])
+            moves[place] += previous is not None and move.owner is not None and previous.identity != move.owner.identity
+    back = sum(times for place, times in moves.items() if place in before and before[place] == after[place])
+    return sum(moves.values()), back
+
+
+def _all_moves(rebalances: Iterable[Rebalance]) -> Iterator[tuple[Rebalance, PartitionMove]]:
+    return ((each, move) for each in rebalances if each.movement is not None for move in each.movement.moves)
+
+
+def _is_cooperative(rebalance: Rebalance) -> bool:
+    return "cooperative" in (rebalance.protocol_name or "")
 
 
 def _key(member: MemberRef, shared: frozenset[_Key]) -> _Key:

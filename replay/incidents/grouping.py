@@ -18,7 +18,7 @@ from muster.events.ids import GroupId
 from muster.events.state import Member
 from muster.replay.history.items import Broken, Gap
 from muster.replay.incidents.cost import cost_of, empty_ms, outside, partitions_had
-from muster.replay.incidents.episode.acts import AnyAct, CameBack, Went
+from muster.replay.incidents.episode.acts import AnyAct, CameBack, Departure, Went
 from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.episode.holes import Hole, is_within_events, may_hide_other_half
 from muster.replay.incidents.evidence.naming import refs
@@ -226,29 +226,41 @@ def _incident(
 
 
 def _cost(draft: _Draft, rebalances: Sequence[Rebalance], episode: Episode) -> Cost:
-    acts = () if draft.name == duel.KIND.name else draft.claim.acts  # who takes an id from another one is no restart
+    # Who takes an id from another one is no restart, and whoever has it lives.
+    acts = () if draft.name == duel.KIND.name else draft.claim.acts
     emptied = [each for each in rebalances if each.outcome is Outcome.EMPTIED and draft.name not in ORDERLY_ENDS]
     return cost_of(
         rebalances,
         acts,
-        silent_partition_ms=sum(_silent_ms(act, episode) for act in draft.claim.acts),
+        silent_partition_ms=sum(_silent_ms(act, episode) for act in acts),
         empty_partition_ms=sum(empty_ms(each, episode.rebalances_after(each)) for each in emptied),
     )
 
 
 def _silent_ms(act: AnyAct, episode: Episode) -> int:
     """Partitions times the time in which their member was silent, outside of rebalances."""
-    if isinstance(act, Went) and act.is_silent and episode.silence_of(act).is_known:
-        member = act.member
-    elif isinstance(act, CameBack) and act.heard and act.before is not None:
-        member = act.before
-    else:
+    member = _silent_member(act, episode)
+    if not isinstance(act, Went | CameBack) or member is None:
         return 0
-    if any(away.since_ms <= act.at_ms and act.since_ms <= away.until_ms for away in episode.aways):
+    from_ms, until_ms = act.last_seen_ms, act.at_ms
+    if episode.was_away(from_ms, until_ms):
         return 0  # nobody was there to hear it
-    had = partitions_had(member)
-    beside = episode.rebalances_between(act.since_ms, act.at_ms)
-    return had * outside(act.since_ms, act.at_ms, beside)
+    return partitions_had(member) * outside(from_ms, until_ms, episode.rebalances_between(from_ms, until_ms))
+
+
+def _silent_member(act: AnyAct, episode: Episode) -> Member | None:
+    """The member whose silence ended with the act; None if it lived until then, or when it began is not recorded."""
+    if isinstance(act, CameBack):
+        return act.before if act.heard and not episode.fenced_after(act) else None
+    if not isinstance(act, Went) or not episode.silence_of(act).is_known:
+        return None
+    return act.member if act.is_silent or _had_ended(act) else None
+
+
+def _had_ended(went: Went) -> bool:
+    """Whether a member that was removed for another reason had been silent for longer than ever while it lived."""
+    is_removed = went.how in (Departure.REMOVED, Departure.PLANNED)
+    return is_removed and went.at_ms - went.last_seen_ms > max(SAME_MOMENT_MS, went.longest_silence_ms)
 
 
 def _chain(draft: _Draft, episode: Episode) -> tuple[Statement, ...]:

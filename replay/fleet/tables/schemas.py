@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from muster.replay.history.items import UNREADABLE_NAMED
 
-RULES_VERSION: Final = 7
+RULES_VERSION: Final = 8
 """Raised whenever a rule or a column changes, so that rows of different rules never stand in one table."""
 
 _NOTES: Final = (

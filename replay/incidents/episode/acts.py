@@ -92,7 +92,8 @@ class CameBack(Act, frozen=True, kw_only=True):
     """A static member came back under a new member id; `absorbed`: no rebalance was needed.
 
     `last_seen_ms`: since when it may not have been there: the begin of the longest silence that ended with its return.
-    `heard`: whether that is a sign of life; False: it was not heard from since a takeover, or that is not recorded.
+    `heard`: whether that is a sign of life; False: it was not heard from since a takeover; None: not recorded.
+    `longest_silence_ms`: the longest between two signs of life, the last one among them.
     """
 
     member: Member
@@ -100,7 +101,8 @@ class CameBack(Act, frozen=True, kw_only=True):
     replaced_member_id: MemberId
     replaced_client_host: str
     last_seen_ms: int
-    heard: bool
+    longest_silence_ms: int
+    heard: bool | None
     absorbed: bool
 
     @property
@@ -113,11 +115,13 @@ class Went(Act, frozen=True, kw_only=True):
     """A member is gone.
 
     `heard`: whether `last_seen_ms` is a sign of life; False: it is the time of a takeover; None: not recorded.
+    `longest_silence_ms`: the longest between two signs of life, since the event of it before.
     """
 
     member: Member
     how: Departure
     last_seen_ms: int
+    longest_silence_ms: int
     heard: bool | None
 
     @property
@@ -236,6 +240,7 @@ def _went(part: MemberRemoved, _step: Transition) -> Went:
         member=part.member,
         how=departure(part),
         last_seen_ms=part.last_seen_ms,
+        longest_silence_ms=part.longest_silence_ms,
         heard=part.heard,
     )
 
@@ -296,7 +301,8 @@ def _came_back(part: StaticMemberReplaced, step: Transition) -> CameBack:
         replaced_member_id=part.replaced_member_id,
         replaced_client_host=part.replaced_client_host,
         last_seen_ms=_last_seen_of_replaced(part),
-        heard=part.replaced_last_seen_ms is not None,
+        longest_silence_ms=part.longest_silence_ms,
+        heard=None if part.heard is None else part.replaced_last_seen_ms is not None,
         absorbed=part.why.cause is Cause.STATIC_RESTART_ABSORBED,
     )
 

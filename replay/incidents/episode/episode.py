@@ -15,7 +15,7 @@ from muster.events.events import GroupDeleted, JoinPhaseCompleted
 from muster.events.ids import MemberId
 from muster.events.state import Group, Member
 from muster.replay.history.items import UNREADABLE_NAMED, Broken, Gap
-from muster.replay.incidents.episode.acts import AnyAct, Came, CameBack, Departure, Phase, Rejoined, Went
+from muster.replay.incidents.episode.acts import AnyAct, Came, CameBack, Departure, Duelled, Phase, Rejoined, Went
 from muster.replay.incidents.episode.coordinator_absences import Away
 from muster.replay.incidents.episode.holes import Hole
 from muster.replay.incidents.episode.identity import Identities, Life, ProcessIdentity
@@ -199,6 +199,50 @@ class Episode:
             if isinstance(act.event, JoinPhaseCompleted)
             for each in act.event.returned
         }
+
+    def fenced_after(self, came: CameBack) -> list[Duelled]:
+        """The requests of another process with its instance id that were fenced, until the id was taken again."""
+        fenced = self._fenced.get(came.member.group_instance_id, ())
+        again = self._taken_again(came) if fenced else None
+        return [act for act in fenced if came.seq < act.seq and (again is None or act.seq < again.seq)]
+
+    def taken_again_ms(self, came: CameBack) -> int:
+        """When its instance id was taken again, or else until when the history tells; wall clock ms."""
+        again = self._taken_again(came)
+        if again is not None:
+            return again.at_ms
+        return self.acts[-1].at_ms if self.known_until_ms is None else self.known_until_ms
+
+    def _taken_again(self, came: CameBack) -> CameBack | None:
+        taken = self._taken[came.member.group_instance_id]
+        later = bisect_right(taken, came.seq, key=lambda act: act.seq)
+        return taken[later] if later < len(taken) else None
+
+    @cached_property
+    def _taken(self) -> dict[str | None, list[CameBack]]:
+        """The times at which each instance id was taken, in order."""
+        found: dict[str | None, list[CameBack]] = {}
+        for act in self.of(CameBack):
+            found.setdefault(act.member.group_instance_id, []).append(act)
+        return found
+
+    @cached_property
+    def _fenced(self) -> dict[str | None, list[Duelled]]:
+        """The requests that were fenced for each instance id, in order."""
+        found: dict[str | None, list[Duelled]] = {}
+        for act in self.of(Duelled):
+            if not act.is_duel:
+                found.setdefault(act.why.group_instance_id, []).append(act)
+        return found
+
+    def served_ms(self, from_ms: int, until_ms: int) -> int:
+        """For how much of that time there surely was a coordinator."""
+        away = (min(until_ms, each.until_ms) - max(from_ms, each.since_ms) for each in self.aways)
+        return until_ms - from_ms - sum(each for each in away if each > 0)
+
+    def was_away(self, from_ms: int, until_ms: int) -> bool:
+        """Whether there may have been no coordinator for a part of that time."""
+        return any(each.since_ms <= until_ms and from_ms <= each.until_ms for each in self.aways)
 
     def silence_of(self, went: Went) -> Silence:
         """When the member was last heard from. A takeover invents no sign of life: one that came in between hides it.

@@ -1,7 +1,9 @@
 """The coordinator was away: what followed from it, or that nothing did."""
 
+import math
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -27,7 +29,7 @@ OUTAGE = Kind(
 )
 CHANGE = Kind(
     "coordinator-change",
-    "The coordinator was away or stood still, and all members kept their places.",
+    "The coordinator was away or stood still, and no member lost its place by it.",
     "none of the members",
 )
 
@@ -122,19 +124,20 @@ def _is_due_to(went: Went, away: Away, view: EpisodeView) -> bool:
         return False
     if went.last_seen_ms > away.until_ms + OUTAGE_AFTERMATH_MS:
         return False
-    return away.until_ms <= went.at_ms <= _aftermath_until_ms(went, away, view)
+    return away.until_ms <= went.at_ms <= _aftermath_until_ms(went.member, away, view, went.at_ms)
 
 
-def _aftermath_until_ms(went: Went, away: Away, view: EpisodeView) -> int:
+def _aftermath_until_ms(member: Member, away: Away, view: EpisodeView, at_ms: float = math.inf) -> int:
     """The last moment at which it is removed if it was not heard from since: each outage until then gave it more time.
 
-    Every owner, and every end of a pause, gives all members their session timeouts anew.
+    Every owner, and every end of a pause, gives all members their session timeouts anew. `at_ms`: what is later than
+    this is not looked at.
     """
-    allowance_ms = went.member.session_timeout_ms + OUTAGE_AFTERMATH_MS
+    allowance_ms = member.session_timeout_ms + OUTAGE_AFTERMATH_MS
     until_ms = away.until_ms
     aways = view.episode.aways
     for later in aways[bisect_right(aways, until_ms, key=lambda each: each.until_ms) :]:
-        if later.since_ms > until_ms + allowance_ms or until_ms >= went.at_ms:
+        if later.since_ms > until_ms + allowance_ms or until_ms >= at_ms:
             break
         until_ms = max(until_ms, later.until_ms)
     return until_ms + allowance_ms
@@ -146,27 +149,60 @@ def _may_be_due_to(went: Went, away: Away, view: EpisodeView) -> bool:
         return False
     silence = view.episode.silence_of(went)
     is_hidden = not silence.is_known and silence.from_ms <= away.until_ms
-    return is_hidden and went.at_ms <= _aftermath_until_ms(went, away, view)
+    return is_hidden and went.at_ms <= _aftermath_until_ms(went.member, away, view, went.at_ms)
 
 
 class _Fates(msgspec.Struct, frozen=True):
-    """The members that were heard from again, those that were not, and those of which it is not known."""
+    """What became of the members. `kept`: those that went on, as they were heard from again, or did not expire.
+
+    `missed`: not heard from again. `unknown`: nor is it known whether they were. `back`: their places were held until
+    they came to them under new member ids. `held`: their places are held so far.
+    """
 
     kept: tuple[Member, ...]
     missed: tuple[Member, ...]
     unknown: tuple[Member, ...]
+    back: tuple[Member, ...]
+    held: tuple[Member, ...]
 
 
 def _fates(view: EpisodeView, away: Away) -> _Fates:
-    there = _ids(away)
-    gone = [went for went in view.episode.of(Went) if went.member.member_id in there]
-    lost = {went.member.member_id for went in gone if _is_due_to(went, away, view)}
-    hidden = {went.member.member_id for went in gone if _may_be_due_to(went, away, view)} - lost
-    return _Fates(
-        kept=tuple(each for each in away.members if each.member_id not in lost | hidden),
-        missed=tuple(each for each in away.members if each.member_id in lost),
-        unknown=tuple(each for each in away.members if each.member_id in hidden),
-    )
+    later = [act for act in view.episode.acts if act.at_ms >= away.until_ms]
+    went = {act.member.member_id: act for act in later if isinstance(act, Went)}
+    taken = {act.replaced_member_id: act for act in later if isinstance(act, CameBack)}
+    rejoined = {act.member.member_id for act in later if isinstance(act, Rejoined)}
+    fates: defaultdict[str, list[Member]] = defaultdict(list)
+    for each in away.members:
+        gone, back = went.get(each.member_id), taken.get(each.member_id)
+        if gone is not None:
+            fate = _fate_of_gone(gone, away, view)
+        elif each.member_id in rejoined or (back is not None and _was_heard(back.last_seen_ms, bool(back.heard), away)):
+            fate = "kept"
+        else:  # a session that has not run out says nothing
+            known_ms = back.at_ms if back is not None else view.episode.known_until_ms or away.until_ms
+            is_alive = known_ms > _aftermath_until_ms(each, away, view, known_ms)
+            fate = "kept" if is_alive else "held" if back is None else "back"
+        fates[fate].append(each)
+    return _Fates(**{name: tuple(fates[name]) for name in _Fates.__struct_fields__})
+
+
+def _fate_of_gone(went: Went, away: Away, view: EpisodeView) -> str:
+    """The fate of a member that is gone since."""
+    if _is_due_to(went, away, view):
+        return "missed"
+    if _may_be_due_to(went, away, view):
+        return "unknown"
+    is_removed = went.how in (Departure.REMOVED, Departure.PLANNED)
+    is_late = went.at_ms > _aftermath_until_ms(went.member, away, view, went.at_ms)
+    if not is_removed or is_late or _was_heard(went.last_seen_ms, went.heard, away):
+        return "kept"
+    return "unknown" if went.heard is None else "missed"
+
+
+def _was_heard(last_seen_ms: int, heard: bool | None, away: Away) -> bool:
+    """Whether it was a sign of life since then. What had waited for one that stood still is heard right after it."""
+    later_ms = OUTAGE_AFTERMATH_MS if away.paused or heard is None else 0
+    return heard is not False and last_seen_ms > away.until_ms + later_ms
 
 
 # ---- words ----------------------------------------------------------------------------------------------------------
@@ -222,19 +258,53 @@ def _fate(went: Went) -> str:
     return "was not heard from any more, and was removed"
 
 
-def _kept_places(view: EpisodeView, away: Away, kept: tuple[Member, ...]) -> str:
-    """'kept their places', so far while one of them may be dead: each has its session timeout anew from its end on."""
-    known_ms, timeouts_ms = view.episode.known_until_ms, [member.session_timeout_ms for member in kept]
-    may_be_dead = known_ms is not None and known_ms <= away.until_ms + max(timeouts_ms, default=0)
-    places = "its place" if len(kept) == 1 else "their places"
-    return f"kept {places} so far" if kept and may_be_dead else f"kept {places}"
+def _its_or_their(members: Sequence[Member], one: str, many: str) -> str:
+    return f"its {one}" if len(members) == 1 else f"their {many}"
 
 
-def _kept_text(view: EpisodeView, away: Away, kept: tuple[Member, ...]) -> Iterator[Statement]:
-    if kept:
+def _places(fates: _Fates, members: Sequence[Member], kept: str) -> str:
+    """Word what is known of the members' places. `kept`: how many kept theirs, in words."""
+    told = []
+    if fates.kept or not (fates.back or fates.held):
+        told.append(f"{kept} kept {_its_or_their(fates.kept, 'place', 'places')}")
+    if fates.back:
+        told.append(f"{processes(fates.back)} {_came_back(fates.back)}")
+    if fates.held:
+        whose = _count(len(fates.held), len(members)) if len(fates.held) == len(members) else processes(fates.held)
+        held = (
+            "place of {} is held by its session" if len(fates.held) == 1 else "places of {} are held by their sessions"
+        )
+        told.append(f"the {held.format(whose)} so far")
+    return "; ".join(told)
+
+
+def _came_back(back: Sequence[Member]) -> str:
+    ids = "a new member id" if len(back) == 1 else "new member ids"
+    return f"came back to {_its_or_their(back, 'place', 'places')} under {ids}"
+
+
+def _places_told(view: EpisodeView, away: Away, fates: _Fates) -> Iterator[Statement]:
+    """The statements about their places."""
+    if fates.kept:
         yield Statement(
-            text=f"{processes(kept)} {_kept_places(view, away, kept)}",
+            text=f"{processes(fates.kept)} kept {_its_or_their(fates.kept, 'place', 'places')}",
             grade=Grade.RECORDED,
+            at=instant(away.until_ms),
+        )
+    back = {each.member_id for each in fates.back}
+    for act in view.episode.of(CameBack):
+        if act.replaced_member_id in back:
+            yield Statement(
+                text=f"{process_name(act.member)} {_came_back([act.member])}; whether it had gone on is not known",
+                grade=Grade.UNKNOWN,
+                at=instant(act.at_ms),
+                seqs=(act.seq,),
+            )
+    if fates.held:
+        sessions = "its session has" if len(fates.held) == 1 else "their sessions have"
+        yield Statement(
+            text=f"whether {processes(fates.held)} went on is not known: {sessions} not run out so far",
+            grade=Grade.UNKNOWN,
             at=instant(away.until_ms),
         )
 
@@ -253,12 +323,12 @@ def _asked_text(back: tuple[CameBack | Rejoined, ...]) -> Iterator[Statement]:
 def _outage(
     view: EpisodeView, away: Away, lost: list[tuple[Went, Came]], back: tuple[CameBack | Rejoined, ...]
 ) -> IncidentClaim:
-    kept = _fates(view, away).kept
+    fates = _fates(view, away)
     places = "its place" if len(lost) == 1 else "their places"
     text = (
         f"{_times(away)}{_sessions(away, lost)}: {plural(len(lost), 'member')} lost {places} by it and came back as"
         f" {'a new one' if len(lost) == 1 else 'new ones'} ({processes([went.member for went, _ in lost])});"
-        f" {len(kept) or 'none'} {_kept_places(view, away, kept)}"
+        f" {_places(fates, away.members, str(len(fates.kept) or 'none'))}"
     )
     acts: list[AnyAct] = [act for pair in lost for act in pair]
     return IncidentClaim(
@@ -269,7 +339,7 @@ def _outage(
         headline=text,
         chain=(
             *_evidence(away),
-            *_kept_text(view, away, kept),
+            *_places_told(view, away, fates),
             *_asked_text(back),
             *(
                 Statement(
@@ -297,11 +367,12 @@ def _count(kept: int, members: int) -> str:
 
 def _change(view: EpisodeView, away: Away, back: tuple[CameBack | Rejoined, ...]) -> IncidentClaim:
     fates = _fates(view, away)
-    kept = fates.kept
-    count = _count(len(kept), len(away.members))
-    text = f"{_times(away)}; {count} {_kept_places(view, away, kept)}"
+    told = []
+    if fates.kept or fates.back or fates.held:
+        told.append(_places(fates, away.members, _count(len(fates.kept), len(away.members))))
     if fates.missed:
-        text += f", {processes(fates.missed)} {'was' if len(fates.missed) == 1 else 'were'} not heard from any more"
+        told.append(f"{processes(fates.missed)} {'was' if len(fates.missed) == 1 else 'were'} not heard from any more")
+    text = "; ".join(filter(None, (_times(away), ", ".join(told))))
     if fates.unknown:
         was = "was" if len(fates.unknown) == 1 else "were"
         text += f"; whether {processes(fates.unknown)} {was} heard from again is not known"
@@ -317,7 +388,7 @@ def _change(view: EpisodeView, away: Away, back: tuple[CameBack | Rejoined, ...]
         culprits=(),
         grade=Grade.RECORDED,
         headline=text,
-        chain=(*_evidence(away), *_kept_text(view, away, kept), *_asked_text(back)),
+        chain=(*_evidence(away), *_places_told(view, away, fates), *_asked_text(back)),
         at_ms=away.since_ms if is_known else away.until_ms,
         until_ms=away.until_ms,
     )

@@ -35,11 +35,14 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
                 acts=acts_of(run),
                 culprits=members_of(run),
                 grade=grade_of(run),
-                headline=(
-                    f"{process_name(run[0].member)} went and came back {len(run)} times within {duration(span_ms)}"
-                ),
+                headline=(f"{process_name(run[0].member)} {_what(run)} {len(run)} times within {duration(span_ms)}"),
                 advice=("look at why this process ends, in its own log",),
             )
+
+
+def _what(run: Sequence[Replacement]) -> str:
+    """Word what it did; a static one may not have been missed."""
+    return "came back" if all(each.went is None for each in run) else "went and came back"
 
 
 def _goes_on(run: Sequence[Replacement], each: Replacement) -> bool:

@@ -56,7 +56,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
         is_seen = any(each.went is not None for each in run)  # static restarts show when each came, not when it went
         order = " at once," if at_once and is_seen else "" if at_once else " one after another,"
         fell_silent = _fell_silent_at_once(view, run)
-        how = "stopped and started" if left == len(run) else "went and came back"
+        how = "stopped and started" if left == len(run) else "went and came back" if is_seen else "were replaced"
         if fell_silent:
             how, order = "fell silent at the same moment, and came back", ""
         changed = _changed_assignors(run)

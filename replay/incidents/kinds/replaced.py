@@ -1,16 +1,14 @@
 """The parts that kinds about replaced processes share."""
 
-import math
 from collections.abc import Iterator, Sequence
 
 from muster.events.state import Member
-from muster.replay.incidents.episode.acts import AnyAct, CameBack, Departure, Duelled, Went
+from muster.replay.incidents.episode.acts import AnyAct, CameBack, Departure, Went
 from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.episode.replacements import Replacement
+from muster.replay.incidents.evidence.former_process import former_statement
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
-from muster.replay.rebalances.wording import host, plural
-from muster.replay.times import instant
 
 
 def acts_of(replacements: Sequence[Replacement]) -> tuple[AnyAct, ...]:
@@ -39,30 +37,9 @@ def how_it_went(went: Went | None) -> str:
 
 def fenced_before(episode: Episode, replacements: Sequence[Replacement]) -> Iterator[Statement]:
     """Other processes that were alive under an instance id that was taken: their requests were fenced."""
-    contested = {act.why.group_instance_id for act in episode.of(Duelled) if not act.is_duel}
     for each in replacements:
-        if not isinstance(each.came, CameBack) or each.came.member.group_instance_id not in contested:
-            continue
-        instance, from_seq = each.came.member.group_instance_id, each.came.seq
-        taken = (act.seq for act in episode.of(CameBack) if act.member.group_instance_id == instance)
-        until_seq = min((seq for seq in taken if seq > from_seq), default=math.inf)
-        fenced = [
-            act
-            for act in episode.of(Duelled)
-            if not act.is_duel and act.why.group_instance_id == instance and from_seq < act.seq < until_seq
-        ]
-        times = sum(act.times for act in fenced)
-        if fenced:
-            yield Statement(
-                text=(
-                    f"another process with the instance id '{instance}' was alive, at"
-                    f" {host(fenced[0].why.client_host or '')}: {plural(times, 'request')} of it"
-                    f" {'was' if times == 1 else 'were'} fenced"
-                ),
-                grade=Grade.RECORDED,
-                at=instant(fenced[0].at_ms),
-                seqs=tuple(act.seq for act in fenced),
-            )
+        if isinstance(each.came, CameBack) and episode.fenced_after(each.came):
+            yield former_statement(episode, each.came)
 
 
 def advice_on(run: Sequence[Replacement]) -> tuple[str, ...]:

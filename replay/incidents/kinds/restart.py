@@ -6,13 +6,14 @@ from typing import Final
 from muster.replay.incidents.episode.acts import CameBack, Departure, Went
 from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.episode.replacements import Replacement
+from muster.replay.incidents.evidence.former_process import FormerProcess, former_process, former_statement
 from muster.replay.incidents.evidence.naming import process_name
 from muster.replay.incidents.evidence.silence import silences
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.poll_timeout import LONGER_POLLS
-from muster.replay.incidents.kinds.replaced import advice_on, fenced_before, members_of
+from muster.replay.incidents.kinds.replaced import advice_on, members_of
 from muster.replay.rebalances.wording import host, is_close, says_something
 from muster.replay.times import duration, instant, setting
 
@@ -23,6 +24,8 @@ REVOKING: Final = (
     "if it was giving up its partitions: some clients send no heartbeats while the application's listener does that;"
     " make it shorter than the session timeout"
 )
+
+_ALIKE: Final = "a restart, a late poll, or a second process with its instance id"
 
 _GIVEN_UP: Final = {
     Departure.NOT_REJOINED: "did not rejoin",
@@ -42,17 +45,27 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
             kind=KIND,
             acts=each.acts,
             culprits=members_of([each]),
-            grade=Grade.RECORDED if isinstance(each.came, CameBack) else each.process.grade,
+            grade=_grade(each, view.episode),
             headline=_restart_text(each, view.episode),
             chain=_evidence(each, view.episode),
             advice=_advice(each, view.episode),
         )
 
 
+def _grade(each: Replacement, episode: Episode) -> Grade:
+    """Who it is, is recorded of an instance id; that its process had ended, where it had been silent, or was alive."""
+    if not isinstance(each.came, CameBack):
+        return each.process.grade
+    is_seen = former_process(episode, each.came) in (FormerProcess.ALIVE, FormerProcess.SILENT)
+    return Grade.RECORDED if is_seen else Grade.INFERRED
+
+
 def _advice(each: Replacement, episode: Episode) -> tuple[str, ...]:
     """The advice: what helps for each of what it may have been."""
-    if each.went is None:
-        return (TWO_OF_ONE,) if any(fenced_before(episode, [each])) else advice_on([each])
+    if isinstance(each.came, CameBack):
+        is_alike = former_process(episode, each.came) in (FormerProcess.ALIVE, FormerProcess.UNKNOWN)
+        return (TWO_OF_ONE,) if is_alike else ()
+    assert each.went is not None
     if each.went.member.member_id in episode.heard_again:
         return (HELD_UP, REVOKING) if _is_silent_in_join_phase(each.went, episode) else (HELD_UP,)
     says = each.went.why.client_reason
@@ -68,9 +81,10 @@ def _evidence(each: Replacement, episode: Episode) -> tuple[Statement, ...]:
         at=instant(each.came.at_ms),
         seqs=(each.came.seq,),
     )
-    if each.went is None or not each.went.is_silent:
-        return (came, *fenced_before(episode, [each]))
-    return (*silences(episode, [each.went]), came)
+    if isinstance(each.came, CameBack):
+        return (came, former_statement(episode, each.came))
+    assert each.went is not None
+    return (*silences(episode, [each.went]), came) if each.went.is_silent else (came,)
 
 
 def _held_up(went: Went, episode: Episode) -> str:
@@ -89,14 +103,20 @@ def _is_silent_in_join_phase(went: Went, episode: Episode) -> bool:
     )
 
 
+def _taken_text(name: str, came: CameBack, former: FormerProcess) -> str:
+    if former is FormerProcess.ALIVE:
+        return f"another process came as {name}, and took its place while it was alive"
+    kept = ", and kept its partitions" if came.absorbed else ""
+    if former is FormerProcess.UNKNOWN:
+        return f"{name} came under a new member id{kept}: {_ALIKE}"
+    return f"{name} came back under a new member id{kept}"
+
+
 def _restart_text(each: Replacement, episode: Episode) -> str:
     name = process_name(each.member)
-    if each.went is None:
-        assert isinstance(each.came, CameBack)
-        if any(fenced_before(episode, [each])):
-            return f"another process came as {name}, and took its place while it was alive"
-        kept = ", and kept its partitions" if each.came.absorbed else ""
-        return f"{name} came back under a new member id{kept}"
+    if isinstance(each.came, CameBack):
+        return _taken_text(name, each.came, former_process(episode, each.came))
+    assert each.went is not None
     gap_ms = each.came.at_ms - each.gone_ms
     how = "left" if each.went.how is Departure.LEFT else "was not heard from any more"
     if each.is_renamed and each.process.grade is Grade.UNKNOWN:

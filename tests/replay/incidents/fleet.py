@@ -9,8 +9,15 @@ from random import Random
 
 import pytest
 
-from muster.coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation
+from muster.coordinator.group.commands import (
+    AlterGroupConfig,
+    ConfigChange,
+    ConfigOperation,
+    LeaveGroup,
+    LeavingMember,
+)
 from muster.coordinator.group.settings import GroupSettings
+from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId
 from muster.events.records import FORMAT_LEVEL
 from muster.replay.fleet.simulation.world import outages
 from muster.replay.fleet.simulation.world.process import Process
@@ -143,6 +150,17 @@ class Fleet:
     def only(self, level: int = FORMAT_LEVEL) -> Incident:
         (incident,) = self.told(level)
         return incident
+
+
+def remove(fleet: Fleet, *numbers: int) -> None:
+    """An administrator removes these static members."""
+    leaving = tuple(
+        LeavingMember(member_id=UNKNOWN_MEMBER_ID, group_instance_id=GroupInstanceId(f"app-{number}"), reason=None)
+        for number in numbers
+    )
+    fleet.world.administer(
+        fleet.story, lambda caller: LeaveGroup(group_id=GROUP_ID, caller=caller, members=leaving), api_key=13
+    )
 
 
 def of_kind(told: Iterable[Incident], kind: str) -> Incident:

@@ -6,10 +6,10 @@ import pytest
 from muster.events.causes import Cause
 from muster.events.ids import GroupId
 from muster.replay.incidents.cost import cost_of, partition_ms
-from muster.replay.rebalances.rebalance import Outcome
+from muster.replay.rebalances.rebalance import Movement, Outcome
 from muster.replay.render.incident_table import cost_text
 from tests.replay.histories import Script
-from tests.replay.incidents.fleet import Fleet, of_kind
+from tests.replay.incidents.fleet import Fleet, of_kind, remove
 from tests.replay.stories import a_night
 from tests.replay.whole import incidents, rebalances
 
@@ -72,6 +72,28 @@ def test_of_rebalances_of_which_one_is_not_known_the_sum_is_not() -> None:
     unknown = msgspec.structs.replace(known, duration_ms=None, movement=None)
     cost = cost_of([known, unknown])
     assert (cost.rebalances, cost.rebalancing_ms, cost.partition_ms, cost.partitions_moved) == (2, None, None, None)
+
+
+def test_what_a_cooperative_assignor_hands_on_in_its_second_round_has_moved() -> None:
+    """Nobody has it in between, so that neither round alone has moved it; given back to who had it, it has not."""
+    fleet = Fleet(3, assignors=("cooperative-sticky",))
+    fleet.start(4)
+    fleet.rest(30_000)
+    scale_up = fleet.only()
+    movements = [each.movement for each in scale_up.rebalances if each.movement is not None]
+    assert [(each.moved, each.lost, each.gained) for each in movements] == [(0, 3, 0), (0, 0, 3)]
+    assert (scale_up.cost.partitions_moved, scale_up.cost.partitions_moved_back) == (3, 0)
+    first, second = scale_up.rebalances
+    given_back = msgspec.structs.replace(second, movement=reversed_(movements[0]))
+    assert (cost_of([first, given_back]).partitions_moved, cost_of([first]).partitions_moved) == (0, 0)
+    eager = [msgspec.structs.replace(each, protocol_name="range") for each in scale_up.rebalances]
+    assert cost_of(eager).partitions_moved == 0
+
+
+def reversed_(movement: Movement) -> Movement:
+    """Each partition goes back."""
+    moves = (msgspec.structs.replace(each, previous=each.owner, owner=each.previous) for each in movement.moves)
+    return msgspec.structs.replace(movement, moves=tuple(moves), lost=movement.gained, gained=movement.lost)
 
 
 # ---- outside of rebalances ------------------------------------------------------------------------------------------
@@ -152,6 +174,23 @@ def test_instance_ids_that_are_fought_for_are_no_restarts() -> None:
     fleet.rest(20_000)
     duel = of_kind(fleet.told(), "duel")
     assert duel.cost.restarts_absorbed == 0
+    assert duel.cost.silent_partition_ms == 0  # whoever has the id lives
+
+
+def test_a_static_member_that_was_silent_when_an_administrator_removed_it_had_no_consumer() -> None:
+    """It had been closed; one that lived until it was removed was not silent."""
+    fleet = Fleet(3, static=3, session_ms=45_000)
+    fleet.run(3_000)
+    closed = fleet[2]
+    closed.close()
+    fleet.run(12_000)
+    silent_ms = fleet.world.now_ms - closed.last_heard_ms
+    remove(fleet, 2, 3)
+    fleet.rest(20_000)
+    removed = of_kind(fleet.told(), "removed-by-admin")
+    assert {each.group_instance_id for each in removed.culprits} == {"app-2", "app-3"}
+    assert silent_ms >= 12_000
+    assert removed.cost.silent_partition_ms == 4 * silent_ms
 
 
 @pytest.mark.parametrize("static", [0, 3])

@@ -372,7 +372,7 @@ def test_static_restarts_that_nobody_saw_the_beginning_of_are_not_said_to_be_at_
         fleet.restart(number, 500)
         fleet.run(S)
     fleet.rest(20 * S)
-    headline = "3 processes of 4 went and came back within ...: ..."
+    headline = "3 processes of 4 were replaced within ...: ..."
     expect(fleet.only(), "deployment", "recorded", headline, "app-1", "app-2", "app-3")
 
 

@@ -6,7 +6,7 @@ The same story is told of a log of the format level before, which recorded less:
 import pytest
 
 from muster.replay.fleet.simulation.world import outages
-from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, of_kind, said
+from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, of_kind, remove, said
 
 S = 1_000
 
@@ -28,12 +28,12 @@ def test_an_outage_is_told_with_what_followed_from_it() -> None:
         "inferred",
         "the coordinator was away from ... 22:59:37 to 22:59:53 UTC, for 16.0 s since its last sign of life,"
         " longer than the sessions of 6 s: 4 members lost their places by it and came back as new ones (... and"
-        " 1 other); 1 kept its place",
+        " 1 other); 'app-1' (10.0.1.1) came back to its place under a new member id",
     )
     assert said(incident).count("came back under a new member id") == 4
     assert "its last sign of life" in said(incident, "recorded")
     assert "16.0 s later by their wall clocks" in said(incident, "inferred")
-    assert "'app-1' (10.0.1.1) kept its place" in said(incident)
+    assert "'app-1' (10.0.1.1) came back to its place" in said(incident, "unknown")
     assert len(incident.rebalances) == 1
 
 
@@ -162,14 +162,17 @@ def test_a_poll_that_an_outage_made_late_is_its_consequence() -> None:
     assert "under its former one it left, since its poll had not returned in time" in said(incident)
 
 
-def test_places_are_kept_so_far_while_a_member_may_be_dead() -> None:
-    """It died before the outage, and its session of 45 s began anew with its end."""
+def test_places_are_only_held_while_a_member_may_be_dead() -> None:
+    """One died before the outage, and its session of 45 s began anew with its end; the others were not seen either."""
     fleet = Fleet(3, session_ms=45 * S)
     fleet[2].die()
     fleet.away(4 * S)
     fleet.run(10 * S)
-    assert fleet.only().headline.endswith("; all 3 members kept their places so far")
-    assert "'app-1' (10.0.1.1) kept their places so far" in said(fleet.only())
+    assert fleet.only().headline.endswith("; the places of all 3 members are held by their sessions so far")
+    assert "'app-1' (10.0.1.1) went on is not known: their sessions have not run out so far" in said(
+        fleet.only(), "unknown"
+    )
+    assert "kept" not in said(fleet.only())
     fleet.rest(60 * S)
     fleet.start(4)
     fleet.rest(30 * S)
@@ -191,7 +194,14 @@ def test_a_process_that_ended_by_itself_did_not_end_by_a_short_outage(how: str, 
     fleet.start(2)
     fleet.rest(60 * S)
     told = fleet.told(level)
-    expect(of_kind(told, "restart"), "restart", "recorded" if static else "inferred", "'app-2' (10.0.1.2) ...", "app-2")
+    is_recorded = static and level > OLDER
+    expect(
+        of_kind(told, "restart"),
+        "restart",
+        "recorded" if is_recorded else "inferred",
+        "'app-2' (10.0.1.2) ...",
+        "app-2",
+    )
     assert [each.kind for each in told if each.kind != "restart"] == ["coordinator-change"]
 
 
@@ -276,3 +286,69 @@ def test_a_leader_that_asks_long_after_an_outage_asks_by_itself() -> None:
     fleet.world.leader().rejoin_soon("cached metadata has changed")
     fleet.rest(20 * S)
     assert [each.kind for each in fleet.told()] == ["coordinator-change", "metadata-changed"]
+
+
+@BOTH
+@pytest.mark.parametrize("how", ["paused", "away"])
+def test_of_a_static_member_that_was_closed_before_an_outage_it_is_not_said_that_it_went_on(
+    how: str, level: int
+) -> None:
+    """Its session held its place until it was started again; the others are seen when their sessions have run out."""
+    fleet = Fleet(4, static=3, session_ms=45 * S)
+    fleet[2].close()
+    getattr(fleet, how)(3 * S)
+    fleet.run(20 * S)
+    fleet.start(2)
+    fleet.rest(S)
+    change = of_kind(fleet.told(level), "coordinator-change")
+    back = "'app-2' (10.0.1.2) came back to its place under a new member id"
+    others = "'app-1' (10.0.1.1), 'app-3' (10.0.1.3) and 'app-4' (10.0.1.4)"
+    assert change.headline.endswith(f"; {back}; the places of {others} are held by their sessions so far")
+    assert f"{back}; whether it had gone on is not known" in said(change, "unknown")
+    fleet.run(60 * S)
+    fleet.start(5)
+    fleet.rest(5 * S)
+    change = of_kind(fleet.told(level), "coordinator-change")
+    assert change.headline.endswith("; 3 of 4 members kept their places; " + back)
+    assert "app-2" not in "".join(each.text for each in change.chain if "kept their places" in each.text)
+
+
+def test_a_static_member_that_was_heard_from_after_an_outage_had_gone_on() -> None:
+    """It was restarted only then."""
+    fleet = Fleet(3, static=3, session_ms=45 * S)
+    fleet.away(3 * S)
+    fleet.run(10 * S)
+    fleet.restart(2, S)
+    fleet.run(60 * S)
+    fleet.start(4)
+    fleet.rest(5 * S)
+    change = of_kind(fleet.told(), "coordinator-change")
+    assert change.headline.endswith("; all 3 members kept their places")
+
+
+def test_members_that_an_administrator_removes_after_an_outage_kept_their_places_if_they_were_heard_from() -> None:
+    """One had been closed before it, and was not."""
+    fleet = Fleet(3, static=3, session_ms=45 * S)
+    fleet[2].close()
+    fleet.away(3 * S)
+    fleet.run(10 * S)
+    remove(fleet, 1, 2)
+    fleet.run(60 * S)
+    fleet.start(4)
+    fleet.rest(5 * S)
+    change = of_kind(fleet.told(), "coordinator-change")
+    assert change.headline.endswith(
+        "; 2 of 3 members kept their places, 'app-2' (10.0.1.2) was not heard from any more"
+    )
+    older = of_kind(fleet.told(OLDER), "coordinator-change")
+    assert "whether 'app-2' (10.0.1.2) was heard from again is not known" in older.headline
+
+
+def test_where_no_member_is_seen_again_none_kept_its_place() -> None:
+    """The only one had died."""
+    fleet = Fleet(1)
+    fleet[1].die()
+    fleet.away(4 * S)
+    fleet.rest(20 * S)
+    change = of_kind(fleet.told(), "coordinator-change")
+    assert change.headline.endswith(" since its last sign of life; 'app-1' (10.0.1.1) was not heard from any more")

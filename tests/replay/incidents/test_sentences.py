@@ -26,7 +26,7 @@ SENTENCES = [
     (
         "coordinator_change",
         "coordinator-change",
-        r"was away (from|until) .*; all \d+ members kept their places",
+        r"was away (from|until) .*; (all \d+ members kept their|the places of all \d+ members are held by their)",
     ),
     (
         "crash",

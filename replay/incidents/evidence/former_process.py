@@ -1,0 +1,95 @@
+"""The process that had an instance id before another one came with it, in words: had it ended?
+
+ALIVE    it was fenced afterwards
+SILENT   it had not been heard from for longer than a live one is (a heartbeat comes in each third of the session)
+ENDED    it was never heard from again, though a live one would have been fenced at its next heartbeat
+UNKNOWN  it was alive shortly before, and the history does not show what became of it: a restart, a late poll and a
+         second process look the same
+"""
+
+from enum import Enum, auto, unique
+
+from muster.replay.incidents.episode.acts import CameBack
+from muster.replay.incidents.episode.episode import Episode
+from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.incident import Statement
+from muster.replay.rebalances.wording import host, plural
+from muster.replay.times import duration, instant
+
+
+@unique
+class FormerProcess(Enum):
+    """What the history bears of it. See the module."""
+
+    ALIVE = auto()
+    SILENT = auto()
+    ENDED = auto()
+    UNKNOWN = auto()
+
+
+def former_process(episode: Episode, came: CameBack) -> FormerProcess:
+    """What became of the process that had the instance id before this one."""
+    if episode.fenced_after(came):
+        return FormerProcess.ALIVE
+    if _was_silent(episode, came):
+        return FormerProcess.SILENT
+    return FormerProcess.ENDED if _would_have_been_fenced(episode, came) else FormerProcess.UNKNOWN
+
+
+def _was_silent(episode: Episode, came: CameBack) -> bool:
+    """Whether it had not been heard from for longer than ever while it lived, and than a client sends no heartbeat."""
+    from_ms = _silent_from_ms(episode, came)
+    is_longest = not came.heard or came.at_ms - came.last_seen_ms >= came.longest_silence_ms
+    return from_ms is not None and is_longest and episode.served_ms(from_ms, came.at_ms) * 3 > _session_ms(came)
+
+
+def _silent_from_ms(episode: Episode, came: CameBack) -> int | None:
+    """Since when it is recorded that it was not heard from: its last sign of life, or a takeover."""
+    if came.heard is not False:
+        return came.last_seen_ms if came.heard else None
+    takeovers = (each.until_ms for each in episode.aways if not each.paused and each.until_ms <= came.at_ms)
+    return max(takeovers, default=None)
+
+
+def _would_have_been_fenced(episode: Episode, came: CameBack) -> bool:
+    """Whether a live one would have been heard from since. In a rebalance the request that waits may be its last."""
+    until_ms = came.at_ms + _session_ms(came)
+    return came.absorbed and until_ms <= episode.taken_again_ms(came) and not episode.was_away(came.at_ms, until_ms)
+
+
+def _session_ms(came: CameBack) -> int:
+    return (came.before or came.member).session_timeout_ms
+
+
+def former_statement(episode: Episode, came: CameBack) -> Statement:
+    """The statement about it."""
+    found = former_process(episode, came)
+    if found is FormerProcess.ALIVE:
+        return _fenced(episode, came)
+    from_ms = _silent_from_ms(episode, came)
+    silent = "" if from_ms is None else f" for {duration(max(0, came.at_ms - from_ms))}"
+    before = f"it had not been heard from{silent}" if silent else "when it was last heard from is not recorded"
+    text, grade = {
+        FormerProcess.SILENT: (f"the process before it had not been heard from{silent}", Grade.RECORDED),
+        FormerProcess.ENDED: (
+            f"the process before it did not go on beside it: {before}, and nothing of it was fenced afterwards",
+            Grade.INFERRED,
+        ),
+        FormerProcess.UNKNOWN: (f"whether the process before it had ended is not known: {before}", Grade.UNKNOWN),
+    }[found]
+    return Statement(text=text, grade=grade, at=instant(came.at_ms), seqs=(came.seq,))
+
+
+def _fenced(episode: Episode, came: CameBack) -> Statement:
+    fenced = episode.fenced_after(came)
+    times = sum(act.times for act in fenced)
+    return Statement(
+        text=(
+            f"another process with the instance id '{came.member.group_instance_id}' was alive, at"
+            f" {host(fenced[0].why.client_host or '')}: {plural(times, 'request')} of it"
+            f" {'was' if times == 1 else 'were'} fenced"
+        ),
+        grade=Grade.RECORDED,
+        at=instant(fenced[0].at_ms),
+        seqs=tuple(act.seq for act in fenced),
+    )
