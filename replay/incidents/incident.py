@@ -35,7 +35,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def weight(self) -> tuple[int, int, int]:
-        """What costs are compared by: partitions without a consumer, time not Stable, rebalances."""
+        """The measure by which costs are compared: partitions without a consumer, time not Stable, rebalances."""
         return (self.partition_ms or 0, self.rebalancing_ms or 0, self.rebalances)
 
 

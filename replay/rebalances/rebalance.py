@@ -32,7 +32,7 @@ class MemberRef(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ref(member: Member | MemberRef) -> MemberRef:
-    """What there is of a member in a reference."""
+    """The reference to a member."""
     return MemberRef(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,

@@ -19,7 +19,7 @@ from muster.replay.times import duration, instant
 
 @unique
 class FormerProcess(Enum):
-    """What the history bears of it. See the module."""
+    """The end of the process, as far as the history bears it. See the module."""
 
     ALIVE = auto()
     SILENT = auto()
@@ -28,7 +28,7 @@ class FormerProcess(Enum):
 
 
 def former_process(episode: Episode, came: CameBack) -> FormerProcess:
-    """What became of the process that had the instance id before this one."""
+    """Whether the process that had the instance id before this one had ended."""
     if episode.fenced_after(came):
         return FormerProcess.ALIVE
     if _was_silent(episode, came):

@@ -153,7 +153,7 @@ def _may_be_due_to(went: Went, away: Away, view: EpisodeView) -> bool:
 
 
 class _Fates(msgspec.Struct, frozen=True):
-    """What became of the members. `kept`: those that went on, as they were heard from again, or did not expire.
+    """The fates of the members. `kept`: those that went on, as they were heard from again, or did not expire.
 
     `missed`: not heard from again. `unknown`: nor is it known whether they were. `back`: their places were held until
     they came to them under new member ids. `held`: their places are held so far.

@@ -53,7 +53,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 
 def _grade(each: Replacement, episode: Episode) -> Grade:
-    """Who it is, is recorded of an instance id; that its process had ended, where it had been silent, or was alive."""
+    """An instance id says who it is; whether its process had ended is recorded if it was silent, or was fenced."""
     if not isinstance(each.came, CameBack):
         return each.process.grade
     is_seen = former_process(episode, each.came) in (FormerProcess.ALIVE, FormerProcess.SILENT)

@@ -34,7 +34,7 @@ def taken(*, heard_s: float, ends: bool = True) -> Fleet:
 
 
 def later(fleet: Fleet, ms: int = QUIET_MS) -> Incident:
-    """What is told of it when something else has happened so much later."""
+    """Tell of it when something else has happened so much later."""
     fleet.run(ms)
     fleet.start(9)
     fleet.rest(20 * S)
@@ -124,7 +124,7 @@ def test_a_process_that_was_answered_while_it_waited_in_a_join_phase_is_in_no_ev
 
 
 def test_nobody_was_there_to_fence_it_while_the_coordinator_was_away() -> None:
-    """What it would have said then is not known."""
+    """A request that it would have sent then is not known."""
     fleet = taken(heard_s=1.5)
     fleet.run(S)
     fleet.away(10 * S)
