@@ -119,6 +119,11 @@ class ArchiveLog(OnlyReadLog):
             if segment.first < end and segment.last >= start:
                 yield segment, marks
 
+    def expired_end(self, partition: int) -> int:
+        """The offset before which `expire` has removed all that there was of a partition; 0 if nothing."""
+        expired = self._opened().expired.get(partition)
+        return 0 if expired is None else expired.end
+
     def use(self, state: State) -> None:
         """Open it as the manifests that were read already have it."""
         self._state, self._ordered = state, {}

@@ -3,7 +3,7 @@
 Both begin at the offsets that the build before reached, so that a build reads what is new.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,7 +52,7 @@ async def stage(
             for partition, end in ends.items()
             for segment, marks in log.segments(partition, start=since.get(partition, 0), end=end)
         )
-        return Staged(pieces=tuple(found), strangers=Strangers(), damage=())
+        return Staged(pieces=tuple(found), strangers=Strangers(), damage=tuple(_expired_unread(log, since)))
     reading = Reading(log=log, strangers=Strangers())
     total = sum(end - since.get(partition, 0) for partition, end in ends.items())
     staging = _Staging(folder)
@@ -67,6 +67,17 @@ async def stage(
         staging.flush()
         done += max(0, end - start)
     return Staged(pieces=tuple(staging.pieces), strangers=reading.strangers, damage=tuple(reading.damage))
+
+
+def _expired_unread(log: ArchiveLog, since: Mapping[int, int]) -> Iterator[str]:
+    """Say what was removed from an archive between the last build and this one."""
+    for partition, start in since.items():
+        end = log.expired_end(partition)
+        if start < end:
+            yield (
+                f"{log.location}: partition {partition} up to offset {end} was expired before it was built from"
+                f" offset {start} on: what happened there is in no table"
+            )
 
 
 class _Staging:

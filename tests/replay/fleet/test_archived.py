@@ -1,6 +1,6 @@
 """An archive, folded by both engines and asked: files in any order, losses, repetitions, levels, damage."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -9,18 +9,21 @@ import pytest
 
 from muster.events.avro.codec import decode, encode
 from muster.events.keys import EntityKind, decode_key
-from muster.events.log.base import LogDamaged
+from muster.events.log.base import LogDamaged, LogUnavailable
 from muster.events.log.memory import MemoryStorage
 from muster.events.records import FORMAT_LEVEL_WRITTEN_MIN, StoredRecord
+from muster.replay.archive.compact import compact
+from muster.replay.archive.expire import expire
 from muster.replay.archive.log import ArchiveLog
 from muster.replay.fleet.asked import Order
 from muster.replay.fleet.building.build import Built, make_build
-from muster.replay.fleet.building.engines.engine import Engine
+from muster.replay.fleet.building.engines.engine import Engine, Folded, Task, Took
 from muster.replay.fleet.building.engines.local import LocalEngine
 from muster.replay.fleet.building.fold import OutOfOrder
+from muster.replay.fleet.building.pieces import Piece
 from muster.replay.fleet.questions.queries import AskedRows, incidents
 from muster.replay.fleet.session import SparkFailed
-from tests.replay.archive.logs import archived
+from tests.replay.archive.logs import archived, opened
 from tests.replay.fleet import fleets
 from tests.replay.fleet.fleets import CAUSES, INCIDENTS, all_tables, in_order, judged, rows_of, told_by_why, up_to
 from tests.replay.written import broken_value
@@ -186,3 +189,49 @@ def others(tables: Path) -> list[tuple[str, object]]:
     return [
         (name, row) for name, rows in all_tables(tables).items() for row in rows if row.get("group_id", GROUP) != GROUP
     ]
+
+
+class Compacted:
+    """An engine before which the archive is compacted, and what was joined removed, as an hour later."""
+
+    def __init__(self, engine: Engine, root: Path) -> None:
+        self.name = engine.name
+        self._engine, self._root = engine, root
+
+    def fold(self, pieces: Sequence[Piece], states: Sequence[Path], task: Task, watch: Took) -> Folded:
+        """Take the files away between the look at them and the fold."""
+        compact(self._root, watch=lambda _done, _total: None)
+        for piece in pieces:
+            Path(piece.path).unlink()
+        return self._engine.fold(pieces, states, task, watch)
+
+
+async def test_a_file_that_goes_while_it_is_folded_is_no_error_of_the_engine(engine: Engine, tmp_path: Path) -> None:
+    """Both say alike that the log was away, so that `--every` goes on; the next build finds the new files."""
+    root, tables = tmp_path / "archive", tmp_path / "tables"
+    log = await archive_of(judged(SEEDS), root)
+    with pytest.raises(LogUnavailable, match="a file has gone while it was read"):
+        await tables_of(log, tables, Compacted(engine, root))
+    assert [*tables.rglob("*.parquet")] == []
+    await tables_of(await opened(root), tables, LocalEngine())
+    await tables_of(await opened(root), tmp_path / "new", LocalEngine())
+    assert all_tables(tables) == all_tables(tmp_path / "new")
+
+
+async def test_days_that_expire_before_they_are_built_are_named(tmp_path: Path) -> None:
+    """Once; tables that had them already lack nothing, and nor do those that begin with what is left."""
+    storage, root = judged(SEEDS), tmp_path / "archive"
+    for share in (0.5, 1.0):
+        await archived(await fleets.opened(up_to(storage, share)), root)
+        log = await opened(root)
+        if share < 1.0:
+            await tables_of(log, tmp_path / "late", LocalEngine())
+        await tables_of(log, tmp_path / "early", LocalEngine())
+    expire(root, "2024-01-01")
+    log = await opened(root)
+    assert (await tables_of(log, tmp_path / "early", LocalEngine())).damage == ()
+    assert (await tables_of(log, tmp_path / "new", LocalEngine())).damage == ()
+    late = await tables_of(log, tmp_path / "late", LocalEngine())
+    assert len(late.damage) == len(SEEDS)
+    assert f"partition 0 up to offset {len(storage.records[0])} was expired before it was built" in late.damage[0]
+    assert (await tables_of(log, tmp_path / "late", LocalEngine())).damage == ()

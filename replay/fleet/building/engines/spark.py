@@ -19,7 +19,7 @@ from muster.replay.fleet.building.fold import OutOfOrder
 from muster.replay.fleet.building.open_items import NotCarriedOver
 from muster.replay.fleet.building.pieces import Piece, of_groups
 from muster.replay.fleet.disk_space import NoRoom, needing_room
-from muster.replay.fleet.session import in_a_line
+from muster.replay.fleet.session import SparkFailed, in_a_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,6 +32,8 @@ _FOLDED: Final = "folded binary, refusal string, message string"
 _FOLDED_SCHEMA: Final = pa.schema([("folded", pa.binary()), ("refusal", pa.string()), ("message", pa.string())])
 _REFUSALS: Final = {each.__name__: each for each in (OutOfOrder, NotCarriedOver, NoRoom)}
 """The errors of a fold that come back as rows: Spark would wrap them into its own, with two stack traces."""
+_GONE: Final = "Spark could not fold: FileNotFoundError: "
+"""The words for a file that somebody has removed meanwhile, as `compact` and `expire` do: it is no error of Spark's."""
 _SPECIAL: Final = re.compile(r"[\\{}\[\]*?,]")
 _STATES: Final = (
     "group_id", "partition", f"cast({STATE_OFFSET} as bigint) as offset", "cast(0 as bigint) as timestamp_ms",
@@ -51,8 +53,13 @@ class SparkEngine:
         """See Engine."""
         if not pieces and not states:
             return Folded(parts=(), events=0)
-        with in_a_line("Spark could not fold"), told(Path(task.scratch), watch):
-            rows = self._folded(pieces, states, task).collect()
+        try:
+            with in_a_line("Spark could not fold"), told(Path(task.scratch), watch):
+                rows = self._folded(pieces, states, task).collect()
+        except SparkFailed as failed:
+            if str(failed).startswith(_GONE):
+                raise FileNotFoundError(str(failed).removeprefix(_GONE)) from failed
+            raise
         for row in rows:
             if row.refusal is not None:
                 raise _REFUSALS[row.refusal](row.message)

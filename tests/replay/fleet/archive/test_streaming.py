@@ -1,6 +1,7 @@
 """Spark's archiver on a real broker, killed in the middle; and this process's on the same archive."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -54,10 +55,19 @@ def commits(root: Path) -> int:
     return 0 if state is None else state.number
 
 
+def jvm_of(process: subprocess.Popen[bytes]) -> int:
+    """The process id of its JVM."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,comm="], capture_output=True, text=True, check=True).stdout
+    rows = (line.split(maxsplit=2) for line in listed.splitlines())
+    return next(int(pid) for pid, parent, name in rows if int(parent) == process.pid and name.endswith("java"))
+
+
 async def test_each_record_is_archived_once_though_spark_is_killed(
     kafka_broker: Broker, java_home: Path | None, tmp_path: Path
 ) -> None:
-    """The next one has another checkpoint, and goes on by the manifests; headers are those of the topic."""
+    """First the process, then its JVM alone, which is one line. The next one has another checkpoint, and goes on by the
+    manifests; headers are those of the topic.
+    """
     topic, root = new_topic_name(), tmp_path / "archive"
     spark = Spark(f"kafka://{kafka_broker.bootstrap}/{topic}", root, java_home, tmp_path / "output")
     await append(kafka_broker, topic, 20)
@@ -68,9 +78,21 @@ async def test_each_record_is_archived_once_though_spark_is_killed(
             await append(kafka_broker, topic, 20)
         finally:
             killed.kill()
+    before = commits(root)
     await append(kafka_broker, topic, 20)
-    with spark.begin("--once") as second:
-        assert second.wait(240) == 0, spark.output.read_text()
+    with spark.begin("--every", "200ms") as without_jvm:
+        try:
+            await until(lambda: commits(root) > before or without_jvm.poll() is not None, within_s=240)
+            await append(kafka_broker, topic, 20)
+            os.kill(jvm_of(without_jvm), signal.SIGKILL)
+            assert without_jvm.wait(60) == 2
+        finally:
+            without_jvm.kill()
+    assert "Traceback" not in spark.output.read_text()
+    assert "Spark could not archive" in spark.output.read_text()
+    await append(kafka_broker, topic, 20)
+    with spark.begin("--once") as last:
+        assert last.wait(240) == 0, spark.output.read_text()
     log = KafkaEventLog([kafka_broker.bootstrap], topic, read_only=True)
     await log.open()
     assert await digests_in(root) == await digests(log)
