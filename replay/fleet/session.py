@@ -59,10 +59,13 @@ def spark_session(master: str, packages: Sequence[str] = (), *, verbose: bool = 
 
     `packages`: Maven coordinates of what the workers need besides; under `spark-submit` its `--packages` has them.
     """
-    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 -- it takes a second, and most builds need none
+    from pyspark import SparkConf, SparkContext, accumulators  # noqa: PLC0415 -- a second, and most builds need none
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if not verbose:
+        # A JVM that dies breaks off what it was telling this server, which prints a traceback; the error comes anyway.
+        setattr(accumulators.AccumulatorServer, "handle_error", lambda *_: None)  # noqa: B010 -- a method of theirs
     if SparkContext._gateway is None:  # noqa: SLF001 -- nothing else tells
         _start_jvm(master, packages, verbose=verbose)
     given: SparkConf | None = None
