@@ -203,6 +203,7 @@ def running_muster(
     topics: Sequence[str] = (),
     config: Mapping[str, str] = TEST_CONFIG,
     options: Sequence[str] = (),
+    serves_within_s: float = SERVES_WITHIN_S,
 ) -> Iterator[MusterProcess]:
     """Muster on this event log while the block lasts; it is killed when the block is left. Raises `MusterEnded`."""
     arguments = ["--log", log]
@@ -211,7 +212,8 @@ def running_muster(
     for name, value in config.items():
         arguments += ["--config", f"{name}={value}"]
     with TemporaryDirectory(prefix="muster-") as directory:
-        muster = MusterProcess(*arguments, *options, output=Path(directory) / "output")
+        output = Path(directory) / "output"
+        muster = MusterProcess(*arguments, *options, output=output, serves_within_s=serves_within_s)
         muster.start()
         try:
             yield muster
