@@ -30,11 +30,12 @@ SERVES_WITHIN_S = SAVED_WITHIN_S = 3_600
 
 
 class Start(msgspec.Struct, frozen=True):
-    """A start: seconds until all is served from the start of the process, and from the claims; and events read."""
+    """A start: seconds until all is served from the start of the process, and from the claims; what was read."""
 
     ready_s: float
     reading_s: float
     events: int
+    members: int
 
 
 def measure(*, groups: int, events: int, console: Console) -> Results:
@@ -68,6 +69,7 @@ def measure(*, groups: int, events: int, console: Console) -> Results:
         Figure(
             name="events that were read", unit="1", values={name: float(start.events) for name, start in starts.items()}
         ),
+        Figure(name="members", unit="1", values={name: float(start.members) for name, start in starts.items()}),
     ]
     title = "A start on a log in Kafka that has a long history"
     return Results(title=title, columns=COLUMNS, figures=figures, kafka=how)
@@ -86,7 +88,8 @@ def _start(log: str, *options: str) -> Start:
         ready_s = time.perf_counter() - began_s
         lines = muster.events("partitions ready")
         took_ms = max(line["took_ms"] for line in lines)
-        return Start(ready_s, took_ms / 1000, sum(line["events"] for line in lines))
+        events, members = (sum(line[name] for line in lines) for name in ("events", "members"))
+        return Start(ready_s, took_ms / 1000, events, members)
 
 
 def _save(log: str, folder: Path) -> None:
