@@ -152,6 +152,12 @@ def poll_timeout(stage: RealStage) -> None:
         stage.note(f"{process.name} does not poll for a while")
         begun_ms = wall_ms()
         process.told(Order(stall_s=(SHORT_POLL_MS + 8 * SECOND) / SECOND))
+        if says_so:
+            stage.until_gone(former_id)
+            if wall_ms() >= begun_ms + SHORT_POLL_MS + process.given.session_ms:
+                # Its LeaveGroup may have been lost, as where the machine is busy; then it is a silent one.
+                story.kinds += ("restart",)
+                story.infer()
         stage.until_noted(process, What.STALLED, 1)
         story.act(begun_ms, wall_ms())
         until_so(lambda: process.member_id != former_id, "it kept its member id")
