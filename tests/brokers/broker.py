@@ -8,6 +8,7 @@ BrokerFailed        one way does not work here; the next one is tried
 import random
 import socket
 import subprocess
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
@@ -164,7 +165,10 @@ def lasting_base(count: int = 1) -> int:
     raise AssertionError(f"no {count} ports in a row are free")
 
 
-_HELD: Final[list[socket.socket]] = []
+HELD_MAX: Final = 100
+"""More would leave no descriptors below 1,024, and select() takes no others. Those chosen before are in use by then."""
+
+_HELD: Final = deque[socket.socket]()
 """Bound, so that who looks for a free port finds them taken; who listens may have them, as these do not."""
 
 
@@ -181,6 +185,8 @@ def _held(ports: Sequence[int]) -> bool:
         holding.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holding.bind((HOST, port))
         _HELD.append(holding)
+        if len(_HELD) > HELD_MAX:
+            _HELD.popleft().close()
     return True
 
 
