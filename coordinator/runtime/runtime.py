@@ -211,6 +211,10 @@ class Runtime:
         """Whether the group's partition is this process's, served yet or not."""
         return partition_for(group_id, self._log.partitions) in self._partitions.assigned
 
+    def is_loading(self, group_id: GroupId) -> bool:
+        """Whether the group's partition is this process's, and not served yet."""
+        return self.is_assigned(group_id) and self._ownership_of(group_id) is None
+
     def has_read(self, group_id: GroupId) -> bool:
         """Whether this process has read the group's partition, and the listener was called for its groups."""
         read = self._partitions.read

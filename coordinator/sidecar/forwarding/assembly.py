@@ -62,6 +62,7 @@ class Forwarding:
         self._owner = ForwardedRequests(
             service,
             is_assigned=runtime.is_assigned,
+            is_loading=runtime.is_loading,
             leases=runtime.leases,
             list_own=list_own,
             metrics=metrics,

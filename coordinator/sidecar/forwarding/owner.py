@@ -41,7 +41,7 @@ from muster.coordinator.sidecar.groups.owned_groups import ListOwned as ListOwnG
 from muster.coordinator.sidecar.relay.intercept import ClientRequest, ConsentedTicket, RequestHandler, SidecarApi
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.tasks import BackgroundTasks
-from muster.coordinator.wire import heartbeat
+from muster.coordinator.wire import heartbeat, sync_group
 from muster.coordinator.wire.api import Body, RequestContext, keep_no_ticket
 from muster.coordinator.wire.dispatch import ClientAddress, work_on
 from muster.coordinator.wire.in_flight import InFlightRequest
@@ -72,7 +72,7 @@ class _Clients(msgspec.Struct, eq=False):
 
 
 class ForwardedRequests:
-    """See the module. `is_assigned`: whether a group is ours. Call `handle_by` first.
+    """See the module. `is_assigned`: whether a group is ours; `is_loading`: not served yet. Call `handle_by` first.
 
     `leases`: how long answers from memory may leave, in ms, by partition of the log.
     """
@@ -82,6 +82,7 @@ class ForwardedRequests:
         service: Service,
         *,
         is_assigned: Callable[[GroupId], bool],
+        is_loading: Callable[[GroupId], bool],
         leases: Callable[[], dict[int, int]],
         list_own: ListOwnGroups,
         metrics: ServerMetrics,
@@ -92,6 +93,7 @@ class ForwardedRequests:
         self._service = service
         self._list_own = list_own
         self._is_assigned = is_assigned
+        self._is_loading = is_loading
         self._leases = leases
         self._metrics = metrics
         self._relayed = relayed
@@ -264,6 +266,10 @@ class ForwardedRequests:
             assert api.handle is not None
             if len(request.frame) > MANY_BYTES and api.key in OF_MANY_GROUPS:
                 return request.work(check_and_handle(request))
+            if api.key == sync_group.API.key and self._is_loading(request.body.group_id):
+                # Its answer would be to join again (QK8), and a leader that does makes all others join.
+                request.client.not_owned()
+                return None
             if all(map(self._is_assigned, _groups_of(api.key, request.body))):
                 return api.handle(request)
             request.client.not_owned()

@@ -54,6 +54,7 @@ class OwnerProcess:
         self.service = new_service(self.groups)
         self.metrics = ServerMetrics({})
         self.assigned = True
+        self.loading = False
         self.lease_left_ms = 60_000
         self.shadowed: set[GroupId] = set()
         self.deleted: list[str] = []
@@ -62,6 +63,7 @@ class OwnerProcess:
             self.metrics,
             edge,
             is_assigned=lambda _: self.assigned,
+            is_loading=lambda _: self.loading,
             leases=lambda: {0: self.lease_left_ms},
             shadowed=self.shadowed,
             deleted=self.deleted,
@@ -104,6 +106,7 @@ def owner_of(
     relay: Relay,
     *,
     is_assigned: Any,
+    is_loading: Any,
     leases: Any,
     shadowed: set[GroupId],
     deleted: list[str],
@@ -116,6 +119,7 @@ def owner_of(
     requests = ForwardedRequests(
         service,
         is_assigned=is_assigned,
+        is_loading=is_loading,
         leases=leases,
         list_own=list_own,
         metrics=metrics,
@@ -213,6 +217,7 @@ async def forwarding(*, answer_lease_ms: int = 60_000) -> AsyncIterator[Stage]:
             relay.metrics,
             relay,
             is_assigned=lambda _: True,
+            is_loading=lambda _: False,
             leases=dict,
             shadowed=set(),
             deleted=deleted,

@@ -4,12 +4,13 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import Heartbeat, JoinGroup, LeaveGroup
-from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, LeaveGroupOutcome
+from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, LeaveGroupOutcome, SyncGroupOutcome
+from muster.coordinator.peers.link.messages import NotOwned
 from muster.coordinator.sidecar.forwarding import edge as edge_module
 from muster.events.ids import MemberId
 from tests.coordinator.kio_client import frame, parse, with_length
 from tests.coordinator.sidecar.forwarding.stage import forwarding
-from tests.coordinator.sidecar.relay.test_relay import heartbeat, join, leave
+from tests.coordinator.sidecar.relay.test_relay import heartbeat, join, leave, sync
 from tests.coordinator.sidecar.scripted_broker import DESCRIBE_GROUPS, Asked, allowing
 from tests.waiting import until
 
@@ -125,6 +126,22 @@ async def test_a_join_at_a_broker_that_does_not_coordinate_is_told_so_at_once() 
         assert error_of("JoinGroup", 3, await client.ask(join())) == ErrorCode.not_coordinator
         assert asked == 1
         assert stage.groups.commands == []
+
+
+async def test_a_sync_waits_for_an_owner_that_loads() -> None:
+    """To be told to join again, as Kafka tells it, would make all others join, too, if it is the leader."""
+    async with forwarding() as stage:
+        stage.owner.loading = True
+        client = await stage.edge.connect(1)
+        client.send(sync(5))
+        await until(lambda: any(isinstance(each, NotOwned) for each in stage.from_owner))
+        assert stage.groups.commands == []
+        stage.owner.loading = False
+        await until(lambda: stage.groups.parked)
+        stage.groups.release(SyncGroupOutcome(assignment=b"mine"))
+        correlation_id, payload = await client.answer()
+        assert correlation_id == 5
+        assert parse("SyncGroup", 3, payload).assignment == b"mine"
 
 
 async def test_an_owner_decides_nothing_for_groups_of_others() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import socket
+from typing import Any
 
 import pytest
 import structlog
@@ -41,6 +42,11 @@ def join(correlation_id: int = 1) -> bytes:
 
 def heartbeat(correlation_id: int = 1) -> bytes:
     return with_length(frame("Heartbeat", 3, correlation_id=correlation_id, **HEARTBEAT))
+
+
+def sync(correlation_id: int = 1) -> bytes:
+    body: dict[str, Any] = {"group_id": "g", "generation_id": 1, "member_id": "m", "group_instance_id": None}
+    return with_length(frame("SyncGroup", 3, correlation_id=correlation_id, assignments=(), **body))
 
 
 def leave(correlation_id: int = 1) -> bytes:
