@@ -6,8 +6,6 @@ members ─► [proxy] ─► muster serve ─► [proxy] ─► the brokers, wh
 """
 
 import asyncio
-import random
-import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
 from enum import Enum, auto, unique
@@ -25,15 +23,12 @@ from muster.drills.names import Names
 from muster.drills.plan import Mode
 from muster.drills.service.cleaning import delete_all_groups, delete_topics
 from muster.drills.service.cluster import make_topic, node_ids
+from muster.drills.service.lasting_ports import HOST, LASTING_PORTS, port_of, some_held
 from muster.drills.service.process import MusterProcess
-from muster.drills.service.proxy import HOST, Proxy
+from muster.drills.service.proxy import Proxy
 from muster.drills.service.relay import Weather
 from muster.events.kafka.addresses import BrokerAddress, read_servers
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
-
-PORTS: Final = range(15_000, 32_768)
-"""Below the ephemeral ranges of Linux (from 32768) and macOS (from 49152): a port of theirs may be given to an outgoing
-connection while its process is away, as when it is restarted."""
 
 SHARED_WITHIN_S: Final = 120.0
 POLL_S: Final = 0.05
@@ -197,21 +192,11 @@ class LocalService:
         self._secret.write_text(token_hex(32), encoding="ascii")
 
     def _lasting_ports(self, count: int) -> list[int]:
-        """Ports of this machine that nobody listens on now; who looks for free ones finds them taken from now on."""
-        found: list[int] = []
-        for port in random.sample(PORTS, len(PORTS)):
-            with socket.socket() as tried:
-                try:
-                    tried.bind((HOST, port))
-                except OSError:
-                    continue
-            holding = self._holding.enter_context(socket.socket())
-            holding.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the processes may listen all the same
-            holding.bind((HOST, port))
-            found.append(port)
-            if len(found) == count:
-                return found
-        raise ServiceFailed(f"{count} free ports of {HOST} are needed between {PORTS[0]} and {PORTS[-1]}")
+        found = [port_of(self._holding.enter_context(each)) for each in some_held(count)]
+        if len(found) < count:
+            first, last = LASTING_PORTS[0], LASTING_PORTS[-1]
+            raise ServiceFailed(f"{count} free ports of {HOST} are needed between {first} and {last}")
+        return found
 
     @property
     def _secret(self) -> Path:

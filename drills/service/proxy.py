@@ -5,14 +5,12 @@ How bytes pass is in `relay.py`. New connections are taken while the network is 
 
 import asyncio
 import socket
-from typing import Final
 
 from muster.coordinator.sidecar.messages.rewriting import AnswerRewriter
 from muster.drills.errors import ServiceFailed
+from muster.drills.service.lasting_ports import HOST
 from muster.drills.service.relay import Weather, relay
 from muster.events.kafka.addresses import BrokerAddress
-
-HOST: Final = "127.0.0.1"
 
 
 class Proxy:

@@ -11,11 +11,11 @@ import subprocess
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from itertools import islice
 from typing import Final
 
 import msgspec
 
+from muster.drills.service.lasting_ports import LASTING_PORTS, held, port_of, some_held
 from tests.brokers.jars import Libs, resolved_libs
 
 HOST: Final = "127.0.0.1"
@@ -41,9 +41,6 @@ TEST_SETTINGS: Final[Mapping[str, str]] = {
     "default.replication.factor": "1",
     "min.insync.replicas": "1",
 }
-
-# Below the ephemeral ranges of Linux (from 32768) and macOS (from 49152), above what machines keep for services.
-LASTING_PORTS: Final = range(15_000, 32_768)
 
 # Brokers of tests live for seconds: Java's quick compiler alone saves each a third of its start. What is measured
 # against compiles fully.
@@ -147,21 +144,18 @@ def free_ports(count: int) -> list[int]:
 
 
 def lasting_ports(count: int) -> list[int]:
-    """`count` different ports that nobody listens on, and that no outgoing connection is given while a broker is down.
+    """`count` different ports as a drill's processes have them (drills/service/lasting_ports.py).
 
-    Of a free port of the ephemeral range neither is true: a client that tries again and again to reach a broker that
-    is down may be given that very port, and then it is connected to itself. Nobody else is given them as long as this
-    process lives.
+    Nobody else is given them as long as this process lives.
     """
-    ports = (port for port in random.sample(LASTING_PORTS, len(LASTING_PORTS)) if _held((port,)))
-    return list(islice(ports, count))
+    return [_kept(each) for each in some_held(count)]
 
 
 def lasting_base(count: int = 1) -> int:
     """A port behind which `count` are as those of `lasting_ports`: one for each node id from 1 on."""
     for base in random.sample(LASTING_PORTS[:-count], len(LASTING_PORTS) - count):
-        if _held(range(base, base + count + 1)):
-            return base
+        if sockets := held(range(base, base + count + 1)):
+            return min(map(_kept, sockets))
     raise AssertionError(f"no {count} ports in a row are free")
 
 
@@ -169,25 +163,14 @@ HELD_MAX: Final = 100
 """More would leave no descriptors below 1,024, and select() takes no others. Those chosen before are in use by then."""
 
 _HELD: Final = deque[socket.socket]()
-"""Bound, so that who looks for a free port finds them taken; who listens may have them, as these do not."""
 
 
-def _held(ports: Sequence[int]) -> bool:
-    """Hold all these ports from now on, if nobody has one of them."""
-    with ExitStack() as tried:
-        for port in ports:
-            try:
-                tried.enter_context(socket.socket()).bind((HOST, port))
-            except OSError:
-                return False
-    for port in ports:
-        holding = socket.socket()
-        holding.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        holding.bind((HOST, port))
-        _HELD.append(holding)
-        if len(_HELD) > HELD_MAX:
-            _HELD.popleft().close()
-    return True
+def _kept(holding: socket.socket) -> int:
+    """Hold a port from now on; returns it."""
+    _HELD.append(holding)
+    if len(_HELD) > HELD_MAX:
+        _HELD.popleft().close()
+    return port_of(holding)
 
 
 def start_failure(reason: str, *, log: str = "") -> BrokerFailed:
