@@ -3,10 +3,10 @@
 What belongs here: all of the processes. What it must not know: what they do; when one is started again (running.py).
 
 The edges are stopped first, then the owner: so its groups go to another host while nobody asks it any more. A process
-that cannot use what it was given (exit code 2) ends all, if it has never served. When this process is killed, the
-others end by themselves: each has a connection to it (net/kept_sockets.py). Until they have, they have their addresses;
-whoever starts meanwhile waits for those (held_addresses.py). As the first process of a container it has to wait for
-processes that it has not started, too (reaping.py).
+that cannot use what it was given (exit code 2) ends all, unless it has served before and could not start again. When
+this process is killed, the others end by themselves: each has a connection to it (net/kept_sockets.py). Until they
+have, they have their addresses; whoever starts meanwhile waits for those (held_addresses.py). As the first process of
+a container it has to wait for processes that it has not started, too (reaping.py).
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import secrets
 import signal
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -125,7 +125,11 @@ def _told(running: Sequence[RunningProcess]) -> Iterator[ToldMetrics]:
 def _complaints(running: Sequence[RunningProcess], path: str) -> str | None:
     """Tell which processes are not ready, or not well, and why; None if all are."""
     asked = [(each.child.name, *_ask(each, path)) for each in running]
-    return "; ".join(f"{name}: {text.strip()}" for name, code, text in asked if code != 200) or None
+    return _joined((name, None if code == 200 else text.strip()) for name, code, text in asked)
+
+
+def _joined(complaints: Iterable[tuple[str, str | None]]) -> str | None:
+    return "; ".join(f"{name}: {text}" for name, text in complaints if text is not None) or None
 
 
 def status_of_all(settings: Settings, running: Sequence[RunningProcess]) -> bytes:
@@ -133,13 +137,14 @@ def status_of_all(settings: Settings, running: Sequence[RunningProcess]) -> byte
 
     While the owner does not answer the rest is told without it.
     """
-    told = [status for each in running if (status := _status(each)) is not None]
-    owner = told[0] if told and told[0].node_id == settings.node_id else _unanswered(settings)
+    told = {each.child.name: _status(each) for each in running}
+    statuses = [each for each in told.values() if isinstance(each, ProcessStatus)]
+    owner = statuses[0] if statuses and statuses[0].node_id == settings.node_id else _unanswered(settings)
     status = msgspec.structs.replace(
         owner,
-        not_ready=_complaints(running, "/readyz"),
-        not_well=_complaints(running, "/healthz"),
-        links=max((each.links for each in told), key=_badness, default=owner.links),
+        not_ready=_joined((name, each if isinstance(each, str) else each.not_ready) for name, each in told.items()),
+        not_well=_joined((name, each if isinstance(each, str) else each.not_well) for name, each in told.items()),
+        links=max((each.links for each in statuses), key=_badness, default=owner.links),
     )
     return msgspec.json.encode(status)
 
@@ -148,9 +153,10 @@ def _badness(links: LinksStatus) -> tuple[int, int, int]:
     return links.no_owner_reached_ms, sum(not each.reached for each in links.to), len(links.to)
 
 
-def _status(process: RunningProcess) -> ProcessStatus | None:
+def _status(process: RunningProcess) -> ProcessStatus | str:
+    """Return the status of a process, or why it tells none."""
     code, text = _ask(process, "/status")
-    return msgspec.json.decode(text, type=ProcessStatus) if code == 200 else None
+    return msgspec.json.decode(text, type=ProcessStatus) if code == 200 else text.strip()
 
 
 def _unanswered(settings: Settings) -> ProcessStatus:

@@ -36,13 +36,11 @@ def asked(monkeypatch: pytest.MonkeyPatch, answers: dict[str, ProcessStatus | No
     """The status of all, where each process answers so; None: it hangs."""
 
     def ask(process: RunningProcess, path: str) -> tuple[int, str]:
+        assert path == "/status"
         status = answers[process.child.name]
         if status is None:
             return SILENT
-        if path == "/status":
-            return 200, msgspec.json.encode(status).decode()
-        reason = status.not_ready if path == "/readyz" else status.not_well
-        return (200, "ok") if reason is None else (503, reason)
+        return 200, msgspec.json.encode(status).decode()
 
     monkeypatch.setattr(supervisor, "_ask", ask)
     running = [RunningProcess(each) for each in children(SETTINGS, (), secret=Path("/secret"))]
