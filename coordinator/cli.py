@@ -48,7 +48,8 @@ def serve(**given: Any) -> None:  # noqa: ANN401 -- see `_signature`
     Stops in good order on SIGTERM and SIGINT.
 
     Exit codes: 0 stopped as asked; 1 the event log was lost while serving (another process took it, or it is damaged,
-    gone or another one), or an error in Muster itself; 2 something given cannot be used, at the start the log too.
+    gone or another one), or an error in Muster itself; 2 something given cannot be used, at the start the log too, and
+    later the node id, which another process has taken.
     """
     config, config_file = given.pop("config"), given.pop("config_file")
     import asyncio

@@ -43,6 +43,7 @@ from muster.coordinator.observability.status import StatusParts
 from muster.coordinator.offsets.open import offset_store_for
 from muster.coordinator.open_files import within_open_files
 from muster.coordinator.partition_sharing import PartitionSharing
+from muster.coordinator.peers.ownership_group import NodeIdTaken
 from muster.coordinator.runtime.partition.waiting_limit import WaitingLimit
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import Service
@@ -64,7 +65,7 @@ class LogLost(Exception):
 
 
 async def run(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT. Raises CannotServe at the start, LogLost later."""
+    """Serve until SIGTERM or SIGINT. Raises CannotServe at the start, and when its node id is taken; LogLost later."""
     configure_logs(settings.log_level, settings.log_format)
     kept = KeptSockets.of_environment()
     for variable, meant in sets_nothing(os.environ, Settings.model_fields.keys() - PROPERTY_FIELDS):
@@ -95,6 +96,8 @@ async def run(settings: Settings) -> None:
             log.error("stopping after an error in Muster itself", exc_info=loss)
         else:
             log.info("stopping", reason=_reason(loss))
+    if isinstance(loss, NodeIdTaken):
+        raise CannotServe(_message(loss, settings)) from loss
     if loss is not None:
         raise LogLost(_message(loss, settings)) from loss
 

@@ -49,6 +49,10 @@ RETRY_S: Final = 0.5
 LEAVE_TIMEOUT_S: Final = 5.0
 
 
+class NodeIdTaken(LogMismatch):
+    """Another process with the node id of this one is in the group: started again, this one would end the other."""
+
+
 class OwnershipGroup:
     """See the module. `candidate` makes what we tell of a join, given its number; `decide` shares the partitions out.
 
@@ -210,7 +214,7 @@ class OwnershipGroup:
             case ErrorCode.member_id_required | ErrorCode.rebalance_in_progress | ErrorCode.illegal_generation:
                 return False
             case ErrorCode.fenced_instance_id:
-                raise LogMismatch(
+                raise NodeIdTaken(
                     f"another process with the node id of this one has joined consumer group {self._who.group_id}"
                     " (FENCED_INSTANCE_ID): give each process of a log a --node-id of its own"
                 )

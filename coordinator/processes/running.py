@@ -47,7 +47,11 @@ class RunningProcess:
         self.starts = 0
         """How often it was started: the counters of each one begin at 0."""
         self.is_unusable = False
-        """Whether it has ended for good: it could not use what it was given, and has never served."""
+        """Whether it has ended for good: it could not use what it was given.
+
+        Before it has ever served, or while it did, as when another host has its node id. One that has served before and
+        cannot start again is tried again: a file of its may be there again soon.
+        """
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = asyncio.Event()
 
@@ -64,7 +68,7 @@ class RunningProcess:
             code, how = await self._end()
             if self._stopping.is_set():
                 return
-            if code == UNUSABLE and not self.sockets.has_served:
+            if code == UNUSABLE and (self.sockets.serves or not self.sockets.has_served):
                 self.is_unusable = True
                 return
             ran_s = time.monotonic() - began_s

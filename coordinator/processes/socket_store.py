@@ -31,6 +31,8 @@ class SocketStore:
     def __init__(self) -> None:
         self.metrics_port: int | None = None
         """Where the process's metrics are, once it has told."""
+        self.serves = False
+        """Whether the process that runs, or ran last, has said that it serves."""
         self.has_served = False
         """Whether any of the processes has ever said that it serves."""
         self._kept: dict[BoundAt, socket.socket] = {}
@@ -44,6 +46,7 @@ class SocketStore:
         loop = asyncio.get_running_loop()
         channel.settimeout(0)
         self._told.clear()
+        self.serves = False
         sockets = list(self._kept.values())
         while sockets:
             send(channel, SOCKETS, min(len(sockets), SOCKETS_AT_ONCE), sockets[:SOCKETS_AT_ONCE])
@@ -93,7 +96,7 @@ class SocketStore:
         if kind == METRICS:
             self.metrics_port = number
         elif kind == END:
-            self.has_served = True
+            self.serves = self.has_served = True
             for at in self._kept.keys() - self._told:
                 self._kept.pop(at).close()
 

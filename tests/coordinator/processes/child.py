@@ -1,6 +1,7 @@
 """A process for tests of its supervisor: it answers each connection with its process id, and ends as it is told.
 
-child.py FOLDER     `ports`: where it listens, once the file is there; `exit`: the code with which it ends at once
+child.py FOLDER     `ports`: where it listens, once the file is there; `exit`: the code with which it ends at once, or
+                    when it is asked to
 """
 
 import asyncio
@@ -21,8 +22,7 @@ async def main(folder: Path) -> None:
     ended = asyncio.Event()
     kept.when_alone(ended.set)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
-    if (folder / "exit").exists():
-        sys.exit(int((folder / "exit").read_text()))
+    end_if_told(folder)
     while not (folder / "ports").exists():
         if ended.is_set():
             return
@@ -40,6 +40,12 @@ async def main(folder: Path) -> None:
     kept.tell_metrics(1)
     kept.serves()
     await ended.wait()
+    end_if_told(folder)
+
+
+def end_if_told(folder: Path) -> None:
+    if (folder / "exit").exists():
+        sys.exit(int((folder / "exit").read_text()))
 
 
 if __name__ == "__main__":

@@ -170,6 +170,16 @@ async def test_what_it_was_given_cannot_be_used(tmp_path: Path) -> None:
         assert not process.is_unusable
 
 
+async def test_what_it_cannot_use_any_more_while_it_serves_ends_it_for_good(tmp_path: Path) -> None:
+    """As its node id, which another host has: started again, it would end the other, and so on."""
+    (port,) = lasting_ports(1)
+    async with kept(tmp_path, port) as process:
+        (tmp_path / "exit").write_text("2")
+        os.kill(pid_of(process), signal.SIGTERM)
+        await until(lambda: process.is_unusable or process.starts > 1)
+        assert (process.is_unusable, process.starts) == (True, 1)
+
+
 async def test_one_that_cannot_be_started_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when no process is free for a moment: the others go on, and a line says why."""
     start, fails = asyncio.create_subprocess_exec, [BlockingIOError(11, "Resource temporarily unavailable")]
