@@ -55,7 +55,8 @@ _WORK = OtherWork(work="TLS handshakes with clients")
 class Handshake:
     """A client that was accepted, until its handshake has ended and its connection is made.
 
-    `made` makes that connection, which has the handshake's place; `ended` is called in any case.
+    `made` makes that connection, which has the handshake's place; `ended` is called in any case, `failed` with the host
+    of a client whose handshake has failed, and why.
     """
 
     def __init__(
@@ -66,11 +67,13 @@ class Handshake:
         *,
         made: Callable[["Handshake"], asyncio.Protocol],
         ended: Callable[["Handshake"], None],
+        failed: Callable[[str, str], None],
     ) -> None:
         self.client_host = client_host
         self._context = context
         self._made = made
         self._ended = ended
+        self._failed = failed
         self._gate = _Gate(turns, self._has_taken_too_long)
         self._task: asyncio.Task[None] | None = None
 
@@ -99,7 +102,9 @@ class Handshake:
                 ssl_handshake_timeout=HANDSHAKE_AND_TURNS_TIMEOUT_S,
             )
         except OSError as error:  # TLS's own errors are some of these
-            _tell_failed(self.client_host, error)
+            reason = _reason(error)
+            if reason is not None:
+                self._failed(self.client_host, reason)
         else:
             self._hand_over(cast("asyncio.Transport", tls), first)  # uvloop's is none by class
         finally:
@@ -114,7 +119,7 @@ class Handshake:
         self._gate.open()
 
     def _has_taken_too_long(self) -> None:
-        _tell(self.client_host, f"it has not finished the handshake within {HANDSHAKE_TIMEOUT_S:g} s")
+        self._failed(self.client_host, f"it has not finished the handshake within {HANDSHAKE_TIMEOUT_S:g} s")
         self.abort()
 
 
@@ -254,19 +259,18 @@ class _Gate(asyncio.BufferedProtocol):
             self._left_s -= asyncio.get_running_loop().time() - self._since_s
 
 
-def _tell_failed(client_host: str, error: OSError) -> None:
+def _reason(error: OSError) -> str | None:
+    """Return why a handshake has failed; None of who has gone, as the checks of load balancers do."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        _tell(client_host, f"its certificate: {error.verify_message}")
-    elif isinstance(error, ssl.SSLError):
+        return f"its certificate: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
         name = error.reason or str(error)
-        _tell(client_host, _MEANINGS.get(name, name.lower().replace("_", " ")))
-    elif isinstance(error, ConnectionAbortedError):
-        _tell(
-            client_host,
-            f"its handshake was not over within {HANDSHAKE_AND_TURNS_TIMEOUT_S:g} s, waits of ours included",
-        )
-    # else it has gone, as the checks of load balancers do
+        return _MEANINGS.get(name, name.lower().replace("_", " "))
+    if isinstance(error, ConnectionAbortedError):
+        return f"its handshake was not over within {HANDSHAKE_AND_TURNS_TIMEOUT_S:g} s, waits of ours included"
+    return None
 
 
-def _tell(client_host: str, reason: str) -> None:
+def log_failed(client_host: str, reason: str) -> None:
+    """Write a line of a client whose handshake has failed."""
     log.warning("TLS with a client failed", peer=client_host, reason=reason)

@@ -15,7 +15,7 @@ import structlog
 
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.net.hosts import java_host
-from muster.coordinator.net.tls_handshake import Handshake
+from muster.coordinator.net.tls_handshake import Handshake, log_failed
 from muster.events.kafka.shortage import tell_not_accepted
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -31,7 +31,7 @@ class TlsListener:
     """Accepts at a listening socket, which is its own from then on; see the module.
 
     `turns` are the handshakes', of all listeners. `admit` counts a handshake and returns whether the client may stay.
-    `ended` is called when the place of one that was admitted is free, perhaps twice.
+    `ended` is called when the place of one that was admitted is free, perhaps twice. `failed`: see Handshake.
     """
 
     def __init__(
@@ -43,12 +43,14 @@ class TlsListener:
         *,
         admit: Callable[[Handshake], bool],
         ended: Callable[[Handshake], None],
+        failed: Callable[[str, str], None] = log_failed,
     ) -> None:
         self._new_connection = new_connection
         self._context = context
         self._turns = turns
         self._ended = ended
         self._admit = admit
+        self._failed = failed
         self._bound = bound
         self._loop = asyncio.get_running_loop()
         self._retry: asyncio.TimerHandle | None = None
@@ -77,7 +79,14 @@ class TlsListener:
                 self._loop.remove_reader(self._bound)
                 self._retry = self._loop.call_later(RETRY_ACCEPT_S, self._listen)
                 return
-            handshake = Handshake(java_host(address[0]), self._context, self._turns, made=self._made, ended=self._ended)
+            handshake = Handshake(
+                java_host(address[0]),
+                self._context,
+                self._turns,
+                made=self._made,
+                ended=self._ended,
+                failed=self._failed,
+            )
             if self._admit(handshake):
                 client.settimeout(0)
                 handshake.begin(client)

@@ -14,7 +14,6 @@ clients, groups, who is asked.
 """
 
 import asyncio
-import ssl
 import time
 from collections import deque
 from collections.abc import Callable
@@ -55,16 +54,9 @@ HUNG_TICKS: Final = 4
 GONE_TICKS: Final = 60
 """A process that asks nothing for so long, 30 s, is gone with its machine: no break of the connection told it."""
 CLOSE_TIMEOUT_S: Final = 5.0
-"""How long a closed connection may take to send the rest."""
-
-TLS_TIMEOUT_S: Final = 5.0
+"""How long a closed connection may take to send the rest, and to end its TLS."""
 
 Handshake = Challenge | Proof | Welcome | Denied
-
-
-def tls_timeout_s(context: ssl.SSLContext | None) -> float | None:
-    """The limit of TLS's handshake and shutdown: a stranger that says nothing is counted nowhere meanwhile."""
-    return None if context is None else TLS_TIMEOUT_S
 
 
 class PeerConnection(asyncio.Protocol):
@@ -142,8 +134,7 @@ class PeerConnection(asyncio.Protocol):
             self._put_part()
         self._flush()
         self._transport.close()
-        if self._transport.get_write_buffer_size():
-            asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_S, self.abort, reason)
+        asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_S, self.abort, reason)
 
     def abort(self, reason: str) -> None:
         """Close at once."""

@@ -14,7 +14,7 @@ import structlog
 
 from muster.coordinator.cluster import Node
 from muster.coordinator.log_throttle import LogThrottle
-from muster.coordinator.peers.link.connection import Handshake, PeerConnection, tls_timeout_s
+from muster.coordinator.peers.link.connection import Handshake, PeerConnection
 from muster.coordinator.peers.link.messages import AnyMessage, Challenge, Denied, Welcome
 from muster.coordinator.peers.link.proof import NONCE_BYTES, BadPeerSecret, Claim, is_proven, proof_of
 from muster.coordinator.tasks import BackgroundTasks
@@ -125,15 +125,8 @@ class PeerLinks:
         """Connect, and have both ends proven; returns why it failed, for people."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                loop, timeout_s = asyncio.get_running_loop(), tls_timeout_s(self._context)
-                await loop.create_connection(
-                    opened.protocol,
-                    node.host,
-                    node.port,
-                    ssl=self._context,
-                    ssl_handshake_timeout=timeout_s,
-                    ssl_shutdown_timeout=timeout_s,
-                )
+                loop = asyncio.get_running_loop()
+                await loop.create_connection(opened.protocol, node.host, node.port, ssl=self._context)
                 return await opened.proven
         except (OSError, ValueError, OverflowError, TimeoutError) as error:  # another process may advertise no address
             return str(error) or f"it has not answered within {CONNECT_TIMEOUT_S:.0f} s"

@@ -2,20 +2,27 @@
 
 What belongs here: who may connect. What it must not know: what is said then.
 
-Connections that have not proven themselves are few: the oldest makes room for a new one. A process that only watches
-whether this one lives (peer_watch.py) opens such a connection, and says nothing on it.
+Connections that have not proven themselves are few, and so are those whose TLS handshake has not ended: the oldest
+makes room for a new one. A process that only watches whether this one lives (peer_watch.py) opens such a connection,
+and says nothing on it; so only who connects logs a handshake that fails.
 """
 
 import asyncio
 import secrets
+import socket
 import ssl
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Final
 
 import structlog
 
+from muster.coordinator.load.turns import Turns
 from muster.coordinator.log_throttle import LogThrottle
-from muster.coordinator.peers.link.connection import Handshake, PeerConnection, tls_timeout_s
+from muster.coordinator.net.listening import BACKLOG, addresses_of
+from muster.coordinator.net.tls_handshake import Handshake as TlsHandshake
+from muster.coordinator.net.tls_listener import TlsListener
+from muster.coordinator.peers.link.connection import Handshake, PeerConnection
 from muster.coordinator.peers.link.messages import LEVEL, Challenge, Denied, Proof
 from muster.coordinator.peers.link.proof import NONCE_BYTES, BadPeerSecret, refusal_of, welcome
 
@@ -51,29 +58,61 @@ class PeerListener:
         self._challenges: dict[PeerConnection, Challenge] = {}
         self._links: dict[int, PeerConnection] = {}
         """The node ids of the processes, with their connections."""
-        self._server: asyncio.Server | None = None
+        self._handshakes: dict[TlsHandshake, None] = {}
+        """Those of TLS, the oldest first."""
+        self._listeners: list[asyncio.Server | TlsListener] = []
 
     async def start(self, host: str, port: int, context: ssl.SSLContext | None) -> int:
         """Bind; returns the port. Raises OSError."""
 
-        def new_connection() -> PeerConnection:
-            return PeerConnection(
-                message_bytes_max=self._message_bytes_max, begin=self._begin, proving=self._proving, lost=self._lost
+        if context is None:
+            server = await asyncio.get_running_loop().create_server(self._new_connection, host, port)
+            self._listeners.append(server)
+            bound: int = server.sockets[0].getsockname()[1]
+            return bound
+        with ExitStack() as unless_all:
+            sockets = [
+                unless_all.enter_context(socket.create_server((address, port), family=family, backlog=BACKLOG))
+                for family, address in await addresses_of(host)
+            ]
+            unless_all.pop_all()
+        bound = sockets[0].getsockname()[1]
+        turns = Turns()
+        for each in sockets:
+            self._listeners.append(
+                TlsListener(
+                    each,
+                    self._new_connection,
+                    context,
+                    turns,
+                    admit=self._handshake_begun,
+                    ended=lambda handshake: self._handshakes.pop(handshake, None),
+                    failed=lambda _host, _reason: None,
+                )
             )
-
-        timeout_s = tls_timeout_s(context)
-        self._server = await asyncio.get_running_loop().create_server(
-            new_connection, host, port, ssl=context, ssl_handshake_timeout=timeout_s, ssl_shutdown_timeout=timeout_s
-        )
-        bound: int = self._server.sockets[0].getsockname()[1]
         return bound
 
     async def close(self) -> None:
         """Accept nobody, and close all connections."""
-        if self._server is not None:
-            self._server.close()
+        for listener in self._listeners:
+            listener.close()
+        for handshake in list(self._handshakes):
+            handshake.abort()
         for connection in (*self._challenges, *self._links.values()):
             connection.close("this process stops")
+
+    def _new_connection(self) -> PeerConnection:
+        return PeerConnection(
+            message_bytes_max=self._message_bytes_max, begin=self._begin, proving=self._proving, lost=self._lost
+        )
+
+    def _handshake_begun(self, handshake: TlsHandshake) -> bool:
+        if len(self._handshakes) >= UNPROVEN_MAX:
+            oldest = next(iter(self._handshakes))
+            del self._handshakes[oldest]
+            oldest.abort()
+        self._handshakes[handshake] = None
+        return True
 
     def _begin(self, connection: PeerConnection) -> None:
         if len(self._challenges) >= UNPROVEN_MAX:

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import uvloop
 from structlog.testing import capture_logs
 
 from muster.coordinator.cluster import Node
@@ -33,6 +35,8 @@ from muster.coordinator.peers.link.messages import (
     encode,
 )
 from muster.coordinator.peers.link.proof import BadPeerSecret, Claim, proof_of, welcome
+from muster.coordinator.settings.peers import PeerTls
+from tests.brokers.certificates import Authority
 from tests.waiting import until
 
 SECRET = b"s" * 32
@@ -47,8 +51,15 @@ class Process:
     """One process: what it accepts, and what it was told."""
 
     def __init__(
-        self, node_id: int, *, secret: bytes = SECRET, log: str = "log", message_bytes_max: int = MESSAGE_BYTES_MAX
+        self,
+        node_id: int,
+        *,
+        secret: bytes = SECRET,
+        log: str = "log",
+        message_bytes_max: int = MESSAGE_BYTES_MAX,
+        tls: PeerTls | None = None,
     ) -> None:
+        self._accepting = None if tls is None else tls.accepting
         self.secret = secret
         self.secret_trouble: Exception | None = None
         self.node = Node(node_id=node_id, host="127.0.0.1", port=0)
@@ -61,7 +72,7 @@ class Process:
         self.listener = PeerListener(secret=self._secret, accepted=self._accepted, lost=self.lost.append, **common)
         self.links = PeerLinks(
             secret=self._secret,
-            context=None,
+            context=None if tls is None else tls.connecting,
             received=lambda _, message: self.told.append(message),
             changed=lambda node: self.changes.append(node.node_id),
             failed=_fails,
@@ -79,7 +90,7 @@ class Process:
         connection.handle = self.asked.append
 
     async def start(self) -> None:
-        port = await self.listener.start("127.0.0.1", self.node.port, None)
+        port = await self.listener.start("127.0.0.1", self.node.port, self._accepting)
         self.node = msgspec.structs.replace(self.node, port=port)
 
     async def close(self) -> None:
@@ -236,6 +247,44 @@ async def test_those_without_a_proof_are_few(monkeypatch: pytest.MonkeyPatch) ->
         await until(lambda: edge.links.is_reached(owner.node))
         for _, writer in opened:
             writer.close()
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_those_that_do_not_finish_tls_are_few(
+    loop_factory: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest makes room, as each takes a file, long before its time is over; a process is let in all the same."""
+    monkeypatch.setattr(listener_module, "UNPROVEN_MAX", 3)
+    authority = Authority(tmp_path)
+    issued = authority.issue("muster")
+    files = (issued.certificate, issued.key, authority.certificate)
+    tls = PeerTls.of(*[("--option", each) for each in files])
+
+    async def story() -> None:
+        edge, owner = Process(1, tls=tls), Process(2, tls=tls)
+        async with processes(edge, owner):
+            silent = []
+            for n in range(1, 6):
+                silent.append(await asyncio.open_connection("127.0.0.1", owner.node.port))
+                await until(lambda: len(owner.listener._handshakes) == min(n, 3))  # noqa: B023 -- it is over then
+            async with asyncio.timeout(5):
+                for reader, _ in silent[:2]:
+                    with suppress(ConnectionResetError):
+                        assert await reader.read() == b""
+            silent[2][1].write(b"GET / HTTP/1.1\r\n\r\n")
+            await until(lambda: len(owner.listener._handshakes) == 2)
+            edge.links.follow([owner.node])
+            await until(lambda: edge.links.is_reached(owner.node))
+            edge.links.send(owner.node, Forwarded(1, "", b"x" * 50_000))
+            await until(lambda: len(owner.asked) == 1)
+            owner.edges[0].send(Relay(1))
+            await until(lambda: edge.told == [Relay(1)])
+            for _, writer in silent:
+                writer.close()
+            await until(lambda: not owner.listener._handshakes)
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(story())
 
 
 async def test_a_message_that_is_too_long_ends_the_connection() -> None:
