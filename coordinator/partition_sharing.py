@@ -46,6 +46,11 @@ class PartitionSharing:
         if self._sharer is not None:
             self._sharer.deposed(number)
 
+    def expect_rebalance(self) -> None:
+        """Hear that another process was lost, so that the partitions may be shared anew soon."""
+        if self._sharer is not None:
+            self._sharer.group.expect_rebalance()
+
     async def begin(
         self,
         runtime: Runtime,

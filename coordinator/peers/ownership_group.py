@@ -45,6 +45,9 @@ PROTOCOL_TYPE: Final = "muster-owners"
 HEARTBEATS_A_SESSION: Final = 20
 """Others wait for as long as a heartbeat takes to tell a member of a rebalance, so they are frequent."""
 
+SOON_S: Final = 0.01
+"""The pause before the next heartbeat where a rebalance is expected. It doubles up to the usual one."""
+
 RETRY_S: Final = 0.5
 LEAVE_TIMEOUT_S: Final = 5.0
 
@@ -80,13 +83,21 @@ class OwnershipGroup:
         self.member_id = ""
         """The id that the group's coordinator has given to this process; empty before it has."""
         self._joins = 0
-        self._join_again = asyncio.Event()
+        self._is_to_join_again = False
+        self._woken = asyncio.Event()
+        self._pause_s = self._session_timeout_ms / HEARTBEATS_A_SESSION / 1000
         self.trouble: str | None = None
         """Why this process is not in the group at the moment, for people."""
 
     def join_again(self) -> None:
         """Join again soon, since what this process owns has changed."""
-        self._join_again.set()
+        self._is_to_join_again = True
+        self._woken.set()
+
+    def expect_rebalance(self) -> None:
+        """Ask often for a moment whether the group rebalances: all members are waited for, and one may be gone."""
+        self._pause_s = SOON_S
+        self._woken.set()
 
     async def take_part(self) -> None:
         """Be a member, for ever. Raises LogMismatch when trying again cannot help."""
@@ -135,7 +146,7 @@ class OwnershipGroup:
         self.join_again()  # whoever has removed it, the group shares its partitions out
 
     async def _be_in_one_generation(self) -> None:
-        self._join_again.clear()
+        self._is_to_join_again = False
         joined = await self._join()
         if joined is None:
             return
@@ -176,12 +187,14 @@ class OwnershipGroup:
 
     async def _heartbeats(self, generation_id: int) -> None:
         """Send heartbeats until the group rebalances, or this process wants it to."""
-        interval_s = self._session_timeout_ms / HEARTBEATS_A_SESSION / 1000
-        while not self._join_again.is_set():
+        while not self._is_to_join_again:
+            self._woken.clear()
+            pause_s = self._pause_s
             with suppress(TimeoutError):
-                async with asyncio.timeout(interval_s):
-                    await self._join_again.wait()
-                return
+                async with asyncio.timeout(pause_s):
+                    await self._woken.wait()
+                continue
+            self._pause_s = min(2 * pause_s, self._session_timeout_ms / HEARTBEATS_A_SESSION / 1000)
             try:
                 error, _ = await self._ask(heartbeat(self._who, self.member_id, generation_id), lane="heartbeat")
             except TryAgain as failed:

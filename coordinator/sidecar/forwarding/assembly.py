@@ -179,6 +179,8 @@ class Forwarding:
     def _link_changed(self, node: Node) -> None:
         self._owners.link_changed(node)
         self._reach.look()
+        if not self._links.is_linked(node):
+            self._sharing.expect_rebalance()
 
     def _ownership_changed(self) -> None:
         self._links.follow(self._service.cluster.nodes)

@@ -22,7 +22,7 @@ from muster.events.log.base import LogMismatch
 from muster.events.partitioner import partition_for
 from tests.conformance.wire import Connection, ms
 from tests.coordinator.peers.addresses import listening
-from tests.muster_process import MusterProcess
+from tests.muster_process import TEST_CONFIG, MusterProcess, running_muster
 from tests.waiting import until
 
 PARTITIONS: Final = 4
@@ -57,6 +57,7 @@ class Process:
         port: int = 9092,
         protocol: str = "log-1",
         is_edge: bool = False,
+        session_timeout_ms: int = SESSION_MS,
     ) -> None:
         self.log = log
         self.owned: dict[int, int] = {}
@@ -78,7 +79,7 @@ class Process:
             link=self.link,
             who=who,
             partitions=PARTITIONS,
-            session_timeout_ms=SESSION_MS,
+            session_timeout_ms=session_timeout_ms,
             monotonic_ms=lambda: int(asyncio.get_running_loop().time() * 1000),
             failed=self.failures.append,
             is_edge=is_edge,
@@ -261,7 +262,7 @@ async def test_who_comes_back_within_its_session_owns_what_it_owned(bootstrap: s
     had, kept = first.owns, dict(second.owned)
     await first.die()
     again = Process(log, bootstrap, 1, port=9999)
-    await until(lambda: not second.sharer.group._join_again.is_set() and again.owns == had)
+    await until(lambda: not second.sharer.group._is_to_join_again and again.owns == had)
     await shared(again, second)
     assert again.owns == had
     assert second.owned == kept
@@ -289,6 +290,19 @@ async def test_who_only_forwards_knows_the_owners_and_owns_nothing(bootstrap: st
     assert (first.owned, second.owned) == owned
     await first.die()
     await second.die()
+
+
+async def test_who_expects_a_rebalance_takes_part_at_once() -> None:
+    """Its next heartbeat would be in a minute and a half, and the others would be waiting for it."""
+    log = Log()
+    with running_muster(log="memory:", config=TEST_CONFIG) as coordinator:
+        edge = Process(log, coordinator.bootstrap, 9, is_edge=True, session_timeout_ms=1_800_000)
+        await until(lambda: edge.why_not_ready() is None)
+        first = Process(log, coordinator.bootstrap, 1)
+        edge.sharer.group.expect_rebalance()
+        await until(lambda: edge.told(first))
+        await first.die()
+        await edge.die()
 
 
 async def test_who_was_deposed_asks_again(bootstrap: str) -> None:
@@ -404,12 +418,9 @@ async def test_a_message_of_another_level_ends_who_leads(bootstrap: str) -> None
     await first.die()
 
 
-async def test_a_session_that_the_brokers_do_not_allow_is_named(
-    bootstrap: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_session_that_the_brokers_do_not_allow_is_named(bootstrap: str) -> None:
     """With the setting to change."""
-    monkeypatch.setattr("tests.coordinator.peers.test_sharer.SESSION_MS", 20_000)
-    only = Process(Log(), bootstrap, 1)
+    only = Process(Log(), bootstrap, 1, session_timeout_ms=20_000)
     with pytest.raises(LogMismatch, match="see --owner-session-timeout-ms"):
         await only.member
     await only.die()
