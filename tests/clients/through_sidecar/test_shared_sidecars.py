@@ -5,7 +5,7 @@ import os
 import secrets
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from urllib.error import HTTPError
 from uuid import uuid4
@@ -61,6 +61,17 @@ class Sidecars(msgspec.Struct, frozen=True):
 
     def other(self, node_id: int) -> int:
         return next(each for each in NODE_IDS if each != node_id)
+
+    def edge(self, node_id: int, *more: str, secret: Path | None = None) -> AbstractContextManager[MusterProcess]:
+        """One that owns nothing, while the block lasts; `more`: options."""
+        return sharing_sidecar(
+            self.broker.bootstrap,
+            self.by_node[1].log,
+            node_id,
+            secret=secret or self.secret,
+            partitions=LOG_PARTITIONS,
+            options=["--role", "edge", *more],
+        )
 
 
 @contextmanager
@@ -168,12 +179,8 @@ def test_groups_of_both_are_described_listed_and_deleted_through_one(sidecars: S
 
 def test_an_edge_owns_nothing_and_forwards_all(sidecars: Sidecars) -> None:
     """Its clients are members of groups of both owners; who owns what does not change when it comes or goes."""
-    log = sidecars.by_node[1].log
-    secret = sidecars.secret
     before = {node_id: each.events("partitions shared")[-1]["ours"] for node_id, each in sidecars.by_node.items()}
-    options = ["--role", "edge"]
-    edge = sharing_sidecar(sidecars.broker.bootstrap, log, 3, secret=secret, partitions=LOG_PARTITIONS, options=options)
-    with edge as running:
+    with sidecars.edge(3) as running:
         for owner in NODE_IDS:
             with crew(running, Confluent, new_topic(sidecars.broker.bootstrap)) as group:
                 group.group_id = sidecars.group_of(owner)
@@ -186,14 +193,21 @@ def test_an_edge_owns_nothing_and_forwards_all(sidecars: Sidecars) -> None:
     assert after == before
 
 
+def test_an_edge_hears_at_once_that_an_owner_is_gone(kafka_broker: Broker, tmp_path: Path) -> None:
+    """All members of the ownership group are waited for, and its own next heartbeat there is in a minute and a half."""
+    seldom = ("--owner-session-timeout-ms", "1800000")
+    with sharing_sidecars(kafka_broker, tmp_path) as sidecars, sidecars.edge(3, *seldom) as edge:
+        until_so(lambda: edge.events("partitions shared")[-1:], lambda: log_tail(edge.output))
+        assert edge.events("partitions shared")[-1]["nodes"] == [1, 2]
+        sidecars.by_node[2].kill()
+        until_so(lambda: edge.events("partitions shared")[-1]["nodes"] == [1], lambda: log_tail(edge.output))
+
+
 def test_an_edge_with_another_secret_is_not_ready_and_says_so_everywhere(sidecars: Sidecars, tmp_path: Path) -> None:
     """In /readyz, in its metrics and in `muster status`; with the others' secret it is ready, without a restart."""
     secret = tmp_path / "secret"
     secret.write_text(secrets.token_hex(32))
-    log = sidecars.by_node[1].log
-    options = ["--role", "edge", "--metrics", f"{HOST}:0"]
-    bootstrap = sidecars.broker.bootstrap
-    with sharing_sidecar(bootstrap, log, 4, secret=secret, partitions=LOG_PARTITIONS, options=options) as edge:
+    with sidecars.edge(4, "--metrics", f"{HOST}:0", secret=secret) as edge:
 
         def not_ready() -> str:
             try:
