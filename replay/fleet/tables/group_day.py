@@ -1,4 +1,8 @@
-"""The table `group_day`: a group's day, by SQL over the rows that began on it."""
+"""The table `group_day`: a group's day, by SQL over the rows that began on it.
+
+Partitions that moved are those of its incidents, as the replay adds them up: a cooperative assignor takes a partition
+away in one rebalance and hands it on in the next, so that neither of them alone has moved it.
+"""
 
 from typing import Final
 
@@ -8,14 +12,13 @@ began as (
     select
         group_id, day, count(*) as rebalances, sum(coalesce(duration_ms, 0)) as rebalancing_ms,
         max(duration_ms) as longest_ms, sum(coalesce(partition_ms, 0)) as partition_ms,
-        sum(coalesce(partitions_moved, 0)) as partitions_moved, sum(avoided) as avoided,
-        max(members_after) as members_max
+        sum(avoided) as avoided, max(members_after) as members_max
     from rebalances semi join touched using (day) group by all
 ),
 told as (
     select
         group_id, day, sum(silent_partition_ms + empty_partition_ms) as beside_ms, count(*) as incidents,
-        count(*) filter (grade = 'unknown' or kind = 'unknown') as unknown,
+        count(*) filter (grade = 'unknown' or kind = 'unknown') as unknown, sum(partitions_moved) as partitions_moved,
         first(kind order by coalesce(partition_ms, 0) desc, coalesce(rebalancing_ms, 0) desc, started_at, incident)
             as worst_kind
     from incidents semi join touched using (day) group by all

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from muster.replay.history.items import UNREADABLE_NAMED
 
-RULES_VERSION: Final = 8
+RULES_VERSION: Final = 9
 """Raised whenever a rule or a column changes, so that rows of different rules never stand in one table."""
 
 _NOTES: Final = (
@@ -274,7 +274,12 @@ GROUP_DAY: Final = FleetTable(
             MS,
             "Partitions times the time in which they had no consumer, in rebalances and outside, as far as is known.",
         ),
-        Column("partitions_moved", NUMBER, "Partitions that went from one member to another, as far as it is known."),
+        Column(
+            "partitions_moved",
+            NUMBER,
+            "Partitions that went from one member to another in its incidents, as far as it is known; also in the two"
+            " rounds of a cooperative assignor, neither of which moves them alone.",
+        ),
         Column("avoided", COUNT, "What would have been rebalances, and was spared."),
         Column("incidents", COUNT, "Incidents."),
         Column("unknown", COUNT, "Those of them whose cause is not known."),

@@ -1,5 +1,6 @@
 """The tables of days: what a day adds up to, which incidents are one storm, whose joins are flapping."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,14 @@ from muster.replay.fleet.tables.parts import Part, PartWriter, Role
 from muster.replay.fleet.tables.schemas import RULES_VERSION, TABLES
 from muster.replay.fleet.tables.values import day_of, micros
 from muster.replay.times import wall_ms_of
-from tests.replay.fleet.fleets import Rows, all_tables, built, in_order, judged, rows_of_parts, up_to
+from tests.replay.fleet.fleets import Rows, all_tables, built, in_order, judged, opened, rows_of_parts, up_to
+from tests.replay.whole import incidents, read_histories
 
 NIGHT = "2026-11-21T23:59:30.000Z"
 MINUTE_MS = 60_000
+COOPERATIVE = (4, 17, 20)
+"""Cases of the judge in which a cooperative assignor hands partitions on."""
+
 DEFAULTS: dict[str, dict[str, Any]] = {
     "incidents": {"kind": "crash", "grade": "recorded", "headline": "", "rebalances": 1, "rebalancing_ms": 100},
     "rebalances": {"trigger": "session-expired", "outcome": "stable", "duration_ms": 100, "partition_ms": 1_000},
@@ -208,6 +213,21 @@ def test_a_day_adds_up_what_began_on_it(tmp_path: Path) -> None:
         "22": [1, 0, None, 0, 0, None, 0, 0],
         "23": [0, 0, None, 0, 0, None, 0, 1],
     }
+
+
+async def test_partitions_that_moved_are_those_that_the_replay_counts(tmp_path: Path) -> None:
+    """Also where a cooperative assignor takes them away in one rebalance, and hands them on in the next."""
+    log = judged(COOPERATIVE)
+    await built(log, tmp_path)
+    expected: Counter[tuple[str, str]] = Counter()
+    for history in (await read_histories(await opened(log))).values():
+        for incident in incidents(history):
+            expected[incident.group_id, incident.started_at[:10]] += incident.cost.partitions_moved or 0
+    tables = all_tables(tmp_path)
+    told = {(each["group_id"], str(each["day"])): each["partitions_moved"] for each in tables["group_day"]}
+    assert {day: moved for day, moved in told.items() if moved} == +expected
+    alone = sum(each["partitions_moved"] or 0 for each in tables["rebalances"])
+    assert sum(told.values()) > alone > 0
 
 
 def test_a_day_that_is_touched_is_made_anew_and_the_others_stay(tmp_path: Path) -> None:
