@@ -1,28 +1,35 @@
 """`python -m benchmarks.archive`: the archive's speed and memory, each command as a process of its own.
 
 The same events are archived from a SQLite log and from a Kafka topic, by each engine; the archive is verified, and read
-by `muster replay`, beside the log that it was made of. Give it a machine that does nothing else; where others use it,
-the processor time tells more.
+by `muster replay`, beside the log that it was made of. Beside Spark's archiver the bare work: Spark reads the same
+topic, and its workers count the records. Give it a machine that does nothing else; where others use it, the processor
+time tells more.
 """
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Final
+from urllib.parse import urlsplit
 
 import msgspec
+import pyarrow as pa
 import typer
 from rich.console import Console
 
 from benchmarks.measuring.history import many_groups, one_group, write
 from benchmarks.results import Figure, Goal, Results
 from muster.events.log.url import open_log
+from muster.replay.fleet.archive import streaming
+from muster.replay.fleet.archive.connector import PACKAGE
+from muster.replay.fleet.session import spark_session
 from tests.brokers import KAFKA_VERSION, MEASURED_JVM_OPTIONS, running_broker
 
 GROUPS: Final = 1_000
@@ -33,6 +40,7 @@ COLUMNS: Final = {
     "sqlite": "SQLite log",
     "kafka-log": "Kafka log",
     "spark": "Kafka log, by Spark",
+    "bare": "Kafka log, Spark counts it",
     "archive": "archive",
 }
 RESULTS: Final = Path(__file__).parent / "results"
@@ -43,6 +51,7 @@ COMMANDS: Final = (
     ("digest", "--since", "2000-01-01T00:00:00Z"),
 )
 
+_START: Final = re.compile(r"its start took (\d+\.\d) s")
 _MAIN: Final = """
 import sys
 import time
@@ -58,9 +67,10 @@ finally:
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
-    """A command that was run. `cpu_s`, `memory_mb`: of its own process, at most."""
+    """A command that was run. `start_s`: Spark's start; `cpu_s`, `memory_mb`: of its own process, at most."""
 
     seconds: float
+    start_s: float
     cpu_s: float
     memory_mb: float
 
@@ -70,16 +80,17 @@ def main(
     events: Annotated[int, typer.Option(help="Events of the history, of 1,000 groups.")] = 1_000_000,
     kafka_log: Annotated[bool, typer.Option(help="Measure a Kafka topic, too.")] = True,
     spark: Annotated[bool, typer.Option(help="Measure Spark on the topic, too; it needs Java.")] = True,
+    reading: Annotated[bool, typer.Option(help="Verify and read the archive, too.")] = True,
     out: Annotated[Path, typer.Option(help="The directory for JSON and Markdown.")] = RESULTS,
 ) -> None:
     """Measure what the archive costs."""
     console = Console()
-    results = measure(events, console, kafka_log=kafka_log, spark=spark and kafka_log)
+    results = measure(events, console, kafka_log=kafka_log, spark=spark and kafka_log, reading=reading)
     results.show(console)
     results.write(out, "archive")
 
 
-def measure(events: int, console: Console, *, kafka_log: bool, spark: bool) -> Results:
+def measure(events: int, console: Console, *, kafka_log: bool, spark: bool, reading: bool) -> Results:
     """All figures, in one run."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(TemporaryDirectory(prefix="muster-bench-")))
@@ -96,9 +107,10 @@ def measure(events: int, console: Console, *, kafka_log: bool, spark: bool) -> R
             logs["spark"] = logs["kafka-log"]
         with console.status("archiving"):
             figures = _archiving(directory, logs, records)
-        with console.status("verifying and reading"):
-            figures += _reading(directory / "sqlite", logs["sqlite"], records)
-    columns = {server: COLUMNS[server] for server in (*logs, "archive")}
+        if reading:
+            with console.status("verifying and reading"):
+                figures += _reading(directory / "sqlite", logs["sqlite"], records)
+    columns = {server: COLUMNS[server] for server in (*logs, *(["bare"] if spark else ()), *(["archive"] * reading))}
     return Results(title=f"Archive, {records:,} records", columns=columns, figures=figures, kafka=KAFKA_VERSION)
 
 
@@ -109,10 +121,35 @@ def _archiving(directory: Path, logs: dict[str, str], records: int) -> list[Figu
         engine = "spark" if server == "spark" else "local"
         ran[server] = _run("fleet", "archive", "--log", url, "--to", str(directory / server), "--engine", engine)
     speeds = {server: records / each.seconds for server, each in ran.items()}
-    return [
-        Figure(name="archive", unit="records/s", values=speeds, goal=GOAL),
-        *_costs(ran, " (without Java's)"),
-    ]
+    figures = [Figure(name="archive", unit="records/s", values=speeds, goal=GOAL)]
+    if "spark" in ran:
+        started = {"spark": records / (ran["spark"].seconds - ran["spark"].start_s)}
+        started["bare"] = records / _bare_s(logs["spark"], records)
+        figures += [
+            Figure(name="... from when Spark is there", unit="records/s", values=started),
+            Figure(name="... until Spark is there", unit="s", values={"spark": ran["spark"].start_s}),
+        ]
+    return [*figures, *_costs(ran, " (without Java's and its workers')")]
+
+
+def _bare_s(url: str, records: int) -> float:
+    """The seconds that Spark, right after its start, takes to read the topic and have workers count it."""
+    parts = urlsplit(url)
+    session = spark_session("local[2]", [PACKAGE])
+    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(streaming.ARROW_ROWS))
+    started = time.perf_counter()
+    reader = session.read.format("kafka").option("kafka.bootstrap.servers", parts.netloc)
+    reader = reader.option("kafka.max.poll.records", str(streaming.POLLED_RECORDS)).option("includeHeaders", "true")
+    rows = reader.option("subscribe", parts.path[1:]).load().selectExpr(*streaming.COLUMNS)
+    counted = sum(row.records for row in rows.mapInArrow(_count, "records long").collect())
+    taken = time.perf_counter() - started
+    session.stop()
+    assert counted == records
+    return taken
+
+
+def _count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield pa.RecordBatch.from_arrays([pa.array([sum(batch.num_rows for batch in batches)])], names=["records"])
 
 
 def _reading(root: Path, log: str, records: int) -> list[Figure]:
@@ -153,8 +190,11 @@ def _run(*arguments: str) -> Ran:
     ran = subprocess.run(
         line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=True, env=environment
     )
+    seconds = time.perf_counter() - started
     cpu_s, kilobytes = ran.stderr.split()[-2:]
-    return Ran(seconds=time.perf_counter() - started, cpu_s=float(cpu_s), memory_mb=int(kilobytes) / 1024)
+    start = _START.search(ran.stderr)
+    start_s = 0.0 if start is None else float(start.group(1))
+    return Ran(seconds=seconds, start_s=start_s, cpu_s=float(cpu_s), memory_mb=int(kilobytes) / 1024)
 
 
 if __name__ == "__main__":

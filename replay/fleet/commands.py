@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -124,6 +125,7 @@ def _engine(name: EngineName, asked: AskedBuild) -> Engine:
     from muster.replay.fleet.building.engines.spark import SparkEngine  # noqa: PLC0415 -- it takes a second
     from muster.replay.fleet.session import spark_session, told_of  # noqa: PLC0415
 
+    begun = time.monotonic()
     session = spark_session(asked.master, verbose=asked.verbose)
-    say(told_of(session))
+    say(told_of(session, time.monotonic() - begun))
     return SparkEngine(session)

@@ -87,11 +87,12 @@ def spark_session(master: str, packages: Sequence[str] = (), *, verbose: bool = 
     return session
 
 
-def told_of(session: "SparkSession") -> str:
-    """Spark and where it works, in words."""
+def told_of(session: "SparkSession", start_s: float) -> str:
+    """Spark and where it works, in words; `start_s`: the time until it was there."""
     with in_a_line("Spark does not start"):
         context = session.sparkContext
-        return f"on Spark {session.version} at {context.master}, {context.defaultParallelism} tasks at once"
+        tasks = context.defaultParallelism
+        return f"on Spark {session.version} at {context.master}, {tasks} tasks at once; its start took {start_s:.1f} s"
 
 
 def _start_jvm(master: str, packages: Sequence[str], *, verbose: bool) -> None:

@@ -141,8 +141,9 @@ def _spark(asked: AskedArchive, opening: Callable[[], EventLog]) -> Run:
     parts = urlsplit(asked.log)
     options = connector_options(asked.kafka_config, os.environ)
     source = streaming.KafkaSource(servers=parts.netloc, topic=parts.path[1:], options=options, open_log=opening)
+    begun = time.monotonic()
     session = spark_session(asked.master, [PACKAGE], verbose=asked.verbose)
-    say(told_of(session))
+    say(told_of(session, time.monotonic() - begun))
 
     def run() -> ArchivedRun:
         with watched(f"archiving {source.topic}") as watch:

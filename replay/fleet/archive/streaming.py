@@ -39,10 +39,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BATCH_OFFSETS_MAX: Final = 2_000_000
-ARROW_ROWS: Final = 2_000
-"""The rows that a worker gets at once."""
+ARROW_ROWS: Final = 10_000
+ARROW_BYTES: Final = 16 * 1024 * 1024
+"""The limits of what a worker gets at once: where records are large, they are few."""
+POLLED_RECORDS: Final = 5_000
+"""The records that Spark's consumer takes at once of what it has fetched: with Kafka's default, 500, it asks the broker
+more often."""
 
-_COLUMNS: Final = (
+COLUMNS: Final = (
     "partition",
     "offset",
     "unix_millis(timestamp) AS timestamp_ms",
@@ -75,6 +79,7 @@ def archive(source: KafkaSource, root: Path, session: "SparkSession", *, watch: 
         run.look_up()
         with in_a_line("Spark could not archive"):
             session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(ARROW_ROWS))
+            session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(ARROW_BYTES))
             stream = _stream(session, source, writer).writeStream.foreachBatch(run.take).trigger(availableNow=True)
             query = stream.option("checkpointLocation", Path(checkpoint).as_uri()).start()
         _await(query, run)
@@ -86,6 +91,7 @@ def _stream(session: "SparkSession", source: KafkaSource, writer: ArchiveWriter)
 
     # Compaction may have taken what the archive would go on with: that is no error, and manifests say so.
     reader = session.readStream.format("kafka").options(**source.options).option("failOnDataLoss", "false")
+    reader = reader.option("kafka.max.poll.records", str(POLLED_RECORDS))
     starts = {str(partition): offset for partition, offset in writer.state.next_offsets.items()}
     partitions = sorted(writer.state.next_offsets)
     reader = reader.option("kafka.bootstrap.servers", source.servers).option("includeHeaders", "true")
@@ -95,7 +101,7 @@ def _stream(session: "SparkSession", source: KafkaSource, writer: ArchiveWriter)
         frame: DataFrame = reader.option("maxOffsetsPerTrigger", str(BATCH_OFFSETS_MAX)).load()
     except AnalysisException as error:
         raise LogMismatch(f"Spark has no Kafka source: say --packages {PACKAGE} to spark-submit") from error
-    return frame.selectExpr(*_COLUMNS)
+    return frame.selectExpr(*COLUMNS)
 
 
 def _await(query: Any, run: "_Run") -> None:  # noqa: ANN401 -- pyspark's StreamingQuery
@@ -118,13 +124,17 @@ class _Run:
     def __init__(self, source: KafkaSource, writer: ArchiveWriter, watch: Watch) -> None:
         self._source, self._writer, self._watch = source, writer, watch
         self._added: list[Segment] = []
+        self._marks: dict[int, OwnersMarks] = {}
         self.failure: LogError | None = None
 
-    def look_up(self) -> Mapping[int, OwnersMarks]:
-        """Check that the topic is still the one of the archive; returns its owners' notes. Raises LogError."""
-        return asyncio.run(self._looked_up())
+    def look_up(self, partitions: Iterable[int] = ()) -> None:
+        """Check that the topic is still the one of the archive, and learn the owners' notes in these partitions.
 
-    async def _looked_up(self) -> Mapping[int, OwnersMarks]:
+        They are searched for once a run, which decodes a batch of each. Raises LogError.
+        """
+        asyncio.run(self._look_up(partitions))
+
+    async def _look_up(self, partitions: Iterable[int]) -> None:
         log = self._source.open_log()
         await log.open()
         try:
@@ -132,9 +142,9 @@ class _Run:
             ends = await ends_of(log, state)
             done = sum(state.next_offsets.values())
             self._watch(done, sum(ends.values()))
-            if not isinstance(log, RawLog):
-                return {}
-            return {partition: await log.owners_marks(partition) for partition in range(log.partitions)}
+            if isinstance(log, RawLog):
+                for partition in set(partitions) - self._marks.keys():
+                    self._marks[partition] = await log.owners_marks(partition)
         finally:
             await log.close()
 
@@ -150,7 +160,8 @@ class _Run:
                 (msgspec.json.decode(row.segment, type=Segment) for row in rows), key=lambda s: (s.partition, s.start)
             )
             if added:
-                self._writer.commit(Change(action="archive", added=added, marks=self.look_up()))
+                self.look_up(segment.partition for segment in added)
+                self._writer.commit(Change(action="archive", added=added, marks=self._marks))
                 self._added += added
         except LogError as error:
             self.failure = error

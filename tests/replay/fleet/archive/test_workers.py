@@ -1,5 +1,7 @@
 """The parts of Spark's archiver that need no Spark: what a worker writes, and how its source reaches a cluster."""
 
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,12 +11,13 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from muster.events.kafka.security import BadSecurity
+from muster.events.log.base import LogMismatch, OwnersMarks
 from muster.replay.archive.commits import Change, writing
 from muster.replay.archive.local import archived_log
 from muster.replay.archive.segment import Segment, batch_of
 from muster.replay.fleet.archive import streaming
 from muster.replay.fleet.archive.connector import connector_options
-from muster.replay.fleet.archive.streaming import TaskPlace, write_segments
+from muster.replay.fleet.archive.streaming import KafkaSource, TaskPlace, write_segments
 from muster.replay.fleet.session import SparkFailed
 from tests.replay.archive.logs import NOON, RawMemoryLog, digests, digests_in, filled, more, named
 
@@ -56,6 +59,51 @@ async def test_workers_write_what_the_driver_commits(tmp_path: Path) -> None:
     assert streaming.BATCH_OFFSETS_MAX > 0
     with writing(tmp_path) as writer:
         assert named(tmp_path) == set(writer.state.segments)
+
+
+async def test_owners_notes_are_searched_for_once_a_run_and_the_topic_looked_up_before_each_commit(
+    tmp_path: Path,
+) -> None:
+    """The search decodes batches of each partition. Without the look a topic that was made anew would seem to go on."""
+    log = Searched()
+    more(log, 4)
+    source = KafkaSource(servers="kafka-1:9092", topic="events", options={}, open_log=lambda: log)
+    with writing(tmp_path, make=True, now_ms=NOON) as writer:
+        run = streaming._Run(source, writer, lambda _done, _total: None)
+        await asyncio.to_thread(run.look_up)
+        assert log.searches == []
+        for batch_id in range(2):
+            await asyncio.to_thread(run.take, batch_of_spark(log), batch_id)
+            more(log, 2)
+        assert log.searches == [0, 1]
+        assert writer.state.marks[1].home == "home"
+        log.named = "topic-2"
+        with pytest.raises(LogMismatch, match="the archive of another log"):
+            await asyncio.to_thread(run.take, batch_of_spark(log), 2)
+    assert (run.done().records, isinstance(run.failure, LogMismatch)) == (12, True)
+
+
+class Searched(RawMemoryLog):
+    """Counts in which partitions the owners' notes were searched for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.searches: list[int] = []
+
+    async def owners_marks(self, partition: int) -> OwnersMarks:
+        self.searches.append(partition)
+        return await super().owners_marks(partition)
+
+
+def batch_of_spark(log: RawMemoryLog) -> Any:
+    """All that the log has, as a DataFrame whose partitions are worked on in this process."""
+
+    def in_turn(work: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], _schema: str) -> Any:
+        made = [batch for partition in range(log.partitions) for batch in work(of_source(log, partition))]
+        rows = [SimpleNamespace(segment=fact) for batch in made for fact in batch.column("segment").to_pylist()]
+        return SimpleNamespace(collect=lambda: rows)
+
+    return SimpleNamespace(mapInArrow=in_turn)
 
 
 def test_a_worker_without_records_writes_nothing(tmp_path: Path) -> None:
