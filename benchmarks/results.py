@@ -14,7 +14,7 @@ from rich.table import Table
 from tests.brokers import KAFKA_VERSION
 
 KAFKA = "kafka"
-MUSTER = frozenset({"sqlite", "kafka-log", "sidecar", "edge", "fleet", "snapshot"})
+MUSTER = frozenset({"sqlite", "kafka-log", "spark", "sidecar", "edge", "fleet", "snapshot"})
 """The servers that the goals are for; what else is measured is there to be compared with."""
 
 STANDALONE = {KAFKA: f"Kafka {KAFKA_VERSION}", "sqlite": "Muster, SQLite log", "kafka-log": "Muster, Kafka log"}
