@@ -37,8 +37,9 @@ class SignsOfLife:
         self._clock = clock
         self._serves = serves
         self._left_ms: int | None = None
-        self._found: dict[str, int] = {}
-        """The last signs of other owners, and of a former process of this one's name."""
+        self._found: Mapping[str, int] = {}
+        """The last signs of other owners, and of a former process of this one's name, as they were read last."""
+        self._found_ms: int | None = None
         self._reading = asyncio.Lock()
         self._not_read_before_ms = 0
         self._leaving: asyncio.Task[None] | None = None
@@ -62,8 +63,10 @@ class SignsOfLife:
         if owner == self._owner and self._left_ms is not None:
             return self._left_ms
         async with self._reading:  # partitions that are taken over together read them once
-            if owner not in self._found and self._clock.monotonic_ms() >= self._not_read_before_ms:
-                self._found.update(await self._read())
+            now_ms = self._clock.monotonic_ms()
+            is_new = self._found_ms is not None and now_ms - self._found_ms < SIGN_INTERVAL_MS
+            if not is_new and now_ms >= self._not_read_before_ms:
+                self._found, self._found_ms = await self._read(), now_ms
         return self._found.get(owner)
 
     async def _read(self) -> Mapping[str, int]:

@@ -6,7 +6,12 @@ import pytest
 import structlog
 
 from muster.coordinator.observability.metrics import REGISTRY
-from muster.coordinator.runtime.ownership.signs_of_life import READ_TIMEOUT_MS, REPORTED_AFTER_MS, SIGN_INTERVAL_MS
+from muster.coordinator.runtime.ownership.signs_of_life import (
+    READ_TIMEOUT_MS,
+    REPORTED_AFTER_MS,
+    SIGN_INTERVAL_MS,
+    SignsOfLife,
+)
 from muster.events.avro.codec import decode
 from muster.events.events import CoordinatorReady
 from muster.events.log.memory import MemoryStorage
@@ -57,6 +62,22 @@ def test_a_partition_that_is_taken_back_quotes_the_process_itself() -> None:
         await process.runtime.all_owned()
         assert readies(storage, partition_for(GROUP, 8)) == [(None, None), ("simulated:1", left_ms)]
         await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_the_sign_of_an_owner_that_was_there_before_is_read_anew() -> None:
+    """In a container each process has the same name as the one before it, and what was read then is of long ago."""
+
+    async def story() -> None:
+        storage = MemoryStorage(2)
+        process = SimulatedProcess(storage)
+        await process.log.open()
+        signs = SignsOfLife(process.log, "muster-1:1", process.clock, serves=lambda: True)
+        for sign_ms in (1_000, 2_000):
+            storage.signs_of_life = {"muster-0:1": sign_ms}
+            assert await signs.last_of("muster-0:1") == sign_ms
+            await asyncio.sleep(SIGN_INTERVAL_MS / 1000)
 
     simulate(story())
 
