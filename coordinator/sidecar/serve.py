@@ -163,14 +163,15 @@ class _Sidecar:
     async def _own_all(self, parts: GroupParts, listening: Listening[ClientSide]) -> None:
         """Take all partitions over."""
         self.readiness.reason = lambda: self._not_ready(parts.runtime.not_ready)
-        await take_over(parts.runtime, self.stack)
+        with parts.shadows.retakes_held():
+            await take_over(parts.runtime, self.stack)
         parts.moves.begin()
         await parts.remove_stray_shadows()
         self.stack.callback(_drain, listening)
 
     async def _share(self, forwarding: Forwarding, parts: GroupParts, listening: Listening[ClientSide]) -> None:
         """Take over what this process is to own beside others."""
-        ownership = SharedOwnership(parts.runtime, parts.moves, parts.remove_stray_shadows, self.lost)
+        ownership = SharedOwnership(parts.runtime, parts.shadows, parts.moves, parts.remove_stray_shadows, self.lost)
         self.stack.push_async_callback(ownership.close)
         drain = partial(_drain, listening)
         await forwarding.share(ownership, self.readiness, self.status, self.stack, stop_listening=drain)

@@ -12,6 +12,7 @@ group_requests.py     the requests of a member of a group upstream
 shadow.py             what a shadow sends next (pure)
 shadow_requests.py    a shadow's actions as Kafka's requests
 shadow_driver.py      sends a shadow's requests until none is left to send
+retakes.py            the order in which the shadows of a former process join again
 shadow_census.py      which shadows there are: for the status, the metrics and the last line of the log
 shadows.py            all shadows: take a group, bump its generation, leave it
 """

@@ -26,6 +26,7 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.upstream.errors import UpstreamRefused
 from muster.coordinator.upstream.group_probe import ForeignShadow, KeptUpstream, probe_group
 from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.retakes import Retakes
 from muster.coordinator.upstream.shadow import (
     UNNAMED,
     Action,
@@ -54,8 +55,6 @@ from muster.events.kafka.errors import AnswerLost, TryAgain
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 PARKED_JOINS_MAX: Final = 256
-RETAKES_MAX: Final = 64
-"""Limit of parked joins after a restart, so that a new group does not wait for thousands of them."""
 REQUESTS_MAX: Final = 256
 HEARTBEATS_MAX: Final = 32
 REQUEST_LANES: Final = 8
@@ -85,6 +84,8 @@ class ShadowHandle:
         self.shadow = shadow
         self.is_retake = is_retake
         """A former process had this shadow, and it has not joined yet."""
+        self.is_waited_for = False
+        """A commit waits for it."""
         self.is_heartbeat_due = False
         self.is_join_sent = False
         self.withdrawals = 0
@@ -137,7 +138,7 @@ class ShadowDriver:
         self._link = link
         self.name = name
         self._parked = _Lanes(PARKED_JOINS_MAX)
-        self._retakes = asyncio.Semaphore(RETAKES_MAX)
+        self.retakes = Retakes()
         self._requests = asyncio.Semaphore(REQUESTS_MAX)
         self._heartbeats = asyncio.Semaphore(HEARTBEATS_MAX)
         self._warn_from_s = 0.0
@@ -189,7 +190,8 @@ class ShadowDriver:
             return _apply(handle, action, await self._ask(handle, action, lane=lane), self.name.group_instance_id)
 
     async def _join_without_id(self, handle: ShadowHandle, action: Action) -> ErrorCode:
-        async with self._retakes if handle.is_retake else contextlib.nullcontext(), self._parked.one() as lane:
+        retaken = self.retakes.turn(handle, is_urgent=handle.is_waited_for)
+        async with retaken if handle.is_retake else contextlib.nullcontext(), self._parked.one() as lane:
             if not handle.shadow.should_be_in:
                 return ErrorCode.none  # no longer wanted, while it waited for a lane
             asking = asyncio.create_task(

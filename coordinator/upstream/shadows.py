@@ -10,6 +10,7 @@ group that upstream refuses for good is forgotten, and `lost` is called.
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager
 from typing import Final
 from zlib import crc32
 
@@ -204,6 +205,10 @@ class Shadows:
             handle.is_being_taken = False
         return None
 
+    def retakes_held(self) -> AbstractContextManager[None]:
+        """Retake no shadow during the block, while partitions are being taken over; for a second at most."""
+        return self._driver.retakes.held()
+
     # ---- our generations -----------------------------------------------------------------------------
 
     def update_generation(self, group_id: GroupId, generation_id: int, is_wanted: bool) -> None:
@@ -235,6 +240,8 @@ class Shadows:
         handle = self._handles.get(group_id)
         if handle is None or handle.shadow.wanted is None:
             raise ShadowUnavailable(f"group {group_id} has no shadow upstream")
+        handle.is_waited_for = True
+        self._driver.retakes.hurry(handle)
         await self._until(handle, lambda: is_bumped(handle.shadow, generation_id))
 
     def commit_identity(self, group_id: GroupId, generation_id: int) -> CommitIdentity | None:

@@ -26,11 +26,13 @@ class SharedOwnership:
     def __init__(
         self,
         runtime: Runtime,
+        shadows: Shadows,
         moves: Moves,
         remove_strays: Callable[[], Coroutine[Any, Any, None]],
         failed: Callable[[Exception], None],
     ) -> None:
         self._runtime = runtime
+        self._shadows = shadows
         self._moves = moves
         self._remove_strays = remove_strays
         self._tasks = BackgroundTasks(failed)
@@ -50,7 +52,8 @@ class SharedOwnership:
         if numbers <= self._runtime.claims().keys():
             return
         self._moves.expect_shadows()
-        await self._runtime.assign(numbers)
+        with self._shadows.retakes_held():
+            await self._runtime.assign(numbers)
         self._moves.begin()
         self._tasks.start(self._remove_strays(), "strays-of-former-owners")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.coordinator.upstream import link, reachability, shadow_driver, shadows
+from muster.coordinator.upstream import link, reachability, retakes, shadow_driver, shadows
 from muster.coordinator.upstream.shadow_driver import _pause_s
 
 
@@ -27,7 +27,7 @@ def test_a_shadow_is_heard_from_several_times_within_its_session() -> None:
 
 def test_joins_that_are_taken_again_and_heartbeats_leave_room_for_others() -> None:
     """After a restart there may be thousands of each."""
-    assert shadow_driver.RETAKES_MAX < shadow_driver.PARKED_JOINS_MAX
+    assert retakes.RETAKES_MAX < shadow_driver.PARKED_JOINS_MAX
     assert shadow_driver.HEARTBEATS_MAX < shadow_driver.REQUESTS_MAX
 
 

@@ -1,7 +1,8 @@
 """Shadows and moves when partitions come and go."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 from muster.coordinator.runtime.runtime import Runtime
@@ -63,6 +64,12 @@ class Assigned:
     def expect_shadows(self) -> None:
         self.told.append("expect shadows")
 
+    @contextmanager
+    def retakes_held(self) -> Iterator[None]:
+        self.told.append("hold")
+        yield
+        self.told.append("go on")
+
     def begin(self) -> None:
         self.told.append("begin")
 
@@ -79,7 +86,9 @@ async def test_a_broker_that_hangs_keeps_nobody_from_a_partition() -> None:
     def fails(error: Exception) -> None:
         raise error
 
-    ownership = SharedOwnership(cast("Runtime", assigned), cast("Moves", assigned), remove_strays, fails)
+    ownership = SharedOwnership(
+        cast("Runtime", assigned), cast("Shadows", assigned), cast("Moves", assigned), remove_strays, fails
+    )
     async with asyncio.timeout(20):
         await ownership.assign(frozenset({1, 2}))
         await until(lambda: looked == 1)
@@ -87,5 +96,5 @@ async def test_a_broker_that_hangs_keeps_nobody_from_a_partition() -> None:
         await ownership.assign(frozenset({2}))
         await ownership.assign(frozenset({2, 3}))
         await until(lambda: looked == 2)
-    assert assigned.told == ["expect shadows", "assign", "begin"] * 2
+    assert assigned.told == ["expect shadows", "hold", "assign", "go on", "begin"] * 2
     await ownership.close()

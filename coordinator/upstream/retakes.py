@@ -1,0 +1,70 @@
+"""The order in which the shadows of a former process join again: some dozens at a time, of what may be thousands.
+
+What belongs here: who comes next, and when nobody does. What it must not know: requests.
+
+A group for whose shadow a commit waits comes before all others. While partitions are being taken over, nobody comes:
+heartbeats and joins need no shadow, and the groups of the last partition would wait for the shadows of the first one.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Hashable, Iterator
+from typing import Final
+
+RETAKES_MAX: Final = 64
+"""Limit of parked joins after a restart, so that a new group does not wait for thousands of them."""
+HELD_S: Final = 1.0
+"""The longest pause for partitions that are being taken over: one of them may be waiting for a broker."""
+
+
+class Retakes:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._left = RETAKES_MAX
+        self._is_held = False
+        self._urgent: dict[Hashable, asyncio.Future[None]] = {}
+        self._others: dict[Hashable, asyncio.Future[None]] = {}
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Let nobody join during the block, or its first second."""
+        self._is_held = True
+        over = asyncio.get_running_loop().call_later(HELD_S, self._go_on)
+        try:
+            yield
+        finally:
+            over.cancel()
+            self._go_on()
+
+    @contextlib.asynccontextmanager
+    async def turn(self, shadow: Hashable, *, is_urgent: bool) -> AsyncIterator[None]:
+        """Wait until the shadow may join, which it does within the block."""
+        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = self._urgent if is_urgent else self._others
+        waiting[shadow] = mine
+        self._call_next()
+        try:
+            await mine
+            yield
+        finally:
+            if self._urgent.pop(shadow, None) is None and self._others.pop(shadow, None) is None:  # it had its turn
+                self._left += 1
+                self._call_next()
+
+    def hurry(self, shadow: Hashable) -> None:
+        """Let the shadow come before others, if it waits for its turn."""
+        waiting = self._others.pop(shadow, None)
+        if waiting is not None:
+            self._urgent[shadow] = waiting
+
+    def _go_on(self) -> None:
+        self._is_held = False
+        self._call_next()
+
+    def _call_next(self) -> None:
+        while self._left and not self._is_held and (waiting := self._urgent or self._others):
+            called = waiting.pop(next(iter(waiting)))
+            self._left -= 1
+            if not called.done():  # it may have been cancelled at this moment, and gives its turn back itself
+                called.set_result(None)
