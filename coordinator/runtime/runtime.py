@@ -7,6 +7,7 @@ The handlers of `wire/` know `Runtime` as `Groups`. Partitions are taken over, l
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -41,6 +42,9 @@ from muster.events.log.base import FollowedLog
 from muster.events.partitioner import partition_for
 from muster.events.state import NOT_CONFIGURED, Group, GroupConfig, GroupState
 from muster.events.steps import Each
+
+LOADED_SOON_MS: Final = 1_000
+"""How long a takeover takes at most, unless much has to be read, or the log's brokers are away."""
 
 
 class Runtime:
@@ -87,6 +91,8 @@ class Runtime:
         self._slow = SlowAppends(owner.event_log, lambda: self._owned)
         self._background = BackgroundTasks(give_up)
         self._is_assigned = False
+        self._assigned_ms = 0
+        """When partitions were assigned the last time."""
         self._stopping = False
 
     @property
@@ -126,6 +132,7 @@ class Runtime:
         Raises Deposed, LogMismatch, LogDenied and EventsError.
         """
         self._is_assigned = True  # and the log is open
+        self._assigned_ms = self._owner.clock.monotonic_ms()
         await self._partitions.assign(numbers)
 
     async def release(self, numbers: Iterable[int]) -> None:
@@ -214,6 +221,11 @@ class Runtime:
     def is_loading(self, group_id: GroupId) -> bool:
         """Whether the group's partition is this process's, and not served yet."""
         return self.is_assigned(group_id) and self._ownership_of(group_id) is None
+
+    def is_loaded_soon(self, group_id: GroupId) -> bool:
+        """Whether the group's partition was assigned to this process just now, and is not served yet."""
+        since_ms = self._owner.clock.monotonic_ms() - self._assigned_ms
+        return since_ms < LOADED_SOON_MS and self.is_loading(group_id)
 
     def has_read(self, group_id: GroupId) -> bool:
         """Whether this process has read the group's partition, and the listener was called for its groups."""

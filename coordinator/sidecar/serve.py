@@ -147,7 +147,11 @@ class _Sidecar:
             return handled_apis(
                 parts.service,
                 GroupRouter(
-                    parts.shadows, parts.moves, may_own=self.settings.may_own, is_loaded=parts.runtime.has_read
+                    parts.shadows,
+                    parts.moves,
+                    may_own=self.settings.may_own,
+                    is_loaded=parts.runtime.has_read,
+                    is_loaded_soon=parts.runtime.is_loaded_soon,
                 ),
                 parts.moves,
                 parts.shadows,

@@ -80,7 +80,7 @@ class MembershipApi:
             authorization = request.client.authorizations.known(group_id, request.context.arrived_ms)
             if route in (GroupRoute.UNDECIDED, GroupRoute.MOVING) or authorization is None:
                 return request.work(self._ask_first(api, request, route))
-            return self._handle(api, request, authorization.refusal(READ))
+            return self._handle(api, request, route.refusal(authorization.refusal(READ)))
 
         return handle
 
@@ -90,7 +90,7 @@ class MembershipApi:
         authorization = await request.client.authorizations.of(group_id)
         if authorization.error is not ErrorCode.none:
             request.client.refused_by_broker()
-        refusal = authorization.refusal(READ)
+        refusal = route.refusal(authorization.refusal(READ))
         if refusal is ErrorCode.none and route is GroupRoute.MOVING:
             moved = await self._moves.answer(request)
             if moved is None:

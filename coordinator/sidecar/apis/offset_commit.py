@@ -91,11 +91,12 @@ class OffsetCommitApi:
         authorization = request.client.authorizations.known(group_id, request.context.arrived_ms)
         if authorization is None or route is GroupRoute.UNDECIDED:
             return request.work(self._ask_first(request, command, route))
-        self._judge(request, command, authorization.refusal(READ))
+        self._judge(request, command, route.refusal(authorization.refusal(READ)))
         return None
 
     async def _ask_first(self, request: ClientRequest, command: AuthorizeCommit, route: GroupRoute) -> None:
-        refusal = (await request.client.authorizations.of(command.group_id)).refusal(READ)
+        authorization = await request.client.authorizations.of(command.group_id)
+        refusal = route.refusal(authorization.refusal(READ))
         if refusal is ErrorCode.none and route is GroupRoute.UNDECIDED and await self._is_theirs(command.group_id):
             request.relay()
         else:

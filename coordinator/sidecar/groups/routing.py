@@ -9,6 +9,8 @@ from collections.abc import Callable
 from enum import Enum, auto, unique
 from typing import Protocol
 
+from kio.schema.errors import ErrorCode
+
 from muster.coordinator.upstream.group_probe import ForeignShadow, KeptUpstream
 from muster.events.ids import GroupId
 
@@ -19,8 +21,15 @@ class GroupRoute(Enum):
     UPSTREAM = auto()
     UNDECIDED = auto()
     """The group may become Muster's: `take` it, or relay."""
+    LOADING = auto()
+    """Soon the log says whose the group is: to ask upstream about all that are asked for would only delay that."""
     MOVING = auto()
     """The group is being moved: nobody can join (see moves.py)."""
+
+    def refusal(self, of_client: ErrorCode) -> ErrorCode:
+        """Return why a request is not for the rules: the client's own refusal comes first; NONE if it is."""
+        is_loading = self is GroupRoute.LOADING and of_client is ErrorCode.none
+        return ErrorCode.coordinator_load_in_progress if is_loading else of_client
 
 
 class ShadowedGroups(Protocol):
@@ -44,7 +53,8 @@ class MovingGroups(Protocol):
 class GroupRouter:
     """`may_own`: whether this sidecar is for the group (`--groups`).
 
-    `is_loaded`: whether the group's partition has been read from the log.
+    `is_loaded`: whether the group's partition has been read from the log; `is_loaded_soon`: whether it is just being
+    taken over, for so short a time that upstream misses no member whose heartbeat is answered here.
     """
 
     def __init__(
@@ -54,11 +64,13 @@ class GroupRouter:
         *,
         may_own: Callable[[GroupId], bool],
         is_loaded: Callable[[GroupId], bool],
+        is_loaded_soon: Callable[[GroupId], bool],
     ) -> None:
         self._shadows = shadows
         self._moves = moves
         self._may_own = may_own
         self._is_loaded = is_loaded
+        self._is_loaded_soon = is_loaded_soon
 
     def route_of(self, group_id: GroupId, *, joins: bool = False) -> GroupRoute:
         """Return the group's route. `joins`: the request may take the group (JoinGroup)."""
@@ -69,6 +81,8 @@ class GroupRouter:
         if not group_id or not self._may_own(group_id):
             return GroupRoute.UPSTREAM
         if not self._is_loaded(group_id):
+            if self._is_loaded_soon(group_id):
+                return GroupRoute.LOADING
             return GroupRoute.UNDECIDED  # relayed if upstream has members in it, else answered that it is loading
         return GroupRoute.UNDECIDED if joins and not self._moves.is_released(group_id) else GroupRoute.UPSTREAM
 

@@ -1,12 +1,16 @@
 """The answers while a group cannot be served: its partition is still being read, or its process ends."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import AuthorizeCommit, DeleteOffsets, ReleaseGroup
 from muster.coordinator.group.outcomes import DescribeGroupOutcome, JoinGroupOutcome, LeaveGroupOutcome, Outcome
+from muster.coordinator.runtime.runtime import LOADED_SOON_MS
 from muster.events.ids import GroupId, MemberId
+from muster.events.log.base import LogWriter
 from muster.events.log.memory import MemoryStorage
 from muster.events.state import GroupState
 from tests.simulation.process import GROUP, SimulatedProcess
@@ -69,6 +73,32 @@ def test_while_a_partition_is_read_members_are_told_to_try_again_and_not_disturb
         check_form(outcomes, loading)
         assert process.runtime.list_groups() is loading
         assert process.runtime.committed_offsets(GROUP) is loading
+
+    simulate(story())
+
+
+def test_a_partition_is_loaded_soon_for_a_second_after_it_was_assigned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then its brokers are away, or there is much to read. Before the log is open nobody knows, and when it is served
+    it is loaded."""
+
+    async def is_not_answered(_: int) -> LogWriter:
+        return await asyncio.Future[LogWriter]()
+
+    async def story() -> None:
+        process = SimulatedProcess(MemoryStorage())
+        assert not process.runtime.is_loaded_soon(GROUP)
+        await process.log.open()
+        monkeypatch.setattr(process.log, "claim", is_not_answered)
+        starting = asyncio.create_task(process.runtime.start())
+        await asyncio.sleep(0.1)
+        assert process.runtime.is_loaded_soon(GROUP)
+        await asyncio.sleep(LOADED_SOON_MS / 1_000)
+        assert not process.runtime.is_loaded_soon(GROUP)
+        starting.cancel()
+        await process.runtime.stop()
+        served = await SimulatedProcess(MemoryStorage()).start()
+        assert not served.runtime.is_loaded_soon(GROUP)
+        await served.runtime.stop()
 
     simulate(story())
 

@@ -128,7 +128,9 @@ class Relay:
         self.forward: Forward = forward_nothing
         self.port = 0
         self.base_port = 0
-        self.router = GroupRouter(Held(), self.moves, may_own=lambda _: True, is_loaded=lambda _: True)
+        self.router = GroupRouter(
+            Held(), self.moves, may_own=lambda _: True, is_loaded=lambda _: True, is_loaded_soon=lambda _: False
+        )
         self.listeners = self._listeners(more(self))
 
     def _listeners(self, more: Iterable[SidecarApi]) -> Listeners:

@@ -198,6 +198,13 @@ async def test_before_the_log_is_read_a_commit_goes_to_the_broker_if_others_have
         assert relay.groups.commands
 
 
+async def test_while_a_partition_is_taken_over_a_commit_is_told_that_it_is_loading() -> None:
+    """Upstream is not asked whose the group is: soon the log says so."""
+    async with staged(router(Upstream(), is_loaded=False, is_loaded_soon=True)) as (_, _, relay, client):
+        assert committed(await client.ask(commit(0))) == [ErrorCode.coordinator_load_in_progress]
+        assert not relay.groups.commands
+
+
 # ---- who goes ------------------------------------------------------------------------------------------
 
 

@@ -1,5 +1,6 @@
 """Routes of groups: what is asked upstream, and when."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -7,13 +8,15 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import Caller, Heartbeat, SyncGroup
 from muster.coordinator.group.outcomes import HeartbeatOutcome, Outcome, SyncGroupOutcome
-from muster.coordinator.sidecar.apis.membership import RefusingGroups
+from muster.coordinator.sidecar.apis.membership import MembershipApi, RefusingGroups
 from muster.coordinator.sidecar.groups.routing import GroupRoute, GroupRouter, MovingGroups
+from muster.coordinator.sidecar.relay.intercept import SidecarApi
 from muster.coordinator.upstream.group_probe import ForeignShadow, KeptUpstream
 from muster.events.ids import REMEMBERED_ID_LENGTH_MAX, GroupId, MemberId
-from tests.coordinator.kio_client import frame, with_length
+from tests.coordinator.kio_client import frame, parse, with_length
 from tests.coordinator.running_server import HEARTBEAT
-from tests.coordinator.sidecar.relaying import relaying
+from tests.coordinator.sidecar.relay.test_relay import heartbeat, join
+from tests.coordinator.sidecar.relaying import Relay, relaying
 from tests.coordinator.sidecar.scripted_broker import scripted_broker
 
 OURS, OTHER = GroupId("ours"), GroupId("other")
@@ -51,8 +54,16 @@ class Moved:
         return group_id in self._released
 
 
-def router(upstream: Upstream, *, is_loaded: bool, moves: MovingGroups | None = None) -> GroupRouter:
-    return GroupRouter(upstream, moves or Moved(), may_own=lambda _: True, is_loaded=lambda _: is_loaded)
+def router(
+    upstream: Upstream, *, is_loaded: bool, is_loaded_soon: bool = False, moves: MovingGroups | None = None
+) -> GroupRouter:
+    return GroupRouter(
+        upstream,
+        moves or Moved(),
+        may_own=lambda _: True,
+        is_loaded=lambda _: is_loaded,
+        is_loaded_soon=lambda _: is_loaded_soon,
+    )
 
 
 @pytest.mark.parametrize("joins", [True, False])
@@ -61,6 +72,13 @@ def test_before_the_log_is_read_upstream_is_asked_about_every_group_that_is_not_
     unread = router(Upstream(), is_loaded=False)
     assert unread.route_of(OTHER, joins=joins) is GroupRoute.UNDECIDED
     assert unread.route_of(OURS, joins=joins) is GroupRoute.LOCAL
+
+
+@pytest.mark.parametrize("joins", [True, False])
+def test_while_a_partition_is_taken_over_upstream_is_not_asked_about_its_groups(joins: bool) -> None:
+    """A thousand groups' heartbeats would each be a question, and the takeover would wait for them."""
+    soon = router(Upstream(), is_loaded=False, is_loaded_soon=True)
+    assert soon.route_of(OTHER, joins=joins) is GroupRoute.LOADING
 
 
 def test_once_it_is_read_only_a_join_takes_a_group() -> None:
@@ -134,3 +152,20 @@ async def test_what_a_client_may_do_with_a_group_of_a_very_long_id_is_asked_each
         for correlation_id in (1, 2):
             await client.ask(with_length(frame("Heartbeat", 3, correlation_id=correlation_id, **long)))
         assert relay.relayed.authorizations_asked == 2
+
+
+async def test_while_a_partition_is_taken_over_its_groups_are_answered_as_by_a_broker_that_loads() -> None:
+    """And the rules hear of nothing: the group may be upstream's. Who may not read it is told that first."""
+    loading = router(Upstream(), is_loaded=False, is_loaded_soon=True)
+
+    def membership(relay: Relay) -> Iterable[SidecarApi]:
+        return MembershipApi(relay.service, loading, relay.moves, lambda _: False).apis()
+
+    async with scripted_broker() as broker, relaying({1: broker}, more=membership) as relay:
+        client = await relay.connect(1)
+        for _ in range(2):  # asked first, and remembered
+            assert parse("JoinGroup", 3, await client.ask(join())).error_code == ErrorCode.coordinator_load_in_progress
+            assert parse("Heartbeat", 3, await client.ask(heartbeat())).error_code == ErrorCode.none
+        assert relay.groups.commands == []
+    denied = ErrorCode.group_authorization_failed
+    assert GroupRoute.LOADING.refusal(denied) is GroupRoute.LOCAL.refusal(denied) is denied
