@@ -13,6 +13,7 @@ import uvloop
 from structlog.testing import capture_logs
 
 from muster.coordinator.cluster import Node
+from muster.coordinator.log_throttle import LINE_INTERVAL_MS
 from muster.coordinator.peers.link import connection as connection_module
 from muster.coordinator.peers.link import listener as listener_module
 from muster.coordinator.peers.link.connection import PART_BYTES, UNPROVEN_BYTES_MAX, PeerConnection
@@ -41,6 +42,7 @@ from tests.waiting import until
 
 SECRET = b"s" * 32
 MESSAGE_BYTES_MAX = 100_000
+NOT_REACHED_AND_AGAIN = ["another process is not reached", "another process is reached again"]
 
 
 def _fails(error: Exception) -> None:
@@ -68,7 +70,12 @@ class Process:
         self.asked: list[AnyMessage] = []
         self.told: list[AnyMessage] = []
         self.changes: list[int] = []
-        common: dict[str, Any] = {"node_id": node_id, "message_bytes_max": message_bytes_max, "monotonic_ms": lambda: 0}
+        self.now_ms = 0
+        common: dict[str, Any] = {
+            "node_id": node_id,
+            "message_bytes_max": message_bytes_max,
+            "monotonic_ms": lambda: self.now_ms,
+        }
         self.listener = PeerListener(secret=self._secret, accepted=self._accepted, lost=self.lost.append, **common)
         self.links = PeerLinks(
             secret=self._secret,
@@ -159,6 +166,23 @@ async def test_a_process_that_is_lost_is_reached_again() -> None:
         assert owner.lost == owner.edges[:1]
 
 
+async def test_a_process_that_comes_and_goes_is_two_lines_a_minute() -> None:
+    """That it is not reached, and that it is again; once it has stood for a minute its end is another line at once."""
+    edge, owner = Process(1), Process(2)
+    async with processes(edge, owner):
+        edge.links.follow([owner.node])
+        with capture_logs() as log_lines:
+            for n in range(1, 5):
+                await until(lambda: len(owner.edges) == n and edge.links.is_reached(owner.node))  # noqa: B023
+                if n == 4:
+                    assert [each["event"].partition(",")[0] for each in log_lines] == NOT_REACHED_AND_AGAIN
+                    edge.now_ms += LINE_INTERVAL_MS
+                owner.edges[-1].close("for a test")
+                await until(lambda: not edge.links.is_reached(owner.node))
+            await until(lambda: edge.links.is_reached(owner.node))
+        assert [each["event"].partition(",")[0] for each in log_lines] == 2 * NOT_REACHED_AND_AGAIN
+
+
 async def test_a_process_that_is_not_followed_any_more_is_left() -> None:
     edge, owner = Process(1), Process(2)
     async with processes(edge, owner):
@@ -191,6 +215,30 @@ async def test_who_is_no_peer_is_not_let_in(claimed: dict[str, Any], reason: str
     assert reason in refused["reason"]
     not_reached = next(each for each in log_lines if each["event"].startswith("another process is not reached"))
     assert f"it refuses this process: {refused['reason']}" == not_reached["error"]
+
+
+async def test_who_accepts_without_the_secret_is_asked_nothing() -> None:
+    """It says only that whoever connects is welcome, and has another nonce of it each time."""
+    edge, nonces = Process(1), list[bytes]()
+
+    async def impostor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(framed(Challenge(LEVEL, b"c" * 32)))
+        proof = await message_from(reader)
+        assert isinstance(proof, Proof)
+        nonces.append(proof.nonce)
+        writer.write(framed(Welcome(proof.mac)))
+        assert await reader.read() == b""
+        writer.close()
+
+    server = await asyncio.start_server(impostor, "127.0.0.1", 0)
+    node = Node(node_id=2, host="127.0.0.1", port=server.sockets[0].getsockname()[1])
+    async with server, processes(edge):
+        with capture_logs() as log_lines:
+            edge.links.follow([node])
+            await until(lambda: len(nonces) > 1 and log_lines)
+        assert log_lines[0]["error"] == "it has another peer secret"
+        assert edge.changes == []
+        assert len(set(nonces)) == len(nonces)
 
 
 async def test_a_new_secret_holds_for_new_connections() -> None:
@@ -236,11 +284,12 @@ async def test_those_without_a_proof_are_few(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(listener_module, "UNPROVEN_MAX", 3)
     edge, owner = Process(1), Process(2)
     async with processes(edge, owner):
-        opened = []
+        opened, challenges = [], set()
         for _ in range(4):
             reader, writer = await asyncio.open_connection("127.0.0.1", owner.node.port)
-            await message_from(reader)
+            challenges.add(await message_from(reader))
             opened.append((reader, writer))
+        assert len(challenges) == 4  # a proof for one of them is none for another
         async with asyncio.timeout(20):
             assert await opened[0][0].read() == b""
         edge.links.follow([owner.node])
@@ -360,8 +409,12 @@ async def test_a_process_whose_machine_is_gone_is_forgotten(monkeypatch: pytest.
 async def test_a_process_that_connects_again_has_one_connection() -> None:
     """The one before is over, and with it its clients, before a request of the next one is taken."""
     owner = Process(2)
-    async with processes(owner), proven_edge(owner), proven_edge(owner) as (_, writer):
+    async with processes(owner), proven_edge(owner) as (former, _), proven_edge(owner) as (_, writer):
         await until(lambda: len(owner.edges) == 2)
+        await until(lambda: not owner.edges[0].is_open)
+        async with asyncio.timeout(20):
+            with suppress(ConnectionResetError):
+                await former.read()
         assert owner.lost == owner.edges[:1]
         writer.write(framed(Relay(7)))
         await until(lambda: owner.asked == [Relay(7)])
