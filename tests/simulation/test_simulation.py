@@ -14,6 +14,8 @@ from tests.simulation.broken_builds import (
     without_fence,
     without_lease,
     without_outliving,
+    without_taking_grants_back,
+    without_telling_who_was_heard,
     without_waiting_for_durability,
 )
 from tests.simulation.run import never_happened, play, play_all
@@ -42,6 +44,8 @@ def test_no_schedule_breaks_an_invariant(first: int) -> None:
         (without_lease, 67, "4"),
         (without_outliving, 230, "8"),
         (without_asking_the_owner, 0, "8"),
+        (without_taking_grants_back, 0, "10"),
+        (without_telling_who_was_heard, 0, "4"),
         (with_another_member_id, 117, "11"),
     ],
 )
