@@ -1,7 +1,7 @@
 """Failures inside one process harm as few groups as possible, and never go by unnoticed; in virtual time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 
 import pytest
@@ -15,6 +15,7 @@ from muster.coordinator.offsets.memory import MemoryOffsetStore
 from muster.events.ids import GroupId
 from muster.events.log.base import AppendRefused, Deposed, LogDenied, LogUnavailable
 from muster.events.log.memory import MemoryLogWriter, MemoryStorage
+from muster.events.records import StoredRecord
 from tests.simulation.process import GROUP, SimulatedProcess
 from tests.simulation.virtual_time import simulate
 from tests.waiting import until
@@ -45,6 +46,33 @@ class FailingOffsets(MemoryOffsetStore):
         if self.refuses:
             return [AppendRefused(size_bytes=2, limit_bytes=1) for _ in changes]
         return await super().write(changes)
+
+
+def test_nobody_is_served_before_its_own_fence_record_was_read() -> None:
+    """A reading that ends before it, as at a leader that is behind, has not all that was acknowledged (L6)."""
+
+    async def story() -> None:
+        storage = MemoryStorage(partitions=1)
+        before = await SimulatedProcess(storage).start()
+        told = await before.stable_group("a")
+        process = SimulatedProcess(storage)
+        read, is_behind = process.log.read, True
+
+        async def behind(number: int, **_: object) -> AsyncIterator[Sequence[StoredRecord]]:
+            async for chunk in read(number):
+                yield chunk[:-1] if is_behind else chunk
+
+        process.log.read = behind  # type: ignore[method-assign, assignment]
+        await process.start()
+        await asyncio.sleep(3)
+        assert not process.runtime.ready
+        assert "the reading ended before the record" in str(process.runtime.not_ready)
+        is_behind = False
+        await until(lambda: process.runtime.ready)
+        assert (await process.heartbeat(told["a"])).error is ErrorCode.none
+        await process.runtime.stop()
+
+    simulate(story())
 
 
 def test_a_group_made_anew_inherits_no_offsets() -> None:

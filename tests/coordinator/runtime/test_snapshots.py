@@ -113,6 +113,22 @@ def test_a_start_reads_what_is_behind_the_snapshot(tmp_path: Path) -> None:
     run()
 
 
+def test_what_was_saved_is_as_old_as_it_was(tmp_path: Path) -> None:
+    """However often it is loaded: as a standby that the log is not there for, it is thrown away by its whole age."""
+
+    @kept_in(tmp_path)
+    async def run(storage: MemoryStorage, folder: Path) -> None:
+        before, _ = await saved(storage, folder)
+        await asyncio.sleep(INTERVAL_MS / 2 / 1000)
+        standby = await before.snapshots.load(0)
+        assert standby is not None
+        age_ms = before.runtime._owner.boot_ms() - standby.at_end_ms
+        assert INTERVAL_MS / 2 <= age_ms < INTERVAL_MS
+        await ended(before)
+
+    run()
+
+
 def test_every_partition_is_saved_again_and_again(tmp_path: Path) -> None:
     """Those that are owned, and those that are followed; a start as a standby goes on from there, too."""
 

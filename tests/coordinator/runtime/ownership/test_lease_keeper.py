@@ -11,7 +11,7 @@ from muster.coordinator.runtime.ownership.lease_keeper import REAL_PROOF_MS
 from muster.events.log.base import Deposed, LogWriter, Repeats
 from muster.events.log.memory import MemoryLogWriter, MemoryStorage
 from muster.events.partitioner import partition_for
-from tests.coordinator.runtime.partition.test_answer_lease import LEASE_MS, leased, story
+from tests.coordinator.runtime.partition.test_answer_lease import LEASE_MS, leased, left_ms, story
 from tests.simulation.process import SimulatedProcess
 from tests.waiting import until
 
@@ -45,6 +45,18 @@ async def test_a_hundred_idle_partitions_are_proven_together_each_half_lease() -
     assert all(sorted(numbers) == list(range(100)) for numbers in asked)
     assert 18 <= len(asked) <= 21
     assert [len(records) for records in storage.records] == ends
+    await process.runtime.stop()
+
+
+@story
+async def test_a_repeated_append_proves_from_when_it_was_sent() -> None:
+    """However late its answer comes."""
+    process = await leased(MemoryStorage(1), "a")
+    asked = note_repeats(process, late_s=0.4 * LEASE_MS / 1000)
+    await until(lambda: bool(asked))
+    before_ms = left_ms(process)
+    await until(lambda: left_ms(process) > before_ms)
+    assert left_ms(process) <= 0.6 * LEASE_MS
     await process.runtime.stop()
 
 

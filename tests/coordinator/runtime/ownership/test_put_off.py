@@ -12,6 +12,7 @@ from muster.events.log.base import LogUnavailable
 from muster.events.log.memory import MemoryStorage
 from tests.coordinator.runtime.partition.test_answer_lease import LEASE_MS, leased, story
 from tests.simulation.process import SimulatedProcess
+from tests.waiting import until
 
 ELECTED = CoordinatorElected(
     partition=0, owner_epoch=3, owner="a", elected_ms=0, version="1", format_level=1, settings={}
@@ -111,6 +112,21 @@ async def test_who_loses_the_partition_for_a_moment_still_waits_for_the_rest() -
     assert LEASE_MS - 100 < second.clock.monotonic_ms() - began_ms < LEASE_MS + 100
     await first.runtime.stop()
     await second.runtime.stop()
+
+
+@story
+async def test_who_has_renewed_its_claim_is_still_the_only_one_that_answers() -> None:
+    """It loses the partition for a moment, and puts nothing off."""
+    process = await leased(MemoryStorage(1), "a", claim_renewal_ms=LEASE_MS)
+    joined = (await process.stable_group("x"))["x"]
+    await until(lambda: process.log.storage.fences[0] > 1)
+    await asyncio.sleep(LEASE_MS / 4 / 1000)
+    process.runtime._partitions.owned[0]._outbox._lost(LogUnavailable("for a moment"))
+    await until(lambda: process.runtime.ready)
+    began_ms = process.clock.monotonic_ms()
+    assert (await process.commit(8, joined)).error is ErrorCode.none
+    assert process.clock.monotonic_ms() - began_ms < LEASE_MS / 4
+    await process.runtime.stop()
 
 
 def test_which_owners_before_may_still_answer() -> None:

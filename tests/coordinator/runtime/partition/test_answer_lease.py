@@ -14,8 +14,9 @@ from muster.coordinator.runtime.ownership.lease_keeper import REAL_PROOF_MS
 from muster.coordinator.runtime.partition.answer_lease import HELD_MS, AnswerLease
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import HeartbeatTicket
-from muster.events.log.base import Deposed, LogWriter, Repeats
-from muster.events.log.memory import MemoryStorage
+from muster.events.log.base import AppendRefused, Deposed, LogWriter, Repeats
+from muster.events.log.memory import MemoryLogWriter, MemoryStorage
+from muster.events.records import Transition
 from tests.simulation.process import SimulatedProcess
 from tests.simulation.virtual_time import simulate
 
@@ -28,14 +29,23 @@ async def leased(
     *,
     boot_ms: Callable[[], int] | None = None,
     claim_renewal_ms: int | None = None,
+    prepare: Callable[[SimulatedProcess], None] = lambda _: None,
 ) -> SimulatedProcess:
-    """A process with a lease, when it has claimed its partition."""
+    """A process with a lease, when it has claimed its partition; `prepare` is called before."""
     process = SimulatedProcess(storage, claim_renewal_ms=claim_renewal_ms)
     boot_ms = boot_ms or process.clock.monotonic_ms
     owner = msgspec.structs.replace(process.runtime._owner, name=name, answer_lease_ms=LEASE_MS, boot_ms=boot_ms)
     process.runtime = Runtime(owner, give_up=process.lost.append)
+    prepare(process)
     await process.start()
     return process
+
+
+def left_ms(process: SimulatedProcess) -> int:
+    """How long the process may answer without another proof."""
+    kept = process.runtime._partitions.owned[0].kept
+    assert kept is not None
+    return kept.lease.left_ms
 
 
 def story(told: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
@@ -160,6 +170,59 @@ def test_a_heartbeat_behind_an_append_does_not_outlast_the_lease(*, ends_in_time
         await process.runtime.stop()
 
     simulate(told())
+
+
+@story
+async def test_an_append_proves_from_when_it_was_sent() -> None:
+    """Another owner may have claimed the partition while its answer was on the way."""
+    process = await leased(MemoryStorage(1), "a")
+    process.log.repeat = _nothing  # type: ignore[method-assign, assignment]
+    release = process.log.hold_acknowledgements()
+    commit = process.commit(7)
+    await asyncio.sleep(0.75 * LEASE_MS / 1000)
+    release.set()
+    assert (await commit).error is ErrorCode.none
+    assert 0 < left_ms(process) <= 0.25 * LEASE_MS
+    await process.runtime.stop()
+
+
+@story
+async def test_an_append_that_is_refused_proves_nothing() -> None:
+    """It is too large, and was not sent."""
+    process = await leased(MemoryStorage(1), "a")
+    process.log.repeat = _nothing  # type: ignore[method-assign, assignment]
+    await asyncio.sleep(0.75 * LEASE_MS / 1000)
+    process.log.refuse_in_next_append()
+    assert (await process.commit(7)).error is not ErrorCode.none
+    assert 0 < left_ms(process) <= 0.25 * LEASE_MS
+    await process.runtime.stop()
+
+
+@story
+async def test_a_takeover_proves_from_when_its_last_record_was_sent() -> None:
+    """However long the log takes to answer."""
+
+    def make_slow(process: SimulatedProcess) -> None:
+        append = MemoryLogWriter.append
+
+        class SlowWriter(MemoryLogWriter):
+            async def append(self, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
+                answers = await append(self, transitions)
+                await asyncio.sleep(0.75 * LEASE_MS / 1000)
+                return answers
+
+        claim = process.log.claim
+
+        async def claimed(partition: int) -> MemoryLogWriter:
+            writer = await claim(partition)
+            writer.__class__ = SlowWriter
+            return writer
+
+        process.log.claim = claimed  # type: ignore[method-assign]
+
+    process = await leased(MemoryStorage(1), "a", prepare=make_slow)
+    assert 0 < left_ms(process) <= 0.25 * LEASE_MS
+    await process.runtime.stop()
 
 
 async def _nothing(_writers: Sequence[LogWriter], *, timeout_ms: int) -> Repeats:

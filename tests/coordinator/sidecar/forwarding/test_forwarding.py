@@ -1,11 +1,13 @@
 """Requests for groups of another process: forwarded, answered as if they had been sent there."""
 
+from uuid import uuid4
+
 import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import Heartbeat, JoinGroup, LeaveGroup
 from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, LeaveGroupOutcome, SyncGroupOutcome
-from muster.coordinator.peers.link.messages import NotOwned
+from muster.coordinator.peers.link.messages import LENGTH, NotOwned
 from muster.coordinator.sidecar.forwarding import edge as edge_module
 from muster.events.ids import MemberId
 from tests.coordinator.kio_client import frame, parse, with_length
@@ -76,9 +78,26 @@ async def test_a_client_that_has_gone_waits_no_more() -> None:
         assert gone == [command.caller.request_id]
 
 
+async def test_what_is_left_of_a_request_is_dropped_when_the_next_one_comes() -> None:
+    """Its answer would be taken for the next one's: an edge has one request of a client under way."""
+    gone: list[int] = []
+    async with forwarding() as stage:
+        stage.owner.service.gone = gone.append
+        client = await stage.edge.connect(1)
+        client.send(join())
+        await until(lambda: stage.groups.parked)
+        ((_, clients),) = stage.owner.requests._edges.items()
+        (forwarded,) = clients.by_number.values()
+        forwarded.take(heartbeat()[LENGTH.size :], "")
+        (command, _) = stage.groups.parked[0]
+        assert isinstance(command, JoinGroup)
+        assert gone == [command.caller.request_id]
+
+
 async def test_a_join_whose_owner_ends_is_sent_to_the_next_one_with_the_same_id() -> None:
     """So it makes no second member, and its client notices nothing."""
     async with forwarding() as stage:
+        stage.edge.service.new_uuid = lambda: str(uuid4())
         client = await stage.edge.connect(1)
         client.send(join(9))
         await until(lambda: stage.groups.parked)

@@ -10,7 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.cluster import Node
-from muster.coordinator.group.commands import Heartbeat
+from muster.coordinator.group.commands import AnyRequest, Heartbeat
 from muster.coordinator.group.outcomes import HeartbeatOutcome
 from muster.coordinator.peers.link.messages import Granted, HeardMembers, Leases, Revoked
 from muster.coordinator.sidecar.forwarding import granted as granted_module
@@ -19,7 +19,7 @@ from muster.coordinator.sidecar.forwarding.paced import Paced
 from muster.coordinator.sidecar.relay.client_side import ClientSide
 from muster.coordinator.sidecar.relay.intercept import ConsentedTicket
 from muster.events.ids import GroupId, MemberId
-from tests.coordinator.sidecar.forwarding.stage import Stage, forwarding
+from tests.coordinator.sidecar.forwarding.stage import BootClock, Stage, forwarding
 from tests.coordinator.sidecar.forwarding.test_forwarding import error_of
 from tests.coordinator.sidecar.relay.test_relay import heartbeat, join
 from tests.coordinator.sidecar.relaying import Client
@@ -108,6 +108,25 @@ async def test_a_grant_is_over_with_the_clients_authorization() -> None:
         assert len(stage.groups.commands) == 2
 
 
+async def test_the_authorization_of_a_grant_counts_from_before_it_was_asked_for() -> None:
+    """However late the owner's answer comes."""
+    async with forwarding(answer_lease_ms=LEASE_MS) as stage:
+
+        def late(_: AnyRequest) -> HeartbeatOutcome:
+            stage.edge.now_ms += 3_000
+            return HeartbeatOutcome(error=ErrorCode.none)
+
+        stage.groups.gives_tickets, stage.groups.outcome = True, late
+        client = await stage.edge.connect(1)
+        assert await error(client) is ErrorCode.none
+        await stage.until_granted()
+        assert await error(client) is ErrorCode.none
+        assert len(stage.groups.commands) == 1
+        stage.edge.now_ms += 2_500
+        assert await error(client) is ErrorCode.none
+        assert len(stage.groups.commands) == 2
+
+
 async def test_a_member_that_was_heard_while_its_group_changed_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was answered: its session goes on, by the rules of the group as it is now."""
     monkeypatch.setattr(granted_module, "HEARD_S", 60.0)
@@ -174,6 +193,29 @@ async def test_an_edge_that_connects_again_and_again_leaves_nothing() -> None:
 
 def _valid(stage: Stage) -> ConsentedTicket:
     return ConsentedTicket(stage.groups.tickets[-1], stage.owner.service.monotonic_ms() + LEASE_MS)
+
+
+async def test_a_lease_counts_from_before_the_owner_was_asked() -> None:
+    """However late its answer comes, as to a process that was suspended meanwhile."""
+    clock, sent = BootClock(), list[HeardMembers]()
+    granted = GrantedHeartbeats(
+        send=lambda _, message: sent.append(message) if isinstance(message, HeardMembers) else None,
+        number_at=lambda *_: 1,
+        partition_of=lambda _: 0,
+        paced=Paced(),
+        lease_ms=LEASE_MS,
+        boot_ms=clock.boot_ms,
+        monotonic_ms=lambda: 7,
+    )
+    node, client = Node(node_id=2, host="127.0.0.1", port=1), kept_heartbeats()
+    granted.keep(node, client, b"frame", 1, Granted(1, b"", "g", "m", LEASE_MS))
+    ticket = client.heartbeats.keep.call_args.args[3]
+    clock.now_ms += LEASE_MS - 1
+    granted.told(node, Leases(sent[0].sent_ms, {0: LEASE_MS}))
+    assert ticket.accept(7)
+    clock.now_ms += 1
+    assert not ticket.accept(8)
+    granted.lost(node)
 
 
 async def test_each_message_is_confirmed_by_its_own_answer() -> None:

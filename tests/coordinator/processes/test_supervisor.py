@@ -1,0 +1,50 @@
+"""All processes of one host together: in which order they stop."""
+
+import asyncio
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from muster.coordinator.processes import supervisor
+from muster.coordinator.processes.children import Child
+from muster.coordinator.settings.loading import load_settings
+
+
+async def test_the_edges_stop_before_their_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So its groups go to another host while nobody asks it any more."""
+    stopped, kept = list[str](), list[str]()
+
+    class Process:
+        """One that runs until it is stopped, which takes a while."""
+
+        is_unusable, pid = False, None
+
+        def __init__(self, child: Child, _inherited: Any) -> None:
+            self.child = child
+            self._ended = asyncio.Event()
+
+        async def keep(self) -> None:
+            kept.append(self.child.name)
+            if len(kept) == 3:
+                os.kill(os.getpid(), signal.SIGTERM)
+            await self._ended.wait()
+
+        async def stop(self, _within_s: float) -> None:
+            await asyncio.sleep(0.01)
+            stopped.append(self.child.name)
+            self._ended.set()
+
+    async def are_free(*_: Any) -> bool:
+        return True
+
+    monkeypatch.setattr(supervisor, "RunningProcess", Process)
+    monkeypatch.setattr(supervisor, "hold_addresses", are_free)
+    monkeypatch.setattr(supervisor, "configure_logs", lambda *_: None)
+    settings = load_settings({"upstream": "kafka:9092", "processes": 2}, [], None)
+    async with asyncio.timeout(20):
+        await supervisor.supervise(settings, ())
+    assert kept == ["owner", "edge-1", "edge-2"]
+    assert sorted(stopped[:2]) == ["edge-1", "edge-2"]
+    assert stopped[2:] == ["owner"]
