@@ -32,12 +32,12 @@ CONNECTIONS = 20
 
 
 @contextmanager
-def several(broker: Broker, name: str) -> Iterator[tuple[MusterProcess, int]]:
-    """A supervisor, and the port of its metrics."""
+def several(broker: Broker, name: str, *more: str) -> Iterator[tuple[MusterProcess, int]]:
+    """A supervisor, and the port of its metrics. `more`: options."""
     (listen, metrics), base = lasting_ports(2), lasting_base()
     options = ["--listen", f"{HOST}:{listen}", "--upstream", broker.bootstrap, "--broker-base-port", str(base)]
     options += ["--processes", str(EDGES), "--metrics", f"{HOST}:{metrics}", "--log-replication", "1"]
-    with running_muster(log=f"kafka://{broker.bootstrap}/{name}", options=options) as muster:
+    with running_muster(log=f"kafka://{broker.bootstrap}/{name}", options=[*options, *more]) as muster:
         yield muster, metrics
 
 
@@ -127,6 +127,21 @@ async def broker_behind(bootstrap: str) -> str:
     """The address of a broker's listener."""
     (broker,) = await brokers_told(bootstrap)
     return f"{broker['host']}:{broker['port']}"
+
+
+def test_two_hosts_with_one_node_id_do_not_end_each_other_in_turn(kafka_broker: Broker, tmp_path: Path) -> None:
+    """All of the first one end, say why, and are not started again; the second one serves."""
+    secret, name = tmp_path / "secret", f"twins-{os.getpid()}"
+    secret.write_text("0" * 32, encoding="ascii")
+    shared = ["--share-partitions", "--node-id", "1", "--peer-secret-file", str(secret), "--peer-listen"]
+    peers = [f"{HOST}:{port}" for port in lasting_ports(2)]
+    with several(kafka_broker, name, *shared, peers[0]) as (first, metrics):
+        until_so(lambda: is_ready(metrics), lambda: first.output[-2_000:])
+        with several(kafka_broker, name, *shared, peers[1]) as (second, metrics_of_second):
+            assert first.wait() == 2
+            assert "give each process of a log a --node-id of its own" in first.output
+            until_so(lambda: is_ready(metrics_of_second), lambda: second.output[-2_000:])
+            assert second.stop() == 0
 
 
 def test_all_end_when_their_supervisor_is_killed(kafka_broker: Broker) -> None:
