@@ -59,6 +59,11 @@ def test_a_build_without_a_safeguard_is_noticed(
         )
 
 
+def test_who_takes_an_instance_id_back_has_the_member_id_it_had() -> None:
+    """Its join is asked again of the next owner, under the same member id: a rival had taken its place meanwhile."""
+    assert not play(550101).violations
+
+
 def test_a_seed_is_the_same_schedule_everywhere() -> None:
     """Two Pythons with other hashes play the same schedules to the same end."""
     played = {

@@ -257,6 +257,7 @@ def _ends(recorded: list[Recorded]) -> Mapping[tuple[_Group, int | str], Appende
                 ends.setdefault((event.group_id, event.member.member_id), each.batch)
             case StaticMemberReplaced() as event:
                 ends.setdefault((event.group_id, event.replaced_member_id), each.batch)
+                ends.pop((event.group_id, event.member.member_id), None)
             case MemberJoined() as event:
                 ends.pop((event.group_id, event.member.member_id), None)
             case GroupEvent() as event:
