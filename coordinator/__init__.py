@@ -12,6 +12,7 @@ runtime/            the runtime around the rules: partitions, decisions, appends
 offsets/            committed offsets
 settings/           settings of both modes, and what they name
 net/                connections, in both modes
+reading.py          reading a partition, from its beginning or on from where one is
 strangers_watch.py  records in our topics that no owner wrote: found while a partition is served, and rewritten
 observability/      metrics, log lines, health
 upstream/           our own connections to the cluster upstream, and shadows in its groups

@@ -30,6 +30,7 @@ be read: whether that one counts is known only from those behind it. Then it rai
 
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
+from typing import Final
 
 import msgspec
 
@@ -43,6 +44,10 @@ from muster.events.strangers import Strangers
 
 RECORDS_PER_STEP = 32
 """Some 0.5 ms of work."""
+COLLECTED_AT_ONCE: Final = 1_000
+"""Records of a first reading, which are only kept: 0.5 ms of work."""
+FOLLOWED_AT_ONCE: Final = 64
+"""Records that are applied as they come: 1 ms of work."""
 
 DELETED_MAX = 10_000
 """The deleted groups that a reading that goes on remembers, since the offsets of the last ones may still be there."""
@@ -113,6 +118,11 @@ class Loading:
     def next_offset(self) -> int:
         """The offset from which the reading goes on."""
         return self._next_offset
+
+    @property
+    def records_at_once(self) -> int:
+        """How many of the next records can be read at once, while others wait."""
+        return FOLLOWED_AT_ONCE if self._is_folded else COLLECTED_AT_ONCE
 
     @property
     def events_read(self) -> int:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from muster.coordinator.offsets.topic import unreadable_offset
+from muster.coordinator.offsets.codec import unreadable_offset
 from muster.events.avro.codec import decode, records_of
 from muster.events.events import (
     AnyRecordedEvent,

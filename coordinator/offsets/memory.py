@@ -50,13 +50,6 @@ class OffsetCache:
                 self.apply(change)
                 await yielder.maybe_yield()
 
-    def replace(self, known: Iterable[GroupId], read: "OffsetCache") -> None:
-        """Replace the offsets of the `known` groups by those that were read, in one step."""
-        for group_id in known:
-            self._groups.pop(group_id, None)
-        for group_id in read.group_ids():
-            self._groups[group_id] = dict(read.committed(group_id))
-
     def committed(self, group_id: GroupId) -> Mapping[TopicPartition, StoredOffset]:
         return MappingProxyType(self._groups.get(group_id, {}))
 

@@ -120,10 +120,11 @@ class Runtime:
             self._background.start(self._renew(self._log.claim_renewal_ms), "renew-claims")
         self._signs.begin()
         self._background.start(self._slow.watch(), "slow-appends")
-        if self._partitions.standbys is not None:
-            self._background.start(self._partitions.standbys.follow(), "standbys")
+        if (standbys := self._partitions.standbys) is not None:
+            for following in standbys.following():
+                self._background.start(following, "standbys")
         if self._snapshots is not None:
-            self._snapshots.standbys = self._partitions.standbys
+            self._snapshots.standbys = None if standbys is None else standbys.events
             self._background.start(self._snapshots.keep(), "snapshots")
 
     async def assign(self, numbers: Iterable[int]) -> None:

@@ -261,6 +261,11 @@ class FollowedLog(Protocol):
     """A log whose partitions can be followed by a process that does not own them."""
 
     @property
+    def location(self) -> str:
+        """See EventLog."""
+        ...
+
+    @property
     def deletions_kept_ms(self) -> int | None:
         """How long the log keeps what was deleted, at least, since it was; None: that is not known.
 
@@ -274,6 +279,10 @@ class FollowedLog(Protocol):
 
         A partition is left out of the answers if its end cannot be had at the moment. Raises nothing of the log's.
         """
+        ...
+
+    def read(self, partition: int, *, start: int = 0, end: int | None = None) -> AsyncIterator[Sequence[StoredRecord]]:
+        """See EventLog."""
         ...
 
 

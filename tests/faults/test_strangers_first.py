@@ -7,7 +7,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.offsets.base import StoredOffset
-from muster.coordinator.offsets.topic import _key, _value
+from muster.coordinator.offsets.codec import _key, _value
 from muster.events.ids import GroupId
 from muster.events.log.base import LogMismatch
 from muster.events.log.kafka.names import PROBE_SUFFIX

@@ -48,6 +48,8 @@ class LogBroker:
         self.appended: list[Appended] = []
         self.fenced = 0
         self.repeated = 0
+        self.read_on = 0
+        """Takeovers by what a standby had read before."""
 
     def claim(self, partition: int) -> int:
         """Hand out the next epoch."""

@@ -30,6 +30,7 @@ GONE = "its process is gone"
 COUNTED = (
     "takeovers",
     "short takeovers",
+    "short takeovers of offsets",
     "fenced appends",
     "unknown outcomes",
     "repeated batches",
@@ -110,6 +111,7 @@ def _counts(played: Played) -> Counter[str]:
     counts = Counter({f"fault: {name}": times for name, times in played.faults.items()})
     counts["takeovers"] = sum(events.storage.epochs) - len(events.storage.epochs)
     counts["short takeovers"] = sum(_read_little(records) for records in events.storage.records)
+    counts["short takeovers of offsets"] = played.topics.offsets.read_on
     counts["fenced appends"] = events.fenced + offsets.fenced
     counts["repeated batches"] = events.repeated + offsets.repeated
     counts["unknown outcomes"] = played.network.lost_answers

@@ -8,19 +8,41 @@ in the world of others, on topics of its own: joins, syncs, heartbeats, sessions
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 
 from muster.coordinator.cluster import new_cluster
 from muster.coordinator.observability.status import StatusParts
+from muster.coordinator.offsets.reading import OffsetsReading
 from muster.coordinator.offsets.topic import TopicOffsetStore
+from muster.coordinator.reading import Standby
 from muster.coordinator.runtime.partition.waiting_limit import WaitingLimit, WaitingQuota
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.standalone.server import Server, ServerSettings
 from muster.coordinator.topics import declare_topic
 from muster.coordinator.wire.registry import APIS
+from muster.events.ids import GroupId
+from tests.simulation.committed import offsets_in, offsets_of
 from tests.simulation.muster_server import CLIENT_PORT, METRICS, TOPIC, TOPIC_PARTITIONS, MusterServer
+
+
+class _CheckedOffsets(TopicOffsetStore):
+    """The offsets, each time compared with the topic when they were taken over by a standby."""
+
+    def __init__(self, server: MusterServer) -> None:
+        super().__init__(lambda: server.new_log(server.surroundings.topics.offsets))
+        self._server = server
+
+    async def claim_by(self, partition: int, standby: Standby[OffsetsReading]) -> Iterable[GroupId]:
+        groups = await super().claim_by(partition, standby)
+        broker = self._server.surroundings.topics.offsets
+        if not standby.is_spent:
+            broker.read_on += 1
+            said = offsets_of(broker.storage.between(partition, 0, standby.loading.next_offset))
+            if offsets_in(standby.loading.offsets) != said or set(groups) != said.keys():
+                self._server.world.failures.append(AssertionError("a standby says other offsets than the topic"))
+        return groups
 
 
 class StandaloneServer(MusterServer):
@@ -29,7 +51,7 @@ class StandaloneServer(MusterServer):
     async def _start(self, stack: AsyncExitStack) -> None:
         topics = self.surroundings.topics
         event_log = self.new_log(topics.events)
-        offsets = TopicOffsetStore(lambda: self.new_log(topics.offsets))
+        offsets = _CheckedOffsets(self)
         quota = WaitingQuota(each_max=1_000, metrics=METRICS)
         sharing = self.new_sharing(event_log)
         runtime = self.runtime = self.new_runtime(self.new_owner(event_log, offsets, quota), sharing)

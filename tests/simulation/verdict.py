@@ -7,7 +7,7 @@
 4. No process evicts a member for its silence within the session after a heartbeat that it accepted; nor, but for the
    time of a lease, after one that anybody accepted.
 5. The log is one history: the events of a group are numbered without a gap, and what the last owner has in memory is
-   what the log projects to.
+   what the log projects to; so it is with committed offsets, and nobody else has them in memory as an owner.
 6. Nobody was told something wrong: a heartbeat of an older generation, or of nobody, is accepted by no process.
 7. When nothing happens any more, everybody is served.
 8. No deposed owner accepts heartbeats: whoever is told that all is well is in that generation, by the other owner, when
@@ -40,6 +40,7 @@ from muster.events.events import (
 from muster.events.ids import GroupId
 from muster.events.projector import Projector
 from muster.events.state import Group
+from tests.simulation.committed import offsets_in, offsets_of
 from tests.simulation.ledger import CommitTold, Ledger, Told
 from tests.simulation.log_broker import Appended, LogBroker
 from tests.simulation.members import HEARTBEAT_S, SESSION_S, Member, partitions_of
@@ -75,6 +76,7 @@ def violations(played: Played) -> list[str]:
         *(f"4: {text}" for text in _evicted_though_heard(ledger, recorded, played.answer_lease_ms / 1_000)),
         *(f"5: {text}" for text in _not_one_history(recorded)),
         *(f"5: {text}" for text in _differs(played.servers, played.topics.events)),
+        *(f"5: {text}" for text in _offsets_differ(played.servers, played.topics.offsets)),
         *(f"6: {text}" for text in ledger.wrongs),
         *(f"8: {text}" for text in _deposed_answers(ledger, recorded)),
         *(f"9: {text}" for text in _old_offsets(ledger, played.offsets)),
@@ -293,6 +295,20 @@ def _differs(servers: list[MusterServer], broker: LogBroker) -> Iterator[str]:
     for group_id in projected.keys() | live.keys():
         if projected.get(group_id) != live.get(group_id):
             yield f"{group_id} is not in memory what the log says"
+
+
+def _offsets_differ(servers: list[MusterServer], broker: LogBroker) -> Iterator[str]:
+    live = dict[GroupId, Mapping[tuple[str, int], int]]()
+    for server in servers:
+        if server.is_running and server.runtime is not None:
+            owned = offsets_in(server.runtime._offsets)
+            if twice := owned.keys() & live.keys():
+                yield f"the offsets of {sorted(twice)} are in the memory of two owners"
+            live |= owned
+    stored = {group_id: each for records in broker.storage.records for group_id, each in offsets_of(records).items()}
+    for group_id in stored.keys() | live.keys():
+        if stored.get(group_id) != live.get(group_id):
+            yield f"{group_id} has not the offsets in memory that the topic says"
 
 
 def _owned(server: MusterServer) -> dict[int, OwnedPartition]:

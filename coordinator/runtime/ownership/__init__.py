@@ -4,8 +4,8 @@ owned_partitions.py    Partitions that are assigned: taken over, lost, given up,
 takeover.py            Takes a partition over: claim it, write the fence record, read up to it, serve.
 ready_log.py           One line for all partitions taken over side by side, and how long each phase took.
 standbys.py            Follows the partitions of other processes, so that a takeover reads what is new, and no history.
+hot_standbys.py        The standbys of both topics, of events and of committed offsets.
 snapshots.py           Snapshots of all partitions in a folder, so that a start reads what is new, and no history.
-reading.py             Reading a partition in pieces, from its beginning or on from where one is.
 orphans.py             Committed offsets without a group, which a takeover finds.
 owned_partition.py     A partition that this process owns: its writer, the renewal of its claim, its end.
 owned_status.py        What this process owns, for its status.

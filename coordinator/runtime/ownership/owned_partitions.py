@@ -21,12 +21,13 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.not_served import way_out
 from muster.coordinator.observability.metrics import PARTITIONS_LOST
+from muster.coordinator.offsets.reading import FollowedOffsets
+from muster.coordinator.runtime.ownership.hot_standbys import HotStandbys, ReadBefore
 from muster.coordinator.runtime.ownership.lease_keeper import LeaseKeeper
 from muster.coordinator.runtime.ownership.log_outage import LogOutage
 from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
 from muster.coordinator.runtime.ownership.ready_log import ReadyLog
 from muster.coordinator.runtime.ownership.snapshots import Snapshots
-from muster.coordinator.runtime.ownership.standbys import Standbys
 from muster.coordinator.runtime.ownership.takeover import LastSignOf, take_over
 from muster.coordinator.runtime.partition.outbox import kind_of
 from muster.coordinator.runtime.partition.owner import Owner
@@ -86,9 +87,9 @@ class OwnedPartitions:
         self._lost_now: dict[int, str] = {}
         """The partitions that were lost, and why, until the next log line."""
         self._ready = ReadyLog()
-        self.standbys: Standbys | None = None
+        self.standbys: HotStandbys | None = None
         if standby_log is not None:
-            self.standbys = Standbys(
+            self.standbys = HotStandbys(
                 owner,
                 standby_log,
                 is_ours=lambda number: number in self.assigned or number in self._closing,
@@ -131,6 +132,7 @@ class OwnedPartitions:
             self.unreadable.pop(number, None)
         await self._stop(released, ())
         for number in released:
+            await self._give_up_offsets(number)
             self._is_not_ours(number)
 
     async def release_all(self) -> None:
@@ -156,7 +158,7 @@ class OwnedPartitions:
         if isinstance(error, LogUnavailable):
             self._lost_for_now(number, ownership, error)
         elif isinstance(error, Deposed) and self._deposed is not None:
-            self._close(number, self._end_deposed(ownership, error))
+            self._close(number, self._end_deposed(number, ownership, error))
             self._overtaken(number)
         else:
             self._lost_for_good(number, ownership, error)
@@ -199,9 +201,9 @@ class OwnedPartitions:
     async def _take_over(self, number: int) -> None:
         if closing := self._closing.get(number):
             await asyncio.wait([closing])
-        standby = None if self.standbys is None else await self.standbys.take(number)
-        if standby is None and self._snapshots is not None:
-            standby = await self._snapshots.load(number)
+        read_before = ReadBefore() if self.standbys is None else await self.standbys.take(number)
+        if read_before.events is None and self._snapshots is not None:
+            read_before.events = await self._snapshots.load(number)
         try:
             ownership = self.owned[number] = await take_over(
                 self._owner,
@@ -209,18 +211,19 @@ class OwnedPartitions:
                 last_sign_of=self._last_sign_of,
                 lost=lambda error: self.lost(number, error),
                 ready_log=self._ready,
-                standby=standby,
+                read_before=read_before,
             )
         except BrokenRecord as broken:
             self._cannot_read(number, broken)
         else:
-            standby = None  # its groups are the partition's
             self.read.add(number)
             if self._keeper is not None and ownership.kept is not None:
                 self._keeper.add(number, ownership.kept)
         finally:
-            if self.standbys is not None and standby is not None:
-                self.standbys.put_back(number, standby)
+            if number not in self.owned:
+                await self._give_up_offsets(number)
+                if self.standbys is not None:
+                    self.standbys.put_back(number, read_before)
 
     def _cannot_read(self, number: int, broken: BrokenRecord) -> None:
         location = self._owner.event_log.location
@@ -270,7 +273,7 @@ class OwnedPartitions:
         if not self._lost_now:
             asyncio.get_running_loop().call_later(LOST_REPORT_DELAY_S, self._log_lost)
         self._lost_now[number] = str(error)
-        self._close(number, ownership.abandon())
+        self._close(number, self._abandon(number, ownership))
         self._take(number, self._retake(number, was_served=True))
 
     def _log_lost(self) -> None:
@@ -289,9 +292,19 @@ class OwnedPartitions:
             self._finding_successor.add_done_callback(on_failure(self._give_up))
             self._give_up(error)
 
-    async def _end_deposed(self, ownership: OwnedPartition, error: Deposed) -> None:
-        await ownership.abandon()
+    async def _end_deposed(self, number: int, ownership: OwnedPartition, error: Deposed) -> None:
+        await self._abandon(number, ownership)
         await ownership.report_successor(error)
+
+    async def _abandon(self, number: int, ownership: OwnedPartition) -> None:
+        await ownership.abandon()
+        await self._give_up_offsets(number)
+
+    async def _give_up_offsets(self, number: int) -> None:
+        """Have the store forget the offsets of a partition, which this process does not own."""
+        offsets = self._owner.offsets
+        if isinstance(offsets, FollowedOffsets):
+            await offsets.give_up(number)
 
     async def _stop(self, numbers: set[int], lost: Collection[OwnedPartition]) -> None:
         """Stop those that are owned, and end what was lost, all within one timeout."""

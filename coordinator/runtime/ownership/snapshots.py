@@ -20,8 +20,9 @@ import msgspec
 import structlog
 
 from muster.coordinator.log_throttle import LogThrottle
+from muster.coordinator.reading import Standby
 from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
-from muster.coordinator.runtime.ownership.standbys import Standby, Standbys, deletions_kept_ms
+from muster.coordinator.runtime.ownership.standbys import Standbys, deletions_kept_ms
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.events.loading import LastRead, Loading
 from muster.events.log.base import FollowedLog, LogError
@@ -69,14 +70,14 @@ class Snapshots:
         self._owned = owned
         self._in_thread = in_thread
         self._throttle = LogThrottle(owner.clock.monotonic_ms)
-        self.standbys: Standbys | None = None
+        self.standbys: Standbys[Loading] | None = None
         """The partitions that are followed, if there are any."""
 
     def file_of(self, number: int) -> Path:
         """The file of a partition's snapshot."""
         return self._at.folder / f"{self._owner.event_log.location}-{number}.snapshot"
 
-    async def load(self, number: int) -> Standby | None:
+    async def load(self, number: int) -> Standby[Loading] | None:
         """Return the state of a partition by its snapshot, to read on from there; None: there is none to be used."""
         try:
             data = await self._in_thread(_read, self.file_of(number))
@@ -121,7 +122,7 @@ class Snapshots:
 
     # ---- reading -------------------------------------------------------------------------------------
 
-    async def _unpacked(self, number: int, data: bytes) -> Standby:
+    async def _unpacked(self, number: int, data: bytes) -> Standby[Loading]:
         frames: list[bytes] = await self._in_thread(unpacked, data)
         kept_ms, wall_ms = deletions_kept_ms(self._log), self._owner.clock.wall_ms()
         head = usable_head(frames[0], self._of(number), wall_ms=wall_ms, deletions_kept_ms=kept_ms)

@@ -1,11 +1,12 @@
 """Hot standbys: this process follows the partitions of others, so that a takeover reads what is new, and no history.
 
-What belongs here: when a partition is read, and when what was read is thrown away. What it must not know: how records
-become groups (events/loading.py), and what a takeover does with them.
+What belongs here: when a partition of one topic is read, and when what was read is thrown away. What it must not know:
+which topic it is, how records become groups (events/loading.py) or offsets (offsets/reading.py), and what a takeover
+does with them.
 
 Every second the ends of all these partitions are asked for, in one request for each broker, and those that have grown
-are read on. The state of a partition is here or with its owner (owned_partitions.py), never twice: a takeover takes it
-from here, and who gives a partition up begins to read it anew.
+are read on. The state of a partition is here or with its owner (owned_partitions.py, offsets/topic.py), never twice: a
+takeover takes it from here, and who gives a partition up begins to read it anew.
 
     the log is unavailable                      what was read stays, and is read on later
     it ends before what was read, or another    thrown away: a leader was elected that had not all of it, or somebody
@@ -21,17 +22,16 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
-from typing import Final
+from typing import Final, Generic
 
 import msgspec
 import structlog
 
-from muster.coordinator.observability.standby_metrics import StandbyFigures
 from muster.coordinator.observability.status import StandbyStatus
-from muster.coordinator.runtime.ownership.reading import folded, read_on
+from muster.coordinator.reading import R, Standby, folded, read_on
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.tasks import BackgroundTasks
-from muster.events.loading import Loading, MustReadAnew
+from muster.events.loading import MustReadAnew
 from muster.events.log.base import FollowedLog, LogError, LogUnavailable
 from muster.events.records import EventsError
 
@@ -48,21 +48,10 @@ DELETIONS_KEPT_MS: Final = 60_000
 """Where the brokers do not tell how long deletions are kept."""
 
 
-class Standby(msgspec.Struct, kw_only=True, eq=False):
-    """The part of a partition that was read. `at_end_ms`: when it was known last to be all, by the clock of leases."""
-
-    loading: Loading
-    at_end_ms: int
-    deletions_kept_ms: int
-    """How long the log keeps deletions: one that was not read for longer may have missed one."""
-    is_spent: bool = False
-    """Whether a takeover has found that it cannot be used."""
-
-
-class _Followed(msgspec.Struct, kw_only=True, eq=False):
+class _Followed(msgspec.Struct, Generic[R], kw_only=True, eq=False):
     """A partition that is followed. `behind`: offsets between what was read and the end, when that was last known."""
 
-    standby: Standby | None = None
+    standby: Standby[R] | None = None
     reading: "asyncio.Task[None] | None" = None
     behind: int | None = None
     failures: int = 0
@@ -71,44 +60,34 @@ class _Followed(msgspec.Struct, kw_only=True, eq=False):
     not_before_ms: int = 0
 
 
-class Standbys:
-    """See the module. `is_ours`: whether a partition is this process's to own, so that it is not followed.
+class Standbys(Generic[R]):
+    """The standbys of one topic. `new_reading` makes a reading of a partition, from its first record on.
 
-    `is_taking_over`: whether partitions are being taken over, for which first readings wait.
+    `is_ours`: whether a partition is this process's to own, so that it is not followed. `is_taking_over`: whether
+    partitions are being taken over, for which first readings wait.
     """
 
     def __init__(
         self,
         owner: Owner,
-        event_log: FollowedLog,
+        followed_log: FollowedLog,
         *,
+        new_reading: Callable[[int], R],
         is_ours: Callable[[int], bool],
         is_taking_over: Callable[[], bool],
-        load: Callable[[int], Awaitable[Standby | None]] | None = None,
+        load: Callable[[int], Awaitable[Standby[R] | None]] | None = None,
     ) -> None:
         """`load`: returns what was saved of a partition, if it can be used."""
         self._load = load
         self._owner = owner
-        self._log = event_log
+        self._log = followed_log
+        self._new_reading = new_reading
         self._is_ours = is_ours
         self._is_taking_over = is_taking_over
-        self._followed: dict[int, _Followed] = {}
+        self._followed: dict[int, _Followed[R]] = {}
         self._reading_first = asyncio.Lock()
         self._reading_on = asyncio.Semaphore(READ_AT_ONCE)
         self._tasks = BackgroundTasks(lambda _: None)  # each says itself what has failed
-
-    @property
-    def figures(self) -> StandbyFigures:
-        """See the class. Thread-safe."""
-        followed = [each for number, each in list(self._followed.items()) if not self._is_ours(number)]
-        standbys = [each.standby for each in followed if each.standby is not None and each.standby.loading.is_folded]
-        now_ms = self._owner.boot_ms()
-        return StandbyFigures(
-            followed=len(followed),
-            ready=len(standbys),
-            behind_max=max((each.behind or 0 for each in followed), default=0),
-            oldest_ms=max((now_ms - each.at_end_ms for each in standbys), default=0),
-        )
 
     def status(self) -> list[StandbyStatus]:
         """How far each standby is. Thread-safe."""
@@ -132,7 +111,7 @@ class Standbys:
         finally:
             await self._tasks.close()
 
-    async def take(self, number: int) -> Standby | None:
+    async def take(self, number: int) -> Standby[R] | None:
         """Give a standby up, to the partition's takeover; None: there is none that can be used."""
         followed = self._followed.pop(number, None)
         if followed is None:
@@ -145,13 +124,13 @@ class Standbys:
             return None
         return standby
 
-    def put_back(self, number: int, standby: Standby) -> None:
+    def put_back(self, number: int, standby: Standby[R]) -> None:
         """Keep the standby of a takeover that has failed, for the next attempt, or to follow on."""
         if not standby.is_spent:
             self._followed[number] = _Followed(standby=standby)
 
     @asynccontextmanager
-    async def resting(self, number: int) -> AsyncIterator[Standby | None]:
+    async def resting(self, number: int) -> AsyncIterator[Standby[R] | None]:
         """Have a standby as it is while the block lasts, unless it is taken; None: there is none that is all."""
         followed = self._followed.get(number)
         if followed is None or followed.standby is None or not followed.standby.loading.is_folded:
@@ -165,7 +144,7 @@ class Standbys:
         finally:
             followed.rests = False
 
-    def is_still(self, number: int, standby: Standby) -> bool:
+    def is_still(self, number: int, standby: Standby[R]) -> bool:
         """Whether this standby is still the partition's, and was not taken or thrown away."""
         followed = self._followed.get(number)
         return followed is not None and followed.standby is standby
@@ -197,19 +176,23 @@ class Standbys:
         elif asked_ms >= followed.not_before_ms:
             followed.reading = self._tasks.start(self._read(number, followed, end, asked_ms), f"standby-{number}")
 
-    def _is_too_old(self, standby: Standby) -> bool:
+    def _is_too_old(self, standby: Standby[R]) -> bool:
         return self._owner.boot_ms() - standby.at_end_ms >= standby.deletions_kept_ms
 
-    def _throw_away(self, number: int, followed: _Followed, reason: str) -> None:
+    def _throw_away(self, number: int, followed: _Followed[R], reason: str) -> None:
         pause_ms = min(RETRY_MS << min(followed.failures, 10), RETRY_MAX_MS)
         followed.standby = None
         followed.failures += 1
         followed.not_before_ms = self._owner.boot_ms() + pause_ms
         log.warning(
-            "a partition of another process is read anew", partition=number, reason=reason, in_s=pause_ms // 1000
+            "a partition of another process is read anew",
+            log=self._log.location,
+            partition=number,
+            reason=reason,
+            in_s=pause_ms // 1000,
         )
 
-    async def _read(self, number: int, followed: _Followed, end: int, asked_ms: int) -> None:
+    async def _read(self, number: int, followed: _Followed[R], end: int, asked_ms: int) -> None:
         """Read a partition up to this end."""
         try:
             if followed.standby is None or not followed.standby.loading.is_folded:
@@ -228,25 +211,25 @@ class Standbys:
             self._throw_away(number, followed, repr(bug))
             log.error("a standby has failed by an error in Muster itself, please report it", exc_info=bug)
 
-    async def _read_first(self, number: int, followed: _Followed, end: int, asked_ms: int) -> None:
+    async def _read_first(self, number: int, followed: _Followed[R], end: int, asked_ms: int) -> None:
         if followed.standby is None and self._load is not None and not followed.failures:
             followed.standby = await self._load(number)
         if followed.standby is None:
             followed.standby = self._new_standby(number)
         loading = followed.standby.loading
         if not loading.is_being_folded:
-            await read_on(self._owner.event_log, number, loading, end=end)
+            await read_on(self._log, number, loading, end=end)
         await folded(loading)
         followed.standby.at_end_ms, followed.behind = asked_ms, 0
         gc.freeze()  # as after a takeover: what was read stays, and is not to be gone through again and again
 
-    async def _read_on(self, number: int, followed: _Followed, standby: Standby, end: int, asked_ms: int) -> None:
-        await read_on(self._owner.event_log, number, standby.loading, end=end)
+    async def _read_on(self, number: int, followed: _Followed[R], standby: Standby[R], end: int, asked_ms: int) -> None:
+        await read_on(self._log, number, standby.loading, end=end)
         standby.at_end_ms, followed.behind = asked_ms, 0
 
-    def _new_standby(self, number: int) -> Standby:
+    def _new_standby(self, number: int) -> Standby[R]:
         return Standby(
-            loading=Loading(self._owner.strangers.reading(number)),
+            loading=self._new_reading(number),
             at_end_ms=self._owner.boot_ms(),
             deletions_kept_ms=deletions_kept_ms(self._log),
         )

@@ -13,12 +13,13 @@ import structlog
 
 from muster.coordinator.observability.metrics import TakeoverPhase
 from muster.coordinator.offsets.deleted_topics import refuse_if_event_topic_deleted, refuse_if_offsets_topic_deleted
+from muster.coordinator.offsets.reading import FollowedOffsets, OffsetsReading
+from muster.coordinator.reading import Standby, read_to_fence
 from muster.coordinator.runtime.ownership.fencing import append_one, fence
+from muster.coordinator.runtime.ownership.hot_standbys import ReadBefore
 from muster.coordinator.runtime.ownership.orphans import find_orphans, finish_deletions, recreate_groups
 from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
-from muster.coordinator.runtime.ownership.reading import folded, read_on
 from muster.coordinator.runtime.ownership.ready_log import PhaseTimer, ReadyLog
-from muster.coordinator.runtime.ownership.standbys import Standby
 from muster.coordinator.runtime.partition.answer_lease import AnswerLease
 from muster.coordinator.runtime.partition.outbox import OnLost, Outbox
 from muster.coordinator.runtime.partition.owner import Owner
@@ -30,10 +31,10 @@ from muster.events.damage import Damage, DamageSurvey
 from muster.events.events import CoordinatorReady
 from muster.events.ids import GroupId
 from muster.events.keys import EntityKind, RecordKey, decode_key
-from muster.events.loading import Loading, MustReadAnew
+from muster.events.loading import Loading
 from muster.events.log.base import EventLog, LogUnavailable, LogWriter
 from muster.events.projector import Projector
-from muster.events.records import EventsError, UndecodableKey
+from muster.events.records import UndecodableKey
 
 log = structlog.get_logger(__name__)
 
@@ -48,12 +49,12 @@ async def take_over(
     last_sign_of: LastSignOf,
     lost: OnLost,
     ready_log: ReadyLog,
-    standby: Standby | None = None,
+    read_before: ReadBefore,
 ) -> OwnedPartition:
     """Take the partition over. Raises LogError, and EventsError for a history that cannot be served.
 
-    `standby`: what was read of it before, if this process has followed it; unless it is spent then, it can be used
-    again if this fails.
+    `read_before`: by standbys, if this process has followed the partition; what is not spent then can be used again if
+    this fails.
     """
     clock = owner.clock
     started_ms, phases = clock.monotonic_ms(), PhaseTimer(clock.monotonic_ms)
@@ -64,13 +65,13 @@ async def take_over(
     await fence(owner, writer)
     fenced_ms = owner.boot_ms()
     phases.end(TakeoverPhase.CLAIM)
-    loading, events_read = await _loaded(owner, writer, standby)
+    loading, events_read = await _loaded(owner, writer, read_before.events)
     phases.end(TakeoverPhase.READ)
     projector = loading.projector
     owner.former_owners.warn_unless_stopped(projector.before_election, by=owner.name, location=owner.event_log.location)
     if not offsets_were_owned and (projector.groups or projector.quarantined):
         await refuse_if_offsets_topic_deleted(owner.event_log, owner.offsets, number)
-    recreated = await _claim_offsets(owner, writer, projector)
+    recreated = await _claim_offsets(owner, writer, projector, read_before.offsets)
     seen_ms = None if projector.served_by is None else await last_sign_of(projector.served_by)
     if lease is not None:
         owner.old_leases.taken_over(number, projector.before_election, fenced_ms=fenced_ms, lease_ms=lease.lease_ms)
@@ -87,6 +88,7 @@ async def take_over(
     phases.end(TakeoverPhase.READY)
     damages = await _damages(owner.event_log, writer, projector)
     _name_quarantined(owner, projector)
+    read_before.spend()
     outbox = Outbox(writer, owner.offsets, lost, lease)
     partition = Partition(
         owner,
@@ -170,13 +172,21 @@ def _name_quarantined(owner: Owner, projector: Projector) -> None:
         )
 
 
-async def _claim_offsets(owner: Owner, writer: LogWriter, projector: Projector) -> int:
+async def _claim_offsets(
+    owner: Owner, writer: LogWriter, projector: Projector, standby: Standby[OffsetsReading] | None
+) -> int:
     """Claim the offsets of the partition, and handle those without a group; returns how many groups were recreated."""
     number, offsets = writer.partition, owner.offsets
-    with_offsets = await offsets.claim(number)
+    if standby is not None and isinstance(offsets, FollowedOffsets):
+        with_offsets = await offsets.claim_by(number, standby)
+    else:
+        with_offsets = await offsets.claim(number)
     orphans = await find_orphans(with_offsets, projector, number, owner.event_log.partitions, owner.slices)
     unknown = set[GroupId]() if offsets.own_log is None else orphans.difference(projector.deleted)
-    await finish_deletions(offsets, number, orphans - unknown)
+    deleted = orphans - unknown
+    if standby is not None and deleted:
+        standby.is_spent = True  # it is changed by what is written now, which it has not read
+    await finish_deletions(offsets, number, deleted)
     if offsets.own_log is not None:
         settings, clock, events = owner.settings, owner.clock, owner.event_log
         await recreate_groups(
@@ -195,27 +205,17 @@ async def _damages(log_: EventLog, writer: LogWriter, projector: Projector) -> d
     return survey.damages()
 
 
-async def _loaded(owner: Owner, writer: LogWriter, standby: Standby | None) -> tuple[Loading, int]:
+async def _loaded(owner: Owner, writer: LogWriter, standby: Standby[Loading] | None) -> tuple[Loading, int]:
     """Load the groups up to the writer's fence record; returns how many events were read for it, too.
 
     Raises LogUnavailable if the reading ends before that record (L6).
     """
-    loading, before = None, 0
-    if standby is not None:
-        before = standby.loading.events_read
-        try:
-            loading = await _read_rest(owner, writer, standby)
-        except (MustReadAnew, EventsError) as error:
-            standby.is_spent = True
-            log.info(
-                "partition read from its beginning, as what was read before cannot be used",
-                partition=writer.partition,
-                reason=str(error),
-            )
-    if loading is None:
-        loading, before = Loading(owner.strangers.reading(writer.partition)), 0
-        await read_on(owner.event_log, writer.partition, loading)
-        await folded(loading)
+    before = 0 if standby is None else standby.loading.events_read
+    loading = await read_to_fence(
+        owner.event_log, writer, standby, lambda: Loading(owner.strangers.reading(writer.partition))
+    )
+    if standby is None or loading is not standby.loading:
+        before = 0
     last = loading.projector.last_partition_event
     if last is None or last.owner_epoch < writer.epoch:
         raise LogUnavailable(
@@ -224,25 +224,3 @@ async def _loaded(owner: Owner, writer: LogWriter, standby: Standby | None) -> t
         )
     owner.strangers.report(loading.strangers, owner.event_log.location)
     return loading, loading.events_read - before
-
-
-async def _read_rest(owner: Owner, writer: LogWriter, standby: Standby) -> Loading:
-    """Read what a standby has not read yet, up to the fence record.
-
-    Raises MustReadAnew if that cannot be done, EventsError and LogUnavailable.
-    """
-    loading, fenced = standby.loading, writer.next_offset
-    before = loading.last if loading.is_folded else None  # else the last one is of long ago
-    if fenced is None:
-        raise MustReadAnew("the log does not tell where it ends")
-    if loading.next_offset >= fenced:
-        raise MustReadAnew(f"the log ends at offset {fenced}, before what was read")
-    if loading.is_being_folded:
-        await folded(loading)
-    await read_on(owner.event_log, writer.partition, loading, end=fenced)
-    await folded(loading)
-    # By the log's own clock, too, since that of this machine may have been set.
-    since_ms = 0 if before is None or loading.last is None else loading.last.timestamp_ms - before.timestamp_ms
-    if since_ms >= standby.deletions_kept_ms:
-        raise MustReadAnew("it was not read for longer than the log keeps deletions")
-    return loading

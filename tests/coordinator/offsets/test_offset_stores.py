@@ -330,20 +330,6 @@ class TestTopicOffsetStore(OffsetStoreContract):
         await store.write([OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 2),))])
         assert store.committed(ORDERS) == {("t", 0): kept(2)}
 
-    async def test_groups_of_other_partitions_hold_nobody_up_when_one_is_claimed_again(
-        self, storage: MemoryStorage
-    ) -> None:
-        """The partition's own are looked for among them."""
-        store = TopicOffsetStore(lambda: MemoryEventLog(storage))
-        await claimed(store)
-        await store.write([OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 1),))])
-        for n in range(OF_NOBODY):
-            store.put(GroupId(f"g{n}"), ("t", 0), kept(1))
-        with longest_callback() as longest:
-            assert set(await store.claim(PARTITION)) == {ORDERS}
-        assert longest.seconds < HELD_S_MAX, longest
-        assert store.committed(ORDERS) == {("t", 0): kept(1)}
-
     async def test_while_it_is_claimed_again_what_was_known_is_told(self, storage: MemoryStorage) -> None:
         """A claim is renewed while clients are served: an offset that seems to be gone makes a consumer start anew."""
 

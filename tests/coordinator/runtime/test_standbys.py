@@ -21,6 +21,7 @@ from muster.coordinator.runtime.runtime import Runtime
 from muster.events.avro.codec import decode
 from muster.events.ids import GroupId
 from muster.events.keys import EntityKind, RecordKey, decode_key, encode_key
+from muster.events.loading import Loading
 from muster.events.log.base import LogUnavailable
 from muster.events.log.memory import MemoryStorage
 from muster.events.records import StoredRecord
@@ -63,9 +64,9 @@ class Peer:
         return self
 
     @property
-    def standbys(self) -> Standbys:
+    def standbys(self) -> Standbys[Loading]:
         assert self.runtime._partitions.standbys is not None
-        return self.runtime._partitions.standbys
+        return self.runtime._partitions.standbys.events
 
     @property
     def figures(self) -> StandbyFigures:

@@ -1,0 +1,115 @@
+"""One reading of a partition of the offsets topic, which may go on, and the store that takes over by it.
+
+What belongs here: what records say together. What it must not know: their bytes (codec.py), and who reads.
+
+Unlike that of events (`events/loading.py`) it applies each record as it comes, since offsets are decoded in no time: it
+is the same before and after `fold`, but for records that cannot be read. In a first reading such a record counts if it
+is the last one of its key; behind that, at once: who follows a partition throws the reading away then.
+
+Records of strangers say nothing. But of an offset whose last record is a stranger's, compaction may drop the owner's:
+`overwritten` says which those are; they must be written again.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final, Protocol, runtime_checkable
+
+from muster.coordinator.offsets.base import OffsetStore
+from muster.coordinator.offsets.codec import offset_at, take
+from muster.coordinator.offsets.memory import OffsetCache
+from muster.coordinator.reading import Standby
+from muster.events.ids import GroupId
+from muster.events.loading import LastRead
+from muster.events.records import BrokenRecord, StoredRecord
+from muster.events.strangers import Strangers
+
+
+class OffsetsReading:
+    """See the module. `offsets`: what was read so far. `location` names the topic in errors."""
+
+    records_at_once: Final = 100
+    """Some 1 ms of work."""
+    is_being_folded: Final = False
+
+    def __init__(self, location: str, strangers: Strangers) -> None:
+        self._location = location
+        self.strangers = strangers
+        self.offsets = OffsetCache()
+        self.last: LastRead | None = None
+        """The last record that was read, whoever wrote it."""
+        self._overwritten: set[bytes] = set()
+        self._broken: dict[bytes, BrokenRecord] = {}
+        """Keys whose last record cannot be read, until `fold`."""
+        self._next_offset = 0
+        self._is_folded = False
+
+    @property
+    def next_offset(self) -> int:
+        """The offset from which the reading goes on."""
+        return self._next_offset
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether it was known once that nothing stands there that cannot be read."""
+        return self._is_folded
+
+    @property
+    def overwritten(self) -> Collection[bytes]:
+        """The keys of the offsets whose last record is a stranger's."""
+        return self._overwritten
+
+    def nothing_before(self, offset: int) -> None:
+        """Note that there is no record left before this offset: compaction has removed the last ones."""
+        self._next_offset = max(self._next_offset, offset)
+
+    def read(self, chunk: Sequence[StoredRecord]) -> None:
+        """Take in the next records, in offset order. Raises BrokenRecord, once folded."""
+        for record in chunk:
+            self._take(record)
+            self._next_offset = record.offset + 1
+        if chunk:
+            self.last = LastRead(chunk[-1].offset, chunk[-1].timestamp_ms, chunk[-1].key)
+
+    def _take(self, record: StoredRecord) -> None:
+        key = record.key
+        if record.stranger:
+            self.strangers.note(record)
+            if offset_at(key, self.offsets) is not None:  # there may be millions of others
+                self._overwritten.add(key)
+            return
+        self._overwritten.discard(key)
+        self._broken.pop(key, None)
+        try:
+            take(self.offsets, record, self._location)
+        except BrokenRecord as broken:
+            if record.value is None:
+                return  # it was repaired
+            if self._is_folded:
+                raise
+            self._broken[key] = broken
+
+    def fold(self) -> Iterator[None]:
+        """Note that a reading has come to its end. Raises BrokenRecord."""
+        for broken in self._broken.values():
+            raise broken
+        self._is_folded = True
+        yield from ()
+
+
+@runtime_checkable
+class FollowedOffsets(OffsetStore, Protocol):
+    """A store whose partitions can be followed by a process that does not own them."""
+
+    def new_reading(self, partition: int) -> OffsetsReading:
+        """Make a reading of the partition's records, from the first on. The store is open."""
+        ...
+
+    async def claim_by(self, partition: int, standby: Standby[OffsetsReading]) -> Iterable[GroupId]:
+        """Claim as in `claim`, and read on from there, up to the claim; from then on the offsets are the store's.
+
+        Unless the standby is spent then, it can be used again if this fails.
+        """
+        ...
+
+    async def give_up(self, partition: int) -> None:
+        """Forget the partition's offsets, as it is not owned any more; nothing is written for it from now on."""
+        ...

@@ -1,0 +1,120 @@
+"""The hot standbys of both topics: of events, and of committed offsets where they have a topic of their own.
+
+What belongs here: that a takeover needs both, and that the one further behind counts. What it must not know: how a
+topic is followed (standbys.py).
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import Any
+
+import msgspec
+
+from muster.coordinator.observability.standby_metrics import StandbyFigures
+from muster.coordinator.observability.status import StandbyStatus
+from muster.coordinator.offsets.reading import FollowedOffsets, OffsetsReading
+from muster.coordinator.reading import Standby
+from muster.coordinator.runtime.ownership.standbys import Standbys
+from muster.coordinator.runtime.partition.owner import Owner
+from muster.events.loading import Loading
+from muster.events.log.base import FollowedLog
+
+
+class ReadBefore(msgspec.Struct, kw_only=True, eq=False):
+    """The part of a partition that was read before its takeover; None: nothing that can be used."""
+
+    events: Standby[Loading] | None = None
+    offsets: Standby[OffsetsReading] | None = None
+
+    def spend(self) -> None:
+        """Note that it is the partition's from now on, which changes it."""
+        for each in (self.events, self.offsets):
+            if each is not None:
+                each.is_spent = True
+
+
+class HotStandbys:
+    """See the module; the parameters are those of Standbys. `events`: the standbys of the event log."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        event_log: FollowedLog,
+        *,
+        is_ours: Callable[[int], bool],
+        is_taking_over: Callable[[], bool],
+        load: Callable[[int], Awaitable[Standby[Loading] | None]] | None = None,
+    ) -> None:
+        self._owner = owner
+        self._is_ours = is_ours
+        self._is_taking_over = is_taking_over
+        self.events: Standbys[Loading] = Standbys(
+            owner,
+            event_log,
+            new_reading=lambda number: Loading(owner.strangers.reading(number)),
+            is_ours=is_ours,
+            is_taking_over=is_taking_over,
+            load=load,
+        )
+        self.offsets: Standbys[OffsetsReading] | None = None
+        """Those of the offsets topic, once it is open."""
+
+    def following(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """Yield what follows each topic, for ever. The logs are open."""
+        yield self.events.follow()
+        offsets = self._owner.offsets
+        own_log: object = offsets.own_log
+        if isinstance(offsets, FollowedOffsets) and isinstance(own_log, FollowedLog):
+            self.offsets = Standbys(
+                self._owner,
+                own_log,
+                new_reading=offsets.new_reading,
+                is_ours=self._is_ours,
+                is_taking_over=self._is_taking_over,
+            )
+            yield self.offsets.follow()
+
+    @property
+    def figures(self) -> StandbyFigures:
+        """See the class. Thread-safe."""
+        followed = self.status()
+        return StandbyFigures(
+            followed=len(followed),
+            ready=sum(each.lag_ms is not None for each in followed),
+            behind_max=max((each.lag_records or 0 for each in followed), default=0),
+            oldest_ms=max((each.lag_ms or 0 for each in followed), default=0),
+        )
+
+    def status(self) -> list[StandbyStatus]:
+        """How far each partition is: the topic that is further behind. Thread-safe."""
+        of_events = self.events.status()
+        if self.offsets is None:
+            return of_events
+        of_offsets = {each.partition: each for each in self.offsets.status()}
+        return [_further_behind(each, of_offsets.get(each.partition)) for each in of_events]
+
+    async def take(self, number: int) -> ReadBefore:
+        """Give up what was read of a partition, to its takeover."""
+        return ReadBefore(
+            events=await self.events.take(number),
+            offsets=None if self.offsets is None else await self.offsets.take(number),
+        )
+
+    def put_back(self, number: int, read: ReadBefore) -> None:
+        """Keep what was read for a takeover that has failed, for the next attempt, or to follow on."""
+        if read.events is not None:
+            self.events.put_back(number, read.events)
+        if read.offsets is not None and self.offsets is not None:
+            self.offsets.put_back(number, read.offsets)
+
+
+def _further_behind(events: StandbyStatus, offsets: StandbyStatus | None) -> StandbyStatus:
+    """The larger lag of both; None, not known, is larger than any."""
+    return StandbyStatus(
+        partition=events.partition,
+        lag_records=None if offsets is None else _larger(events.lag_records, offsets.lag_records),
+        lag_ms=None if offsets is None else _larger(events.lag_ms, offsets.lag_ms),
+    )
+
+
+def _larger(of_events: int | None, of_offsets: int | None) -> int | None:
+    return None if of_events is None or of_offsets is None else max(of_events, of_offsets)

@@ -1,0 +1,317 @@
+"""A takeover by what was read before says what a reading of the whole offsets topic says, whatever happened meanwhile.
+
+Owners come and go, commit and delete; strangers write; records cannot be read, and are repaired; the log is compacted,
+and cut; a reading breaks off, and a takeover fails.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from muster.coordinator.group.offsets import OffsetsChange
+from muster.coordinator.offsets.reading import FollowedOffsets, OffsetsReading
+from muster.coordinator.offsets.topic import TopicOffsetStore
+from muster.coordinator.reading import Standby, folded, read_on
+from muster.events.ids import GroupId
+from muster.events.loading import MustReadAnew
+from muster.events.log.base import AppendRefused, LogUnavailable
+from muster.events.log.memory import MemoryEventLog, MemoryStorage
+from muster.events.records import BrokenRecord, EventsError, StoredRecord, Transition
+from muster.events.strangers import Strangers
+from tests.coordinator.offsets.test_offset_stores import commit
+
+LOCATION = "memory"
+PIECE = 3
+"""Records in a chunk, so that a reading can break off anywhere."""
+GROUPS = [GroupId(f"group-{number}") for number in range(3)]
+TOPICS = [("t", 0), ("t", 1), ("u", 0)]
+STEPS_MAX = 25
+BROKEN_SHARE = 0.2
+KEPT_MS = 1_000_000
+
+
+class Stumbling(MemoryEventLog):
+    """Reads in small chunks, and fails when its dice say so. `starts`: the first offset of each reading."""
+
+    def __init__(self, storage: MemoryStorage, wall_ms: "Ticks", dice: random.Random) -> None:
+        super().__init__(storage, wall_ms=wall_ms)
+        self.dice = dice
+        self.fails_share = 0.0
+        self.starts: list[int] = []
+
+    async def read(
+        self, partition: int, *, start: int = 0, end: int | None = None
+    ) -> AsyncIterator[Sequence[StoredRecord]]:
+        self.starts.append(start)
+        async for chunk in super().read(partition, start=start, end=end):
+            for first in range(0, len(chunk), PIECE):
+                self._may_fail()
+                yield chunk[first : first + PIECE]
+
+    async def append(
+        self, partition: int, epoch: int, transitions: Sequence[Transition]
+    ) -> Sequence[AppendRefused | None]:
+        self._may_fail()
+        return await super().append(partition, epoch, transitions)
+
+    def _may_fail(self) -> None:
+        if self.dice.random() < self.fails_share:
+            raise LogUnavailable("the dice say so")
+
+
+class Ticks:
+    """A clock by which no two records have one time."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+
+    def __call__(self) -> int:
+        self.now_ms += 1
+        return self.now_ms
+
+
+class Topic:
+    """One partition of the offsets topic, what happens to it, and who follows it."""
+
+    def __init__(self, dice: random.Random) -> None:
+        self.dice = dice
+        self.clock = Ticks()
+        self.storage = MemoryStorage(1)
+        self.owner: TopicOffsetStore | None = None
+        self.log = Stumbling(self.storage, self.clock, dice)
+        self.follower = TopicOffsetStore(lambda: self.log)
+        self.standby: Standby[OffsetsReading] | None = None
+        self.was_cut = False
+        """Since it was read last: then nothing is compacted away, or it could not be noticed."""
+        self.compacted_to = 0
+        """Nothing before this offset is cut off: what was superseded by it is gone, and a follower would know more."""
+
+    @property
+    def records(self) -> list[StoredRecord]:
+        return self.storage.records[0]
+
+    async def new_owner(self) -> None:
+        self.owner = TopicOffsetStore(lambda: MemoryEventLog(self.storage, wall_ms=self.clock))
+        await self.owner.open()
+        try:
+            await self.owner.claim(0)
+        except BrokenRecord:
+            self.owner = None
+
+    async def writes(self) -> None:
+        if self.owner is None:
+            await self.new_owner()
+        if self.owner is not None:
+            await self.owner.write([self._change() for _ in range(self.dice.randint(1, 3))])
+
+    def _change(self) -> OffsetsChange:
+        dice, some = self.dice, self.dice.sample(TOPICS, self.dice.randint(1, len(TOPICS)))
+        kind, group_id = dice.random(), dice.choice(GROUPS)
+        if kind < 0.15:
+            return OffsetsChange(group_id=group_id, all_deleted=True)
+        if kind < 0.4:
+            return OffsetsChange(group_id=group_id, deleted=tuple(some))
+        offsets = tuple(commit(topic, partition, dice.randrange(1_000)) for topic, partition in some)
+        return OffsetsChange(group_id=group_id, committed=offsets)
+
+    async def stranger_writes(self) -> None:
+        key = self.dice.choice([b"", b"foreign", *(record.key for record in self.records)])
+        self._append(key, self.dice.choice([None, b"x"]), stranger=True)
+
+    async def something_unreadable_comes(self) -> None:
+        if self.dice.random() < BROKEN_SHARE and self.records:
+            key = self.dice.choice([b"no key", *(record.key for record in self.records if not record.stranger)])
+            self._append(key, b"\xff no value")
+            if self.dice.random() < 0.8:
+                await self.follows()
+                self._append(key, None)  # as `muster log repair` does
+            self.owner = None
+
+    def _append(self, key: bytes, value: bytes | None, *, stranger: bool = False) -> None:
+        at = self.storage.end_offset(0)
+        self.records.append(StoredRecord(0, at, self.clock(), key, value, stranger))
+
+    async def is_compacted(self) -> None:
+        """Up to somewhere, of some keys; deletions of late stay, strangers' records and the last one too."""
+        if self.was_cut:
+            return
+        up_to = self.dice.randint(0, len(self.records))
+        if up_to:
+            self.compacted_to = max(self.compacted_to, self.records[up_to - 1].offset + 1)
+        read_to = 0 if self.standby is None else self.standby.loading.next_offset
+        last = {record.key: record.offset for record in self.records[:up_to] if not record.stranger}
+        left = {key for key in sorted(last) if self.dice.random() < 0.3}
+        self.records[: max(up_to - 1, 0)] = [
+            record
+            for record in self.records[: max(up_to - 1, 0)]
+            if record.stranger
+            or record.key in left
+            or (last[record.key] == record.offset and (record.value is not None or record.offset >= read_to))
+        ]
+
+    async def is_cut(self) -> None:
+        """By a leader that had not all of it; whoever owned it is gone."""
+        may_go = sum(record.offset >= self.compacted_to for record in self.records)
+        if may_go and self.dice.random() < 0.3:
+            del self.records[-self.dice.randint(1, may_go) :]
+            self.owner, self.was_cut = None, True
+            self.storage.epochs[0] += 1
+            if self.dice.random() < 0.7:
+                await self.new_owner()
+
+    async def follows(self) -> None:
+        """As the standbys do: on to some end, unless it fails, or has to be thrown away."""
+        end = self.storage.end_offset(0)
+        if self.standby is None:
+            self.standby = Standby(loading=self.follower.new_reading(0), at_end_ms=0, deletions_kept_ms=KEPT_MS)
+            self.was_cut = False
+        loading = self.standby.loading
+        self.log.fails_share = self.dice.choice([0, 0, 0.3])
+        try:
+            if end < loading.next_offset:
+                raise MustReadAnew
+            await read_on(self.log, 0, loading, end=end)
+            await folded(loading)
+            self.was_cut = False
+        except LogUnavailable:
+            pass
+        except (MustReadAnew, EventsError):
+            self.standby = None
+        self.log.fails_share = 0
+
+    async def is_taken_over(self) -> None:
+        """By what was read before: the same offsets are there as by a reading of all, and new ones alone were read."""
+        begun = None if self.standby is None else self.standby.loading.last
+        broken = False
+        for fails_share in (*self.dice.choices([0, 0.2, 0.6], k=2), 0.0):
+            self.log.fails_share = fails_share
+            self.log.starts.clear()
+            try:
+                if self.standby is None:
+                    await self.follower.claim(0)
+                else:
+                    await self.follower.claim_by(0, self.standby)
+            except LogUnavailable:
+                await self.follower.give_up(0)
+            except BrokenRecord:
+                broken = True
+                await self.follower.give_up(0)
+            else:
+                break
+            if self.standby is not None and self.standby.is_spent:
+                self.standby = None
+        self.log.fails_share = 0
+        self._holds(broken=broken)
+        if self.standby is not None and not self.standby.is_spent and begun is not None:
+            event("read on")
+            assert min(self.log.starts) >= begun.offset
+        else:
+            event("read from the beginning")
+        self.owner, self.standby = self.follower if not broken else None, None
+        if not broken and self.dice.random() < 0.5:
+            await self.writes()
+        self.owner = None
+        await self.follower.give_up(0)
+
+    def _holds(self, *, broken: bool) -> None:
+        (whole,) = [OffsetsReading(LOCATION, Strangers())]
+        whole.read(self.records)
+        if broken:
+            with pytest.raises(BrokenRecord):
+                list(whole.fold())
+            return
+        list(whole.fold())
+        assert self.follower.group_ids() == whole.offsets.group_ids()
+        for group_id in GROUPS:
+            assert dict(self.follower.committed(group_id)) == dict(whole.offsets.committed(group_id))
+        assert not whole.overwritten, "all that strangers overwrote is written again"
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(min_value=0, max_value=2**32), steps=st.integers(min_value=1, max_value=STEPS_MAX))
+def test_a_takeover_by_what_was_read_before_says_what_a_whole_reading_says(seed: int, steps: int) -> None:
+    """Over any history, wherever the reading stands."""
+
+    async def run() -> None:
+        topic = Topic(random.Random(seed))
+        await topic.follower.open()
+        happens = [topic.writes] * 6 + [topic.follows] * 3 + [topic.stranger_writes, topic.is_compacted]
+        happens += [topic.something_unreadable_comes, topic.is_cut, topic.new_owner, topic.is_taken_over]
+        for each in topic.dice.choices(happens, k=steps):
+            await each()
+        await topic.is_taken_over()
+
+    asyncio.run(run())
+
+
+async def followed(records: int) -> Topic:
+    """So many commits, all of them read by who follows."""
+    topic = Topic(random.Random(0))
+    await topic.follower.open()
+    await topic.new_owner()
+    assert topic.owner is not None
+    for number in range(records):
+        await topic.owner.write([OffsetsChange(group_id=GROUPS[0], committed=(commit("t", number, number),))])
+    await topic.follows()
+    return topic
+
+
+async def test_a_claim_reads_on_up_to_its_own_fence_record() -> None:
+    """The last record that was read before is the first one, to know the log again."""
+    topic = await followed(20)
+    standby = topic.standby
+    assert standby is not None
+    topic.log.starts.clear()
+    assert set(await topic.follower.claim_by(0, standby)) == {GROUPS[0]}
+    assert topic.log.starts == [20]
+    assert len(topic.follower.committed(GROUPS[0])) == 20
+
+
+async def test_a_standby_that_was_not_read_for_long_is_not_used_by_the_times_of_the_log() -> None:
+    """A deletion, and its tombstone, may have been compacted away meanwhile."""
+    topic = await followed(3)
+    standby = topic.standby
+    assert standby is not None
+    gone = topic.records.pop(1)  # compaction has taken the tombstone with it
+    topic.clock.now_ms += KEPT_MS
+    await topic.follower.claim_by(0, standby)
+    assert standby.is_spent
+    assert [offset.offset for offset in topic.follower.committed(GROUPS[0]).values()] == [1, 2], gone
+
+
+async def test_a_partition_that_is_given_up_leaves_no_offsets_behind() -> None:
+    """Those of other partitions stay; and a write that comes late is refused."""
+    storage = MemoryStorage(2)
+    store = TopicOffsetStore(lambda: MemoryEventLog(storage))
+    assert isinstance(store, FollowedOffsets)
+    await store.open()
+    groups = [GroupId("a"), GroupId("b")]  # of partitions 1 and 0
+    changes = [OffsetsChange(group_id=group_id, committed=(commit("t", 0, 1),)) for group_id in groups]
+    for number in range(2):
+        await store.claim(number)
+    for change in changes:
+        await store.write([change])
+    await store.give_up(1)
+    assert set(store.group_ids()) == {groups[1]}
+    assert not store.committed(groups[0])
+    with pytest.raises(LogUnavailable, match="not owned here any more"):
+        await store.write([changes[0]])
+    await store.give_up(1)  # there is nothing left of it
+    assert set(await store.claim(1)) == {groups[0]}
+
+
+def test_an_unreadable_record_counts_at_once_behind_a_first_reading() -> None:
+    """In a first one it counts at its end, if no other of its key has come."""
+    broken, repaired = StoredRecord(0, 0, 0, b"no key", b"x"), StoredRecord(0, 1, 0, b"no key", None)
+    reading = OffsetsReading(LOCATION, Strangers())
+    reading.read([broken])
+    with pytest.raises(BrokenRecord):
+        list(reading.fold())
+    reading.read([repaired])
+    list(reading.fold())
+    with pytest.raises(BrokenRecord):
+        reading.read([StoredRecord(0, 2, 0, b"no key", b"x")])

@@ -1,0 +1,252 @@
+"""A process follows the committed offsets of others, and takes them over by what is new; in virtual time."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, Self
+
+import msgspec
+import pytest
+from kio.schema.errors import ErrorCode
+from structlog.testing import capture_logs
+
+from muster.coordinator.offsets.topic import TopicOffsetStore
+from muster.coordinator.runtime.ownership.standbys import DELETIONS_KEPT_MS, LOOK_INTERVAL_S
+from muster.coordinator.runtime.runtime import Runtime
+from muster.events.ids import GroupId
+from muster.events.log.base import AppendRefused, LogUnavailable
+from muster.events.log.memory import MemoryEventLog, MemoryStorage
+from muster.events.records import StoredRecord, Transition
+from tests.coordinator.runtime.test_runtime import story
+from tests.coordinator.runtime.test_standbys import ALONE, Peer, said
+from tests.simulation.committed import Offsets, offsets_in, offsets_of
+from tests.waiting import until
+
+COMMITS = 30
+
+
+class _OfOffsets(MemoryEventLog):
+    """The log of the offsets of one process. `starts`: the first offset of each reading."""
+
+    def __init__(self, storage: MemoryStorage) -> None:
+        super().__init__(storage)
+        self.starts: list[int] = []
+        self.is_away = False
+
+    async def read(
+        self, partition: int, *, start: int = 0, end: int | None = None
+    ) -> AsyncIterator[Sequence[StoredRecord]]:
+        if self.is_away:
+            raise LogUnavailable("no broker")
+        self.starts.append(start)
+        async for chunk in super().read(partition, start=start, end=end):
+            yield chunk
+
+
+class OffsetsPeer(Peer):
+    """One of several processes; the offsets are in a topic."""
+
+    def __init__(self, storage: MemoryStorage, of_offsets: MemoryStorage) -> None:
+        super().__init__(storage)
+        self.of_offsets = _OfOffsets(of_offsets)
+        self.store = TopicOffsetStore(lambda: self.of_offsets)
+        owner = msgspec.structs.replace(self.runtime._owner, offsets=self.store)
+        self.runtime = self.process.runtime = Runtime(
+            owner, give_up=self.process.lost.append, deposed=self.deposed.append, stands_by=True
+        )
+
+    async def start(self, *numbers: int) -> Self:
+        await self.store.open()
+        return await super().start(*numbers)
+
+    async def commits(self, *offsets: int, topic: str = "orders") -> None:
+        for offset in offsets:
+            told = await self.process.commit(offset, group_id=GroupId("simple"), topic=topic)
+            assert told.error is ErrorCode.none
+
+    @property
+    def committed(self) -> Offsets:
+        return offsets_in(self.store)
+
+
+async def pair(partitions: int = ALONE) -> tuple[OffsetsPeer, OffsetsPeer]:
+    """The owner of everything, with commits; and one that stands by and has read it all."""
+    storages = MemoryStorage(partitions), MemoryStorage(partitions)
+    owner = await OffsetsPeer(*storages).start(*range(partitions))
+    await owner.commits(*range(COMMITS))
+    standby = await OffsetsPeer(*storages).start()
+    await standby.until_ready()
+    return owner, standby
+
+
+def in_topic(peer: OffsetsPeer) -> Offsets:
+    storage = peer.of_offsets.storage
+    return {
+        group_id: each
+        for records in storage.records
+        for group_id, each in offsets_of([record for record in records if not record.stranger]).items()
+    }
+
+
+async def stopped(*peers: OffsetsPeer) -> None:
+    for peer in peers:
+        await peer.runtime.stop()
+        await peer.store.close()
+
+
+@story
+async def test_a_takeover_reads_of_the_offsets_what_is_new() -> None:
+    """All of them are there, with what came since the last look."""
+    owner, standby = await pair()
+    await owner.commits(1_000, topic="new")
+    read_to = standby.of_offsets.storage.end_offset(0) - 1
+    standby.of_offsets.starts.clear()
+    await standby.runtime.assign([0])
+    assert standby.of_offsets.starts
+    assert min(standby.of_offsets.starts) >= read_to - 1 > 0
+    assert standby.committed == in_topic(standby) == {"simple": {("orders", 0): COMMITS - 1, ("new", 0): 1_000}}
+    await stopped(standby, owner)
+
+
+@story
+async def test_who_gives_a_partition_up_forgets_its_offsets_and_follows_them() -> None:
+    """They are in memory once, and a takeover back reads what is new, too."""
+    owner, standby = await pair()
+    before = owner.committed
+    await owner.runtime.release([0])
+    assert not owner.committed
+    await standby.runtime.assign([0])
+    assert standby.committed == before
+    await owner.until_ready()
+    await standby.commits(7)
+    await standby.runtime.release([0])
+    await asyncio.sleep(2 * LOOK_INTERVAL_S)
+    owner.of_offsets.starts.clear()
+    await owner.runtime.assign([0])
+    assert min(owner.of_offsets.starts) > 0
+    assert owner.committed == in_topic(owner) == {"simple": {("orders", 0): 7}}
+    assert not standby.committed
+    await stopped(owner, standby)
+
+
+@story
+async def test_who_is_deposed_forgets_the_offsets() -> None:
+    """Once it has noticed."""
+    owner, standby = await pair()
+    await standby.runtime.assign([0])
+    owner.process.commit(1, group_id=GroupId("simple"))
+    await until(lambda: owner.deposed == [0])
+    await until(lambda: not owner.committed)
+    await owner.until_ready()
+    await stopped(standby, owner)
+
+
+@story
+async def test_a_standby_is_as_far_as_the_topic_that_is_further_behind() -> None:
+    """A takeover waits for both."""
+    owner, standby = await pair()
+    assert (standby.figures.ready, standby.figures.behind_max) == (1, 0)
+    standby.of_offsets.is_away = True
+    await owner.commits(1, 2, 3)
+    await until(lambda: standby.figures.behind_max == 3)
+    await asyncio.sleep(5)
+    assert standby.figures.oldest_ms >= 5_000
+    (status,) = standby.runtime.status().standbys
+    assert (status.partition, status.lag_records) == (0, 3)
+    standby.of_offsets.is_away = False
+    await until(lambda: standby.figures.behind_max == 0)
+    await stopped(standby, owner)
+
+
+async def _truncated(records: list[StoredRecord], standby: OffsetsPeer) -> None:
+    del records[-2:]
+
+
+async def _written_anew(records: list[StoredRecord], standby: OffsetsPeer) -> None:
+    last = records.pop()
+    records.append(msgspec.structs.replace(last, timestamp_ms=last.timestamp_ms + 1))
+    records.append(msgspec.structs.replace(last, offset=last.offset + 1, timestamp_ms=last.timestamp_ms + 1))
+
+
+async def _suspended(records: list[StoredRecord], standby: OffsetsPeer) -> None:
+    standby.suspended_ms += DELETIONS_KEPT_MS
+
+
+async def _unreadable(records: list[StoredRecord], standby: OffsetsPeer) -> None:
+    end = records[-1].offset + 1
+    records.append(StoredRecord(0, end, records[-1].timestamp_ms, b"no key", b"x"))
+    records.append(StoredRecord(0, end + 1, records[-1].timestamp_ms, b"no key", None))
+
+
+@pytest.mark.parametrize("happens", [_truncated, _written_anew, _suspended, _unreadable])
+@pytest.mark.parametrize("when", ["followed", "taken over"])
+def test_offsets_that_cannot_be_gone_on_with_are_thrown_away(
+    happens: Callable[[list[StoredRecord], OffsetsPeer], Any], when: str
+) -> None:
+    """They are read anew after a pause; and a takeover reads all. What is there is what the topic says."""
+
+    @story
+    async def run() -> None:
+        owner, standby = await pair()
+        await asyncio.sleep(LOOK_INTERVAL_S / 2)
+        with capture_logs() as logs:
+            await happens(standby.of_offsets.storage.records[0], standby)
+            standby.of_offsets.starts.clear()
+            if when == "followed":
+                await until(lambda: said(logs))
+                assert standby.figures.ready == 0
+                await standby.until_ready()
+            await standby.runtime.assign([0])
+        assert 0 in standby.of_offsets.starts
+        assert offsets_in(standby.store)[GroupId("simple")] == {("orders", 0): standby_says(standby)}
+        await stopped(standby)
+        await owner.runtime.stop()
+
+    run()
+
+
+def standby_says(peer: OffsetsPeer) -> int:
+    """The last offset in the topic, read as a whole."""
+    usable = [record for record in peer.of_offsets.storage.records[0] if record.key != b"no key"]
+    told: Mapping[tuple[str, int], int] = offsets_of(usable)[GroupId("simple")]
+    return told["orders", 0]
+
+
+@pytest.mark.parametrize("failing", ["the fence of the offsets", "the reading of the offsets", "the last record"])
+def test_what_was_read_is_kept_for_the_next_attempt(failing: str) -> None:
+    """A takeover that had to be tried again reads what is new alone, wherever it has failed."""
+
+    @story
+    async def run() -> None:
+        owner, standby = await pair()
+        await owner.commits(99)
+        standby.of_offsets.starts.clear()
+        if failing == "the fence of the offsets":
+            standby.of_offsets.fail_next_append()
+        elif failing == "the reading of the offsets":
+            standby.of_offsets.is_away = True
+        else:
+            _fail_second_append(standby.process.log)
+        await standby.runtime.assign([0])
+        assert 0 not in standby.runtime._owned
+        assert not standby.committed
+        standby.of_offsets.is_away = False
+        await standby.runtime.all_owned()
+        assert 0 not in standby.of_offsets.starts
+        assert standby.committed == in_topic(standby) == {"simple": {("orders", 0): 99}}
+        await stopped(standby)
+        await owner.runtime.stop()
+
+    run()
+
+
+def _fail_second_append(log: MemoryEventLog) -> None:
+    usual, appends = log.append, 0
+
+    async def append(partition: int, epoch: int, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
+        nonlocal appends
+        appends += 1
+        if appends == 2:
+            raise LogUnavailable("no broker")
+        return await usual(partition, epoch, transitions)
+
+    log.append = append  # type: ignore[method-assign]
