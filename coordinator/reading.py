@@ -12,13 +12,13 @@ import msgspec
 import structlog
 
 from muster.events.loading import LastRead, MustReadAnew
-from muster.events.log.base import EventLog, FollowedLog, LogWriter
+from muster.events.log.base import EventLog, FollowedLog, LogUnavailable, LogWriter
 from muster.events.records import EventsError, StoredRecord
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
-class Reading(Protocol):
+class PartitionReading(Protocol):
     """One reading of a partition, which may go on behind the end of the first one.
 
     Between two calls it can be given up or passed on; so can a `fold` that was not gone through, whose rest another
@@ -63,24 +63,34 @@ class Reading(Protocol):
         ...
 
 
-R = TypeVar("R", bound=Reading)
+R = TypeVar("R", bound=PartitionReading)
 
 
 class Standby(msgspec.Struct, Generic[R], kw_only=True, eq=False):
-    """The part of a partition that was read. `at_end_ms`: when it was known last to be all, by the clock of leases."""
+    """The part of a partition that was read. `at_end_ms`: when it was known last to be all, by the clock `boot_ms`."""
 
     loading: R
     at_end_ms: int
+    boot_ms: Callable[[], int]
     deletions_kept_ms: int
     """How long the log keeps deletions: one that was not read for longer may have missed one."""
+    is_of_wall_clock: bool = False
+    """Whether `at_end_ms` was once told by the wall clock, which may have been set since."""
     is_spent: bool = False
     """Whether it cannot be used again: a takeover has found that, or has changed it."""
 
+    @property
+    def is_too_old(self) -> bool:
+        """Whether it was not read for longer than deletions are kept."""
+        return self.boot_ms() - self.at_end_ms >= self.deletions_kept_ms
 
-async def read_on(event_log: EventLog | FollowedLog, number: int, loading: Reading, *, end: int | None = None) -> None:
+
+async def read_on(
+    event_log: EventLog | FollowedLog, number: int, loading: PartitionReading, *, end: int | None = None
+) -> None:
     """Read what is new in the partition, up to `end` (default: the end at the call).
 
-    Raises LogError; MustReadAnew when the log is not the one that was read before, or as `Reading.read`.
+    Raises LogError; MustReadAnew when the log is not the one that was read before, or as `PartitionReading.read`.
     """
     last = loading.last
     async for chunk in event_log.read(number, start=loading.next_offset if last is None else last.offset, end=end):
@@ -97,7 +107,7 @@ async def read_on(event_log: EventLog | FollowedLog, number: int, loading: Readi
         loading.nothing_before(end)
 
 
-async def folded(loading: Reading) -> None:
+async def folded(loading: PartitionReading) -> None:
     """Fold what was read. Raises BrokenRecord."""
     for _ in loading.fold():
         await asyncio.sleep(0)
@@ -108,7 +118,8 @@ async def read_to_fence(
 ) -> R:
     """Read the partition up to the fence record that this writer has just written: what a standby has not read, or all.
 
-    A standby that cannot be used is spent then. Raises LogError and EventsError.
+    A standby that cannot be used is spent then. Raises LogError, too if the reading ended before that record, and
+    EventsError.
     """
     if standby is not None:
         try:
@@ -126,6 +137,7 @@ async def read_to_fence(
     loading = new_reading()
     await read_on(event_log, writer.partition, loading, end=writer.next_offset)
     await folded(loading)
+    _check_is_all(loading, writer)
     return loading
 
 
@@ -141,7 +153,25 @@ async def _read_rest(event_log: EventLog, writer: LogWriter, standby: Standby[R]
         await folded(loading)
     await read_on(event_log, writer.partition, loading, end=fenced)
     await folded(loading)
-    # By the log's own clock, too, since that of this machine may have been set.
+    try:
+        _check_is_all(loading, writer)
+    except LogUnavailable:
+        standby.is_spent = True  # it would go on behind what it has not read
+        raise
+    # By the log's own clock only where the other may have been set: nothing may have been written for a long time.
     since_ms = 0 if before is None or loading.last is None else loading.last.timestamp_ms - before.timestamp_ms
-    if since_ms >= standby.deletions_kept_ms:
+    if standby.is_too_old or (standby.is_of_wall_clock and since_ms >= standby.deletions_kept_ms):
         raise MustReadAnew("it was not read for longer than the log keeps deletions")
+
+
+def _check_is_all(loading: PartitionReading, writer: LogWriter) -> None:
+    """Check that the last record that was read is the writer's fence record, or one behind it. Raises LogUnavailable.
+
+    Where the log does not tell where it ends, nothing can be said.
+    """
+    fenced = writer.next_offset
+    if fenced is not None and (loading.last is None or loading.last.offset < fenced - 1):
+        raise LogUnavailable(
+            f"partition {writer.partition}: the reading ended before the record that this process had written when it"
+            " claimed the partition"
+        )

@@ -13,6 +13,8 @@ Records of strangers say nothing. But of an offset whose last record is a strang
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, Protocol, runtime_checkable
 
+import msgspec
+
 from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.offsets.codec import offset_at, take
 from muster.coordinator.offsets.memory import OffsetCache
@@ -36,6 +38,7 @@ class OffsetsReading:
         self.offsets = OffsetCache()
         self.last: LastRead | None = None
         """The last record that was read, whoever wrote it."""
+        self.records_read = 0
         self._overwritten: set[bytes] = set()
         self._broken: dict[bytes, BrokenRecord] = {}
         """Keys whose last record cannot be read, until `fold`."""
@@ -66,6 +69,7 @@ class OffsetsReading:
         for record in chunk:
             self._take(record)
             self._next_offset = record.offset + 1
+        self.records_read += len(chunk)
         if chunk:
             self.last = LastRead(chunk[-1].offset, chunk[-1].timestamp_ms, chunk[-1].key)
 
@@ -95,6 +99,13 @@ class OffsetsReading:
         yield from ()
 
 
+class ClaimedOffsets(msgspec.Struct, frozen=True, kw_only=True):
+    """The groups that have offsets, and how many records of the topic were read for the claim."""
+
+    groups: Iterable[GroupId]
+    records_read: int
+
+
 @runtime_checkable
 class FollowedOffsets(OffsetStore, Protocol):
     """A store whose partitions can be followed by a process that does not own them."""
@@ -103,10 +114,11 @@ class FollowedOffsets(OffsetStore, Protocol):
         """Make a reading of the partition's records, from the first on. The store is open."""
         ...
 
-    async def claim_by(self, partition: int, standby: Standby[OffsetsReading]) -> Iterable[GroupId]:
+    async def claim_by(self, partition: int, standby: Standby[OffsetsReading] | None) -> ClaimedOffsets:
         """Claim as in `claim`, and read on from there, up to the claim; from then on the offsets are the store's.
 
-        Unless the standby is spent then, it can be used again if this fails.
+        All is read if the standby cannot be used, or there is none. Unless it is spent then, it can be used again if
+        this fails.
         """
         ...
 

@@ -17,7 +17,7 @@ from muster.coordinator.observability.metrics import ENTITIES_REWRITTEN
 from muster.coordinator.offsets.base import BetweenWrites, StoredOffset, TopicPartition
 from muster.coordinator.offsets.codec import fence, records, records_again
 from muster.coordinator.offsets.memory import OffsetCache
-from muster.coordinator.offsets.reading import OffsetsReading
+from muster.coordinator.offsets.reading import ClaimedOffsets, OffsetsReading
 from muster.coordinator.reading import Standby, read_to_fence
 from muster.coordinator.strangers_watch import StrangersSeen, StrangersWatch, gap_between
 from muster.events.ids import GroupId
@@ -69,16 +69,14 @@ class TopicOffsetStore:
 
     async def claim(self, partition: int) -> Iterable[GroupId]:
         """Claim a writer, write the fence record, and read all offsets; until then the former ones are visible."""
-        return await self._claim(partition, None)
+        return (await self.claim_by(partition, None)).groups
 
     def new_reading(self, partition: int) -> OffsetsReading:
         return OffsetsReading(self._log.location, self._strangers.reading(partition))
 
-    async def claim_by(self, partition: int, standby: Standby[OffsetsReading]) -> Iterable[GroupId]:
-        """See FollowedOffsets; if the standby cannot be used, all offsets are read."""
-        return await self._claim(partition, standby)
-
-    async def _claim(self, partition: int, standby: Standby[OffsetsReading] | None) -> Iterable[GroupId]:
+    async def claim_by(self, partition: int, standby: Standby[OffsetsReading] | None) -> ClaimedOffsets:
+        """See FollowedOffsets."""
+        before = 0 if standby is None else standby.loading.records_read
         writer = self._begun.pop(partition, None) or await self._log.claim(partition)
         await writer.append([(fence(partition),)])
         if partition in self._owned:
@@ -87,7 +85,9 @@ class TopicOffsetStore:
         self._strangers.report(reading.strangers, self._log.location)
         owned = self._owned[partition] = _Owned(self._log, writer, self._strangers, kept=reading.offsets)
         await owned.rewrite(reading.overwritten)
-        return reading.offsets.group_ids()
+        if standby is None or reading is not standby.loading:
+            before = 0
+        return ClaimedOffsets(groups=reading.offsets.group_ids(), records_read=reading.records_read - before)
 
     async def give_up(self, partition: int) -> None:
         self._begun.pop(partition, None)

@@ -8,12 +8,12 @@ in the world of others, on topics of its own: joins, syncs, heartbeats, sessions
 """
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from muster.coordinator.cluster import new_cluster
 from muster.coordinator.observability.status import StatusParts
-from muster.coordinator.offsets.reading import OffsetsReading
+from muster.coordinator.offsets.reading import ClaimedOffsets, OffsetsReading
 from muster.coordinator.offsets.topic import TopicOffsetStore
 from muster.coordinator.reading import Standby
 from muster.coordinator.runtime.partition.waiting_limit import WaitingLimit, WaitingQuota
@@ -22,7 +22,6 @@ from muster.coordinator.service import Cancel, Service
 from muster.coordinator.standalone.server import Server, ServerSettings
 from muster.coordinator.topics import declare_topic
 from muster.coordinator.wire.registry import APIS
-from muster.events.ids import GroupId
 from tests.simulation.committed import offsets_in, offsets_of
 from tests.simulation.muster_server import CLIENT_PORT, METRICS, TOPIC, TOPIC_PARTITIONS, MusterServer
 
@@ -34,15 +33,15 @@ class _CheckedOffsets(TopicOffsetStore):
         super().__init__(lambda: server.new_log(server.surroundings.topics.offsets))
         self._server = server
 
-    async def claim_by(self, partition: int, standby: Standby[OffsetsReading]) -> Iterable[GroupId]:
-        groups = await super().claim_by(partition, standby)
+    async def claim_by(self, partition: int, standby: Standby[OffsetsReading] | None) -> ClaimedOffsets:
+        claimed = await super().claim_by(partition, standby)
         broker = self._server.surroundings.topics.offsets
-        if not standby.is_spent:
+        if standby is not None and not standby.is_spent:
             broker.read_on += 1
             said = offsets_of(broker.storage.between(partition, 0, standby.loading.next_offset))
-            if offsets_in(standby.loading.offsets) != said or set(groups) != said.keys():
+            if offsets_in(standby.loading.offsets) != said or set(claimed.groups) != said.keys():
                 self._server.world.failures.append(AssertionError("a standby says other offsets than the topic"))
-        return groups
+        return claimed
 
 
 class StandaloneServer(MusterServer):

@@ -34,21 +34,25 @@ class ReadyLog:
 
     def __init__(self) -> None:
         self._ready: list[CoordinatorReady] = []
+        self._offsets_read = 0
 
-    def note(self, ready: CoordinatorReady) -> None:
-        """A partition is served from now on."""
+    def note(self, ready: CoordinatorReady, *, offsets_read: int) -> None:
+        """A partition is served from now on; so many records of offsets were read for it."""
         self._ready.append(ready)
+        self._offsets_read += offsets_read
         log.debug("partition ready", partition=ready.partition, epoch=ready.owner_epoch, took_ms=ready.took_ms)
 
     def write(self) -> None:
         """Write the line, if there is something to say."""
         ready, self._ready = self._ready, []
+        offsets_read, self._offsets_read = self._offsets_read, 0
         if ready:
             log.info(
                 "partitions ready",
                 partitions=sorted(each.partition for each in ready),
                 took_ms=max(each.took_ms for each in ready),  # they were read side by side
                 events=sum(each.events_read for each in ready),
+                offsets=offsets_read,
                 groups=sum(each.groups for each in ready),
                 members=sum(each.members for each in ready),
             )

@@ -132,7 +132,13 @@ class Snapshots:
             await asyncio.sleep(0)
         loading = unpacking.loading(self._owner.strangers.reading(number))
         at_end_ms = self._owner.boot_ms() - (wall_ms - head.at_end_ms)
-        return Standby(loading=loading, at_end_ms=at_end_ms, deletions_kept_ms=kept_ms)
+        return Standby(
+            loading=loading,
+            at_end_ms=at_end_ms,
+            boot_ms=self._owner.boot_ms,
+            deletions_kept_ms=kept_ms,
+            is_of_wall_clock=True,
+        )
 
     def _say_unused(self, number: int, kind: str, reason: str) -> None:
         if self._throttle.due(kind) is not None:  # there may be one for each partition

@@ -120,7 +120,7 @@ class Standbys(Generic[R]):
             followed.reading.cancel()
             await asyncio.wait([followed.reading])
         standby = followed.standby
-        if standby is None or self._is_too_old(standby):
+        if standby is None or standby.is_too_old:
             return None
         return standby
 
@@ -167,7 +167,7 @@ class Standbys(Generic[R]):
         followed.behind = end - (0 if standby is None else standby.loading.next_offset)
         if followed.rests or (followed.reading is not None and not followed.reading.done()):
             return
-        if standby is not None and self._is_too_old(standby):
+        if standby is not None and standby.is_too_old:
             self._throw_away(number, followed, "it was not read for longer than the log keeps deletions")
         elif standby is not None and followed.behind < 0:
             self._throw_away(number, followed, f"the log ends at offset {end}, before what was read")
@@ -175,9 +175,6 @@ class Standbys(Generic[R]):
             standby.at_end_ms, followed.failures = asked_ms, 0
         elif asked_ms >= followed.not_before_ms:
             followed.reading = self._tasks.start(self._read(number, followed, end, asked_ms), f"standby-{number}")
-
-    def _is_too_old(self, standby: Standby[R]) -> bool:
-        return self._owner.boot_ms() - standby.at_end_ms >= standby.deletions_kept_ms
 
     def _throw_away(self, number: int, followed: _Followed[R], reason: str) -> None:
         pause_ms = min(RETRY_MS << min(followed.failures, 10), RETRY_MAX_MS)
@@ -231,6 +228,7 @@ class Standbys(Generic[R]):
         return Standby(
             loading=self._new_reading(number),
             at_end_ms=self._owner.boot_ms(),
+            boot_ms=self._owner.boot_ms,
             deletions_kept_ms=deletions_kept_ms(self._log),
         )
 

@@ -13,7 +13,7 @@ import structlog
 
 from muster.coordinator.observability.metrics import TakeoverPhase
 from muster.coordinator.offsets.deleted_topics import refuse_if_event_topic_deleted, refuse_if_offsets_topic_deleted
-from muster.coordinator.offsets.reading import FollowedOffsets, OffsetsReading
+from muster.coordinator.offsets.reading import ClaimedOffsets, FollowedOffsets
 from muster.coordinator.reading import Standby, read_to_fence
 from muster.coordinator.runtime.ownership.fencing import append_one, fence
 from muster.coordinator.runtime.ownership.hot_standbys import ReadBefore
@@ -71,7 +71,7 @@ async def take_over(
     owner.former_owners.warn_unless_stopped(projector.before_election, by=owner.name, location=owner.event_log.location)
     if not offsets_were_owned and (projector.groups or projector.quarantined):
         await refuse_if_offsets_topic_deleted(owner.event_log, owner.offsets, number)
-    recreated = await _claim_offsets(owner, writer, projector, read_before.offsets)
+    recreated, offsets_read = await _claim_offsets(owner, writer, projector, read_before)
     seen_ms = None if projector.served_by is None else await last_sign_of(projector.served_by)
     if lease is not None:
         owner.old_leases.taken_over(number, projector.before_election, fenced_ms=fenced_ms, lease_ms=lease.lease_ms)
@@ -81,7 +81,7 @@ async def take_over(
     )
     sent_ms = owner.boot_ms()
     await append_one(writer, records_of([ready], owner.event_log.format_level))
-    ready_log.note(ready)
+    ready_log.note(ready, offsets_read=offsets_read)
     owner.old_leases.served(number, writer.epoch)
     if lease is not None:
         lease.proven(sent_ms)
@@ -173,26 +173,28 @@ def _name_quarantined(owner: Owner, projector: Projector) -> None:
 
 
 async def _claim_offsets(
-    owner: Owner, writer: LogWriter, projector: Projector, standby: Standby[OffsetsReading] | None
-) -> int:
-    """Claim the offsets of the partition, and handle those without a group; returns how many groups were recreated."""
+    owner: Owner, writer: LogWriter, projector: Projector, read_before: ReadBefore
+) -> tuple[int, int]:
+    """Claim the offsets of the partition, and handle those without a group.
+
+    Returns how many groups were recreated, and how many records of offsets were read.
+    """
     number, offsets = writer.partition, owner.offsets
-    if standby is not None and isinstance(offsets, FollowedOffsets):
-        with_offsets = await offsets.claim_by(number, standby)
+    if isinstance(offsets, FollowedOffsets):
+        claimed = await offsets.claim_by(number, read_before.offsets)
     else:
-        with_offsets = await offsets.claim(number)
-    orphans = await find_orphans(with_offsets, projector, number, owner.event_log.partitions, owner.slices)
+        claimed = ClaimedOffsets(groups=await offsets.claim(number), records_read=0)
+    orphans = await find_orphans(claimed.groups, projector, number, owner.event_log.partitions, owner.slices)
     unknown = set[GroupId]() if offsets.own_log is None else orphans.difference(projector.deleted)
-    deleted = orphans - unknown
-    if standby is not None and deleted:
-        standby.is_spent = True  # it is changed by what is written now, which it has not read
-    await finish_deletions(offsets, number, deleted)
+    if orphans:
+        read_before.spend()  # it is changed by what is written now, which it has not read
+    await finish_deletions(offsets, number, orphans - unknown)
     if offsets.own_log is not None:
         settings, clock, events = owner.settings, owner.clock, owner.event_log
         await recreate_groups(
             unknown, projector, writer, settings=settings, clock=clock, events=events, offsets=offsets.own_log
         )
-    return len(unknown)
+    return len(unknown), claimed.records_read
 
 
 async def _damages(log_: EventLog, writer: LogWriter, projector: Projector) -> dict[GroupId, Damage]:

@@ -41,12 +41,15 @@ class Stumbling(MemoryEventLog):
         super().__init__(storage, wall_ms=wall_ms)
         self.dice = dice
         self.fails_share = 0.0
+        self.ends_early = False
         self.starts: list[int] = []
 
     async def read(
         self, partition: int, *, start: int = 0, end: int | None = None
     ) -> AsyncIterator[Sequence[StoredRecord]]:
         self.starts.append(start)
+        if self.ends_early:
+            end = self.storage.end_offset(partition) - 2
         async for chunk in super().read(partition, start=start, end=end):
             for first in range(0, len(chunk), PIECE):
                 self._may_fail()
@@ -85,6 +88,7 @@ class Topic:
         self.log = Stumbling(self.storage, self.clock, dice)
         self.follower = TopicOffsetStore(lambda: self.log)
         self.standby: Standby[OffsetsReading] | None = None
+        self.suspended_ms = 0
         self.was_cut = False
         """Since it was read last: then nothing is compacted away, or it could not be noticed."""
         self.compacted_to = 0
@@ -93,6 +97,9 @@ class Topic:
     @property
     def records(self) -> list[StoredRecord]:
         return self.storage.records[0]
+
+    def boot_ms(self) -> int:
+        return self.suspended_ms
 
     async def new_owner(self) -> None:
         self.owner = TopicOffsetStore(lambda: MemoryEventLog(self.storage, wall_ms=self.clock))
@@ -154,7 +161,7 @@ class Topic:
         ]
 
     async def is_cut(self) -> None:
-        """By a leader that had not all of it; whoever owned it is gone."""
+        """It is, by a leader that had not all of it; whoever owned it is gone."""
         may_go = sum(record.offset >= self.compacted_to for record in self.records)
         if may_go and self.dice.random() < 0.3:
             del self.records[-self.dice.randint(1, may_go) :]
@@ -167,7 +174,9 @@ class Topic:
         """As the standbys do: on to some end, unless it fails, or has to be thrown away."""
         end = self.storage.end_offset(0)
         if self.standby is None:
-            self.standby = Standby(loading=self.follower.new_reading(0), at_end_ms=0, deletions_kept_ms=KEPT_MS)
+            self.standby = Standby(
+                loading=self.follower.new_reading(0), at_end_ms=0, boot_ms=self.boot_ms, deletions_kept_ms=KEPT_MS
+            )
             self.was_cut = False
         loading = self.standby.loading
         self.log.fails_share = self.dice.choice([0, 0, 0.3])
@@ -184,7 +193,7 @@ class Topic:
         self.log.fails_share = 0
 
     async def is_taken_over(self) -> None:
-        """By what was read before: the same offsets are there as by a reading of all, and new ones alone were read."""
+        """It goes on from what was read before, and the same offsets are there as by a reading of all."""
         begun = None if self.standby is None else self.standby.loading.last
         broken = False
         for fails_share in (*self.dice.choices([0, 0.2, 0.6], k=2), 0.0):
@@ -266,21 +275,55 @@ async def test_a_claim_reads_on_up_to_its_own_fence_record() -> None:
     standby = topic.standby
     assert standby is not None
     topic.log.starts.clear()
-    assert set(await topic.follower.claim_by(0, standby)) == {GROUPS[0]}
+    claimed = await topic.follower.claim_by(0, standby)
+    assert set(claimed.groups) == {GROUPS[0]}
+    assert claimed.records_read == 1  # the fence record
     assert topic.log.starts == [20]
     assert len(topic.follower.committed(GROUPS[0])) == 20
 
 
-async def test_a_standby_that_was_not_read_for_long_is_not_used_by_the_times_of_the_log() -> None:
-    """A deletion, and its tombstone, may have been compacted away meanwhile."""
+@pytest.mark.parametrize("by", ["the clock of leases", "the times of the log"])
+async def test_a_standby_that_was_not_read_for_long_is_not_used(by: str) -> None:
+    """A deletion, and its tombstone, may have been compacted away meanwhile. The wall clock may have been set."""
     topic = await followed(3)
     standby = topic.standby
     assert standby is not None
     gone = topic.records.pop(1)  # compaction has taken the tombstone with it
-    topic.clock.now_ms += KEPT_MS
+    if by == "the times of the log":
+        standby.is_of_wall_clock = True
+        topic.clock.now_ms += KEPT_MS
+    else:
+        topic.suspended_ms += KEPT_MS
     await topic.follower.claim_by(0, standby)
     assert standby.is_spent
     assert [offset.offset for offset in topic.follower.committed(GROUPS[0]).values()] == [1, 2], gone
+
+
+async def test_where_nothing_was_committed_for_long_a_claim_reads_on() -> None:
+    """A process that has asked for the end all the time has missed nothing."""
+    topic = await followed(3)
+    standby = topic.standby
+    assert standby is not None
+    topic.clock.now_ms += KEPT_MS
+    claimed = await topic.follower.claim_by(0, standby)
+    assert not standby.is_spent
+    assert claimed.records_read == 1  # the fence record
+
+
+@pytest.mark.parametrize("has_standby", [True, False])
+async def test_a_reading_that_ends_before_the_fence_record_is_none(*, has_standby: bool) -> None:
+    """A commit may stand behind that end, and be overlooked; the standby would go on behind it."""
+    topic = await followed(3)
+    assert topic.owner is not None
+    await topic.owner.write([OffsetsChange(group_id=GROUPS[0], committed=(commit("t", 0, 99),))])
+    standby = topic.standby if has_standby else None
+    topic.log.ends_early = True
+    with pytest.raises(LogUnavailable, match="the reading ended before"):
+        await topic.follower.claim_by(0, standby)
+    assert standby is None or standby.is_spent
+    topic.log.ends_early = False
+    await topic.follower.claim_by(0, None)
+    assert topic.follower.committed(GROUPS[0])["t", 0].offset == 99
 
 
 async def test_a_partition_that_is_given_up_leaves_no_offsets_behind() -> None:

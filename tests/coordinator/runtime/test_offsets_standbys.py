@@ -9,6 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
+from muster.coordinator.group.offsets import OffsetsChange
 from muster.coordinator.offsets.topic import TopicOffsetStore
 from muster.coordinator.runtime.ownership.standbys import DELETIONS_KEPT_MS, LOOK_INTERVAL_S
 from muster.coordinator.runtime.runtime import Runtime
@@ -16,6 +17,7 @@ from muster.events.ids import GroupId
 from muster.events.log.base import AppendRefused, LogUnavailable
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from muster.events.records import StoredRecord, Transition
+from tests.coordinator.offsets.test_offset_stores import commit
 from tests.coordinator.runtime.test_runtime import story
 from tests.coordinator.runtime.test_standbys import ALONE, Peer, said
 from tests.simulation.committed import Offsets, offsets_in, offsets_of
@@ -225,7 +227,7 @@ def test_what_was_read_is_kept_for_the_next_attempt(failing: str) -> None:
         elif failing == "the reading of the offsets":
             standby.of_offsets.is_away = True
         else:
-            _fail_second_append(standby.process.log)
+            _fail_append(standby.process.log, 2)
         await standby.runtime.assign([0])
         assert 0 not in standby.runtime._owned
         assert not standby.committed
@@ -239,13 +241,34 @@ def test_what_was_read_is_kept_for_the_next_attempt(failing: str) -> None:
     run()
 
 
-def _fail_second_append(log: MemoryEventLog) -> None:
+@story
+async def test_what_a_takeover_has_changed_is_not_kept_for_the_next_attempt() -> None:
+    """Groups that the events do not know were made again, and nobody has read that; so all is read."""
+    owner, standby = await pair()
+    unknown = OffsetsChange(group_id=GroupId("unknown"), committed=(commit("orders", 0, 5),))
+    await owner.store.write([unknown])
+    _fail_append(standby.process.log, 3)  # behind the fence record, and that of the group
+    standby.reads.clear()
+    standby.of_offsets.starts.clear()
+    await standby.runtime.assign([0])
+    assert 0 not in standby.runtime._owned
+    await standby.runtime.all_owned()
+    assert (0, 0) in standby.reads
+    assert 0 in standby.of_offsets.starts
+    groups = [group.group_id for group in standby.runtime._owned[0].partition.groups()]
+    assert sorted(groups) == ["simple", "unknown"]
+    assert standby.committed == in_topic(standby)
+    await stopped(standby)
+    await owner.runtime.stop()
+
+
+def _fail_append(log: MemoryEventLog, number: int) -> None:
     usual, appends = log.append, 0
 
     async def append(partition: int, epoch: int, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
         nonlocal appends
         appends += 1
-        if appends == 2:
+        if appends == number:
             raise LogUnavailable("no broker")
         return await usual(partition, epoch, transitions)
 
