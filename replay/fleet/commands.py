@@ -26,6 +26,7 @@ from muster.replay.fleet.session import SparkFailed
 from muster.replay.fleet.tables.builds import BuildBusy, CannotBuild
 from muster.replay.logs.opening import open_for_reading
 from muster.replay.progress import watched
+from muster.replay.rebalances.wording import plural
 
 
 class AskedBuild(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,9 +108,11 @@ def _tell(built: Built, to: Path, reason: str) -> None:
         say(warning)
     build = built.build
     news = f"{built.events} new events folded" if built.is_new else "nothing new"
+    broken = build.rows("quarantine")
+    left = f"; {plural(broken, 'record')} cannot be read: see the table quarantine" if broken else ""
     typer.echo(
         f"{build.rows('rebalances')} rebalances and {build.rows('incidents')} incidents of {build.rows('_open')} groups"
-        f" in {to}: {news}"
+        f" in {to}: {news}{left}"
     )
     if not built.is_new:
         return

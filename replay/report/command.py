@@ -76,10 +76,10 @@ def check_folder(out: Path) -> None:
 def write_page(out: Path, text: str) -> None:
     """Write the page beside the file and put it in its place; what is no file (/dev/stdout) is written to."""
     try:
-        target = out.resolve()
-        if target.exists() and not target.is_file():
-            target.write_text(text, encoding="utf-8")
+        if out.exists() and not out.is_file():
+            out.write_text(text, encoding="utf-8")  # where /dev/stdout leads has no path if it is a pipe
             return
+        target = out.resolve()
         beside = target.with_name(f".{target.name}.{os.getpid()}")
         try:
             with beside.open("x", encoding="utf-8") as file:

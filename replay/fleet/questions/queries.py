@@ -135,11 +135,14 @@ _MOMENT: Final = {
     "incidents": "started_at",
     "storms": "started_at",
     "group_day": "day",
-    "flapping_members": "day",
+    "flapping_members": "first_at",
     "coordinator_downtime": "until_at",
     "memberships": "joined_at",
 }
-"""The column by which a row is in a window; of a table of days the whole day is."""
+"""The column by which a row is in a window: of a table of days the whole day is.
+
+A process that flaps is if its first and last join of the day lie in the window or on both sides of it.
+"""
 
 
 def top(folder: Path, asked: AskedRows) -> Answer:
@@ -252,11 +255,13 @@ def _groups(connection: duckdb.DuckDBPyConnection, asked: str, is_exact: bool) -
 def _chosen(table: str, moment: str, asked: AskedRows) -> str:
     """The rows that are asked for. What is put in are numbers."""
     cast = "::date" if moment == "day" else ""
+    first, last = ("first_at", "last_at") if table == "flapping_members" else (moment, moment)
     conditions = ["true"]
     if asked.since_ms is not None:
-        conditions.append(f"{moment} >= make_timestamptz({asked.since_ms * 1000}){cast}")
+        conditions.append(f"{last} >= make_timestamptz({asked.since_ms * 1000}){cast}")
     if asked.until_ms is not None:
-        conditions.append(f"{moment} <= make_timestamptz({asked.until_ms * 1000}){cast}")
+        end_us = asked.until_ms * 1000 - (moment == "day")  # a day that begins then is not in the window
+        conditions.append(f"{first} <= make_timestamptz({end_us}){cast}")
     if asked.groups is not None and table == "storms":
         conditions.append("exists (from groups_asked where list_contains(groups, group_id))")
     elif asked.groups is not None:

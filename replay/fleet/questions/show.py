@@ -22,7 +22,9 @@ from muster.replay.render.printable import text
 from muster.replay.render.tables import WIDE, grid, moment_text, table
 from muster.replay.times import Instant, duration, in_zone, zone_of_all
 
-LESS: Final = frozenset({"incident", "culprits", "ended_at", "avoided", "unknown", "grade", "partitions_moved"})
+LESS: Final = frozenset(
+    {"incident", "culprits", "ended_at", "avoided", "unknown", "grade", "partitions_moved", "members_max"}
+)
 """Columns that are left out for eyes: the others, or a headline, say what matters of them."""
 
 LEAST: Final = LESS | {"incidents", "rebalancing_ms", "longest_ms", "joined", "left", "downtime_ms", "first_at"}
@@ -42,6 +44,7 @@ BELOW: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "top": {"group_id": ("worst_kind",)},
     "storms": {"kind": ("client_host", "groups")},
     "incidents": {"group_id": ("kind", "headline")},
+    "days": {"day": ("worst_kind",)},
     "downtime": {"since_at": ("until_at",), "owner": ("owner_before",)},
 }
 """Columns that stand below another one, for eyes: less wide, and read together."""
@@ -61,8 +64,8 @@ HEADINGS: Final = {
 PARTS: Final = {
     "totals": "In all",
     "causes": "Causes",
-    "days": "Days (UTC)",
-    "flapping": "Flapping",
+    "days": "Whole days (UTC)",
+    "flapping": "Flapping, by whole days (UTC)",
     "storms": "Storms",
     "downtime": "Without a coordinator",
 }

@@ -29,7 +29,7 @@ from partition_time_asked group by all order by all
 """  # noqa: S608
 _EXTENT: Final = """
 select min(started_at) as first_at, max(started_at) as last_at, (select count(*) from incidents_asked) as incidents,
-    (select count(distinct group_id) from group_day_asked) as groups, count(*) as rebalances,
+    (select count(distinct group_id) from partition_time_asked) as groups, count(*) as rebalances,
     sum(coalesce(duration_ms, 0))::bigint as rebalancing_ms,
     (select sum(coalesce(partition_ms, 0))::bigint from partition_time_asked) as partition_ms,
     (select count(*) from quarantine) as quarantined
@@ -37,7 +37,7 @@ from rebalances_asked
 """
 _FLAPPING: Final = """
 select group_id, process, sum(stays)::int as stays, count(*) as days, sum(triggered)::int as triggered,
-    min(shortest_ms) as shortest_ms, max(last_at) as last_at
+    min(shortest_ms) as shortest_ms, max(at_once)::int as at_once, max(last_at) as last_at
 from flapping_members_asked group by group_id, process order by stays desc, group_id, process limit $limit
 """
 _DOWNTIME: Final = """

@@ -19,15 +19,18 @@ from typer.testing import CliRunner, Result
 
 from muster.cli import app
 from muster.events.log.memory import MemoryStorage
+from muster.events.partitioner import partition_for
 from muster.events.records import StoredRecord
 from muster.replay.fleet.building.pieces import survey
 from muster.replay.fleet.building.stage import stage
 from muster.replay.fleet.questions import queries
 from muster.replay.fleet.questions.queries import Answer, AskedRows
 from muster.replay.fleet.questions.show import show
+from muster.replay.fleet.tables.schemas import TABLES
 from muster.replay.form import View
 from muster.replay.progress import unwatched
 from tests.replay.fleet.fleets import CAUSES, GROUPS, PLANNED, built, in_order, judged, opened, rows_of, sqlite_copy
+from tests.replay.written import PARTITIONS, append, broken_value
 
 MUSTER = (sys.executable, "-m", "muster")
 
@@ -242,6 +245,52 @@ def test_a_group_is_told_of_part_by_part(tables: Path) -> None:
     assert told["totals"][0]["rebalances"] == sum(day["rebalances"] for day in told["days"])
     missing = asked_here("fleet", "group", "none", "--tables", str(tables))
     assert (missing.exit_code, missing.stderr.count("\n")) == (1, 1)
+
+
+def test_days_are_told_whole_and_those_of_the_window_alone(tables: Path) -> None:
+    """A heading says so. A day that begins when the window ends is none of them, and a process flaps if it joined."""
+    (day,) = (row for row in rows_of(tables, "group_day") if row["group_id"] == "orders")
+    (flaps,) = (row for row in rows_of(tables, "flapping_members") if row["group_id"] == "orders")
+    before, first = "2023-11-14T22:20:00Z", flaps["first_at"]
+    assert first > before
+    ask = ("fleet", "group", "orders", "--tables", str(tables), "--format", "json", "--until")
+    parts = msgspec.json.decode(asked_here(*ask, before).stdout)
+    assert [row["rebalances"] for row in parts["days"]] == [day["rebalances"]]
+    assert parts["totals"][0]["rebalances"] < day["rebalances"]
+    assert parts["flapping"] == []
+    parts = msgspec.json.decode(asked_here(*ask, first).stdout)
+    assert [row["process"] for row in parts["flapping"]] == [flaps["process"]]
+    parts = msgspec.json.decode(asked_here(*ask, "2023-11-15T00:00:00Z").stdout)
+    assert [row["day"] for row in parts["days"]] == ["2023-11-14"]
+    never = asked_here(*ask, "2023-11-14T00:00:00Z")
+    assert (never.exit_code, never.stdout) == (1, "")
+    told = asked_here("fleet", "group", "orders", "--tables", str(tables)).stdout.splitlines()
+    assert {"Whole days (UTC)", "Flapping, by whole days (UTC)"} <= set(told)
+
+
+@pytest.mark.parametrize("columns", [80, 120, 130])
+def test_no_kind_of_a_day_is_folded_within(columns: int) -> None:
+    """The longest one, beside numbers as wide as they come."""
+    row = ("2026-01-06", 1_098, 3_430_000, 3_215_000, 10_500_000, 694, 10, 4, 2, "coordinator-change", 161, 160, 30, 0)
+    names = tuple(column.name for column in TABLES["group_day"].columns if column.name != "group_id")
+    names = ("day", *(name for name in names if name != "day"))
+    console = Console(width=columns, file=io.StringIO())
+    show(Answer(name="days", columns=names, rows=(row,)), View(zone=UTC), console, nothing="")
+    assert isinstance(console.file, io.StringIO)
+    told = console.file.getvalue()
+    assert {"coordinator-change", "2026-01-06"} <= set(told.split())
+    assert "2 h 55 min" in told
+    assert max(map(len, told.splitlines())) <= columns
+
+
+async def test_a_build_says_how_many_records_cannot_be_read(tmp_path: Path) -> None:
+    """And where they are named; all else goes on."""
+    url = await append(tmp_path, partition_for("orders", PARTITIONS), (broken_value("orders"),))
+    answer = await asyncio.to_thread(
+        asked_here, "fleet", "build", "--log", url, "--to", str(tmp_path / "tables"), "--engine", "local"
+    )
+    assert answer.exit_code == 0, answer.output
+    assert "; 1 record cannot be read: see the table quarantine\n" in answer.stdout
 
 
 def test_tables_that_are_not_there_are_named(tmp_path: Path) -> None:

@@ -9,16 +9,19 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
 from muster.cli import app
+from muster.events.log.memory import MemoryStorage
 from muster.replay.fleet.questions.queries import AskedRows
 from muster.replay.fleet.report.facts import THE_REST, facts_of
 from muster.replay.fleet.report.heat import COLUMNS_MAX, LEVELS, level_of, paths_of, scale_of
 from muster.replay.fleet.report.html import document
 from muster.replay.fleet.report.teams import DEFAULT_PATTERN, GroupCost, team_of, teams_of
 from muster.replay.report.html import PAGE_BYTES_MAX
+from muster.replay.times import wall_ms_of
 from tests.replay.fleet.fleets import built, judged, rows_of
 from tests.replay.report.browser import Tab, browser, found, url_of
 from tests.replay.report.test_browser import IS_CI, IS_OPTED_OUT, WHY
@@ -40,7 +43,14 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def page(tables: Path) -> str:
-    return document(facts_of(tables, AskedRows(), TEAM, rows=5), str(tables), made_ms=MADE_MS)
+    """The page of these tables, with processes that flap; the name of one is longer than its column is wide."""
+    facts = facts_of(tables, AskedRows(), TEAM, rows=5)
+    process = "consumer-checkout-archive-00030-1 at 10.0.120.0"
+    flapping = {"group_id": "checkout-archive-00030", "process": process, "stays": 21, "days": 1, "triggered": 44,
+                "shortest_ms": 4_500_000, "at_once": 7, "last_at": facts.extent["last_at"]}  # fmt: skip
+    alone = {**flapping, "process": "app-2", "at_once": 1}
+    full = msgspec.structs.replace(facts, flapping=(flapping, alone))
+    return document(full, str(tables), made_ms=MADE_MS)
 
 
 def made(tables: Path, out: Path, *more: str) -> Result:
@@ -88,6 +98,31 @@ def test_the_window_and_the_pattern_choose(tables: Path) -> None:
     assert facts.rest == 0
     nothing = facts_of(tables, AskedRows(since_ms=MADE_MS + 10**12), TEAM)
     assert (nothing.scale, nothing.rows, nothing.incidents) == (None, (), ())
+
+
+async def test_its_groups_are_those_of_the_window(lived_log: MemoryStorage, tmp_path: Path) -> None:
+    """Not those of which something else began on that day."""
+    await built(lived_log, tmp_path)
+    at = max(row["started_at"] for row in rows_of(tmp_path, "rebalances"))
+    began = {
+        row["group_id"]
+        for name in ("rebalances", "incidents")
+        for row in rows_of(tmp_path, name)
+        if row["started_at"] == at
+    }
+    facts = facts_of(tmp_path, AskedRows(since_ms=wall_ms_of(at), until_ms=wall_ms_of(at)), TEAM)
+    assert facts.extent["groups"] == len(facts.rows) == len(began) < len(rows_of(tmp_path, "group_day"))
+
+
+def test_a_window_in_which_nothing_but_an_incident_began_says_so(tables: Path) -> None:
+    """One without a rebalance."""
+    incident = next(row for row in rows_of(tables, "incidents") if not row["rebalances"])
+    at_ms = wall_ms_of(incident["started_at"])
+    asked = AskedRows(since_ms=at_ms, until_ms=at_ms)
+    told = document(facts_of(tables, asked, TEAM), "fleet", made_ms=MADE_MS, asked=asked)
+    assert "<p>No rebalance began, asked since <time" in told
+    assert "Partition time of what began in an hour:" in told
+    assert "None" not in told.replace("<p>None.</p>", "")
 
 
 @pytest.mark.parametrize(
@@ -153,6 +188,13 @@ def test_it_needs_nothing_but_itself(page: str) -> None:
     assert "<script" not in page
 
 
+def test_processes_that_cannot_be_told_apart_are_not_one_that_flaps(page: str) -> None:
+    """It is said how many there were at once, where there was more than one."""
+    assert page.count("7 at once, that cannot be told apart") == 1
+    assert page.count("at once, that cannot be told apart") == 1
+    assert "Processes that flap, by whole days (UTC)" in page
+
+
 def test_what_clients_say_opens_no_tag(tmp_path: Path) -> None:
     """Wherever a client may say something."""
     tables, out = hostile_tables(END_TAG, tmp_path), tmp_path / "fleet.html"
@@ -170,8 +212,6 @@ def test_the_worst_of_a_quarter_of_ten_thousand_groups_fits(tables: Path) -> Non
     facts = facts_of(tables, AskedRows(), TEAM)
     scale = scale_of(0, 24 * 90 - 1)
     paths = paths_of({hour: 10**7 * (hour // 3 % 2) for hour in range(24 * 90)}, scale)
-    import msgspec
-
     rows = tuple(msgspec.structs.replace(facts.rows[0], name="<" * 32_000, paths=paths) for _ in range(41))
     incidents = tuple({**facts.incidents[0], "headline": "<" * 32_000, "group_id": "<" * 32_000} for _ in range(20))
     full = msgspec.structs.replace(facts, scale=scale, rows=rows, incidents=incidents)
@@ -226,5 +266,7 @@ def test_it_loads_without_errors_and_asks_nobody(tab: Tab, page: str, tmp_path: 
     pictures = tab.run("[...document.querySelectorAll('.heat svg[role=img]')].map(e => e.getAttribute('aria-label'))")
     assert len(pictures) == 6
     assert all(each.startswith("most in the hour from 20") for each in pictures)
+    wide = "[...document.querySelectorAll('tbody > tr > *')].filter(each => each.scrollWidth > each.clientWidth + 1)"
+    assert tab.run(f"{wide}.map(each => each.textContent)") == []
     strokes = "[...document.querySelectorAll('.heat path')].every(each => getComputedStyle(each).stroke !== 'none')"
     assert tab.run(strokes)

@@ -4,6 +4,8 @@ import asyncio
 import errno
 import html
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -104,6 +106,12 @@ def test_what_is_no_file_is_written_to_and_a_link_stays_one(url: str, out: Path)
     assert (result.exit_code, result.stdout) == (0, "")
     assert "7 incidents" in result.stderr
     assert not Path("/dev/null").is_file()
+    piped = subprocess.run(
+        [sys.executable, "-m", "muster", "replay", "report", "orders", "-o", "/dev/stdout", "--log", url],
+        capture_output=True, text=True, timeout=280, check=True,
+    )  # fmt: skip
+    assert piped.stdout.startswith("<!doctype html>")
+    assert "7 incidents" in piped.stderr
 
 
 def test_times_are_told_in_the_zone_that_was_given(url: str, out: Path) -> None:
