@@ -68,6 +68,8 @@ def build_command(
     """
     if rebuild and every is not None:
         raise typer.BadParameter("--rebuild and --every exclude each other: rebuild once")
+    if archive is not None and archive.resolve() == to.resolve():
+        raise typer.BadParameter(f"--to {to} is the archive's folder: give the tables one of their own")
     from muster.replay.fleet.extra import check_needs
 
     check_needs()

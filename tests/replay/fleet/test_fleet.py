@@ -324,6 +324,14 @@ def test_a_java_home_without_java_is_named(sqlite_log: str, tmp_path: Path) -> N
     assert f"JAVA_HOME={tmp_path}" in answer.stderr
 
 
+def test_the_tables_do_not_go_into_the_archives_folder(tmp_path: Path) -> None:
+    """However it is written: they would lie among its segments."""
+    answer = run_muster("fleet", "build", "--archive", str(tmp_path), "--to", f"{tmp_path}/.")
+    assert answer.returncode == 2
+    assert "the archive's folder: give the tables one of their own" in " ".join(answer.stderr.replace("│", "").split())
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_missing_log_is_named(tmp_path: Path) -> None:
     """Reading makes no log."""
     answer = run_muster("fleet", "build", "--log", f"sqlite:///{tmp_path}/none.db", "--to", str(tmp_path / "out"))
