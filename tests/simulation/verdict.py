@@ -11,7 +11,7 @@
 6. Nobody was told something wrong: a heartbeat of an older generation, or of nobody, is accepted by no process.
 7. When nothing happens any more, everybody is served.
 8. No deposed owner accepts heartbeats: whoever is told that all is well is in that generation, by the other owner, when
-   the answer leaves.
+   the answer leaves. A process that is just taking the partition over tells everybody so, as brokers do (G20).
 9. A fetch of offsets tells nothing older than a commit that had been accepted when it was asked.
 10. Nobody is told news that are older than a lease: a process that passes an answer on, or answers in the name of the
     owner, does so while the owner could say it.
@@ -26,10 +26,12 @@ from itertools import pairwise
 import msgspec
 
 from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
+from muster.coordinator.runtime.runtime import LOADED_SOON_MS
 from muster.events.avro.codec import decode
 from muster.events.causes import Cause
 from muster.events.events import (
     AnyRecordedEvent,
+    CoordinatorReady,
     Event,
     GroupEvent,
     MemberEvent,
@@ -79,7 +81,7 @@ def violations(played: Played) -> list[str]:
         *(f"5: {text}" for text in _differs(played.servers, played.topics.events)),
         *(f"5: {text}" for text in _offsets_differ(played.servers, played.topics.offsets)),
         *(f"6: {text}" for text in ledger.wrongs),
-        *(f"8: {text}" for text in _deposed_answers(ledger, recorded)),
+        *(f"8: {text}" for text in _deposed_answers(ledger, recorded, played.topics.events)),
         *(f"9: {text}" for text in _old_offsets(ledger, played.offsets)),
         *(f"10: {text}" for text in _old_news(ledger, recorded, played.answer_lease_ms / 1_000)),
         *(f"11: {text}" for text in _made_twice(ledger, recorded)),
@@ -221,17 +223,27 @@ def _old_news(ledger: Ledger, recorded: list[Recorded], lease_s: float) -> Itera
                 yield f"{_said(told)} is in generation {told.generation_id}, in its name, when {ended} was no more"
 
 
-def _deposed_answers(ledger: Ledger, recorded: list[Recorded]) -> Iterator[str]:
+def _deposed_answers(ledger: Ledger, recorded: list[Recorded], events: LogBroker) -> Iterator[str]:
     """The heartbeats that were accepted after another owner had gone on without their sender.
 
     An answer that its own owner was late to send, such as one that waited for a proof, is like one that the network was
     late to bring.
     """
-    ends = _ends(recorded)
+    ends, ready_s = _ends(recorded), defaultdict[tuple[str, int], list[float]](list)
+    for each in recorded:
+        if isinstance(each.event, CoordinatorReady):
+            ready_s[each.batch.process, each.batch.partition].append(each.batch.arrived_s)
+
+    def is_loading(told: Told) -> bool:
+        number = partition_for(GroupId(told.group_id), len(events.storage.records))
+        return any(0 <= at_s - told.left_s < LOADED_SOON_MS / 1_000 for at_s in ready_s[told.process, number])
+
     for told in ledger.heartbeats:
         for ended in (told.generation_id, told.member_id):
             end = ends.get((told.group_id, ended))
-            if end is not None and told.left_s > end.arrived_s and told.process != end.process:
+            if end is None or told.left_s <= end.arrived_s or told.process == end.process:
+                continue
+            if not is_loading(told):
                 yield f"{_said(told)} is in generation {told.generation_id}, when by {end.process} {ended} was no more"
                 break
 

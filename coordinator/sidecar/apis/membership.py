@@ -90,6 +90,11 @@ class MembershipApi:
         authorization = await request.client.authorizations.of(group_id)
         if authorization.error is not ErrorCode.none:
             request.client.refused_by_broker()
+        if route is GroupRoute.LOADING:  # it may be loaded by now
+            route = self._router.route_of(group_id, joins=api is join_group.API)
+        if route is GroupRoute.UPSTREAM:
+            self._moves.recent_members.relay(request)
+            return
         refusal = route.refusal(authorization.refusal(READ))
         if refusal is ErrorCode.none and route is GroupRoute.MOVING:
             moved = await self._moves.answer(request)

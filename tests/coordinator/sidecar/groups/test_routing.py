@@ -12,12 +12,20 @@ from muster.coordinator.sidecar.apis.membership import MembershipApi, RefusingGr
 from muster.coordinator.sidecar.groups.routing import GroupRoute, GroupRouter, MovingGroups
 from muster.coordinator.sidecar.relay.intercept import SidecarApi
 from muster.coordinator.upstream.group_probe import ForeignShadow, KeptUpstream
+from muster.coordinator.wire import heartbeat as heartbeat_api
 from muster.events.ids import REMEMBERED_ID_LENGTH_MAX, GroupId, MemberId
 from tests.coordinator.kio_client import frame, parse, with_length
 from tests.coordinator.running_server import HEARTBEAT
 from tests.coordinator.sidecar.relay.test_relay import heartbeat, join
 from tests.coordinator.sidecar.relaying import Relay, relaying
-from tests.coordinator.sidecar.scripted_broker import scripted_broker
+from tests.coordinator.sidecar.scripted_broker import (
+    ALL_OPERATIONS,
+    DESCRIBE_GROUPS,
+    Holding,
+    allowing,
+    scripted_broker,
+)
+from tests.waiting import until
 
 OURS, OTHER = GroupId("ours"), GroupId("other")
 
@@ -169,3 +177,30 @@ async def test_while_a_partition_is_taken_over_its_groups_are_answered_as_by_a_b
         assert relay.groups.commands == []
     denied = ErrorCode.group_authorization_failed
     assert GroupRoute.LOADING.refusal(denied) is GroupRoute.LOCAL.refusal(denied) is denied
+
+
+async def test_who_is_asked_for_while_a_partition_is_taken_over_is_answered_by_what_is_known_then() -> None:
+    """The broker was asked what the client may do, and the log was read meanwhile: the group is upstream's."""
+    is_soon = True
+    loading = GroupRouter(
+        Upstream(),
+        Moved(),
+        may_own=lambda _: True,
+        is_loaded=lambda _: not is_soon,
+        is_loaded_soon=lambda _: is_soon,
+    )
+
+    def membership(relay: Relay) -> Iterable[SidecarApi]:
+        return MembershipApi(relay.service, loading, relay.moves, lambda _: False).apis()
+
+    async with scripted_broker() as broker, relaying({1: broker}, more=membership) as relay:
+        client = await relay.connect(1)
+        held = Holding(broker, DESCRIBE_GROUPS)
+        client.send(heartbeat())
+        await until(lambda: held.asked)
+        is_soon = False
+        relayed = Holding(broker, heartbeat_api.KEY)
+        asked = held.asked[0]
+        asked.tell(allowing(asked, ALL_OPERATIONS))
+        await until(lambda: relayed.asked)
+        assert relay.groups.commands == []
