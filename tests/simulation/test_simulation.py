@@ -46,7 +46,7 @@ def test_no_schedule_breaks_an_invariant(first: int) -> None:
         (without_asking_the_owner, 0, "8"),
         (without_taking_grants_back, 0, "10"),
         (without_telling_who_was_heard, 0, "4"),
-        (with_another_member_id, 117, "11"),
+        (with_another_member_id, 114, "11"),
     ],
 )
 def test_a_build_without_a_safeguard_is_noticed(
