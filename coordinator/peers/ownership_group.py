@@ -85,7 +85,7 @@ class OwnershipGroup:
         self._joins = 0
         self._is_to_join_again = False
         self._woken = asyncio.Event()
-        self._pause_s = self._session_timeout_ms / HEARTBEATS_A_SESSION / 1000
+        self._interval_s = self._pause_s = session_timeout_ms / HEARTBEATS_A_SESSION / 1000
         self.trouble: str | None = None
         """Why this process is not in the group at the moment, for people."""
 
@@ -194,7 +194,7 @@ class OwnershipGroup:
                 async with asyncio.timeout(pause_s):
                     await self._woken.wait()
                 continue
-            self._pause_s = min(2 * pause_s, self._session_timeout_ms / HEARTBEATS_A_SESSION / 1000)
+            self._pause_s = min(2 * pause_s, self._interval_s)
             try:
                 error, _ = await self._ask(heartbeat(self._who, self.member_id, generation_id), lane="heartbeat")
             except TryAgain as failed:

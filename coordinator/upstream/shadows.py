@@ -10,7 +10,6 @@ group that upstream refuses for good is forgotten, and `lost` is called.
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager
 from typing import Final
 from zlib import crc32
 
@@ -205,7 +204,7 @@ class Shadows:
             handle.is_being_taken = False
         return None
 
-    def retakes_held(self) -> AbstractContextManager[None]:
+    def retakes_held(self) -> contextlib.AbstractContextManager[None]:
         """Retake no shadow during the block, while partitions are being taken over; for a second at most."""
         return self._driver.retakes.held()
 

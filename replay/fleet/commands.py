@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -126,9 +125,6 @@ def _engine(name: EngineName, asked: AskedBuild) -> Engine:
     if name is EngineName.LOCAL:
         return LocalEngine()
     from muster.replay.fleet.building.engines.spark import SparkEngine  # noqa: PLC0415 -- it takes a second
-    from muster.replay.fleet.session import spark_session, told_of  # noqa: PLC0415
+    from muster.replay.fleet.session import told_session  # noqa: PLC0415
 
-    begun = time.monotonic()
-    session = spark_session(asked.master, verbose=asked.verbose)
-    say(told_of(session, time.monotonic() - begun))
-    return SparkEngine(session)
+    return SparkEngine(told_session(say, asked.master, verbose=asked.verbose))

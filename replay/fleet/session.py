@@ -10,7 +10,8 @@ of `spark-submit` is silent from the session on.
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -87,12 +88,18 @@ def spark_session(master: str, packages: Sequence[str] = (), *, verbose: bool = 
     return session
 
 
-def told_of(session: "SparkSession", start_s: float) -> str:
-    """Spark and where it works, in words; `start_s`: the time until it was there."""
+def told_session(
+    say: Callable[[str], None], master: str, packages: Sequence[str] = (), *, verbose: bool = False
+) -> "SparkSession":
+    """Make the session as `spark_session`, and say where it works, and how long its start took."""
+    begun_s = time.monotonic()
+    session = spark_session(master, packages, verbose=verbose)
+    start_s = time.monotonic() - begun_s
     with in_a_line("Spark does not start"):
         context = session.sparkContext
         tasks = context.defaultParallelism
-        return f"on Spark {session.version} at {context.master}, {tasks} tasks at once; its start took {start_s:.1f} s"
+        say(f"on Spark {session.version} at {context.master}, {tasks} tasks at once; its start took {start_s:.1f} s")
+    return session
 
 
 def _start_jvm(master: str, packages: Sequence[str], *, verbose: bool) -> None:

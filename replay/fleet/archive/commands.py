@@ -136,14 +136,12 @@ def _local(asked: AskedArchive, opening: Callable[[], EventLog]) -> ArchivedRun:
 def _spark(asked: AskedArchive, opening: Callable[[], EventLog]) -> Run:
     from muster.replay.fleet.archive import streaming  # noqa: PLC0415 -- what Spark alone needs
     from muster.replay.fleet.archive.connector import PACKAGE, connector_options  # noqa: PLC0415
-    from muster.replay.fleet.session import spark_session, told_of  # noqa: PLC0415
+    from muster.replay.fleet.session import told_session  # noqa: PLC0415
 
     parts = urlsplit(asked.log)
     options = connector_options(asked.kafka_config, os.environ)
     source = streaming.KafkaSource(servers=parts.netloc, topic=parts.path[1:], options=options, open_log=opening)
-    begun = time.monotonic()
-    session = spark_session(asked.master, [PACKAGE], verbose=asked.verbose)
-    say(told_of(session, time.monotonic() - begun))
+    session = told_session(say, asked.master, [PACKAGE], verbose=asked.verbose)
 
     def run() -> ArchivedRun:
         with watched(f"archiving {source.topic}") as watch:

@@ -33,7 +33,8 @@ from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.wire import delete_groups
 from muster.events.ids import GroupId
 from tests.coordinator.scripted import ScriptedGroups, new_service
-from tests.coordinator.sidecar.relaying import Relay, parks_joins, relaying
+from tests.coordinator.sidecar.relay.test_relay import join
+from tests.coordinator.sidecar.relaying import Client, Relay, parks_joins, relaying
 from tests.coordinator.sidecar.scripted_broker import ScriptedBroker, scripted_broker
 from tests.waiting import until
 
@@ -192,6 +193,15 @@ class Stage(msgspec.Struct, eq=False):
         self.edge.service.cluster = cluster.shared(known, [node])
         self.links.follow([self.owner.node])
         self.forwarder.ownership_changed()
+
+    async def parked_join(self) -> tuple[Client, list[int]]:
+        """Connect a client to the edge, whose join is parked at the owner; and the ids of requests that are dropped."""
+        gone: list[int] = []
+        self.owner.service.gone = gone.append
+        client = await self.edge.connect(1)
+        client.send(join())
+        await until(lambda: self.groups.parked)
+        return client, gone
 
     async def until_granted(self) -> None:
         """Wait until the edge has heard of the owner's leases, without which a grant is worth nothing."""

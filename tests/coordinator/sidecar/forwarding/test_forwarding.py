@@ -65,12 +65,8 @@ async def test_a_parked_join_holds_up_nobody_else() -> None:
 
 async def test_a_client_that_has_gone_waits_no_more() -> None:
     """The owner is told, so its parked join counts for nobody."""
-    gone: list[int] = []
     async with forwarding() as stage:
-        stage.owner.service.gone = gone.append
-        client = await stage.edge.connect(1)
-        client.send(join())
-        await until(lambda: stage.groups.parked)
+        client, gone = await stage.parked_join()
         client.vanish()
         await until(lambda: gone)
         (command, _) = stage.groups.parked[0]
@@ -80,12 +76,8 @@ async def test_a_client_that_has_gone_waits_no_more() -> None:
 
 async def test_what_is_left_of_a_request_is_dropped_when_the_next_one_comes() -> None:
     """Its answer would be taken for the next one's: an edge has one request of a client under way."""
-    gone: list[int] = []
     async with forwarding() as stage:
-        stage.owner.service.gone = gone.append
-        client = await stage.edge.connect(1)
-        client.send(join())
-        await until(lambda: stage.groups.parked)
+        _, gone = await stage.parked_join()
         ((_, clients),) = stage.owner.requests._edges.items()
         (forwarded,) = clients.by_number.values()
         forwarded.take(heartbeat()[LENGTH.size :], "")

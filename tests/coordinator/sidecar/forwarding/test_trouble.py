@@ -78,12 +78,8 @@ async def test_who_fails_is_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_client_whose_broker_is_lost_is_forwarded_no_more() -> None:
     """Its join is dropped where its group is, and not sent again."""
-    gone: list[int] = []
     async with forwarding() as stage:
-        stage.owner.service.gone = gone.append
-        client = await stage.edge.connect(1)
-        client.send(join())
-        await until(lambda: stage.groups.parked)
+        _, gone = await stage.parked_join()
         connection = next(iter(stage.edge.listening.connections))
         connection.abort()
         await until(lambda: gone)
@@ -185,12 +181,8 @@ async def test_who_waits_for_an_owner_does_not_ask_meanwhile(monkeypatch: pytest
 
 
 async def test_who_stops_tells_the_owner_that_nobody_waits() -> None:
-    gone: list[int] = []
     async with forwarding() as stage:
-        stage.owner.service.gone = gone.append
-        client = await stage.edge.connect(1)
-        client.send(join())
-        await until(lambda: stage.groups.parked)
+        client, gone = await stage.parked_join()
         stage.forwarder.stop_waiting()
         await until(lambda: gone)
         assert error_of("JoinGroup", 3, (await client.answer())[1]) == ErrorCode.coordinator_not_available
