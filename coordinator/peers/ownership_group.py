@@ -4,7 +4,9 @@ What belongs here: joining, syncing, heartbeats, leaving. What it must not know:
 
 An owner serves its partitions until they are another one's, not until the group rebalances: while the group's
 coordinator upstream is away, or this process has lost its session, nothing changes here. Who then serves what is
-another one's already is told so by the log.
+another one's already is told so by the log. Nor does anything change when a stranger leads the group, or a process of
+another version; as members they get nothing. A process that has never taken part ends instead, if others are of
+another version or the group is somebody else's.
 
 The instance id is made of the log's identity and the node id, so a process that is started again within its session is
 the same member, and owns what it owned without a rebalance (KIP-345). A second process with the node id takes the
@@ -22,6 +24,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.peers.sharing import (
+    AnotherLevel,
     Candidate,
     NotUnderstood,
     Peer,
@@ -84,6 +87,7 @@ class OwnershipGroup:
         """The id that the group's coordinator has given to this process; empty before it has."""
         self._joins = 0
         self._is_to_join_again = False
+        self._has_taken_part = False
         self._woken = asyncio.Event()
         self._interval_s = self._pause_s = session_timeout_ms / HEARTBEATS_A_SESSION / 1000
         self.trouble: str | None = None
@@ -100,7 +104,7 @@ class OwnershipGroup:
         self._woken.set()
 
     async def take_part(self) -> None:
-        """Be a member, for ever. Raises LogMismatch when trying again cannot help."""
+        """Be a member, for ever. Raises LogMismatch when this process must not take part, and NodeIdTaken."""
         opened = False
         while True:
             try:
@@ -111,12 +115,16 @@ class OwnershipGroup:
             except TryAgain as error:
                 self._failed(str(error))
                 await asyncio.sleep(RETRY_S)
-            except (UpstreamRefused, NotUnderstood) as error:
+            except NodeIdTaken:
+                raise
+            except (UpstreamRefused, AnotherLevel, LogMismatch) as error:
                 if isinstance(error, UpstreamRefused) and error.error is ErrorCode.group_authorization_failed:
                     self._failed(self._lacks_read)  # an ACL that somebody has removed; nobody is served by our end
-                    await asyncio.sleep(RETRY_S)
-                    continue
-                raise LogMismatch(f"consumer group {self._who.group_id}: {error}") from error
+                elif self._has_taken_part:
+                    self._failed(str(error))
+                else:
+                    raise LogMismatch(f"consumer group {self._who.group_id}: {error}") from error
+                await asyncio.sleep(RETRY_S)
 
     async def leave(self) -> None:
         """Leave the group at once, so that the others need not wait for the session to end."""
@@ -157,17 +165,43 @@ class OwnershipGroup:
         error, answer = await self._ask(sync(self._who, self.member_id, generation_id, decided), lane="sync")
         if not self._goes_on(error, "SyncGroup"):
             return
+        try:
+            sharing = sharing_of(answer.assignment)
+        except NotUnderstood as error:
+            if isinstance(error, AnotherLevel) and not self._has_taken_part:
+                raise
+            # Whoever leads stays the leader: what it decides next is waited for, as long as it is there.
+            self._failed(f"member {joined.leader} leads consumer group {self._who.group_id}: {error}")
+            await self._heartbeats(generation_id, is_in=False)
+            return
+        self._has_taken_part = True
         self._is_in()
-        self._told(sharing_of(answer.assignment))
+        self._told(sharing)
         await self._heartbeats(generation_id)
 
     def _shared_among(self, joined: Any) -> Sharing:  # noqa: ANN401 -- JoinGroupResponse
-        candidates = [candidate_of(each.metadata) for each in joined.members]
-        seats = {
-            candidate.node.node_id: Seat(member_id=each.member_id, group_instance_id=each.group_instance_id)
-            for candidate, each in zip(candidates, joined.members, strict=True)
-        }
+        candidates, seats = [], {}
+        for each in joined.members:
+            try:
+                candidate = candidate_of(each.metadata, each.group_instance_id)
+            except NotUnderstood as error:
+                if isinstance(error, AnotherLevel) and not self._has_taken_part:
+                    raise
+                self._log_not_understood(each, error)
+                continue
+            candidates.append(candidate)
+            seats[candidate.node.node_id] = Seat(member_id=each.member_id, group_instance_id=each.group_instance_id)
         return msgspec.structs.replace(self._decide(candidates), seats=seats)
+
+    def _log_not_understood(self, member: Any, error: NotUnderstood) -> None:  # noqa: ANN401 -- of a JoinGroupResponse
+        if self._throttle.due(member.member_id) is not None:
+            log.warning(
+                "a member of the ownership group is not understood, and gets no partitions",
+                group_id=self._who.group_id,
+                member=member.member_id,
+                instance=member.group_instance_id,
+                error=str(error),
+            )
 
     async def _join(self) -> Any:  # noqa: ANN401 -- JoinGroupResponse, or None: try again
         self._joins += 1
@@ -185,8 +219,8 @@ class OwnershipGroup:
             self.member_id = answer.member_id
         return answer if self._goes_on(error, "JoinGroup") else None
 
-    async def _heartbeats(self, generation_id: int) -> None:
-        """Send heartbeats until the group rebalances, or this process wants it to."""
+    async def _heartbeats(self, generation_id: int, *, is_in: bool = True) -> None:
+        """Send heartbeats until the group rebalances, or this process wants it to. `is_in`: it knows its share."""
         while not self._is_to_join_again:
             self._woken.clear()
             pause_s = self._pause_s
@@ -202,7 +236,8 @@ class OwnershipGroup:
                 continue
             if not self._goes_on(error, "Heartbeat"):
                 return
-            self._is_in()
+            if is_in:
+                self._is_in()
 
     async def _ask(self, asked: GroupRequest, *, lane: str, timeout_ms: int | None = None) -> tuple[ErrorCode, Any]:
         answer = await self._link.ask_coordinator(

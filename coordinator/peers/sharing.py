@@ -20,7 +20,11 @@ LEVEL: Final = 1
 
 
 class NotUnderstood(Exception):
-    """Another process's message cannot be read: it is of another level, or none of Muster's."""
+    """Another member's message cannot be read: it is none of Muster's."""
+
+
+class AnotherLevel(NotUnderstood):
+    """It is of another level: the other process is of another version."""
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,9 +131,12 @@ def encode(message: Candidate | Sharing) -> bytes:
     return msgspec.json.encode(message)
 
 
-def candidate_of(metadata: bytes) -> Candidate:
-    """Decode what a member tells. Raises NotUnderstood."""
-    return _decoded(metadata, Candidate)
+def candidate_of(metadata: bytes, group_instance_id: str | None) -> Candidate:
+    """Decode what a member tells. Raises NotUnderstood, also of a member that says it is another node than it is."""
+    candidate = _decoded(metadata, Candidate)
+    if (group_instance_id or "").rpartition("-")[2] != str(candidate.node.node_id):
+        raise NotUnderstood(f"it says that it is node {candidate.node.node_id}, and has not its group.instance.id")
+    return candidate
 
 
 def sharing_of(assignment: bytes) -> Sharing:
@@ -144,7 +151,7 @@ def _decoded(encoded: bytes, as_: type[M]) -> M:
             return msgspec.json.decode(encoded, type=as_)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise NotUnderstood(f"no message of Muster's: {error}") from error
-    raise NotUnderstood(f"a message of level {level}, and this version of Muster knows level {LEVEL}")
+    raise AnotherLevel(f"a message of level {level}, and this version of Muster knows level {LEVEL}")
 
 
 class _OfALevel(msgspec.Struct, frozen=True):

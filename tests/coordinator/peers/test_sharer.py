@@ -10,17 +10,18 @@ from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from muster.coordinator.cluster import Cluster, new_cluster
+from muster.coordinator.cluster import Cluster, Node, new_cluster
 from muster.coordinator.peers.ownership_group import PROTOCOL_TYPE
 from muster.coordinator.peers.sharer import CLIENTS_TOLD_S, Sharer
-from muster.coordinator.peers.sharing import Peer, Seat
+from muster.coordinator.peers.sharing import Candidate, Peer, Seat, encode, sharing_of
 from muster.coordinator.upstream.errors import UpstreamRefused
 from muster.coordinator.upstream.group_requests import AsMember
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.events.ids import GroupId
+from muster.events.kafka.errors import TryAgain
 from muster.events.log.base import LogMismatch
 from muster.events.partitioner import partition_for
-from tests.conformance.wire import Connection, ms
+from tests.conformance.wire import Connection, Fields, ms
 from tests.coordinator.peers.addresses import listening
 from tests.muster_process import TEST_CONFIG, MusterProcess, running_muster
 from tests.waiting import until
@@ -393,29 +394,165 @@ async def test_who_is_not_of_this_log_is_kept_out(bootstrap: str) -> None:
     await first.die()
 
 
-async def test_a_message_of_another_level_ends_who_leads(bootstrap: str) -> None:
-    """It would decide for somebody whom it does not understand."""
-    first = Process(Log(), bootstrap, 1)
-    await shared(first)
-    newer = await Connection.open(bootstrap)
-    joining = asyncio.create_task(
-        newer.ask(
-            "JoinGroup",
-            9,
-            group_id=OWNERS,
-            session_timeout=ms(SESSION_MS),
-            rebalance_timeout=ms(SESSION_MS),
-            member_id="",
-            group_instance_id="muster-0",
+OF_ANOTHER_LEVEL: Final = b'{"level":2}'
+
+
+class Stranger:
+    """A member of the ownership group that is no process of this version, of which only a test knows what it does."""
+
+    def __init__(self, connection: Connection, metadata: bytes, instance: str | None, protocol: str) -> None:
+        self._connection = connection
+        self._who = {"group_id": OWNERS, "group_instance_id": instance}
+        self._protocols = [{"name": protocol, "metadata": metadata}]
+        self.member_id = ""
+
+    @classmethod
+    async def at(
+        cls, bootstrap: str, metadata: bytes, *, instance: str | None = "muster-0", protocol: str = "log-1"
+    ) -> "Stranger":
+        return cls(await Connection.open(bootstrap), metadata, instance, protocol)
+
+    async def join(self) -> Fields:
+        """Join until it is in; returns the answer."""
+        while True:
+            answer = await self._connection.ask(
+                "JoinGroup",
+                9,
+                **self._who,
+                session_timeout=ms(SESSION_MS),
+                rebalance_timeout=ms(SESSION_MS),
+                member_id=self.member_id,
+                protocol_type=PROTOCOL_TYPE,
+                protocols=self._protocols,
+            )
+            self.member_id = answer["member_id"]
+            if answer["error_code"] == 0:
+                return answer
+
+    async def sync(self, joined: Fields, decided: bytes = b"") -> bytes:
+        """Return its assignment, as who leads has decided; a leader decides this for all."""
+        is_leader = joined["leader"] == self.member_id
+        assignments = [{"member_id": each["member_id"], "assignment": decided} for each in joined["members"]]
+        answer = await self._connection.ask(
+            "SyncGroup",
+            5,
+            **self._who,
+            generation_id=joined["generation_id"],
+            member_id=self.member_id,
             protocol_type=PROTOCOL_TYPE,
-            protocols=[{"name": "log-1", "metadata": b'{"level":2}'}],
+            protocol_name=self._protocols[0]["name"],
+            assignments=assignments if is_leader else [],
         )
-    )
-    with pytest.raises(LogMismatch, match="a message of level 2, and this version of Muster knows level 1"):
-        await first.member
-    await joining
-    newer.close()
+        assert answer["error_code"] == 0, answer
+        assigned: bytes = answer["assignment"]
+        return assigned
+
+    async def take_part(self, decided: bytes = OF_ANOTHER_LEVEL) -> None:
+        """Be a member for ever; as leader it decides this."""
+        while True:
+            joined = await self.join()
+            await self.sync(joined, decided)
+            generation = {"generation_id": joined["generation_id"], "member_id": self.member_id}
+            error = 0
+            while error == 0:
+                answer = await self._connection.ask("Heartbeat", 4, **self._who, **generation)
+                error = answer["error_code"]
+                await asyncio.sleep(0.02)
+
+    async def leave(self) -> None:
+        member = {"member_id": self.member_id, "group_instance_id": self._who["group_instance_id"], "reason": ""}
+        await self._connection.ask("LeaveGroup", 5, group_id=OWNERS, members=[member])
+        self._connection.close()
+
+
+@pytest.mark.parametrize(
+    ("metadata", "instance"),
+    [
+        (b"\x00\x01\x00\x00", "muster-0"),
+        (OF_ANOTHER_LEVEL, "muster-0"),
+        (encode(Candidate(node=Node(node_id=1, host="h", port=1), owned={0: 10**9})), None),
+    ],
+)
+async def test_a_member_that_is_not_understood_gets_nothing(
+    bootstrap: str, metadata: bytes, instance: str | None
+) -> None:
+    """A stranger, a process of a newer version, one that says it is another node: all others go on, and share."""
+    log = Log()
+    first = Process(log, bootstrap, 1)
+    await shared(first)
+    stranger = await Stranger.at(bootstrap, metadata, instance=instance)
+    with capture_logs() as logged:
+        joined = await stranger.join()
+        told = sharing_of(await stranger.sync(joined))
+    assert (set(told.owners.values()), set(told.seats)) == ({1}, {1})
+    assert [each["member"] for each in logged if each["log_level"] == "warning"] == [stranger.member_id]
+    staying = asyncio.create_task(stranger.take_part())
+    second = Process(log, bootstrap, 2)
+    await shared(first, second)
+    await _ended(staying)
+    await stranger.leave()
     await first.die()
+    await second.die()
+
+
+async def test_who_starts_among_processes_of_another_level_ends(bootstrap: str) -> None:
+    """It cannot be told what is its own."""
+    newer = await Stranger.at(bootstrap, OF_ANOTHER_LEVEL)
+    await newer.join()
+    leading = asyncio.create_task(newer.take_part())
+    only = Process(Log(), bootstrap, 1)
+    with pytest.raises(LogMismatch, match="a message of level 2, and this version of Muster knows level 1"):
+        await only.member
+    await _ended(leading)
+    await newer.leave()
+    await only.die()
+
+
+async def test_what_a_stranger_decides_changes_nothing(bootstrap: str) -> None:
+    """It leads the group: that is said, and who waits for it shares when it has gone."""
+    stranger = await Stranger.at(bootstrap, b"")
+    await stranger.join()
+    leading = asyncio.create_task(stranger.take_part(b""))
+    only = Process(Log(), bootstrap, 1)
+    await until(lambda: f"member {stranger.member_id} leads consumer group owners" in str(only.why_not_ready()))
+    assert only.owned == {}
+    await _ended(leading)
+    await stranger.leave()
+    await shared(only)
+    assert only.sharer.group.trouble is None
+    await only.die()
+
+
+@pytest.mark.parametrize(
+    ("protocol", "trouble"),
+    [("log-1", "a message of level 2"), ("log-2", "somebody else is in consumer group owners")],
+)
+async def test_who_has_taken_part_serves_on_while_others_have_the_group(
+    coordinator: MusterProcess, monkeypatch: pytest.MonkeyPatch, protocol: str, trouble: str
+) -> None:
+    """It was out of it for a moment, as after a pause that is longer than its session."""
+    only = Process(Log(), coordinator.bootstrap, 1)
+    await shared(only)
+    owned = dict(only.owned)
+
+    async def away(*_: object, **__: object) -> None:
+        raise TryAgain("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(only.link, "ask_coordinator", away)
+        await until(lambda: only.sharer.group.trouble is not None)
+        coordinator.kill()
+        coordinator.start()
+        other = await Stranger.at(coordinator.bootstrap, OF_ANOTHER_LEVEL, protocol=protocol)
+        await other.join()
+    leading = asyncio.create_task(other.take_part())
+    await until(lambda: trouble in str(only.sharer.group.trouble), lambda: only.sharer.group.trouble)
+    assert (only.owned, only.member.done()) == (owned, False)
+    await _ended(leading)
+    await other.leave()
+    await until(lambda: only.sharer.group.trouble is None)
+    assert only.owned == owned
+    await only.die()
 
 
 async def test_a_session_that_the_brokers_do_not_allow_is_named(bootstrap: str) -> None:

@@ -109,7 +109,7 @@ def test_the_order_of_members_is_of_no_importance() -> None:
 def test_messages_are_read_as_they_were_written() -> None:
     one = candidate(1, p0=3)
     sharing = Sharing(nodes=[node(1)], owners={0: 1})
-    assert candidate_of(encode(one)) == one
+    assert candidate_of(encode(one), "muster-log-1") == one
     assert sharing_of(encode(sharing)) == sharing
 
 
@@ -129,6 +129,13 @@ def test_messages_are_read_as_they_were_written() -> None:
 )
 def test_what_is_not_understood_is_refused(metadata: bytes, says: str) -> None:
     with pytest.raises(NotUnderstood, match=says):
-        candidate_of(metadata)
+        candidate_of(metadata, "muster-log-7")
     with pytest.raises(NotUnderstood, match=says):
         sharing_of(metadata)
+
+
+@pytest.mark.parametrize("group_instance_id", [None, "", "muster-log-11", "muster-log-2"])
+def test_who_says_it_is_another_node_than_it_is_is_refused(group_instance_id: str | None) -> None:
+    """Two members that are one node could not be told apart."""
+    with pytest.raises(NotUnderstood, match="it says that it is node 1"):
+        candidate_of(encode(candidate(1)), group_instance_id)
