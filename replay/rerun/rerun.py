@@ -3,6 +3,8 @@
 That proves that a log holds all that the rules were given, so that they may be run with other settings one day; and it
 is the sharpest test of both. Each transition is decided on the group as it was recorded, so that one difference is
 one difference; the soft state is carried on from decision to decision, and made anew where a coordinator took over.
+Whoever takes over has the members in the order of their last records, or as it followed them (events/loading.py), so
+until it has told that order it may be another one.
 
 Compared is everything but what depends on requests that leave no trace: signs of life, how long requests were parked,
 how many refusals were not written.
@@ -30,12 +32,14 @@ from muster.events.events import (
     GroupEvent,
     JoinPhaseCompleted,
     JoinRefused,
+    MemberAssigned,
     MemberEvent,
     MemberFenced,
     RebalanceStarted,
     StaticMemberReplaced,
 )
 from muster.events.state import Group, GroupState, new_group
+from muster.events.tables import Table
 from muster.replay.history.items import Coordinated, Happened, Item
 from muster.replay.rerun.inputs import derive
 from muster.replay.rerun.situation import PHANTOM, Situation
@@ -88,6 +92,7 @@ class Rerunner:
         self._settings = PERMISSIVE
         self._soft = SoftState() if group is None else restore_soft_state(group, group.image.state_since_ms, PERMISSIVE)
         self._is_incomplete = False
+        self._knows_order = True  # of the members, as the coordinator has them
 
     def feed(self, item: Item) -> None:
         """Take in the next item."""
@@ -118,6 +123,7 @@ class Rerunner:
             self._settings = group_settings(event.settings)
         elif isinstance(event, CoordinatorReady) and self._group is not None:
             self._soft = restore_soft_state(self._group, event.ready_ms, self._settings)
+            self._knows_order = False
 
     def _step(self, events: Sequence[AnyEvent], *, is_cut: bool) -> int:
         """Decide what led to the first of the events; returns how many of them that explains."""
@@ -140,9 +146,20 @@ class Rerunner:
         return count
 
     def _possible_situations(self, events: Sequence[AnyEvent]) -> Iterator[Situation]:
-        for joins_were_held in (True, False):
-            for soft in self._possible_softs():
-                yield Situation(events=events, group=self._group, soft=soft, joins_were_held=joins_were_held)
+        for group in self._possible_groups(events):
+            for joins_were_held in (True, False):
+                for soft in self._possible_softs():
+                    yield Situation(events=events, group=group, soft=soft, joins_were_held=joins_were_held)
+
+    def _possible_groups(self, events: Sequence[AnyEvent]) -> Iterator[Group | None]:
+        """Yield the group as carried on; after a takeover also with the members in the order of the events."""
+        yield self._group
+        if self._group is not None and not self._knows_order:
+            members = self._group.members
+            told = (event.member.member_id for event in events if isinstance(event, MemberEvent))
+            order = dict.fromkeys((*(each for each in told if each in members), *members))
+            if [*order] != [*members]:
+                yield msgspec.structs.replace(self._group, members=Table((each, members[each]) for each in order))
 
     def _possible_softs(self) -> Iterator[SoftState]:
         """Yield possible soft states: as carried on, or changed by something that wrote nothing.
@@ -173,11 +190,13 @@ class Rerunner:
         """The number of recorded events that the decision explains: all of its own, or none."""
         moment = _moment(situation.event)
         settings = self._settings_for(situation.events)
-        decision = decide(command, self._group, situation.soft, moment, settings)
+        decision = decide(command, situation.group, situation.soft, moment, settings)
         made, recorded = decision.events, situation.events[: len(decision.events)]
         if not made or comparable(made) != comparable(recorded):
             return 0
         self._group, self._soft = decision.group, decision.soft
+        if isinstance(made[0], MemberAssigned):
+            self._knows_order = True  # an assignment is to all members
         self.inputs.append(Input(command=command, moment=moment, first_seq=recorded[0].seq, last_seq=recorded[-1].seq))
         return len(made)
 

@@ -185,6 +185,24 @@ def test_a_rebalance_in_flight_goes_on_after_a_takeover() -> None:
     assert_same(h)
 
 
+def test_whoever_takes_over_may_have_the_members_in_another_order() -> None:
+    """It has read the last record of each alone; so what is written of all of them has the order of those."""
+    h = Harness()
+    a, b, c = h.stable_group(h.static("a"), h.static("b"), h.static("c"))
+    leader = next(each for each in (a, b, c) if each.is_leader)
+    leader.join()
+    for other in (c, b, a):
+        if other is not leader:
+            other.join(protocols=protocols("range"))
+    before = [*h.live.members]
+    last = {record.key: record for record in h.records}
+    h.takeover(sorted(last.values(), key=lambda record: record.offset))
+    assert [*h.live.members] != before
+    h.sync_all(a, b, c)
+    h.rejoin_all(*(each.restarted() for each in (a, b, c)))
+    assert_same(h)
+
+
 def test_an_initial_delay_that_ended_without_a_trace() -> None:
     """After a takeover the static members come back late: the delay is over, which wrote nothing."""
     h = Harness()
