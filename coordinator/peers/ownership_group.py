@@ -22,7 +22,7 @@ import msgspec
 import structlog
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.log_throttle import LogThrottle
+from muster.coordinator.log_throttle import LogThrottle, LossThrottle
 from muster.coordinator.peers.sharing import (
     AnotherLevel,
     Candidate,
@@ -83,6 +83,7 @@ class OwnershipGroup:
         self._told = told
         self._session_timeout_ms = session_timeout_ms
         self._throttle = LogThrottle(monotonic_ms)
+        self._losses = LossThrottle(monotonic_ms)
         self.member_id = ""
         """The id that the group's coordinator has given to this process; empty before it has."""
         self._joins = 0
@@ -290,16 +291,18 @@ class OwnershipGroup:
 
     def _failed(self, trouble: str) -> None:
         self.trouble = trouble
-        if self._throttle.due(self._who.group_id) is not None:
+        suppressed = self._losses.lost(self._who.group_id)
+        if suppressed is not None:
             log.warning(
                 "this process cannot take part in sharing the partitions, and serves on what it has",
                 group_id=self._who.group_id,
                 error=trouble,
+                others_since=suppressed,
             )
 
     def _is_in(self) -> None:
         self.trouble = None
-        if self._throttle.end(self._who.group_id) is not None:
+        if self._losses.there(self._who.group_id):
             log.info("this process takes part in sharing the partitions again", group_id=self._who.group_id)
 
 

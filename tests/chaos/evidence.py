@@ -23,7 +23,7 @@ from muster.replay.logs.reading import Reading
 from muster.replay.logs.sources import read_record
 
 BROKERS_OFFSETS: Final = "__consumer_offsets"
-READ_WITHIN_S: Final = 60.0
+READ_WITHIN_S: Final = 300.0
 VERIFIED_WITHIN_S: Final = 300.0
 
 _VERSION: Final = struct.Struct(">h")

@@ -95,8 +95,3 @@ class Ledger:
         """Note an entry of another service's ledger, if it is an error or a long wait."""
         if isinstance(entry, Noticed | Waited):
             self.note(entry)
-
-
-def read_ledger(path: Path) -> list[Entry]:
-    """The entries of a file."""
-    return [msgspec.json.decode(line, type=Entry) for line in path.read_bytes().splitlines()]

@@ -6,7 +6,6 @@ done, and what is right.
 
 import asyncio
 import random
-import shutil
 import subprocess
 import time
 from collections import Counter
@@ -283,8 +282,3 @@ def run(
             for node in cluster.nodes:
                 with suppress(OSError):
                     (folder / f"broker-{node}.log").write_text(cluster.said(node), encoding="utf-8")
-
-
-def clear(folder: Path) -> None:
-    """Remove what a run has left."""
-    shutil.rmtree(folder, ignore_errors=True)

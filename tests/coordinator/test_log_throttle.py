@@ -1,6 +1,6 @@
 """When a line is due that would come again and again."""
 
-from muster.coordinator.log_throttle import LINE_INTERVAL_MS, EndedEpisode, LogThrottle, NamesThrottle
+from muster.coordinator.log_throttle import LINE_INTERVAL_MS, EndedEpisode, LogThrottle, LossThrottle, NamesThrottle
 
 
 class Clock:
@@ -32,6 +32,22 @@ def test_what_is_over_is_told_once_and_begins_anew() -> None:
     assert lines.end("a") == EndedEpisode(seconds=43, times=2)
     assert lines.end("a") is None
     assert lines.due("a") == 0
+
+
+def test_what_is_lost_and_there_again_and_again_is_two_lines_a_minute() -> None:
+    """Once it has been there for a minute its loss is another line at once; each key for itself."""
+    clock = Clock()
+    lines = LossThrottle(lambda: clock.now_ms)
+    assert not lines.there("a")
+    clock.now_ms += 1
+    assert (lines.lost("a"), lines.lost("a"), lines.lost("b"), lines.there("a")) == (0, None, 0, True)
+    assert (lines.lost("a"), lines.there("a"), lines.there("a")) == (None, False, False)
+    clock.now_ms += LINE_INTERVAL_MS - 1
+    assert (lines.lost("a"), lines.there("a")) == (None, False)
+    clock.now_ms += 1
+    assert (lines.lost("a"), lines.there("a")) == (3, True)
+    clock.now_ms += LINE_INTERVAL_MS
+    assert (lines.lost("a"), lines.there("a")) == (0, True)
 
 
 def test_what_is_kept_is_bounded() -> None:

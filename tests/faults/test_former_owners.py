@@ -42,6 +42,31 @@ async def test_an_owner_that_did_not_stop_in_good_order_is_named_once_by_its_suc
 
 
 @story
+async def test_a_name_that_comes_again_is_warned_of_each_time() -> None:
+    """As that of a pod, whose process is the first of its container each time; for all partitions together."""
+    cluster = FakeCluster()
+
+    async def started(name: str) -> ProcessOnKafka:
+        return await ProcessOnKafka(cluster.bootstrap, name=name, answer_lease_ms=2_000).start()
+
+    first = await started("pod:1")
+    with capture_logs() as lines:
+        second = await started("pod:1")
+    assert [line["owner"] for line in lines if line["event"] == TOLD] == ["pod:1"]
+    survivor = await started("vm:2")
+    pods = [first, second]
+    for _ in range(2):
+        await survivor.runtime.release(range(3))
+        pods.append(await started("pod:1"))
+        await asyncio.sleep(75)  # not at the minute, at which claims are renewed
+        with capture_logs() as lines:
+            await survivor.runtime.assign(range(3))
+        assert [line["owner"] for line in lines if line["event"] == TOLD] == ["pod:1"]
+    for process in (survivor, *pods):
+        await process.stop()
+
+
+@story
 async def test_an_idle_owner_finds_out_within_seconds_that_it_was_deposed() -> None:
     """Its last append, sent again, tells, and the record that stands behind it; it writes nothing."""
     cluster = FakeCluster()

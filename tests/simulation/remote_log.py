@@ -156,30 +156,18 @@ class RemoteWriter:
 
     def __init__(self, broker: LogBroker, link: LogLink, partition: int, epoch: int, *, was_owned: bool) -> None:
         self.was_owned = was_owned
+        self.partition = partition
+        self.epoch = epoch
+        self.next_offset: int | None = None
         self._broker = broker
         self._link = link
-        self._partition = partition
-        self._epoch = epoch
         self._sequence = 0
         self._last: Sequence[Transition] = ()
-        self._next_offset: int | None = None
         self._fate: LogError | None = None
-
-    @property
-    def partition(self) -> int:
-        return self._partition
-
-    @property
-    def epoch(self) -> int:
-        return self._epoch
-
-    @property
-    def next_offset(self) -> int | None:
-        return self._next_offset
 
     async def append(self, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
         """See LogWriter. After an append whose outcome stayed unknown, every append raises."""
-        self._next_offset = await self._send(self._sequence, transitions)
+        self.next_offset = await self._send(self._sequence, transitions)
         self._sequence += 1
         self._last = transitions
         return [None] * len(transitions)
@@ -191,8 +179,8 @@ class RemoteWriter:
     def _batch(self, sequence: int, transitions: Sequence[Transition]) -> Callable[[], tuple[int, int]]:
         return partial(
             self._broker.produce,
-            self._partition,
-            self._epoch,
+            self.partition,
+            self.epoch,
             sequence,
             transitions,
             timestamp_ms=self._link.clock.wall_ms(),

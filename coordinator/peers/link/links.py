@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from muster.coordinator.cluster import Node
-from muster.coordinator.log_throttle import LINE_INTERVAL_MS, LogThrottle
+from muster.coordinator.log_throttle import LossThrottle
 from muster.coordinator.peers.link.connection import Handshake, PeerConnection
 from muster.coordinator.peers.link.messages import AnyMessage, Challenge, Denied, Welcome
 from muster.coordinator.peers.link.proof import NONCE_BYTES, BadPeerSecret, Claim, is_proven, proof_of
@@ -59,10 +59,7 @@ class PeerLinks:
         self._node_id = node_id
         self._message_bytes_max = message_bytes_max
         self._context = context
-        self._monotonic_ms = monotonic_ms
-        self._throttle = LogThrottle(monotonic_ms)
-        self._told_lost: set[Node] = set()
-        """The processes of which the last line says that they are not reached."""
+        self._throttle = LossThrottle(monotonic_ms)
         self._received = received
         self._changed = changed
         self._tasks = BackgroundTasks(failed)
@@ -106,24 +103,21 @@ class PeerLinks:
             connection.send(message)
 
     async def _keep(self, node: Node) -> None:
-        retry_s, stood_ms = RETRY_S, 0
+        retry_s = RETRY_S
         while True:
             opened = _Opening(self, node)
             try:
                 reason = await self._open(node, opened)
                 if reason is None:
                     retry_s = RETRY_S
-                    since_ms = self._monotonic_ms()
                     self._reached(node, opened.connection)
                     reason = await opened.lost
-                    stood_ms = self._monotonic_ms() - since_ms
                 self._errors[node] = reason
             finally:
                 if self._ready.pop(node, None) is not None:
                     self._changed(node)
                 opened.connection.abort("it is not needed any more")
-            self._log_lost(node, reason, stood_ms)
-            stood_ms = 0
+            self._log_lost(node, reason)
             await asyncio.sleep(retry_s)
             retry_s = min(2 * retry_s, RETRY_MAX_S)
 
@@ -142,17 +136,13 @@ class PeerLinks:
         self._errors.pop(node, None)
         connection.handle = lambda message: self._received(node, message)
         connection.keep_alive()
-        if node in self._told_lost:
-            self._told_lost.discard(node)
+        if self._throttle.there(node):
             log.info("another process is reached again", node_id=node.node_id, address=f"{node.host}:{node.port}")
         self._changed(node)
 
-    def _log_lost(self, node: Node, reason: str, stood_ms: int) -> None:
-        if stood_ms >= LINE_INTERVAL_MS:  # else it comes and goes, which is one line a minute
-            self._throttle.end(node)
-        suppressed = self._throttle.due(node)
+    def _log_lost(self, node: Node, reason: str) -> None:
+        suppressed = self._throttle.lost(node)
         if suppressed is not None:
-            self._told_lost.add(node)
             log.warning(
                 "another process is not reached, trying again: requests for its groups wait",
                 node_id=node.node_id,

@@ -28,7 +28,7 @@ from muster.coordinator.runtime.partition.quarantine import way_out
 from muster.coordinator.strangers_watch import StrangersWatch, gap_between
 from muster.events.avro.codec import records_of
 from muster.events.damage import Damage, DamageSurvey
-from muster.events.events import CoordinatorReady
+from muster.events.events import AnyPartitionEvent, CoordinatorReady
 from muster.events.ids import GroupId
 from muster.events.keys import EntityKind, RecordKey, decode_key
 from muster.events.loading import Loading
@@ -68,7 +68,7 @@ async def take_over(
     loading, events_read = await _loaded(owner, writer, read_before.events)
     phases.end(TakeoverPhase.READ)
     projector = loading.projector
-    owner.former_owners.warn_unless_stopped(projector.before_election, by=owner.name, location=owner.event_log.location)
+    _warn_of_former_owner(owner, number, projector.before_election)
     if not offsets_were_owned and (projector.groups or projector.quarantined):
         await refuse_if_offsets_topic_deleted(owner.event_log, owner.offsets, number)
     recreated, offsets_read = await _claim_offsets(owner, writer, projector, read_before)
@@ -205,6 +205,13 @@ async def _damages(log_: EventLog, writer: LogWriter, projector: Projector) -> d
     async for chunk in log_.read(writer.partition):
         survey.read(chunk)
     return survey.damages()
+
+
+def _warn_of_former_owner(owner: Owner, number: int, last_event: AnyPartitionEvent | None) -> None:
+    if not owner.old_leases.is_ours(number, last_event):
+        owner.former_owners.warn_unless_stopped(
+            last_event, by=owner.name, location=owner.event_log.location, now_ms=owner.clock.monotonic_ms()
+        )
 
 
 async def _loaded(owner: Owner, writer: LogWriter, standby: Standby[Loading] | None) -> tuple[Loading, int]:

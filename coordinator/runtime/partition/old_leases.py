@@ -22,8 +22,12 @@ class OldLeases:
         """Note a takeover. `last_event`: the last before the claim; `fenced_ms`: when the fence record was there."""
         if last_event is None or isinstance(last_event, CoordinatorStopped):
             return
-        if last_event.owner_epoch != self._served.get(number):
+        if not self.is_ours(number, last_event):
             self._until_ms[number] = fenced_ms + lease_ms
+
+    def is_ours(self, number: int, last_event: AnyPartitionEvent | None) -> bool:
+        """Whether the partition's last owner was this process itself; by the epoch, as a name may come again."""
+        return last_event is not None and last_event.owner_epoch == self._served.get(number)
 
     def served(self, number: int, epoch: int) -> None:
         """Note that this process serves the partition, under this epoch."""
