@@ -25,6 +25,7 @@ from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.security import UpstreamSecurity
 from muster.events.log.base import EventLog
 from muster.events.log.kafka.names import ownership_group
+from muster.events.ownership import OwnershipEnd
 
 
 class PartitionSharing:
@@ -45,6 +46,10 @@ class PartitionSharing:
         """Hear that another process has claimed a partition."""
         if self._sharer is not None:
             self._sharer.deposed(number)
+
+    def end_of(self, number: int, owner_before: str) -> OwnershipEnd | None:
+        """Return why this former owner of a partition owns it no more; None: not known."""
+        return None if self._sharer is None else self._sharer.end_of(number, owner_before)
 
     def expect_rebalance(self) -> None:
         """Hear that another process was lost, so that the partitions may be shared anew soon."""
@@ -84,9 +89,11 @@ class PartitionSharing:
             publish,
             link=link,
             who=self._as_member(),
+            process=runtime.owner_name,
             partitions=self._log.partitions,
             session_timeout_ms=self._settings.owner_session_timeout_ms,
             monotonic_ms=self._clock.monotonic_ms,
+            wall_ms=self._clock.wall_ms,
             failed=lost,
             clients_told_s=clients_told_s,
             is_edge=self._settings.role == EDGE,

@@ -12,6 +12,7 @@ import msgspec
 
 from muster.events.causes import Cause
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
+from muster.events.ownership import OwnershipEnd
 from muster.events.state import GroupConfig, GroupImage, HandedOutId, Member, Registration, ReturnedMember
 
 
@@ -235,6 +236,8 @@ class CoordinatorReady(PartitionEvent, frozen=True, kw_only=True):
     owner_before: str | None = None
     owner_before_seen_ms: int | None = None
     """The last sign of life that this owner, the last one that was ready, left beside the events, by its wall clock."""
+    owner_before_end: OwnershipEnd | None = None
+    """Why it owned the partition no more, as far as the new owner knew; None: not known."""
 
 
 class CoordinatorPaused(PartitionEvent, frozen=True, kw_only=True):

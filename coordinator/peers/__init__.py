@@ -6,6 +6,7 @@ by the log (runtime/ownership).
 
 sharing.py            who owns which partitions: the leader's decision, and what members tell each other (pure)
 ownership_group.py    this process as a member of that group
+former_seats.py       why former owners own their partitions no more, by what the group has told (pure)
 peer_metrics.py       the metrics of the other processes
 peer_status.py        the other processes, and what they own, for the status of this one
 peer_watch.py         notices at once that another process is gone, by a connection to it

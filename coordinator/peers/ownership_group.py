@@ -32,6 +32,7 @@ from muster.coordinator.peers.sharing import (
     Sharing,
     candidate_of,
     encode,
+    seen_by_all,
     sharing_of,
 )
 from muster.coordinator.upstream.errors import UpstreamRefused
@@ -136,23 +137,26 @@ class OwnershipGroup:
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
                 await self._ask(request, lane="leave")
 
-    async def remove(self, peer: Peer) -> None:
+    async def remove(self, peer: Peer) -> bool:
         """Remove a process that is gone from the group, so that nobody waits for its session to end (KIP-345).
 
-        It is named by its member id as well: a process that was started again has another one, and stays.
+        It is named by its member id as well: a process that was started again has another one, and stays. Returns
+        whether it was this process that has removed it.
         """
         who = msgspec.structs.replace(self._who, group_instance_id=peer.seat.group_instance_id)
         at = f"{peer.node.host}:{peer.node.port}"
         request = leave(who, peer.seat.member_id, reason=f"its process is gone: {at} refuses connections")
+        removal = None
         try:
-            error, _ = await self._ask(request, lane="leave")
+            removal, _ = await self._ask(request, lane="leave")
         except LinkError as failed:
             then = f"missed when its session ends: {failed}"
         else:
-            then = _what_then(error)
+            then = _what_then(removal)
         evidence = "its connection broke, and its address refuses new ones"
         log.warning("a process is gone", node_id=peer.node.node_id, address=at, evidence=evidence, then=then)
         self.join_again()  # whoever has removed it, the group shares its partitions out
+        return removal is ErrorCode.none
 
     async def _be_in_one_generation(self) -> None:
         self._is_to_join_again = False
@@ -181,7 +185,7 @@ class OwnershipGroup:
         await self._heartbeats(generation_id)
 
     def _shared_among(self, joined: Any) -> Sharing:  # noqa: ANN401 -- JoinGroupResponse
-        candidates, seats = [], {}
+        candidates, seats, not_understood = [], {}, []
         for each in joined.members:
             try:
                 candidate = candidate_of(each.metadata, each.group_instance_id)
@@ -189,10 +193,18 @@ class OwnershipGroup:
                 if isinstance(error, AnotherLevel) and not self._has_taken_part:
                     raise
                 self._log_not_understood(each, error)
+                not_understood.append(each.member_id)
                 continue
             candidates.append(candidate)
-            seats[candidate.node.node_id] = Seat(member_id=each.member_id, group_instance_id=each.group_instance_id)
-        return msgspec.structs.replace(self._decide(candidates), seats=seats)
+            seats[candidate.node.node_id] = Seat(
+                member_id=each.member_id, group_instance_id=each.group_instance_id, process=candidate.process
+            )
+        return msgspec.structs.replace(
+            self._decide(candidates),
+            seats=seats,
+            not_understood=tuple(not_understood),
+            gone=seen_by_all(candidates),
+        )
 
     def _log_not_understood(self, member: Any, error: NotUnderstood) -> None:  # noqa: ANN401 -- of a JoinGroupResponse
         if self._throttle.due(member.member_id) is not None:

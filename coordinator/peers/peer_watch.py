@@ -15,6 +15,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
+import msgspec
+
 from muster.coordinator.peers.sharing import Peer
 from muster.coordinator.tasks import BackgroundTasks
 
@@ -27,11 +29,25 @@ GONE_AGAIN_AFTER_S: Final = 30.0
 """A process is not told as gone more often, so that a wrong sign cannot keep it from its partitions."""
 
 
+class EndSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """The signs of an end, by this process's wall clock: the connection broke, and the next one was refused."""
+
+    link_lost_ms: int
+    refused_ms: int
+
+
 class PeerWatch:
     """See the module. `gone` is called with a process that has ended; `failed` with the error of a watch that fails."""
 
-    def __init__(self, gone: Callable[[Peer], Awaitable[None]], *, failed: Callable[[Exception], None]) -> None:
+    def __init__(
+        self,
+        gone: Callable[[Peer, EndSeen], Awaitable[None]],
+        *,
+        wall_ms: Callable[[], int],
+        failed: Callable[[Exception], None],
+    ) -> None:
         self._gone = gone
+        self._wall_ms = wall_ms
         self._tasks = BackgroundTasks(failed)
         self._watches: dict[Peer, asyncio.Task[None]] = {}
         self._told_s: dict[int, float] = {}
@@ -56,39 +72,41 @@ class PeerWatch:
     async def _watch(self, peer: Peer) -> None:
         now_s = asyncio.get_running_loop().time
         host, port = peer.node.host, peer.node.port
-        stood, pause_s = False, RETRY_S
+        lost_ms: int | None = None  # when the last connection that stood broke
+        pause_s = RETRY_S
         while True:
             try:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
                     reader, writer = await asyncio.open_connection(host, port)
             except ConnectionRefusedError:
-                if stood:
-                    await self._tell(peer)
-                stood = False
+                if lost_ms is not None:
+                    await self._tell(peer, EndSeen(link_lost_ms=lost_ms, refused_ms=self._wall_ms()))
+                lost_ms = None
             except (OSError, ValueError, OverflowError, TimeoutError):
                 pass  # no evidence, and so is an address that is none
             else:
                 # Later attempts go to where this process was: another address of its name would prove nothing.
                 # None: the connection is lost already, as one to a process that is killed at this moment.
                 host, port = (writer.get_extra_info("peername") or (host, port))[:2]
-                stood, since_s = True, now_s()
+                since_s = now_s()
                 self._connected.add(peer)
                 try:
                     await _until_broken(reader, writer)
                 finally:
                     self._connected.discard(peer)
+                lost_ms = self._wall_ms()
                 if now_s() - since_s > RETRY_S:
                     pause_s = SOON_S
                     continue
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, RETRY_S)
 
-    async def _tell(self, peer: Peer) -> None:
+    async def _tell(self, peer: Peer, seen: EndSeen) -> None:
         now_s, node_id = asyncio.get_running_loop().time(), peer.node.node_id
         if node_id in self._told_s and now_s - self._told_s[node_id] < GONE_AGAIN_AFTER_S:
             return
         self._told_s[node_id] = now_s
-        await self._gone(peer)
+        await self._gone(peer, seen)
 
 
 async def _until_broken(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

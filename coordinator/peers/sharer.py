@@ -11,11 +11,13 @@ from typing import Final, Protocol
 import structlog
 
 from muster.coordinator.cluster import Cluster, Node
+from muster.coordinator.peers.former_seats import FormerSeats
 from muster.coordinator.peers.ownership_group import OwnershipGroup
-from muster.coordinator.peers.peer_watch import PeerWatch
-from muster.coordinator.peers.sharing import Candidate, Sharing, share
+from muster.coordinator.peers.peer_watch import EndSeen, PeerWatch
+from muster.coordinator.peers.sharing import Candidate, Peer, Seat, SeenGone, Sharing, share
 from muster.coordinator.upstream.group_requests import AsMember
 from muster.coordinator.upstream.link import UpstreamLink
+from muster.events.ownership import OwnershipEnd
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -42,7 +44,7 @@ class Sharer:
     """See the module. `publish` is called with what clients are to see of the cluster.
 
     `is_edge`: this process owns nothing, and only has to know who does. `peer_watch` watches the other processes; it is
-    closed apart. `failed` is called with the error of a watch that fails.
+    closed apart. `failed` is called with the error of a watch that fails. `process`: this one's name in events.
     """
 
     def __init__(
@@ -53,9 +55,11 @@ class Sharer:
         *,
         link: UpstreamLink,
         who: AsMember,
+        process: str,
         partitions: int,
         session_timeout_ms: int,
         monotonic_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
         failed: Callable[[Exception], None],
         clients_told_s: float = CLIENTS_TOLD_S,
         is_edge: bool = False,
@@ -65,7 +69,10 @@ class Sharer:
         self._ownership = ownership
         self._cluster = cluster
         self._publish = publish
+        self._who = who
+        self._process = process
         self._partitions = partitions
+        self._former_seats = FormerSeats()
         self._newest: Sharing | None = None
         self._is_new = asyncio.Event()
         self._leaves = False
@@ -79,7 +86,7 @@ class Sharer:
             session_timeout_ms=session_timeout_ms,
             monotonic_ms=monotonic_ms,
         )
-        self.peer_watch = PeerWatch(self.group.remove, failed=failed)
+        self.peer_watch = PeerWatch(self._gone, wall_ms=wall_ms, failed=failed)
 
     @property
     def not_ready(self) -> str | None:
@@ -123,6 +130,19 @@ class Sharer:
         """Have the partitions shared again: a partition that is ours was claimed by another process."""
         self.group.join_again()
 
+    def end_of(self, number: int, process: str) -> OwnershipEnd | None:
+        """Return why this former owner of a partition owns it no more, as far as the group tells; None: not known."""
+        own = Seat(member_id=self.group.member_id, group_instance_id=self._who.group_instance_id or "")
+        return self._former_seats.end_of(number, process, own)
+
+    async def _gone(self, peer: Peer, seen: EndSeen) -> None:
+        member_id = peer.seat.member_id
+        self._former_seats.saw(  # before it is removed: our next join may come before the answer
+            SeenGone(member_id=member_id, by=self._process, link_lost_ms=seen.link_lost_ms, refused_ms=seen.refused_ms)
+        )
+        if await self.group.remove(peer):
+            self._former_seats.removed(member_id)
+
     @property
     def _node(self) -> Node:
         return self._cluster().node
@@ -139,6 +159,8 @@ class Sharer:
             leaves=self._leaves,
             joins=joins,
             is_edge=self._is_edge,
+            process=self._process,
+            gone=self._former_seats.to_tell,
         )
 
     def _decide(self, candidates: Sequence[Candidate]) -> Sharing:
@@ -151,6 +173,7 @@ class Sharer:
             moving = self._partitions - len(sharing.owners)
             log.info("partitions shared", ours=sorted(ours), of=self._partitions, moving=moving, nodes=nodes)
         self._newest = sharing
+        self._former_seats.told(sharing)
         nodes_by_id = {each.node_id: each for each in sharing.nodes}
         if self._leaves:
             if self._node.node_id not in nodes_by_id and len(sharing.owners) in {0, self._partitions}:

@@ -8,7 +8,7 @@ have it, and nobody else is; when it has let go it joins again without it, and t
 owner finds the former one's last word in the log, and nobody waits for anybody's lease to be over.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -27,6 +27,19 @@ class AnotherLevel(NotUnderstood):
     """It is of another level: the other process is of another version."""
 
 
+class SeenGone(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a process, by its member id, as the process `by` has seen it; times by that one's wall clock."""
+
+    member_id: str
+    by: str
+    link_lost_ms: int
+    """When the connection to its address broke."""
+    refused_ms: int
+    """When its address refused the next one."""
+    removed: bool = False
+    """Whether `by` has removed it from the ownership group."""
+
+
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """A member as it presents itself. `owned`: the epoch of its claim, by partition."""
 
@@ -39,13 +52,18 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it only forwards requests to the others: it is to know who owns what, and to own nothing."""
     joins: int = 0
     """Counted up with each join: to Kafka a follower that tells the same as before asks for nothing new."""
+    process: str = ""
+    """Its name as the owner of partitions, `host:pid`; empty: a version that did not tell."""
+    gone: tuple[SeenGone, ...] = ()
+    """The ends of others that it has seen, and no decision has told of yet."""
 
 
 class Seat(msgspec.Struct, frozen=True, kw_only=True):
-    """A process's place in the ownership group: its ids there."""
+    """A process's place in the ownership group: its ids there. `process`: as of a candidate."""
 
     member_id: str
     group_instance_id: str
+    process: str = ""
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +82,10 @@ class Sharing(msgspec.Struct, frozen=True, kw_only=True):
     """The owner's node id, by partition."""
     seats: Mapping[int, Seat] = {}
     """Each process's ids in the group, by node id."""
+    not_understood: tuple[str, ...] = ()
+    """The member ids of those that have no seat since what they tell is not understood."""
+    gone: tuple[SeenGone, ...] = ()
+    """The ends of processes that members have seen, one for each."""
 
     def owned_by(self, node_id: int) -> frozenset[int]:
         """The partitions that this node is to own."""
@@ -124,6 +146,21 @@ def _quotas(partitions: int, node_ids: Sequence[int], now: Mapping[int, int]) ->
     most_first = sorted(node_ids, key=lambda node_id: -sum(owner == node_id for owner in now.values()))
     least, over = divmod(partitions, len(node_ids))
     return {node_id: least + (place < over) for place, node_id in enumerate(most_first)}
+
+
+def seen_by_all(candidates: Iterable[Candidate]) -> tuple[SeenGone, ...]:
+    """Gather what the members tell of the ends of others: of each the best."""
+    best: dict[str, SeenGone] = {}
+    for seen in (each for candidate in candidates for each in candidate.gone):
+        best[seen.member_id] = better(best.get(seen.member_id), seen)
+    return tuple(best.values())
+
+
+def better(one: SeenGone | None, other: SeenGone) -> SeenGone:
+    """The one of two that tells more of a process's end: who has removed it, else who saw it first."""
+    if one is None or (other.removed, -other.refused_ms) > (one.removed, -one.refused_ms):
+        return other
+    return one
 
 
 def encode(message: Candidate | Sharing) -> bytes:

@@ -30,6 +30,7 @@ from muster.coordinator.runtime.ownership.lease_keeper import LeaseKeeper
 from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
 from muster.coordinator.runtime.ownership.owned_partitions import OwnedPartitions
 from muster.coordinator.runtime.ownership.owned_status import ownership_status
+from muster.coordinator.runtime.ownership.ownership_end import EndOf, nobody_knows
 from muster.coordinator.runtime.ownership.signs_of_life import SignsOfLife
 from muster.coordinator.runtime.ownership.slow_appends import SlowAppends
 from muster.coordinator.runtime.ownership.snapshots import SnapshotFolder, Snapshots
@@ -60,12 +61,13 @@ class Runtime:
         *,
         give_up: Callable[[Exception], None],
         deposed: Callable[[int], None] | None = None,
+        end_of: EndOf = nobody_knows,
         stands_by: bool = False,
         snapshots: SnapshotFolder | None = None,
     ) -> None:
         """`stands_by`: whether it follows the partitions that are not assigned to it, so that a takeover is short.
 
-        `snapshots`: where it saves all partitions, so that a start is short.
+        `end_of` tells of a former owner's end; `snapshots`: where it saves all partitions, so that a start is short.
         """
         self._owner = owner
         self._log = owner.event_log
@@ -84,6 +86,7 @@ class Runtime:
             last_sign_of=self._signs.last_of,
             give_up=give_up,
             deposed=deposed,
+            end_of=end_of,
             keeper=self._keeper,
             standby_log=followed_log if stands_by else None,
             snapshots=self._snapshots,
@@ -98,6 +101,11 @@ class Runtime:
     @property
     def _owned(self) -> dict[int, OwnedPartition]:
         return self._partitions.owned
+
+    @property
+    def owner_name(self) -> str:
+        """This process's name in events, `host:pid`."""
+        return self._owner.name
 
     @property
     def slices(self) -> Slices:

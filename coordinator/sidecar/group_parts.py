@@ -20,6 +20,7 @@ from muster.coordinator.observability.standby_metrics import StandbyMetrics
 from muster.coordinator.observability.status import StatusParts
 from muster.coordinator.offsets.upstream import UpstreamOffsetStore
 from muster.coordinator.partition_sharing import PartitionSharing
+from muster.coordinator.runtime.ownership.ownership_end import nobody_knows
 from muster.coordinator.runtime.partition.owner import ignore_partition
 from muster.coordinator.runtime.partition.waiting_limit import WaitingLimit, WaitingQuota
 from muster.coordinator.runtime.runtime import Runtime
@@ -79,6 +80,7 @@ class GroupParts:
             self.owner,
             give_up=lost,
             deposed=None if sharing is None else sharing.deposed,
+            end_of=nobody_knows if sharing is None else sharing.end_of,
             stands_by=settings.stands_by,
             snapshots=snapshot_folder(settings),
         )

@@ -46,6 +46,7 @@ _KINDS: Final[dict[str, str]] = {
     "principal": "principal",
     "owner": "owner",
     "owner_before": "owner",
+    "removed_by": "owner",
     "client_reason": "reason",
 }
 """The kind of name that a field holds. A test compares it with the events: a new field is in here, or has no names."""

@@ -6,6 +6,7 @@ from typing import Any
 from muster.events.avro import codec
 from muster.events.causes import Cause
 from muster.events.events import AnyRecordedEvent
+from muster.events.ownership import OwnershipEndCause
 from muster.events.state import HandedOutIdOutcome
 
 _PLAIN = {
@@ -30,6 +31,8 @@ def _sample(hint: Any, schema: Any) -> Any:
         return Cause.OVER_CAPACITY
     if hint is HandedOutIdOutcome:
         return HandedOutIdOutcome.LEFT
+    if hint is OwnershipEndCause:
+        return OwnershipEndCause.GONE
     match schema["type"] if isinstance(schema, dict) else schema:
         case "array":
             return (_sample(typing.get_args(hint)[0], schema["items"]),) * 2

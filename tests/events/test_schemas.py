@@ -13,6 +13,7 @@ from muster.events.avro import codec
 from muster.events.avro.codec import Registry, header_of
 from muster.events.causes import Cause
 from muster.events.events import EVENT_TYPES, AnyRecordedEvent
+from muster.events.ownership import OwnershipEndCause
 from muster.events.state import HandedOutIdOutcome
 
 LEVEL_1 = {
@@ -78,8 +79,12 @@ LEVEL_4 = {
     "RegistrationEnded": "b47dd875f35e3ba4",
     "StaticMemberReplaced": "9688f4c4a3f8a094",
 }
-FINGERPRINTS = {1: LEVEL_1, 2: LEVEL_2, 4: LEVEL_4}
+LEVEL_5 = {"CoordinatorReady": "bb34eb4328066d18"}
+FINGERPRINTS = {1: LEVEL_1, 2: LEVEL_2, 4: LEVEL_4, 5: LEVEL_5}
 """As they stand in logs. Released: a change here makes every existing log unreadable."""
+
+CAUSES = (Cause, HandedOutIdOutcome, OwnershipEndCause)
+"""Enumerations that are strings in the schemas, so that an older version can read what a newer one wrote."""
 
 ANNOTATIONS = {"int": int, "long": int, "string": str, "bytes": bytes, "boolean": bool, "null": type(None)}
 
@@ -146,7 +151,7 @@ def assert_agree(annotation: Any, schema: Any, defined: dict[str, Any]) -> None:
         return
     if isinstance(schema, str):
         supertype = getattr(annotation, "__supertype__", annotation)
-        assert supertype is ANNOTATIONS[schema] or (schema == "string" and annotation in (Cause, HandedOutIdOutcome))
+        assert supertype is ANNOTATIONS[schema] or (schema == "string" and annotation in CAUSES)
         return
     defined[schema.get("name", "")] = schema
     match schema["type"]:

@@ -33,6 +33,7 @@ from muster.coordinator.group.retention import MINUTE_MS
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.offsets.memory import MemoryOffsetStore
+from muster.coordinator.runtime.ownership.ownership_end import EndOf, nobody_knows
 from muster.coordinator.runtime.partition.group_context import (
     AskAboutSilence,
     GenerationListener,
@@ -75,6 +76,7 @@ class SimulatedProcess:
         ask_about_silence: AskAboutSilence = members_reachable,
         superseded: Callable[[int], None] = ignore_request_id,
         clock: VirtualClock | None = None,
+        end_of: EndOf = nobody_knows,
     ) -> None:
         self.clock = VirtualClock() if clock is None else clock
         limit = {} if batch_bytes_max is None else {"batch_bytes_max": batch_bytes_max}
@@ -95,7 +97,7 @@ class SimulatedProcess:
             ask_about_silence=ask_about_silence,
             superseded=superseded,
         )
-        self.runtime = Runtime(owner, give_up=self.lost.append)
+        self.runtime = Runtime(owner, give_up=self.lost.append, end_of=end_of)
 
     async def start(self) -> "SimulatedProcess":
         await self.log.open()

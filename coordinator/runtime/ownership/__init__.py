@@ -2,6 +2,7 @@
 
 owned_partitions.py    Partitions that are assigned: taken over, lost, given up, each by itself.
 takeover.py            Takes a partition over: claim it, write the fence record, read up to it, serve.
+ownership_end.py       Tells why the former owner owned a partition no more, as far as that is known.
 ready_log.py           One line for all partitions taken over side by side, and how long each phase took.
 standbys.py            Follows the partitions of other processes, so that a takeover reads what is new, and no history.
 hot_standbys.py        The standbys of both topics, of events and of committed offsets.

@@ -26,6 +26,7 @@ from muster.coordinator.runtime.ownership.hot_standbys import HotStandbys, ReadB
 from muster.coordinator.runtime.ownership.lease_keeper import LeaseKeeper
 from muster.coordinator.runtime.ownership.log_outage import LogOutage
 from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
+from muster.coordinator.runtime.ownership.ownership_end import EndOf, nobody_knows
 from muster.coordinator.runtime.ownership.ready_log import ReadyLog
 from muster.coordinator.runtime.ownership.snapshots import Snapshots
 from muster.coordinator.runtime.ownership.takeover import LastSignOf, take_over
@@ -59,10 +60,12 @@ class OwnedPartitions:
         give_up: Callable[[Exception], None],
         deposed: Callable[[int], None] | None,
         keeper: LeaseKeeper | None,
+        end_of: EndOf = nobody_knows,
         standby_log: FollowedLog | None = None,
         snapshots: Snapshots | None = None,
     ) -> None:
         """`standby_log`: the owner's log, if this process is to follow the partitions that are not assigned to it."""
+        self._end_of = end_of
         self._snapshots = snapshots
         self._owner = owner
         self._last_sign_of = last_sign_of
@@ -209,6 +212,7 @@ class OwnedPartitions:
                 self._owner,
                 number,
                 last_sign_of=self._last_sign_of,
+                end_of=self._end_of,
                 lost=lambda error: self.lost(number, error),
                 ready_log=self._ready,
                 read_before=read_before,

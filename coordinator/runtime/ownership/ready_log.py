@@ -3,7 +3,7 @@
 What belongs here: what is told of takeovers. What it must not know: how a partition is taken over.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -55,4 +55,13 @@ class ReadyLog:
                 offsets=offsets_read,
                 groups=sum(each.groups for each in ready),
                 members=sum(each.members for each in ready),
+                **_former_owners(ready),
             )
+
+
+def _former_owners(ready: Sequence[CoordinatorReady]) -> dict[str, dict[str, str]]:
+    """Why former owners owned the partitions no more, by their names, where that is known."""
+    causes = {
+        each.owner_before: end.cause.value for each in ready if each.owner_before and (end := each.owner_before_end)
+    }
+    return {"former_owners": causes} if causes else {}

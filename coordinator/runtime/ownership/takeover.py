@@ -19,6 +19,7 @@ from muster.coordinator.runtime.ownership.fencing import append_one, fence
 from muster.coordinator.runtime.ownership.hot_standbys import ReadBefore
 from muster.coordinator.runtime.ownership.orphans import find_orphans, finish_deletions, recreate_groups
 from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
+from muster.coordinator.runtime.ownership.ownership_end import EndOf, end_of_former_owner
 from muster.coordinator.runtime.ownership.ready_log import PhaseTimer, ReadyLog
 from muster.coordinator.runtime.partition.answer_lease import AnswerLease
 from muster.coordinator.runtime.partition.outbox import OnLost, Outbox
@@ -33,6 +34,7 @@ from muster.events.ids import GroupId
 from muster.events.keys import EntityKind, RecordKey, decode_key
 from muster.events.loading import Loading
 from muster.events.log.base import EventLog, LogUnavailable, LogWriter
+from muster.events.ownership import OwnershipEnd
 from muster.events.projector import Projector
 from muster.events.records import UndecodableKey
 
@@ -47,6 +49,7 @@ async def take_over(
     number: int,
     *,
     last_sign_of: LastSignOf,
+    end_of: EndOf,
     lost: OnLost,
     ready_log: ReadyLog,
     read_before: ReadBefore,
@@ -77,7 +80,13 @@ async def take_over(
         owner.old_leases.taken_over(number, projector.before_election, fenced_ms=fenced_ms, lease_ms=lease.lease_ms)
     phases.end(TakeoverPhase.OFFSETS)
     ready = _ready(
-        owner, writer, projector, events_read=events_read, started_ms=started_ms, owner_before_seen_ms=seen_ms
+        owner,
+        writer,
+        projector,
+        events_read=events_read,
+        started_ms=started_ms,
+        owner_before_seen_ms=seen_ms,
+        owner_before_end=end_of_former_owner(owner, number, projector, end_of),
     )
     sent_ms = owner.boot_ms()
     await append_one(writer, records_of([ready], owner.event_log.format_level))
@@ -132,6 +141,7 @@ def _ready(
     events_read: int,
     started_ms: int,
     owner_before_seen_ms: int | None,
+    owner_before_end: OwnershipEnd | None,
 ) -> CoordinatorReady:
     now_ms = owner.clock.monotonic_ms()
     return CoordinatorReady(
@@ -147,6 +157,7 @@ def _ready(
         uptime_ms=now_ms,
         owner_before=projector.served_by,
         owner_before_seen_ms=owner_before_seen_ms,
+        owner_before_end=owner_before_end,
     )
 
 

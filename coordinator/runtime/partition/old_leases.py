@@ -33,6 +33,10 @@ class OldLeases:
         """Note that this process serves the partition, under this epoch."""
         self._served[number] = epoch
 
+    def has_served(self, number: int) -> bool:
+        """Whether this process has served the partition before."""
+        return number in self._served
+
     def left_ms(self, number: int, now_ms: int) -> int:
         """The time for which a former owner may still answer."""
         return max(0, self._until_ms.get(number, now_ms) - now_ms)

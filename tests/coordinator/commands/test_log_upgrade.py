@@ -104,11 +104,12 @@ def test_who_may_be_serving_is_told() -> None:
     simulate(story())
 
 
-def test_the_next_owner_writes_at_the_new_level() -> None:
+@pytest.mark.parametrize("level", [3, 4])
+def test_the_next_owner_writes_at_the_new_level(level: int) -> None:
     """Beginning with its fence record."""
 
     async def story() -> None:
-        storage = MemoryStorage(1, format_level=3)
+        storage = MemoryStorage(1, format_level=level)
         process = await SimulatedProcess(storage).start()
         await process.runtime.stop()
         await upgrade(process.log, who="admin", version="9", wall_ms=1)
@@ -116,9 +117,9 @@ def test_the_next_owner_writes_at_the_new_level() -> None:
         await process.runtime.stop()
         events = [decode(record.value) for record in storage.records[0] if record.value is not None]
         levels = [event.format_level for event in events if isinstance(event, CoordinatorElected)]
-        assert levels == [3, FORMAT_LEVEL, FORMAT_LEVEL]
+        assert levels == [level, FORMAT_LEVEL, FORMAT_LEVEL]
         before, after = [event for event in events if isinstance(event, CoordinatorReady)]
-        assert (before.uptime_ms, before.owner_before) == (None, None)
+        assert (before.uptime_ms is None, before.owner_before) == (level == 3, None)
         assert after.uptime_ms is not None
         assert after.owner_before == before.owner, "not the command"
 
@@ -133,14 +134,16 @@ async def test_a_topic_is_upgraded_by_the_marks_of_its_records(kafka_broker: Bro
     await before.open()
     assert before.format_level == 3
     await (await before.claim(0)).append([(Record(b"key", b"value"),)])
-    assert "has format level 3; at level 4" in (await asyncio.to_thread(run, url)).stdout
+    assert f"has format level 3; at level {FORMAT_LEVEL}" in (await asyncio.to_thread(run, url)).stdout
 
     process = open_log(url)
     await process.open()
     await upgrade(process, who="admin", version="9", wall_ms=1)
     await process.close()
 
-    with pytest.raises(LogMismatch, match="was upgraded to format level 4 while this process had it open at level 3"):
+    with pytest.raises(
+        LogMismatch, match=f"was upgraded to format level {FORMAT_LEVEL} while this process had it open at level 3"
+    ):
         await before.claim(1)
     await before.close()
     result = await asyncio.to_thread(run, url, "--yes")

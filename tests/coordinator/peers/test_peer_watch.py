@@ -1,6 +1,7 @@
 """Signs that another process is gone, and signs that are none."""
 
 import asyncio
+import itertools
 import socket
 import struct
 from collections.abc import AsyncIterator
@@ -12,7 +13,7 @@ import pytest
 
 from muster.coordinator.cluster import Node
 from muster.coordinator.peers import peer_watch
-from muster.coordinator.peers.peer_watch import PeerWatch
+from muster.coordinator.peers.peer_watch import EndSeen, PeerWatch
 from muster.coordinator.peers.sharing import Peer, Seat
 from tests.coordinator.peers.addresses import ProcessAddress, listening
 from tests.waiting import until
@@ -35,10 +36,13 @@ class Watched:
     def __init__(self) -> None:
         self.gone: list[str] = []
         self.failures: list[Exception] = []
-        self.watch = PeerWatch(self._gone, failed=self.failures.append)
+        self.seen: list[EndSeen] = []
+        self._wall_ms = itertools.count(1)
+        self.watch = PeerWatch(self._gone, wall_ms=lambda: next(self._wall_ms), failed=self.failures.append)
 
-    async def _gone(self, peer: Peer) -> None:
+    async def _gone(self, peer: Peer, seen: EndSeen) -> None:
         self.gone.append(peer.seat.member_id)
+        self.seen.append(seen)
 
 
 @asynccontextmanager
@@ -88,6 +92,7 @@ async def test_a_connection_that_broke_to_an_address_that_refuses(
         await until(lambda: watched.gone == ["m-1"])
         await until(lambda: len(refused) > ATTEMPTS)
         assert watched.gone == ["m-1"]
+        assert watched.seen == [EndSeen(link_lost_ms=1, refused_ms=2)]
         assert set(refused) == {"127.0.0.1"}
 
 

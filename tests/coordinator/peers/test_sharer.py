@@ -20,6 +20,8 @@ from muster.coordinator.upstream.link import UpstreamLink
 from muster.events.ids import GroupId
 from muster.events.kafka.errors import TryAgain
 from muster.events.log.base import LogMismatch
+from muster.events.log.wall_clock import wall_clock_ms
+from muster.events.ownership import OwnershipEnd, OwnershipEndCause
 from muster.events.partitioner import partition_for
 from tests.conformance.wire import Connection, Fields, ms
 from tests.coordinator.peers.addresses import listening
@@ -54,6 +56,7 @@ class Process:
         bootstrap: str,
         node_id: int,
         *,
+        process: str | None = None,
         host: str | None = None,
         port: int = 9092,
         protocol: str = "log-1",
@@ -79,9 +82,11 @@ class Process:
             self._publish,
             link=self.link,
             who=who,
+            process=process or f"host-{node_id}:1",
             partitions=PARTITIONS,
             session_timeout_ms=session_timeout_ms,
             monotonic_ms=lambda: int(asyncio.get_running_loop().time() * 1000),
+            wall_ms=wall_clock_ms,
             failed=self.failures.append,
             is_edge=is_edge,
         )
@@ -110,6 +115,10 @@ class Process:
 
     def why_not_ready(self) -> str | None:
         return self.sharer.not_ready
+
+    def end_of(self, number: int, process: str = "host-1:1") -> OwnershipEnd | None:
+        """Why that one owns the partition no more."""
+        return self.sharer.end_of(number, process)
 
     def told(self, *others: "Process") -> bool:
         """Whether its clients are sent to the owner of each partition."""
@@ -190,6 +199,9 @@ async def test_the_partitions_of_a_dead_one_are_taken_over(bootstrap: str) -> No
     await first.die()
     await shared(second)
     assert kept.items() < second.owned.items()
+    taken = (second.owned.keys() - kept).pop()
+    assert second.end_of(taken, "host-1:1") == OwnershipEnd(cause=OwnershipEndCause.NO_MEMBER)
+    assert second.end_of(taken, "host-3:1") is None
     await second.die()
 
 
@@ -217,6 +229,36 @@ async def test_a_process_whose_address_refuses_connections_is_removed(bootstrap:
             await shared(second)
         assert removals(logged) == [(1, "removed from the ownership group")]
     await second.die()
+
+
+async def test_all_are_told_who_was_seen_to_be_gone_and_who_removed_it(bootstrap: str) -> None:
+    """Whoever takes its partitions over knows it, though one alone has seen it."""
+    log = Log()
+    async with listening() as address:
+        first = Process(log, bootstrap, 1, host="127.0.0.1", port=address.port)
+        others = [Process(log, bootstrap, node_id) for node_id in (2, 3, 4)]
+        await shared(first, *others)
+        await until(lambda: address.connections == 3)
+        (had,) = first.owns
+        began_ms = wall_clock_ms()
+        for each in others[1:]:
+            await each.sharer.peer_watch.close()  # they see nothing
+        await first.die()
+        address.end()
+        await until(lambda: frozenset().union(*(each.owns for each in others)) == ALL)
+        await until(
+            lambda: all((end := each.end_of(had)) is not None and end.removed_by == "host-2:1" for each in others),
+            lambda: [each.end_of(had) for each in others],
+        )
+        (end,) = {each.end_of(had) for each in others}
+    assert end is not None
+    assert end.cause is OwnershipEndCause.GONE
+    assert end.link_lost_ms is not None
+    assert end.refused_ms is not None
+    assert began_ms <= end.link_lost_ms <= end.refused_ms <= wall_clock_ms()
+    await until(lambda: all(each.sharer._former_seats.to_tell == () for each in others))
+    for each in others:
+        await each.die()
 
 
 async def test_who_was_taken_for_gone_gets_its_share_again(bootstrap: str) -> None:
@@ -262,11 +304,13 @@ async def test_who_comes_back_within_its_session_owns_what_it_owned(bootstrap: s
     await shared(first, second)
     had, kept = first.owns, dict(second.owned)
     await first.die()
-    again = Process(log, bootstrap, 1, port=9999)
+    again = Process(log, bootstrap, 1, process="host-1:2", port=9999)
     await until(lambda: not second.sharer.group._is_to_join_again and again.owns == had)
     await shared(again, second)
     assert again.owns == had
     assert second.owned == kept
+    (own,) = {again.end_of(number, "host-1:1") for number in had}
+    assert own == OwnershipEnd(cause=OwnershipEndCause.REPLACED)
     assert again.cluster.node in second.cluster.nodes
     await again.die()
     await second.die()

@@ -9,9 +9,11 @@ from muster.coordinator.cluster import Node
 from muster.coordinator.peers.sharing import (
     Candidate,
     NotUnderstood,
+    SeenGone,
     Sharing,
     candidate_of,
     encode,
+    seen_by_all,
     share,
     sharing_of,
 )
@@ -107,10 +109,35 @@ def test_the_order_of_members_is_of_no_importance() -> None:
 
 
 def test_messages_are_read_as_they_were_written() -> None:
-    one = candidate(1, p0=3)
-    sharing = Sharing(nodes=[node(1)], owners={0: 1})
+    gone = (SeenGone(member_id="m-2", by="h:1", link_lost_ms=1, refused_ms=2, removed=True),)
+    one = msgspec.structs.replace(candidate(1, p0=3), process="h:1", gone=gone)
+    sharing = Sharing(nodes=[node(1)], owners={0: 1}, gone=gone)
     assert candidate_of(encode(one), "muster-log-1") == one
     assert sharing_of(encode(sharing)) == sharing
+
+
+def test_messages_of_a_version_that_tells_less_are_read() -> None:
+    """It told neither its name nor of ends; and it reads past what it does not know."""
+    told = b'{"level":1,"node":{"node_id":1,"host":"h","port":9093},"owned":{"0":3},"leaves":false,"joins":1}'
+    assert candidate_of(told, "muster-log-1") == msgspec.structs.replace(candidate(1, p0=3), joins=1)
+    assert candidate_of(told[:-1] + b',"later":[1]}', "muster-log-1") == candidate_of(told, "muster-log-1")
+
+
+def test_of_what_members_saw_of_an_end_the_best_is_told() -> None:
+    """The one who has removed it, else the one who saw it first."""
+
+    def seen(by: str, refused_ms: int, *, removed: bool = False) -> SeenGone:
+        return SeenGone(member_id="m-9", by=by, link_lost_ms=0, refused_ms=refused_ms, removed=removed)
+
+    def told(*gone: SeenGone) -> tuple[SeenGone, ...]:
+        return seen_by_all(msgspec.structs.replace(candidate(n), gone=(each,)) for n, each in enumerate(gone))
+
+    late, early, remover = seen("a:1", 7), seen("b:1", 5), seen("c:1", 9, removed=True)
+    assert told(late, early) == told(early, late) == (early,)
+    assert told(early, remover, late) == told(remover, early) == (remover,)
+    other = msgspec.structs.replace(late, member_id="m-8")
+    assert told(late, other) == (late, other)
+    assert told() == ()
 
 
 @pytest.mark.parametrize(

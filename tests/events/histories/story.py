@@ -13,6 +13,7 @@ from muster.events.events import (
     CoordinatorStopped,
 )
 from muster.events.ids import MemberId
+from muster.events.ownership import OwnershipEnd, OwnershipEndCause
 from muster.events.records import FORMAT_LEVEL, StoredRecord
 from tests.coordinator.group.client import protocols
 from tests.coordinator.group.harness import Harness
@@ -66,6 +67,12 @@ def story() -> list[StoredRecord]:
                 uptime_ms=2,
                 owner_before="owner-0",
                 owner_before_seen_ms=1_700_000_500_000,
+                owner_before_end=OwnershipEnd(
+                    cause=OwnershipEndCause.GONE,
+                    removed_by="owner-2",
+                    link_lost_ms=1_700_000_500_100,
+                    refused_ms=1_700_000_500_120,
+                ),
             )
         ),
     ]

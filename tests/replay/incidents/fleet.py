@@ -32,7 +32,8 @@ from tests.replay.whole import History, incidents
 
 QUIET_MS = 660_000
 """Longer than every window, so that the start is an incident of its own."""
-OLDER = FORMAT_LEVEL - 1
+OLDER = 3
+"""The last level without what explains events."""
 BOTH = pytest.mark.parametrize("level", [FORMAT_LEVEL, OLDER])
 BY_ADMIN = "asked for by client admin-1 at 10.0.200.1, User:admin"
 

@@ -1,6 +1,5 @@
 """The incidents of `muster.replay.incidents`, in the form that the judge reads."""
 
-from muster.events.records import FORMAT_LEVEL
 from muster.replay.incidents.incident import Incident
 from muster.replay.times import wall_ms_of
 from tests.judge.telling import Telling
@@ -30,5 +29,5 @@ def _telling(incident: Incident) -> Telling:
 
 
 def tell_older(history: History, until_ms: int) -> list[Telling]:
-    """The same of a log of the format level before, which recorded less."""
-    return tell(at_level(history, FORMAT_LEVEL - 1), until_ms)
+    """The same of a log of format level 3, which recorded less."""
+    return tell(at_level(history, 3), until_ms)

@@ -1,0 +1,113 @@
+"""CoordinatorReady says why the former owner owned the partition no more: as the log tells, or who shares it."""
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+
+from muster import schemas
+from muster.coordinator.runtime.ownership.ownership_end import EndOf, nobody_knows
+from muster.events.avro.codec import HEADER_BYTES, decode, header_of
+from muster.events.events import CoordinatorReady
+from muster.events.log.memory import MemoryStorage
+from muster.events.ownership import OwnershipEnd, OwnershipEndCause
+from muster.events.partitioner import partition_for
+from muster.events.records import FORMAT_LEVEL
+from tests.simulation.process import GROUP, SimulatedProcess
+from tests.simulation.virtual_time import simulate
+
+GONE = OwnershipEnd(cause=OwnershipEndCause.GONE, removed_by="c:3", link_lost_ms=1, refused_ms=2)
+
+
+def ends(storage: MemoryStorage, partition: int = 0) -> list[OwnershipEnd | None]:
+    """The end that each CoordinatorReady of the partition tells."""
+    events = [decode(record.value) for record in storage.records[partition] if record.value is not None]
+    return [event.owner_before_end for event in events if isinstance(event, CoordinatorReady)]
+
+
+def end(cause: str) -> OwnershipEnd:
+    return OwnershipEnd(cause=OwnershipEndCause(cause))
+
+
+def lived(storage: MemoryStorage, *, stops: bool = False, end_of: EndOf = nobody_knows) -> None:
+    """A process served the log for a second, and ended."""
+
+    async def life() -> None:
+        process = await SimulatedProcess(storage, end_of=end_of).start()
+        await asyncio.sleep(1)
+        if stops:
+            await process.runtime.stop()
+
+    simulate(life())  # all else ends with the loop
+
+
+def test_who_stopped_in_good_order() -> None:
+    """The log says so, and nobody is asked; the first owner of all had none before it."""
+
+    def asked(number: int, owner_before: str) -> OwnershipEnd | None:
+        pytest.fail(f"{number}, {owner_before}")
+
+    storage = MemoryStorage(1)
+    lived(storage, stops=True, end_of=asked)
+    lived(storage, end_of=asked)
+    assert ends(storage) == [None, end("stopped")]
+
+
+def test_who_did_not_stop_is_asked_about() -> None:
+    """Nobody knows it of a process alone."""
+    asked = []
+
+    def end_of(number: int, owner_before: str) -> OwnershipEnd | None:
+        asked.append((number, owner_before))
+        return GONE if number else None
+
+    storage = MemoryStorage(2)
+    lived(storage)
+    lived(storage, end_of=end_of)
+    lived(storage)
+    assert sorted(asked) == [(0, "simulated:1"), (1, "simulated:1")]
+    assert (ends(storage, 0), ends(storage, 1)) == ([None, None, None], [None, GONE, None])
+
+
+def test_who_takes_its_partition_back() -> None:
+    """It had lost the log; how often it tried since does not matter."""
+
+    async def story() -> None:
+        storage = MemoryStorage(8)
+        process = await SimulatedProcess(storage).start()
+        process.log.fail_next_append()
+        process.join("a")
+        await asyncio.sleep(1)
+        await process.runtime.all_owned()
+        assert ends(storage, partition_for(GROUP, 8)) == [None, end("taken-back")]
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_the_line_of_the_log_says_it_of_each_former_owner() -> None:
+    """Where it is known."""
+    storage = MemoryStorage(2)
+    with capture_logs() as logged:
+        lived(storage)
+        lived(storage, end_of=lambda _number, _owner: GONE)
+    first, second = [each for each in logged if each["event"] == "partitions ready"]
+    assert "former_owners" not in first
+    assert second["former_owners"] == {"simulated:1": "gone"}
+
+
+@pytest.mark.parametrize("level", [3, 4])
+def test_a_log_of_an_older_level_is_gone_on_with_at_its_own(level: int) -> None:
+    """A process that knows no higher one reads all of it."""
+    storage = MemoryStorage(1, format_level=level)
+    lived(storage)
+    lived(storage, end_of=lambda _number, _owner: GONE)
+    known = {header_of(schema) for each in range(1, level + 1) for schema in _schemas_of(each)}
+    written = {record.value[:HEADER_BYTES] for record in storage.records[0] if record.value is not None}
+    assert written <= known
+    assert ends(storage) == [None, None]
+    assert level < FORMAT_LEVEL
+
+
+def _schemas_of(level: int) -> list[schemas.Schema]:
+    return list(schemas.event_schemas(level)) if level in schemas.levels() else []
