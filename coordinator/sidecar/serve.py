@@ -42,7 +42,7 @@ from muster.coordinator.sidecar.apis.registry import handled_apis
 from muster.coordinator.sidecar.forwarding.assembly import Forwarding
 from muster.coordinator.sidecar.forwarding.shared_ownership import SharedOwnership
 from muster.coordinator.sidecar.group_parts import GroupParts
-from muster.coordinator.sidecar.groups.owned_groups import ListOwned, own_groups
+from muster.coordinator.sidecar.groups.owned_groups import ListOwned, SharedListing, own_groups
 from muster.coordinator.sidecar.groups.routing import GroupRouter
 from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
 from muster.coordinator.sidecar.messages.rewriting import AnswerRewriter
@@ -120,7 +120,7 @@ class _Sidecar:
         self.relayed.upstream_members = parts.moves.recent_members.counted
         listening = self._listening(parts.service)
         handled_by = self._handled_by(parts, reserved)
-        list_own = own_groups(parts.service, parts.shadows)
+        list_own = SharedListing(own_groups(parts.service, parts.shadows)).asked
         forwarding = None if sharing is None else self._forwarding(sharing, parts, list_own)
         if forwarding is None:
             handled = handled_by(list_own)

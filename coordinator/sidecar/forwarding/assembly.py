@@ -28,7 +28,7 @@ from muster.coordinator.sidecar.forwarding.edge import Edge
 from muster.coordinator.sidecar.forwarding.owner import ForwardedRequests
 from muster.coordinator.sidecar.forwarding.owners import Owners
 from muster.coordinator.sidecar.forwarding.reach import TAKEOVER_MS, OwnersReach
-from muster.coordinator.sidecar.groups.owned_groups import ListOwned
+from muster.coordinator.sidecar.groups.owned_groups import ListOwned, SharedListing
 from muster.coordinator.sidecar.relay.intercept import Forward, SidecarApi
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.wire.bounds import ANSWER_BYTES_MAX
@@ -113,7 +113,7 @@ class Forwarding:
 
         `handled_by` makes what handles requests for this process's groups. Raises CannotServe.
         """
-        handled = handled_by(self._owners.list_all)
+        handled = handled_by(SharedListing(self._owners.list_all).asked)
         self._owner.handle_by(handled)
         settings = self._settings
         assert settings.peer_listen is not None

@@ -1,8 +1,10 @@
 """The groups of this process, as ListGroups needs them: what the log has of each, and whether it has a shadow upstream.
 
-What belongs here: one process's groups. What it must not know: other processes.
+What belongs here: one process's groups, and that many who ask at once get one listing. What it must not know: other
+processes.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 from kio.schema.errors import ErrorCode
@@ -45,3 +47,37 @@ def own_groups(service: Service, shadows: Shadows) -> ListOwned:
         return groups
 
     return list_own
+
+
+class SharedListing:
+    """One listing for all who ask while another one is made; one that has begun may lack what they know of."""
+
+    def __init__(self, make: ListOwned) -> None:
+        self._make = make
+        self._being_made: asyncio.Task[list[OwnedGroup] | ErrorCode] | None = None
+        self._next: asyncio.Task[list[OwnedGroup] | ErrorCode] | None = None
+
+    async def asked(self) -> list[OwnedGroup] | ErrorCode:
+        """List the groups, as they are now or later. Raises what making the listing does."""
+        if self._next is None:
+            self._next = asyncio.create_task(self._made_after(self._being_made), name="list-groups")
+            self._next.add_done_callback(_look_at_error)
+        return await asyncio.shield(self._next)
+
+    async def _made_after(
+        self, before: "asyncio.Task[list[OwnedGroup] | ErrorCode] | None"
+    ) -> list[OwnedGroup] | ErrorCode:
+        if before is not None:
+            await asyncio.wait([before])
+        self._being_made, self._next = self._next, None
+        try:
+            return await self._make()
+        finally:
+            if self._next is None:
+                self._being_made = None
+
+
+def _look_at_error(made: "asyncio.Task[list[OwnedGroup] | ErrorCode]") -> None:
+    """Whoever waits for it is told of an error; if all have gone, nobody is."""
+    if not made.cancelled():
+        made.exception()

@@ -1,0 +1,60 @@
+"""ListGroups by many at once: they share a listing, and nobody gets one that was begun before it asked."""
+
+import asyncio
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from muster.coordinator.peers.link.messages import OwnedGroup
+from muster.coordinator.sidecar.groups.owned_groups import SharedListing
+from tests.waiting import until
+
+
+class Listings:
+    """Listings that take until they are let go."""
+
+    def __init__(self) -> None:
+        self.begun: list[asyncio.Future[list[OwnedGroup] | ErrorCode]] = []
+
+    async def make(self) -> list[OwnedGroup] | ErrorCode:
+        self.begun.append(asyncio.get_running_loop().create_future())
+        return await self.begun[-1]
+
+
+def listed(group_id: str) -> list[OwnedGroup]:
+    return [OwnedGroup(group_id, "consumer", "Stable", is_owned=True, has_shadow=True, is_in=True)]
+
+
+async def test_all_who_ask_while_one_is_made_share_the_next() -> None:
+    listings = Listings()
+    shared = SharedListing(listings.make)
+    first = asyncio.create_task(shared.asked())
+    await until(lambda: len(listings.begun) == 1)
+    later = [asyncio.create_task(shared.asked()) for _ in range(200)]
+    later.pop().cancel()  # its client has gone
+    listings.begun[0].set_result(listed("before"))
+    assert await first == listed("before")
+    await until(lambda: len(listings.begun) == 2)
+    last = asyncio.create_task(shared.asked())
+    listings.begun[1].set_result(listed("after"))
+    assert await asyncio.gather(*later) == [listed("after")] * 199
+    await until(lambda: len(listings.begun) == 3)
+    listings.begun[2].set_result(ErrorCode.coordinator_not_available)
+    assert await last is ErrorCode.coordinator_not_available
+    assert len(listings.begun) == 3
+
+
+async def test_one_that_fails_is_told_to_who_waits_and_is_no_others() -> None:
+    listings = Listings()
+    shared = SharedListing(listings.make)
+    first, second = asyncio.create_task(shared.asked()), asyncio.create_task(shared.asked())
+    await until(lambda: len(listings.begun) == 1)
+    later = asyncio.create_task(shared.asked())
+    await until(lambda: shared._next is not None)
+    listings.begun[0].set_exception(ValueError("for a test"))
+    for each in (first, second):
+        with pytest.raises(ValueError, match="for a test"):
+            await each
+    await until(lambda: len(listings.begun) == 2)
+    listings.begun[1].set_result(listed("whole"))
+    assert await later == listed("whole")
