@@ -55,6 +55,8 @@ def receive(channel: socket.socket) -> tuple[int, int, list[socket.socket]] | No
     except ConnectionResetError:
         return None
     sockets = [socket.socket(fileno=each) for each in descriptors]
+    for each in sockets:
+        each.set_inheritable(False)  # else whoever is started from here has it, too, and it lives on with that process
     if len(message) < MESSAGE.size:
         return None
     kind, number = MESSAGE.unpack(message)

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import uvloop
 from structlog.testing import capture_logs
 
 from muster.coordinator.net.kept_sockets import VARIABLE
@@ -129,6 +130,27 @@ async def test_a_port_that_its_successor_does_not_want_is_closed(tmp_path: Path)
         await until(lambda: serves(process))
         await until(lambda: refuses(goes))
         assert process.sockets._kept.keys() == {(socket.AF_INET, HOST, port) for port in (stays, comes)}
+
+
+def test_its_sockets_are_no_other_processs(tmp_path: Path) -> None:
+    """A process that is started later would keep them open, and clients would wait there for nobody.
+
+    The loop is that of the command: asyncio's own closes in a new process whatever is not meant for it.
+    """
+    folders, ports = (tmp_path / "first", tmp_path / "second"), lasting_ports(2)
+
+    async def scene() -> None:
+        for folder in folders:
+            folder.mkdir()
+        async with kept(folders[0], ports[0]) as first:
+            await until(lambda: first.sockets.serves)
+            async with kept(folders[1], ports[1]):
+                await first.stop(STOP_WITHIN_S)
+                assert await refuses(ports[0])
+                assert not await refuses(ports[1])
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(scene())
 
 
 async def test_who_ends_again_soon_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
