@@ -1,5 +1,6 @@
 """`python -m benchmarks`: everything, or only the parts that are named. Give it a machine that does nothing else."""
 
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +10,7 @@ from rich.console import Console
 
 from benchmarks import (
     cold_start,
+    committed,
     crowds,
     fleet,
     forwarding,
@@ -19,6 +21,7 @@ from benchmarks import (
     standalone,
     takeover,
 )
+from benchmarks.results import Results
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -31,6 +34,7 @@ class Part(StrEnum):
     REPLAY = "replay"
     FLEET = "fleet"
     TAKEOVER = "takeover"
+    COMMITTED = "committed"
     COLD_START = "cold-start"
     FORWARDING = "forwarding"
     PROCESSES = "processes"
@@ -53,63 +57,46 @@ def main(
     events: Annotated[int, typer.Option(help="Events that replay and the fleet read.")] = 1_000_000,
     archives: Annotated[Path | None, typer.Option(help="A directory in which the fleet's archives are kept.")] = None,
     killed_groups: Annotated[int, typer.Option(help="Groups of 10 whose coordinator is killed.")] = 1_000,
+    committed_offsets: Annotated[int, typer.Option(help="Committed offsets, whose owner is killed.")] = 1_000_000,
     cold_events: Annotated[int, typer.Option(help="Events of the log on which a process starts.")] = 1_000_000,
     out: Annotated[Path, typer.Option(help="The directory for JSON and Markdown.")] = RESULTS,
 ) -> None:
     """Measure Muster beside a real Kafka, in one run."""
     console = Console()
-    if not parts or Part.STANDALONE in parts:
-        load = standalone.Load(
-            seconds=seconds, rounds=rounds, groups=groups, loaded_groups=loaded_groups, kafka_log=kafka_log
-        )
-        results = standalone.measure(load, console)
-        results.show(console)
-        results.write(out, Part.STANDALONE)
-    if not parts or Part.SIDECAR in parts:
-        through = sidecar.Load(
-            seconds=seconds,
-            rounds=rounds,
-            groups=groups,
-            turns=turns,
-            records=records,
-            members=members,
-            connections=connections,
-        )
-        results = sidecar.measure(through, console)
-        results.show(console)
-        results.write(out, Part.SIDECAR)
-    if not parts or Part.CROWDS in parts:
-        results = crowds.measure(crowds.Load(restarts=restarts, kafka_log=kafka_log), console)
-        results.show(console)
-        results.write(out, Part.CROWDS)
-    if not parts or Part.HOSTILE in parts:
-        results = hostile.measure(sends, console)
-        results.show(console)
-        results.write(out, Part.HOSTILE)
-    if not parts or Part.REPLAY in parts:
-        results = replaying.measure(replaying.Load(events=events, kafka_log=kafka_log), console)
-        results.show(console)
-        results.write(out, Part.REPLAY)
-    if not parts or Part.FLEET in parts:
-        results = fleet.measure(events, console, archives)
-        results.show(console)
-        results.write(out, Part.FLEET)
-    if not parts or Part.TAKEOVER in parts:
-        results = takeover.measure(killed_groups, console)
-        results.show(console)
-        results.write(out, Part.TAKEOVER)
-    if not parts or Part.COLD_START in parts:
-        results = cold_start.measure(groups=loaded_groups, events=cold_events, console=console)
-        results.show(console)
-        results.write(out, Part.COLD_START)
-    if not parts or Part.FORWARDING in parts:
-        results = forwarding.measure(groups=groups, seconds=seconds, turns=turns, console=console)
-        results.show(console)
-        results.write(out, Part.FORWARDING)
-    if not parts or Part.PROCESSES in parts:
-        results = processes.measure(seconds=seconds, turns=turns, console=console)
-        results.show(console)
-        results.write(out, Part.PROCESSES)
+    measure: dict[Part, Callable[[], Results]] = {
+        Part.STANDALONE: lambda: standalone.measure(
+            standalone.Load(
+                seconds=seconds, rounds=rounds, groups=groups, loaded_groups=loaded_groups, kafka_log=kafka_log
+            ),
+            console,
+        ),
+        Part.SIDECAR: lambda: sidecar.measure(
+            sidecar.Load(
+                seconds=seconds,
+                rounds=rounds,
+                groups=groups,
+                turns=turns,
+                records=records,
+                members=members,
+                connections=connections,
+            ),
+            console,
+        ),
+        Part.CROWDS: lambda: crowds.measure(crowds.Load(restarts=restarts, kafka_log=kafka_log), console),
+        Part.HOSTILE: lambda: hostile.measure(sends, console),
+        Part.REPLAY: lambda: replaying.measure(replaying.Load(events=events, kafka_log=kafka_log), console),
+        Part.FLEET: lambda: fleet.measure(events, console, archives),
+        Part.TAKEOVER: lambda: takeover.measure(killed_groups, console),
+        Part.COMMITTED: lambda: committed.measure(committed_offsets, console),
+        Part.COLD_START: lambda: cold_start.measure(groups=loaded_groups, events=cold_events, console=console),
+        Part.FORWARDING: lambda: forwarding.measure(groups=groups, seconds=seconds, turns=turns, console=console),
+        Part.PROCESSES: lambda: processes.measure(seconds=seconds, turns=turns, console=console),
+    }
+    for part in Part:
+        if not parts or part in parts:
+            results = measure[part]()
+            results.show(console)
+            results.write(out, part)
     console.print(f"[dim]written to {out}[/]")
 
 

@@ -2,17 +2,13 @@
 
 Two standalone processes share the partitions of a log in one Kafka broker; once the survivor has followed those of the
 other one, and once it has not (`--no-hot-standbys`).
-
-    python -m benchmarks.committed
 """
 
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from typing import Annotated
 
 import msgspec
-import typer
 import uvloop
 from rich.console import Console
 
@@ -162,15 +158,3 @@ async def _commit(link: Link, group: Sequence[Member]) -> int:
 
 
 ASKS = {"fetched offsets": _fetch, "commits": _commit}
-
-
-def main(*, offsets: Annotated[int, typer.Option(help="How many are committed.")] = 1_000_000) -> None:
-    """Measure it, and print the table."""
-    console = Console()
-    results = measure(offsets, console)
-    results.show(console)
-    console.print(results.markdown(), highlight=False)
-
-
-if __name__ == "__main__":
-    typer.run(main)
