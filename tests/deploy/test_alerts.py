@@ -153,6 +153,12 @@ def test_the_rules_do_what_they_say(tmp_path: Path) -> None:
     promtool("test", "rules", str(tmp_path / "rules_test.yml"))
 
 
+@pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert["alert"])
+def test_each_alert_is_among_those(alert: dict[str, Any]) -> None:
+    told = (Path(__file__).parent / "rules_test.yml").read_text(encoding="utf-8")
+    assert re.search(rf"\b{alert['alert']}\b", told)
+
+
 def test_every_query_of_the_dashboard_can_be_parsed(tmp_path: Path) -> None:
     """As a rule, with Grafana's variables filled in."""
     rules = [

@@ -35,6 +35,17 @@ def test_a_single_one_of_what_is_to_be_none_is_too_many() -> None:
         assert not verdicts(**{name: 1})[goal]
 
 
+def test_a_kind_that_nobody_asked_for_since_the_fault_is_a_goal_that_is_not_met() -> None:
+    """Members have asked for it before, so it was to be measured."""
+    measured = waits([asked(1_000, 1_500)], Kind.HEARTBEAT, fault_ms=2_000, end_ms=4_000)
+    (told,) = [
+        each
+        for each in goals([measured], LIMITS, rebalances=0, noticed=0, events_lost=0, commits_lost=0)
+        if each.is_time
+    ]
+    assert (told.measured, told.is_met) == (None, False)
+
+
 def test_what_was_not_measured_is_not_met() -> None:
     """Members may have waited all the time."""
     assert not Goal(name="x", measured=None, at_most=5, is_time=True).is_met
