@@ -28,10 +28,12 @@ class Membership(msgspec.Struct, kw_only=True):
     partition: int | None = None
 
 
-def commit(who: AsMember, at: Membership, *, topic: str, partition: int, offset: int) -> GroupRequest:
+def commit(
+    who: AsMember, at: Membership, *, topic: str, partition: int, offset: int, metadata: str = ""
+) -> GroupRequest:
     """OffsetCommit v8 of one partition."""
     entry = OffsetCommitRequestPartition(
-        partition_index=i32(partition), committed_offset=i64(offset), committed_metadata=""
+        partition_index=i32(partition), committed_offset=i64(offset), committed_metadata=metadata
     )
     request = OffsetCommitRequest(
         group_id=GroupId(who.group_id),

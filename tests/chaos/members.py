@@ -13,19 +13,13 @@ from typing import Any, Final
 
 import msgspec
 from kio.schema.errors import ErrorCode
-from kio.schema.offset_commit.v8.request import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from kio.schema.offset_commit.v8.response import OffsetCommitResponse
-from kio.schema.types import GroupId, TopicName
-from kio.static.primitive import i32, i64
 
 from muster.coordinator.upstream.group_requests import AsMember, GroupRequest, heartbeat, join, sync
 from muster.drills.load.clock import Clock
 from muster.drills.load.coordinators import Coordinators
 from muster.drills.load.load import explained
+from muster.drills.load.requests import PROTOCOL, PROTOCOL_TYPE, Membership, commit
+from muster.drills.measuring.asked import NO_ANSWER
 from muster.events.consumer_protocol import assigned_partitions, encode_assignment, encode_subscription
 from muster.events.kafka.addresses import read_servers
 from muster.events.kafka.connections import Connections
@@ -44,11 +38,9 @@ CONNECT_TIMEOUT_MS: Final = 3_000
 LONG_MS: Final = 1_000
 """A request that takes longer is noted as a wait."""
 
-PROTOCOL: Final = "range"
 SESSIONS_MS: Final = (10_000, 25_000)
 """The sessions of every other pair of groups: one that may run out in a fault, and one that seldom does."""
 
-NO_ANSWER: Final = "NO_ANSWER"
 _LOST_PLACE = frozenset({ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id})
 _JOINS_AGAIN = _LOST_PLACE | {ErrorCode.rebalance_in_progress, ErrorCode.illegal_generation}
 
@@ -120,7 +112,7 @@ class Member:
         self._as = AsMember(
             group_id=group_id,
             group_instance_id=self.name if static else None,
-            protocol_type="consumer",
+            protocol_type=PROTOCOL_TYPE,
             protocol_name=PROTOCOL,
         )
         self._member_id = ""
@@ -220,10 +212,12 @@ class Member:
         if generation_id == -1 or partition is None:
             return
         offset = self._offsets.next(self.group_id, partition)
+        at = Membership(member_id=member_id, generation_id=generation_id, partition=partition)
+        told = str(generation_id)  # so that the stored commit tells it
         began_ms = self._client.now_ms()
         answer = await self._ask(
             "commit",
-            lambda: _commit(self._as, member_id, generation_id, topic=self._topic, partition=partition, offset=offset),
+            lambda: commit(self._as, at, topic=self._topic, partition=partition, offset=offset, metadata=told),
         )
         self._waited("commit", began_ms)
         if answer.error is ErrorCode.none:
@@ -305,24 +299,3 @@ async def _each(interval_s: float, step: Callable[[], Any], stopping: asyncio.Ev
         with suppress(TimeoutError):
             async with asyncio.timeout(interval_s):
                 await stopping.wait()
-
-
-def _commit(
-    who: AsMember, member_id: str, generation_id: int, *, topic: str, partition: int, offset: int
-) -> GroupRequest:
-    """OffsetCommit v8, whose metadata is the generation, so that the stored commit tells it."""
-    entry = OffsetCommitRequestPartition(
-        partition_index=i32(partition), committed_offset=i64(offset), committed_metadata=str(generation_id)
-    )
-    request = OffsetCommitRequest(
-        group_id=GroupId(who.group_id),
-        generation_id_or_member_epoch=i32(generation_id),
-        member_id=member_id,
-        group_instance_id=who.group_instance_id,
-        topics=(OffsetCommitRequestTopic(name=TopicName(topic), partitions=(entry,)),),
-    )
-    return GroupRequest(request, OffsetCommitResponse, _commit_error_of)
-
-
-def _commit_error_of(answer: OffsetCommitResponse) -> ErrorCode:
-    return answer.topics[0].partitions[0].error_code
