@@ -142,6 +142,7 @@ class Runtime:
         """
         self._is_assigned = True  # and the log is open
         self._assigned_ms = self._owner.clock.monotonic_ms()
+        self._signs.read_ahead()
         await self._partitions.assign(numbers)
 
     async def release(self, numbers: Iterable[int]) -> None:

@@ -129,6 +129,10 @@ class Connections:
             if lanes(lane):
                 opening.cancel()
 
+    async def open(self, address: BrokerAddress, *, lane: Hashable, timeout_ms: int) -> None:
+        """Open the lane, unless it is open, for a request that is not to wait for that. Raises as `ask`."""
+        await self._connection(address, (lane, timeout_ms))
+
     async def ask(
         self,
         address: BrokerAddress,

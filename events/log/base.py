@@ -285,6 +285,13 @@ class FollowedLog(Protocol):
         """See EventLog."""
         ...
 
+    async def prepare_claim(self, partition: int) -> None:
+        """Do ahead what a claim of the partition would wait for, without changing anything, unless it is done.
+
+        Raises nothing of the log's: what cannot be done costs the claim time.
+        """
+        ...
+
 
 @runtime_checkable
 class SearchableLog(Protocol):

@@ -165,6 +165,9 @@ class MemoryEventLog:
         self._check_open()
         return self.storage.end_offset(partition)
 
+    async def prepare_claim(self, partition: int) -> None:
+        """See FollowedLog: a claim waits for nothing."""
+
     async def end_offsets(self, partitions: Sequence[int], *, timeout_ms: int) -> Ends:  # noqa: ARG002 -- asks nobody
         """See FollowedLog."""
         await asyncio.sleep(0)

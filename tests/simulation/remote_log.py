@@ -129,6 +129,9 @@ class RemoteLog(MemoryEventLog):
     async def end_offset(self, partition: int) -> int:
         return await self.link.ask(lambda: self.storage.end_offset(partition))
 
+    async def prepare_claim(self, partition: int) -> None:
+        """As in the contract: nothing is opened here."""
+
     async def end_offsets(self, partitions: Sequence[int], *, timeout_ms: int) -> Ends:
         """As in the contract: one question, asked once."""
         try:

@@ -43,6 +43,7 @@ class SignsOfLife:
         self._reading = asyncio.Lock()
         self._not_read_before_ms = 0
         self._leaving: asyncio.Task[None] | None = None
+        self._reading_ahead: asyncio.Task[None] | None = None
         self._fails_since_ms: int | None = None
         self._is_said = False
 
@@ -54,20 +55,31 @@ class SignsOfLife:
 
     async def stop(self) -> None:
         """Stop leaving signs."""
-        if self._leaving is not None:
-            self._leaving.cancel()
-            await asyncio.wait([self._leaving])
+        tasks = [task for task in (self._leaving, self._reading_ahead) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def read_ahead(self) -> None:
+        """Begin to read the signs of other owners, for which takeovers that begin now are going to ask."""
+        if self._reading_ahead is None or self._reading_ahead.done():
+            self._reading_ahead = asyncio.create_task(self._read_unless_new(), name="read-signs-of-life")
+            self._reading_ahead.add_done_callback(_report_bug)
 
     async def last_of(self, owner: str) -> int | None:
         """Return the wall time (ms) of the owner's last sign; None: none is known. Raises nothing of the log's."""
         if owner == self._owner and self._left_ms is not None:
             return self._left_ms
+        await self._read_unless_new()
+        return self._found.get(owner)
+
+    async def _read_unless_new(self) -> None:
         async with self._reading:  # partitions that are taken over together read them once
             now_ms = self._clock.monotonic_ms()
             is_new = self._found_ms is not None and now_ms - self._found_ms < SIGN_INTERVAL_MS
             if not is_new and now_ms >= self._not_read_before_ms:
                 self._found, self._found_ms = await self._read(), now_ms
-        return self._found.get(owner)
 
     async def _read(self) -> Mapping[str, int]:
         if self._log.format_level < SIGNS_OF_LIFE_FROM_LEVEL:
@@ -114,9 +126,9 @@ class SignsOfLife:
             )
 
 
-def _report_bug(leaving: "asyncio.Task[None]") -> None:
+def _report_bug(task: "asyncio.Task[None]") -> None:
     """Report a bug of ours; the groups are served all the same."""
     with contextlib.suppress(asyncio.CancelledError):
-        bug = leaving.exception()
+        bug = task.exception()
         if bug is not None:
-            log.error("no more signs of life are left, after an error in Muster itself", exc_info=bug)
+            log.error("signs of life are not left or read any more, after an error in Muster itself", exc_info=bug)

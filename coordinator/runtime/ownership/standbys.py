@@ -39,6 +39,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 LOOK_INTERVAL_S: Final = 1.0
 LOOK_TIMEOUT_MS: Final = 2_000
+PREPARE_INTERVAL_S: Final = 5.0
 READ_AT_ONCE: Final = 4
 """Partitions that are read on at a time; each has one fetch in memory. Of those that are read first it is one."""
 RETRY_MS: Final = 5_000
@@ -104,12 +105,23 @@ class Standbys(Generic[R]):
 
     async def follow(self) -> None:
         """Follow the partitions of others, for ever."""
+        self._tasks.start(self._prepare_claims(), "prepare-claims")
         try:
             while True:
                 await self._look()
                 await asyncio.sleep(LOOK_INTERVAL_S)
         finally:
             await self._tasks.close()
+
+    async def _prepare_claims(self) -> None:
+        """Keep the log prepared for takeovers, for ever: connections are closed when nothing was asked for long."""
+        while True:
+            for number in self._not_ours():
+                await self._log.prepare_claim(number)
+            await asyncio.sleep(PREPARE_INTERVAL_S)
+
+    def _not_ours(self) -> list[int]:
+        return [number for number in range(self._owner.event_log.partitions) if not self._is_ours(number)]
 
     async def take(self, number: int) -> Standby[R] | None:
         """Give a standby up, to the partition's takeover; None: there is none that can be used."""
@@ -153,9 +165,8 @@ class Standbys(Generic[R]):
 
     async def _look(self) -> None:
         """Ask for the ends, and read on where there is something new."""
-        numbers = [number for number in range(self._owner.event_log.partitions) if not self._is_ours(number)]
         asked_ms = self._owner.boot_ms()
-        async with aclosing(self._log.end_offsets(numbers, timeout_ms=LOOK_TIMEOUT_MS)) as answers:
+        async with aclosing(self._log.end_offsets(self._not_ours(), timeout_ms=LOOK_TIMEOUT_MS)) as answers:
             async for ends in answers:
                 for number, end in ends.items():
                     if not self._is_ours(number):

@@ -6,6 +6,7 @@ Brokers refuse a stale epoch, but their documentation does not promise it. So ea
 cluster, in some milliseconds, on the scratch topic `<topic>_fencing_probe`.
 """
 
+import contextlib
 import re
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -15,11 +16,13 @@ from functools import partial
 
 import msgspec
 
+from muster.events.kafka.errors import LinkError
 from muster.events.kafka.muster_check import is_muster
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 from muster.events.log.base import (
     Deposed,
     Ends,
+    LogError,
     LogMismatch,
     LogMissing,
     LogWriter,
@@ -43,7 +46,7 @@ from muster.events.log.kafka.contents import Contents, refuse_somebody_elses
 from muster.events.log.kafka.marks import Marks, origin_of
 from muster.events.log.kafka.names import PROBE_SUFFIX, warning_of_new_topic
 from muster.events.log.kafka.origin import check_origin, notes_of
-from muster.events.log.kafka.producer import WriterConfig, claim, last_owner
+from muster.events.log.kafka.producer import WriterConfig, claim, last_owner, prepare_claim
 from muster.events.log.kafka.reader import end_offset, end_offsets, newest_stamp, read, read_raw
 from muster.events.log.kafka.resent_batches import repeat
 from muster.events.log.kafka.topic import check_topic, cleanup_policy, create_topic, created_topic_facts, topic_facts
@@ -186,6 +189,11 @@ class KafkaEventLog:
         if (marks := writer.marks) is not None:
             self._known_marks[partition] = marks
         return writer
+
+    async def prepare_claim(self, partition: int) -> None:
+        """See FollowedLog: a claim would open a connection, and look a coordinator up."""
+        with contextlib.suppress(LinkError, LogError):
+            await prepare_claim(self._link, self._writer_config(self._plan.name, partition))
 
     def repeat(self, writers: Sequence[LogWriter], *, timeout_ms: int) -> Repeats:
         return repeat(self._link, self._plan.name, writers, timeout_ms=timeout_ms)

@@ -46,7 +46,7 @@ from muster.events.log.kafka.client.link import KafkaLink, PartitionLane
 from muster.events.log.kafka.client.settings import CLOCK_CONFIGS, alter_command
 from muster.events.log.kafka.marks import Marks, decode_origin
 from muster.events.log.kafka.names import owner_id, owner_id_prefix
-from muster.events.log.kafka.reader import end_offset, newest_stamp
+from muster.events.log.kafka.reader import end_offset, newest_stamp, open_for_reading
 from muster.events.log.wall_clock import wall_clock_ms
 from muster.events.records import Transition
 
@@ -116,6 +116,17 @@ async def claim(link: KafkaLink, config: WriterConfig, *, transactional_id: str 
         partitions=config.partitions,
     )
     return KafkaWriter(link, config, stamp, was_owned=newest is not None, end_offset=end)
+
+
+async def prepare_claim(link: KafkaLink, config: WriterConfig) -> None:
+    """Open what `claim`, and the first append after it, send their requests on, and look their coordinator up.
+
+    What is there already costs nothing. Raises TryAgain and LogError.
+    """
+    topic, partition, timeouts = config.topic, config.partition, link.timeouts
+    await link.find_transaction_coordinator(config.transactional_id, prefix=owner_id_prefix(topic))
+    await open_for_reading(link, topic, partition)
+    await link.open_lane_of_leader(topic, partition, lane=config.lane, timeout_ms=timeouts.produce_timeout_ms)
 
 
 async def last_owner(link: KafkaLink, config: WriterConfig, *, end: int | None = None) -> Stamp | None:

@@ -102,6 +102,13 @@ async def _ends(
     return ends
 
 
+async def open_for_reading(link: KafkaLink, topic: str, partition: int) -> None:
+    """Open the connections of the requests here to the partition's leader, for those that are not to wait for that."""
+    lane = _lane(topic, partition)
+    await link.open_lane_of_leader(topic, partition, lane=lane)
+    await link.open_lane_of_leader(topic, partition, lane=lane, timeout_ms=link.timeouts.fetch_timeout_ms)
+
+
 async def read(
     link: KafkaLink, topic: str, partition: int, *, start: int, end: int, timeout_ms: int, marks: Marks | None = None
 ) -> AsyncIterator[Sequence[StoredRecord]]:

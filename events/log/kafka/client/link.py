@@ -87,12 +87,15 @@ class KafkaLink(ClusterLink):
             metadata_max_age_ms=timeouts.metadata_max_age_ms,
         )
         self.timeouts = timeouts
+        self._transaction_coordinators: dict[str, int] = {}
+        """The node ids of coordinators, by transactional id, as far as they were looked up."""
 
     async def open(self) -> None:
         """Connect to the cluster. Raises LogUnavailable; LogMismatch when credentials or certificates are refused."""
         await self._connections.close()
         self._connections = self._new_connections()
         self._view = FollowedTopics()
+        self._transaction_coordinators.clear()
         try:
             await self.refresh()
         except LogAuthenticationFailed as error:
@@ -167,9 +170,12 @@ class KafkaLink(ClusterLink):
         return self._view.topics
 
     def _apply_metadata(self, answer: Any) -> None:  # noqa: ANN401 -- MetadataResponse, in a version
+        before = self._view.brokers
         for moved in self._view.learn(answer, asyncio.get_running_loop().time()):
             if moved.was_at is not None:
                 self._leave_leader(moved.topic, moved.partition, moved.was_at)
+        if self._view.brokers != before:
+            self._transaction_coordinators.clear()  # which may be at other brokers now
 
     def _leave_leader(self, topic: str, partition: int, was_at: BrokerAddress) -> None:
         def is_of_partition(lane: Hashable) -> bool:
@@ -228,11 +234,40 @@ class KafkaLink(ClusterLink):
 
         `prefix`: of the ids for which the right would be needed.
         """
+        node_id = await self.find_transaction_coordinator(transactional_id, prefix=prefix)
+        try:
+            response = await self.ask(node_id, request)
+        except TryAgain:
+            self._transaction_coordinators.pop(transactional_id, None)
+            raise
+        if response.error_code != ErrorCode.none.value:
+            self._transaction_coordinators.pop(transactional_id, None)
+        return response
+
+    async def find_transaction_coordinator(self, transactional_id: str, *, prefix: str) -> int:
+        """Return the node id of the coordinator, looked up once until a request there fails, or brokers come or go.
+
+        Raises as `ask_transaction_coordinator`.
+        """
+        known = self._transaction_coordinators.get(transactional_id)
+        if known is not None:
+            return known
         found = await self.ask_any(FindCoordinatorRequest(transactional_id, _TRANSACTION))
         error = self.settled(found.error_code, f"looking up {transactional_id}")
         if error is not ErrorCode.none:
             raise refused("FindCoordinator", error, "WRITE", prefix, who=self.who)
-        return await self.ask(found.coordinator_id, request)
+        node_id: int = found.coordinator_id
+        self._transaction_coordinators[transactional_id] = node_id
+        return node_id
+
+    async def open_lane_of_leader(
+        self, topic: str, partition: int, *, lane: PartitionLane, timeout_ms: int | None = None
+    ) -> None:
+        """Open the connection on which `ask_leader` would send a request; nothing if no leader is known."""
+        leader = self.leader(topic, partition)
+        address = None if leader is None else self._view.brokers.get(leader)
+        if address is not None:
+            await self._connections.open(address, lane=lane, timeout_ms=timeout_ms or self._request_timeout_ms)
 
     def settled(self, code: int, what: str) -> ErrorCode:
         """Return the error of an answer, if it will not change by itself. Raises TryAgain for the others."""
