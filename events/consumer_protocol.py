@@ -10,7 +10,7 @@ that a client forgot are no obstacle. To explain rebalances the partitions that 
 
 import io
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, wraps
 from struct import Struct
 from typing import TypeVar
@@ -67,8 +67,8 @@ def _remembering(decode: Callable[[bytes], _Decoded]) -> Callable[[bytes], _Deco
 @_remembering
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
     """Decode the topics of a ConsumerProtocolSubscription; None when the bytes are none."""
-    subscription = _read(_read_subscription, metadata)
-    return None if subscription is None else frozenset(subscription.topics)
+    listed = _listed_topics(metadata)
+    return None if listed is None else frozenset(listed)
 
 
 @_remembering
@@ -102,18 +102,24 @@ def subscribed_by_any(subscriptions: Iterable[bytes], topics_max: int = TOPICS_L
             continue
         if len(count) < _COUNT.size or _COUNT.unpack(count)[0] > left:
             return None
-        subscription = _read(_read_subscription, metadata)
-        if subscription is None:
+        listed = _listed_topics(metadata)
+        if listed is None:
             return None
-        left -= len(subscription.topics)
-        topics.update(subscription.topics)
-        read[count].append(metadata[len(_VERSION_0) : _end_of_topics(subscription)])
+        left -= len(listed)
+        topics.update(listed)
+        read[count].append(metadata[len(_VERSION_0) : _end_of_topics(listed)])
     return frozenset(topics)
 
 
-def _end_of_topics(subscription: ConsumerProtocolSubscription) -> int:
-    topics = subscription.topics
-    return _TOPICS_AT + _LENGTH_BYTES * len(topics) + len("".join(topics).encode())
+@_remembering
+def _listed_topics(metadata: bytes) -> tuple[str, ...] | None:
+    """Decode the topics as they are listed; None when the bytes are none. A takeover asks for those of many groups."""
+    subscription = _read(_read_subscription, metadata)
+    return None if subscription is None else tuple(subscription.topics)
+
+
+def _end_of_topics(listed: Sequence[str]) -> int:
+    return _TOPICS_AT + _LENGTH_BYTES * len(listed) + len("".join(listed).encode())
 
 
 def _has_user_data(metadata: bytes, at: int) -> bool:
