@@ -11,6 +11,7 @@ heartbeats.py      The fast path: a heartbeat whose bytes are those of the membe
 hosts.py           Clients' hosts, as Kafka writes them.
 kept_sockets.py    Listening sockets that the supervisor keeps, so that a successor takes them with their queues.
 limits.py          The limits of connections, by the names of their settings.
+listener.py        Accepting clients at a listening socket, many in one turn of the event loop.
 listening.py       Accepting connections within a limit, closing idle ones, and stopping in good order; at one
                    address or at many.
 memory.py          The limit of the memory that requests and answers of all connections take, and which connection is

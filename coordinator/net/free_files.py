@@ -1,7 +1,7 @@
 """Whether this process may open a file, and so accept a connection: found out by opening one now and then.
 
-Files may run out although connections have a limit (open_files.py), as those of the whole machine. Then the event loop
-closes new connections without a log line.
+Files may run out although connections have a limit (open_files.py), as those of the whole machine. Then new
+connections wait until one is free.
 """
 
 import asyncio

@@ -19,6 +19,7 @@ from muster.coordinator.load.turns import Turns
 from muster.coordinator.net.heartbeats import SharedBytes
 from muster.coordinator.net.kept_sockets import NOT_KEPT, KeptSockets
 from muster.coordinator.net.limits import ConnectionLimits
+from muster.coordinator.net.listener import Listener, PlainListener
 from muster.coordinator.net.memory import Memory
 from muster.coordinator.net.tls_handshake import Handshake
 from muster.coordinator.net.tls_listener import TlsListener
@@ -105,7 +106,7 @@ class Listening(Generic[C]):
         self._handshake_turns = Turns()
         self._leaving: dict[C, int] = {}
         """The connections that a sweep closed, or found closing, and when (monotonic ms)."""
-        self._listeners: list[asyncio.Server | TlsListener] = []
+        self._listeners: list[Listener] = []
         self._cancel_sweep: Cancel | None = None
         self._is_stopping = False
         self._all_closed = asyncio.Event()
@@ -122,7 +123,7 @@ class Listening(Generic[C]):
         sockets = self.bind(await addresses_of(host), port)
         own_port: int = sockets[0].getsockname()[1]
         for bound in sockets:
-            await self.accept_at(bound, new_connection, context=context)
+            self.accept_at(bound, new_connection, context=context)
         return own_port
 
     def bind(self, addresses: Sequence[Address], port: int) -> list[socket.socket]:
@@ -141,13 +142,12 @@ class Listening(Generic[C]):
         taken.listen(BACKLOG)  # the supervisor has it refuse clients if this takes long
         return taken
 
-    async def accept_at(
+    def accept_at(
         self, bound: socket.socket, new_connection: Callable[[], asyncio.Protocol], *, context: ssl.SSLContext | None
     ) -> None:
         """Accept at a listening socket, which is closed with the others."""
         if context is None:
-            loop = asyncio.get_running_loop()
-            self._listens(await loop.create_server(new_connection, sock=bound, backlog=BACKLOG))
+            self._listens(PlainListener(bound, new_connection))
         else:
             self._listens(self._tls_listener(bound, new_connection, context))
 
@@ -163,7 +163,7 @@ class Listening(Generic[C]):
             ended=self._handshake_ended,
         )
 
-    def _listens(self, listener: asyncio.Server | TlsListener) -> None:
+    def _listens(self, listener: Listener) -> None:
         if self._is_stopping:
             listener.close()
             return

@@ -11,24 +11,14 @@ import socket
 import ssl
 from collections.abc import Callable
 
-import structlog
-
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.net.hosts import java_host
+from muster.coordinator.net.listener import Listener
 from muster.coordinator.net.tls_handshake import Handshake, log_failed
-from muster.events.kafka.shortage import tell_not_accepted
-
-log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
-
-ACCEPTED_AT_ONCE = 64
-"""The clients that are accepted before the loop turns."""
-
-RETRY_ACCEPT_S = 1.0
-"""The pause after an accept that failed, for instance since no file is free."""
 
 
-class TlsListener:
-    """Accepts at a listening socket, which is its own from then on; see the module.
+class TlsListener(Listener):
+    """Accepts clients that speak TLS; see the module.
 
     `turns` are the handshakes', of all listeners. `admit` counts a handshake and returns whether the client may stay.
     `ended` is called when the place of one that was admitted is free, perhaps twice. `failed`: see Handshake.
@@ -45,53 +35,27 @@ class TlsListener:
         ended: Callable[[Handshake], None],
         failed: Callable[[str, str], None] = log_failed,
     ) -> None:
+        super().__init__(bound)
         self._new_connection = new_connection
         self._context = context
         self._turns = turns
         self._ended = ended
         self._admit = admit
         self._failed = failed
-        self._bound = bound
-        self._loop = asyncio.get_running_loop()
-        self._retry: asyncio.TimerHandle | None = None
-        bound.settimeout(0)
-        self._listen()
 
-    def close(self) -> None:
-        """Accept no more clients; handshakes go on."""
-        if self._retry is not None:
-            self._retry.cancel()
-        self._loop.remove_reader(self._bound)
-        self._bound.close()
-
-    def _listen(self) -> None:
-        self._loop.add_reader(self._bound, self._accept)
-
-    def _accept(self) -> None:
-        for _ in range(ACCEPTED_AT_ONCE):
-            try:
-                client, address = self._bound.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                if tell_not_accepted(error) is None:
-                    log.error("no connection can be accepted", error=str(error), retry_s=RETRY_ACCEPT_S)
-                self._loop.remove_reader(self._bound)
-                self._retry = self._loop.call_later(RETRY_ACCEPT_S, self._listen)
-                return
-            handshake = Handshake(
-                java_host(address[0]),
-                self._context,
-                self._turns,
-                made=self._made,
-                ended=self._ended,
-                failed=self._failed,
-            )
-            if self._admit(handshake):
-                client.settimeout(0)
-                handshake.begin(client)
-            else:
-                client.close()
+    def _accepted(self, client: socket.socket, host: str) -> None:
+        handshake = Handshake(
+            java_host(host),
+            self._context,
+            self._turns,
+            made=self._made,
+            ended=self._ended,
+            failed=self._failed,
+        )
+        if self._admit(handshake):
+            handshake.begin(client)
+        else:
+            client.close()
 
     def _made(self, handshake: Handshake) -> asyncio.Protocol:
         """The handshake has ended: its connection is counted in its place."""

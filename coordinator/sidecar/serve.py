@@ -256,7 +256,7 @@ class _Sidecar:
         try:
             port = await listeners.start(listen.port)
             ports = settings.broker_ports(Address(f"{listen.host}:{port}"), metrics)
-            await listeners.open_for(self.link.brokers(), ports)
+            listeners.open_for(self.link.brokers(), ports)
         except OSError as error:
             raise CannotServe(f"{settings.name_of('listen')} {settings.listen}: {why_not_bound(error)}") from error
         except (CannotListen, NoPort) as error:

@@ -6,7 +6,7 @@ played.
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import SimpleNamespace
@@ -18,6 +18,7 @@ import msgspec
 from muster.coordinator import assembly, partition_sharing
 from muster.coordinator.load import slices
 from muster.coordinator.load.turns import Turns
+from muster.coordinator.net import listening
 from muster.coordinator.net.listening import Listening
 from muster.coordinator.peers.link import connection
 from muster.coordinator.runtime.ownership import standbys
@@ -69,6 +70,10 @@ def _bound(_listening: object, _family: object, host: str, port: int) -> _Bound:
     return _Bound(host, port)
 
 
+def _accepting(bound: _Bound, new_connection: Callable[[], asyncio.Protocol]) -> Any:
+    return _process().sockets.listen(new_connection, *bound.at)
+
+
 def _boot_ms() -> int:
     return _process().clock.boot_ms()
 
@@ -107,6 +112,7 @@ def simulated(seed: int) -> Iterator[None]:
         stack.enter_context(patch.object(forwarding_assembly, "boot_clock_ms", _boot_ms))
         stack.enter_context(patch.object(listeners, "Turns", partial(Turns, clock=lambda: 0.0)))
         stack.enter_context(patch.object(Listening, "_bound", _bound))
+        stack.enter_context(patch.object(listening, "PlainListener", _accepting))
         for module in (partition_sharing, group_parts, forwarding_assembly):
             stack.enter_context(patch.object(module, "collect", lambda *_: None))
         yield

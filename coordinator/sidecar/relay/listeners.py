@@ -5,9 +5,7 @@ broker that first appears in an answer gets its listener, its port bound, before
 cannot be bound is left out of answers, since another process may listen there.
 """
 
-import asyncio
 import itertools
-import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -74,7 +72,6 @@ class Listeners:
         self._addresses: list[Address] = []
         self._bound: dict[int, int] = {}
         self._complaints: dict[int, str] = {}
-        self._begun: set[asyncio.Task[None]] = set()
         self._firsts = itertools.count()
         at_once = CONNECTS_AT_ONCE if broker_context is None else TLS_CONNECTS_AT_ONCE
         self._connects = ConnectQueues(Turns(), at_once=at_once)
@@ -86,7 +83,7 @@ class Listeners:
         self._addresses = await addresses_of(self._host)
         return await self._listening.listen(self._host, port, self._connections_to(None), context=self._client_context)
 
-    async def open_for(self, brokers: Mapping[int, tuple[str, int]], ports: BrokerPorts) -> None:
+    def open_for(self, brokers: Mapping[int, tuple[str, int]], ports: BrokerPorts) -> None:
         """Listen for each of these brokers, and later ones, at these ports. Raises CannotListen, NoPort."""
         self._ports = ports
         self._live = tuple(brokers.values())
@@ -99,7 +96,6 @@ class Listeners:
                 raise CannotListen(
                     f"the listener of node id {node_id} cannot have port {self._ports.port_of(node_id)}: {why}"
                 ) from error
-        await asyncio.gather(*self._begun)
 
     def follow(self, brokers: Mapping[int, tuple[str, int]]) -> None:
         """Update the brokers and their addresses."""
@@ -125,22 +121,9 @@ class Listeners:
         if own_port is None:
             own_port = self._ports.port_of(node_id)
             for each in self._listening.bind(self._addresses, own_port):
-                accepts = asyncio.get_running_loop().create_task(self._accept(each, node_id))
-                self._begun.add(accepts)
-                accepts.add_done_callback(self._begun.discard)
-                accepts.add_done_callback(lambda done: self._began(node_id, done))
+                self._listening.accept_at(each, self._connections_to(node_id), context=self._client_context)
             self._bound[node_id] = own_port
         return own_port
-
-    def _began(self, node_id: int, done: "asyncio.Task[None]") -> None:
-        """Forget a listener that failed to accept; it is bound again with the next answer."""
-        error = None if done.cancelled() else done.exception()
-        if error is not None:
-            self._bound.pop(node_id, None)
-            log.error("a listener does not accept connections", node_id=node_id, error=str(error))
-
-    async def _accept(self, bound: socket.socket, node_id: int) -> None:
-        await self._listening.accept_at(bound, self._connections_to(node_id), context=self._client_context)
 
     def _connections_to(self, node_id: int | None) -> Callable[[], ClientSide]:
         endpoint = BrokerEndpoint(

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from muster.coordinator.load.answer_memory import HELD_BYTES_MAX, AnswerMemory
 from muster.coordinator.load.slices import SLICE_S
 from muster.coordinator.load.turns import Turns
-from muster.coordinator.net import tls_handshake, tls_listener
+from muster.coordinator.net import listener, tls_handshake
 from muster.coordinator.net.limits import ConnectionLimits
 from muster.coordinator.net.listening import Listening
 from muster.coordinator.observability.metrics import RefusedConnection, ServerMetrics
@@ -495,7 +495,7 @@ async def serving_at_full_socket(authority: Authority) -> AsyncIterator[tuple[Se
     subject = Serving(authority, {})
     bound = FullSocket(fileno=socket.create_server(("127.0.0.1", 0)).detach())
     subject.port = bound.getsockname()[1]
-    await subject.listening.accept_at(bound, lambda: Echo(subject.listening), context=subject.server_context)
+    subject.listening.accept_at(bound, lambda: Echo(subject.listening), context=subject.server_context)
     _reader, writer = await subject.connect_plain()
     await until(lambda: bound.attempts > 0)
     yield subject, bound
@@ -507,7 +507,7 @@ def test_after_an_accept_that_failed_there_is_a_pause(
     authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The socket stays readable, and each turn of the loop would fail again, with a line."""
-    monkeypatch.setattr(tls_listener, "RETRY_ACCEPT_S", 3_600.0)
+    monkeypatch.setattr(listener, "RETRY_ACCEPT_S", 3_600.0)
 
     async def story() -> None:
         async with serving_at_full_socket(authority) as (_subject, bound):
@@ -522,7 +522,7 @@ def test_what_has_run_out_is_told_once_a_minute_with_the_way_out(
     authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """However often an accept fails."""
-    monkeypatch.setattr(tls_listener, "RETRY_ACCEPT_S", 0.01)
+    monkeypatch.setattr(listener, "RETRY_ACCEPT_S", 0.01)
     monkeypatch.setattr(shortage, "_told_s", {})
     caplog.set_level("WARNING", shortage.__name__)
 
@@ -538,7 +538,7 @@ def test_what_has_run_out_is_told_once_a_minute_with_the_way_out(
 def test_after_the_pause_clients_are_accepted_again(
     authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tls_listener, "RETRY_ACCEPT_S", 0.05)
+    monkeypatch.setattr(listener, "RETRY_ACCEPT_S", 0.05)
 
     async def story() -> None:
         async with serving_at_full_socket(authority) as (subject, bound):
@@ -552,14 +552,14 @@ def test_a_listener_that_is_closed_during_the_pause_stays_closed(
     authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is looked for at a socket that is no more."""
-    monkeypatch.setattr(tls_listener, "RETRY_ACCEPT_S", 0.05)
+    monkeypatch.setattr(listener, "RETRY_ACCEPT_S", 0.05)
 
     async def story() -> None:
         failures: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda _loop, failure: failures.append(failure))
         async with serving_at_full_socket(authority) as (subject, _bound):
             subject.listening.stop_listening()
-            await asyncio.sleep(2 * tls_listener.RETRY_ACCEPT_S)
+            await asyncio.sleep(2 * listener.RETRY_ACCEPT_S)
         assert failures == []
 
     run(story())

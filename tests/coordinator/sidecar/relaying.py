@@ -180,7 +180,7 @@ class Relay:
         """Listen, for these brokers."""
         self.base_port = base_port
         self.port = await self.listeners.start(0)
-        await self.listeners.open_for(brokers, BrokerPorts(base=base_port))
+        self.listeners.open_for(brokers, BrokerPorts(base=base_port))
 
     def port_of(self, node_id: int | None) -> int:
         """The port of a broker's listener, or of the bootstrap listener."""

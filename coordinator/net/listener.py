@@ -1,0 +1,84 @@
+"""Accepting clients at a listening socket, many in one turn of the event loop.
+
+uvloop's own servers accept one client in each turn. When a crowd connects again, as after a takeover or a restart,
+turns are long: the last of three hundred clients would be accepted after more than a second.
+
+What belongs here: accepting. What it must not know: limits, TLS, requests.
+"""
+
+import asyncio
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import structlog
+
+from muster.events.kafka.shortage import tell_not_accepted
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+ACCEPTED_AT_ONCE = 64
+"""The clients that are accepted before the loop turns."""
+
+RETRY_ACCEPT_S = 1.0
+"""The pause after an accept that failed, for instance since no file is free."""
+
+
+class Listener(ABC):
+    """Accepts at a listening socket, which is its own from then on."""
+
+    def __init__(self, bound: socket.socket) -> None:
+        self._bound = bound
+        self._loop = asyncio.get_running_loop()
+        self._retry: asyncio.TimerHandle | None = None
+        bound.settimeout(0)
+        self._listen()
+
+    @abstractmethod
+    def _accepted(self, client: socket.socket, host: str) -> None:
+        """Begin with a client, whose socket is not blocking. `host`: its address."""
+
+    def close(self) -> None:
+        """Accept no more clients; those that were accepted go on."""
+        if self._retry is not None:
+            self._retry.cancel()
+        self._loop.remove_reader(self._bound)
+        self._bound.close()
+
+    def _listen(self) -> None:
+        self._loop.add_reader(self._bound, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                client, address = self._bound.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if tell_not_accepted(error) is None:
+                    log.error("no connection can be accepted", error=str(error), retry_s=RETRY_ACCEPT_S)
+                self._loop.remove_reader(self._bound)
+                self._retry = self._loop.call_later(RETRY_ACCEPT_S, self._listen)
+                return
+            client.settimeout(0)
+            self._accepted(client, address[0])
+
+
+class PlainListener(Listener):
+    """Accepts clients without TLS; `new_connection` makes the protocol of each."""
+
+    def __init__(self, bound: socket.socket, new_connection: Callable[[], asyncio.Protocol]) -> None:
+        super().__init__(bound)
+        self._new_connection = new_connection
+        self._beginning: set[asyncio.Task[None]] = set()
+
+    def _accepted(self, client: socket.socket, host: str) -> None:  # noqa: ARG002 -- the connection looks itself
+        begins = self._loop.create_task(self._begin(client), name="accept")
+        self._beginning.add(begins)
+        begins.add_done_callback(self._beginning.discard)
+
+    async def _begin(self, client: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._new_connection, client)
+        except OSError:  # it has gone
+            client.close()

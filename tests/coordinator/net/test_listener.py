@@ -1,0 +1,87 @@
+"""Accepting clients: a crowd in a few turns of the loop, with either loop, and none that has gone."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import uvloop
+
+from muster.coordinator.net import listener
+from muster.coordinator.net.listener import PlainListener
+from tests.waiting import until
+
+CROWD = 3 * listener.ACCEPTED_AT_ONCE
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Callable[[Any], None]:
+    def on_that_loop(story: Any) -> None:
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            runner.run(story)
+
+    return on_that_loop
+
+
+def connecting(port: int) -> socket.socket:
+    """A client whose connect was begun; the kernel completes it."""
+    client = socket.socket()
+    client.settimeout(0)
+    client.connect_ex(("127.0.0.1", port))
+    return client
+
+
+def test_a_crowd_is_accepted_within_a_few_turns(run: Any) -> None:
+    """Of which each may be long: one client in each of them would mean seconds for the last one."""
+
+    async def story() -> None:
+        made: list[int] = []
+        turns = 0
+
+        class Client(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                made.append(turns)
+                transport.abort()  # type: ignore[attr-defined]
+
+        bound = socket.create_server(("127.0.0.1", 0), backlog=CROWD)
+        clients = [connecting(bound.getsockname()[1]) for _ in range(CROWD)]
+        accepting = PlainListener(bound, Client)
+        while len(made) < CROWD:
+            await asyncio.sleep(0)
+            turns += 1
+        accepting.close()
+        for client in clients:
+            client.close()
+        # Both loops may look at sockets less often than they turn; nobody waits behind a whole crowd of others.
+        assert len(set(made)) <= CROWD // 8
+
+    run(story())
+
+
+def test_a_client_that_has_gone_harms_nobody(run: Any) -> None:
+    """It has reset its connection before it is begun with."""
+
+    async def story() -> None:
+        failures: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, failure: failures.append(failure))
+        heard: list[bytes] = []
+
+        class Client(asyncio.Protocol):
+            def data_received(self, data: bytes) -> None:
+                heard.append(data)
+
+        bound = socket.create_server(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        gone = connecting(port)
+        gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+        gone.close()
+        accepting = PlainListener(bound, Client)
+        _reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"ping")
+        await until(lambda: heard == [b"ping"])
+        writer.close()
+        accepting.close()
+        assert failures == []
+
+    run(story())
