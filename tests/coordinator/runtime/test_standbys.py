@@ -264,6 +264,23 @@ async def test_who_cannot_read_a_partition_tries_more_and_more_rarely() -> None:
 
 
 @story
+async def test_the_claims_of_what_is_followed_are_kept_prepared() -> None:
+    """Again and again, as connections are closed when they are idle; and not those of what the process owns."""
+    storage = MemoryStorage(3)
+    peer = Peer(storage)
+    prepared: list[int] = []
+
+    async def prepare_claim(partition: int) -> None:
+        prepared.append(partition)
+
+    peer.process.log.prepare_claim = prepare_claim  # type: ignore[method-assign]
+    await peer.start(1)
+    for rounds in (1, 2):
+        await until(lambda: prepared == [0, 2] * rounds)  # noqa: B023 -- awaited
+    await ended(peer)
+
+
+@story
 async def test_while_the_log_is_away_a_standby_stays_as_it_is() -> None:
     """It is read on where it was, and a takeover that had to be tried again still reads what is new alone."""
     storage = MemoryStorage(ALONE)

@@ -142,3 +142,21 @@ def test_one_that_cannot_be_left_is_said_once_and_counted(after_s: float) -> Non
 
 def failures() -> float:
     return REGISTRY.get_sample_value("muster_signs_of_life_failed_total") or 0.0
+
+
+def test_signs_are_read_while_partitions_are_claimed() -> None:
+    """The takeover that asks for one waits for no reading of its own."""
+
+    async def story() -> None:
+        storage = MemoryStorage(2)
+        process = SimulatedProcess(storage)
+        await process.log.open()
+        signs = SignsOfLife(process.log, "muster-1:1", process.clock, serves=lambda: True)
+        storage.signs_of_life = {"muster-0:1": 1_000}
+        signs.read_ahead()
+        await asyncio.sleep(0.1)
+        storage.signs_of_life = {"muster-0:1": 2_000}
+        assert await signs.last_of("muster-0:1") == 1_000
+        await signs.stop()
+
+    simulate(story())
