@@ -162,7 +162,7 @@ def test_signs_are_read_while_partitions_are_claimed() -> None:
             order.append("signs")
             return await read(timeout_ms=timeout_ms)
 
-        process.log.claim, process.log.last_signs_of_life = claimed, signs  # type: ignore[method-assign]
+        process.log.claim, process.log.last_signs_of_life = claimed, signs  # type: ignore[method-assign, assignment]
         await process.start()
         assert order == ["signs", "claim", "claim"]
         await process.runtime.stop()
