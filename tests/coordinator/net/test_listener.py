@@ -33,7 +33,7 @@ def connecting(port: int) -> socket.socket:
 
 
 def test_a_crowd_is_accepted_within_a_few_turns(run: Any) -> None:
-    """Of which each may be long: one client in each of them would mean seconds for the last one."""
+    """Each turn may be long: one client in each would mean seconds for the last one."""
 
     async def story() -> None:
         made: list[int] = []
