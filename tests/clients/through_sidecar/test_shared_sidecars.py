@@ -200,7 +200,10 @@ def test_an_edge_hears_at_once_that_an_owner_is_gone(kafka_broker: Broker, tmp_p
         until_so(lambda: edge.events("partitions shared")[-1:], lambda: log_tail(edge.output))
         assert edge.events("partitions shared")[-1]["nodes"] == [1, 2]
         sidecars.by_node[2].kill()
-        until_so(lambda: edge.events("partitions shared")[-1]["nodes"] == [1], lambda: log_tail(edge.output))
+        until_so(
+            lambda: edge.events("partitions shared")[-1]["nodes"] == [1],
+            lambda: log_tail(edge.output) + log_tail(sidecars.by_node[1].output),
+        )
 
 
 def test_an_edge_with_another_secret_is_not_ready_and_says_so_everywhere(sidecars: Sidecars, tmp_path: Path) -> None:
