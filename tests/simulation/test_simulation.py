@@ -41,7 +41,7 @@ def test_no_schedule_breaks_an_invariant(first: int) -> None:
     [
         (without_fence, 1, "1"),
         (without_waiting_for_durability, 0, "3"),
-        (without_lease, 67, "4"),
+        (without_lease, 179, "4"),
         (without_outliving, 230, "8"),
         (without_asking_the_owner, 0, "8"),
         (without_taking_grants_back, 0, "10"),
