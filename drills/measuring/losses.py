@@ -40,10 +40,14 @@ def losses(
     """Compare. `histories`: the items of each group, `offsets`: what is fetched by group and partition, at the end."""
     recorded = places_recorded(histories)
     return Losses(
-        places=tuple(sorted(acknowledged.places - recorded, key=lambda each: (each.group_id, each.generation_id))),
+        places=tuple(sorted(acknowledged.places - recorded, key=_in_order)),
         gaps=tuple(_gaps(histories)),
         commits=tuple(lost_commits(acknowledged.commits, offsets)),
     )
+
+
+def _in_order(place: Place) -> tuple[str, int, str]:
+    return place.group_id, place.generation_id, place.member_id
 
 
 def places_recorded(histories: Mapping[str, Sequence[Item]]) -> Set[Place]:

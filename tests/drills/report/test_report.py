@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from muster.drills.measuring.asked import Acknowledged, Place
+from muster.drills.measuring.asked import Acknowledged, Asked, Kind, Place
 from muster.drills.report.html import document
 from muster.drills.report.lanes import lanes, members_waits
 from muster.drills.report.making import result
@@ -14,7 +14,7 @@ from muster.drills.report.moments import moments
 from muster.drills.report.result import Result
 from muster.drills.report.table import headline, print_result
 from muster.replay.report.page import SpanOnPage, Stretch
-from tests.drills.report.recorded import FAULT_MS, GROUP, NAMES, rebalanced, recorded
+from tests.drills.report.recorded import FAULT_MS, GROUP, NAMES, asked, rebalanced, recorded
 
 
 def printed(told: Result) -> str:
@@ -67,6 +67,29 @@ def test_what_is_missing_is_named() -> None:
     assert headline(told) == "takeover: 2 goals not met: events lost, commits lost"
     assert f"{GROUP}: nobody in generation 1, with its assignment" in printed(told)
     assert f"{GROUP}, partition 1: 4 was acknowledged, nothing is there" in printed(told)
+
+
+def test_of_many_that_are_missing_some_are_named() -> None:
+    """And the others counted."""
+    nobody = {Place(group_id=GROUP, generation_id=1, member_id=f"nobody-{number}") for number in range(15)}
+    told = printed(result(recorded(acknowledged=Acknowledged(places=nobody, joins=15))))
+    assert "15 missing: " in told
+    assert len(re.findall(r"nobody-\d+", told)) == 12
+    assert " and 3 more" in told
+
+
+def test_an_error_is_no_answer_with_which_a_takeover_ends() -> None:
+    """A member was answered, but not well."""
+    early = Asked(
+        kind=Kind.HEARTBEAT,
+        group_id=GROUP,
+        member="member-0",
+        began_ms=FAULT_MS + 1_110,
+        ended_ms=FAULT_MS + 1_150,
+        error="UNKNOWN_MEMBER_ID",
+    )
+    (takeover,) = result(recorded(asked=(*asked(), early))).takeovers
+    assert takeover.answering_ms == 200
 
 
 def test_the_json_has_plain_values() -> None:

@@ -1,0 +1,52 @@
+"""When groups count as formed, and requests as measured."""
+
+import pytest
+
+from muster.drills.errors import ServiceFailed
+from muster.drills.load.clock import Clock
+from muster.drills.load.load import Load
+from muster.drills.load.requests import Membership
+from muster.drills.measuring.asked import Kind
+from muster.drills.names import Names
+from muster.drills.plan import Load as Planned
+from muster.events.kafka.security import NOT_SECURED
+from tests.drills.measuring.asking import asked
+
+FOREVER_S = 60.0
+SOON_S = 0.2
+
+
+def load() -> Load:
+    """One group of three static members, of which the last one only restarts; nobody has asked anything."""
+    planned = Planned(groups=1, members=3)
+    return Load("127.0.0.1:1", planned, Names("0123456789"), Clock(), topic="t", security=NOT_SECURED)
+
+
+@pytest.mark.parametrize(
+    ("places", "formed"),
+    [
+        (((2, 0), (2, 1), (2, 2)), 1),
+        (((2, 0), (2, 1), (1, 2)), 1),  # who only restarts may be told of the next one later
+        (((2, 0), (1, 1), (2, 2)), 0),
+        (((-1, 0), (-1, 1), (-1, 2)), 0),
+        (((2, 0), (2, 0), (2, 2)), 0),
+        (((2, 0), (2, None), (2, 2)), 0),
+    ],
+)
+def test_a_group_has_formed_when_all_have_a_partition_of_their_own_in_one_generation(
+    places: tuple[tuple[int, int | None], ...], formed: int
+) -> None:
+    begun = load()
+    for member, (generation_id, partition) in zip(begun.members, places, strict=True):
+        member._at = Membership(member_id=member.name, generation_id=generation_id, partition=partition)
+    assert begun._formed() == formed
+
+
+async def test_what_was_asked_before_was_not_measured_since() -> None:
+    """Heartbeats and commits have to be asked from that moment on, and answered."""
+    begun = load()
+    begun._asking.asked += [asked(900, 1_100), asked(1_000, 1_100, Kind.COMMIT), asked(1_000, None)]
+    with pytest.raises(ServiceFailed, match="no heartbeats were answered within"):
+        await begun.measured_since(1_000, within_s=SOON_S)
+    begun._asking.asked.append(asked(1_000, 1_200))
+    await begun.measured_since(1_000, within_s=FOREVER_S)
