@@ -163,6 +163,16 @@ async def test_answers_come_later_and_do_not_wait_for_each_other(
     await client.close()
 
 
+async def test_requests_are_not_late(backend: Backend, proxy: Proxy, weather: Weather) -> None:
+    """However late their answers are: an hour, so this test hears none."""
+    client = await Client().connect(proxy.before(await backend.start()))
+    weather.delay_s = 3_600
+    client.send()
+    await until(lambda: len(backend.taken) == 1)
+    assert client.heard == []
+    await client.close()
+
+
 async def test_who_hangs_up_is_hung_up_on_at_the_other_end(backend: Backend, proxy: Proxy) -> None:
     client = await Client().connect(proxy.before(await backend.start()))
     client.send()
