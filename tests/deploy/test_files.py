@@ -148,6 +148,35 @@ def test_prometheus_scrapes_each_muster_where_it_offers_metrics(peers: Path) -> 
     assert all("service" in each["labels"] for each in job["static_configs"])
 
 
+def test_the_clients_of_the_compose_file_are_behind_the_edge(peers: Path) -> None:
+    """A producer, and static consumers, each of its own name: none of them goes past it."""
+    clients = {name: services()[name]["command"] for name in ("producer", "consumer-1", "consumer-2")}
+    edge = settings_of(at(peers, musters()["edge"]))
+    for name, command in clients.items():
+        assert [each.partition("=")[2] for each in command if "bootstrap" in each] == [edge.advertise], name
+    instances = [each for command in clients.values() for each in command if "group.instance.id" in each]
+    assert len(instances) == len(set(instances)) == 2
+
+
+def test_what_the_compose_file_mounts_is_there_and_where_it_is_looked_for() -> None:
+    mounted = {}
+    for service in services().values():
+        for volume in service.get("volumes", ()):
+            source, target, *_ = volume.split(":")
+            if source.startswith("."):
+                assert (DEPLOY / source).is_file(), volume
+                mounted[Path(source).name] = Path(target)
+    (provider,) = yaml.safe_load((DEPLOY / "grafana" / "dashboards.yaml").read_text(encoding="utf-8"))["providers"]
+    assert Path(provider["options"]["path"]) == mounted["grafana-dashboard.json"].parent
+    assert mounted["prometheus-rules.yml"].parent == mounted["prometheus.yml"].parent  # it names them without a folder
+
+
+def test_the_compose_file_asks_for_health_where_it_is_told(peers: Path) -> None:
+    for name, arguments in musters().items():
+        _, _, port = (settings_of(at(peers, arguments)).metrics or "").rpartition(":")
+        assert f"http://127.0.0.1:{port}/healthz" in services()[name]["healthcheck"]["test"][-1]
+
+
 # ---- the image ------------------------------------------------------------------------------------
 
 
@@ -206,6 +235,12 @@ def test_the_unit_starts_muster_with_options_that_there_are() -> None:
     fields = {"config-file", *(name.replace("_", "-") for name in Settings.model_fields)}
     assert {option.removeprefix("--") for option in options if option.startswith("--")} <= fields
     assert "RestartPreventExitStatus=2" in UNIT
+
+
+def test_the_unit_has_files_for_all_connections() -> None:
+    """A sidecar takes two for each, and 1,200 are kept for all else."""
+    (given,) = re.findall(r"^LimitNOFILE=(\d+)$", UNIT, re.MULTILINE)
+    assert int(given) >= 2 * int(Settings.model_fields["connections_max"].default) + 1_200
 
 
 @pytest.mark.parametrize("way", ["compose", "systemd", "owners", "sidecar"])
@@ -272,6 +307,8 @@ def test_the_edge_of_the_manifests_would_start_before_the_application(peers: Pat
     assert sidecar["restartPolicy"] == "Always"
     command, *arguments = [each.replace("$(POD_IP)", "10.1.2.3") for each in sidecar["args"]]
     assert command == "serve"
+    named = {name for each in sidecar["args"] for name in re.findall(r"\$\((\w+)\)", each)}
+    assert named <= {each["name"] for each in sidecar["env"]}
     settings = settings_of(at(peers, arguments))
     (owners,) = [each for each in manifests("owners.yaml") if each["kind"] == "ConfigMap"]
     of_owners = tomllib.loads(owners["data"]["muster.toml"])
@@ -280,6 +317,24 @@ def test_the_edge_of_the_manifests_would_start_before_the_application(peers: Pat
     assert {"name": "KAFKA_BOOTSTRAP_SERVERS", "value": str(settings.listen)} in application["env"]
     assert sidecar["startupProbe"]["httpGet"]["path"] == "/readyz"
     assert_mounted(pod, sidecar)
+
+
+@pytest.mark.parametrize("file", ["owners.yaml", "sidecar.yaml"])
+def test_probes_ask_for_what_there_is(file: str) -> None:
+    """At a port that has that name."""
+    (template,) = [each["spec"]["template"]["spec"] for each in manifests(file) if "template" in each.get("spec", {})]
+    (container,) = [each for each in (*template["containers"], *template.get("initContainers", ())) if "ports" in each]
+    probes = [container[name] for name in container if name.endswith("Probe")]
+    assert len(probes) >= 2
+    for probe in probes:
+        assert probe["httpGet"]["path"] in {"/healthz", "/readyz"}
+        assert probe["httpGet"]["port"] in {each["name"] for each in container["ports"]}
+
+
+def test_the_owners_reach_each_other_before_they_are_ready_and_one_is_away_at_a_time() -> None:
+    by_kind = {each["kind"]: each["spec"] for each in manifests("owners.yaml") if "spec" in each}
+    assert by_kind["Service"]["publishNotReadyAddresses"]
+    assert by_kind["PodDisruptionBudget"]["maxUnavailable"] == 1 < by_kind["StatefulSet"]["replicas"]
 
 
 def rules_of_scraping() -> dict[str, list[dict[str, Any]]]:
