@@ -9,6 +9,7 @@ happening_collector.py  Happenings that start no rebalance, in order, until a re
 rebalance.py    What a rebalance is, once it is told: the values that `timeline.py` makes and `why` prints.
 standbys.py     A standby that takes the place of a lost member, from its call to the moment when it has the
                 partitions.
+takeovers.py    A takeover in words: who took over from whom, and why.
 timeline.py     History -> rebalances: what started each, what was folded in, how long it took, what moved, what
                 started none.
 wording.py      Every English phrase about members and causes, so that all outputs say the same thing in the same

@@ -22,10 +22,12 @@ from muster.events.events import (
     StaticMemberReplaced,
     Why,
 )
+from muster.events.ownership import OwnershipEndCause
 from muster.events.state import Group
 from muster.replay.history.items import Coordinated
 from muster.replay.rebalances.moves import partitions_of
 from muster.replay.rebalances.rebalance import Happening, HappeningKind, MemberRef, actor, ref
+from muster.replay.rebalances.takeovers import end_text
 from muster.replay.rebalances.wording import (
     cause_text,
     count_of,
@@ -190,22 +192,32 @@ class CoordinatorChanges:
         return happening
 
     def _takeover(self, event: CoordinatorReady, members: int, *, in_flight: bool) -> Happening:
-        leaving = "stopped in good order" if self._stopped else "was gone without notice"
-        if event.owner == self._owner and not self._stopped:  # host:pid; in containers each process may be pid 1
-            leaving = (
-                f"lost partition {event.partition} of the event log, which could not be written (or it was started "
-                "again under the same host:pid, as in a container)"
-            )
         successor = "it" if event.owner == self._owner else event.owner
         went_on = "the rebalance went on" if in_flight else f"{plural(members, 'member')} went on"
         return Happening(
             kind=HappeningKind.COORDINATOR_TAKEOVER,
             at=instant(event.ready_ms),
             text=(
-                f"the coordinator {self._owner} {leaving}; {successor} was ready in {duration(event.took_ms)}, "
-                f"and {went_on}"
+                f"the coordinator {self._owner} {self._leaving(event)}; {successor} was ready in"
+                f" {duration(event.took_ms)}, and {went_on}"
             ),
         )
+
+    def _leaving(self, event: CoordinatorReady) -> str:
+        """How the former owner came to own the partition no more."""
+        if self._stopped:
+            return "stopped in good order"
+        end = event.owner_before_end if event.owner_before == self._owner else None
+        how = end_text(end)
+        is_itself = end is not None and end.cause is OwnershipEndCause.TAKEN_BACK
+        if how is not None and not is_itself:
+            return how
+        if event.owner != self._owner:
+            return "was gone without notice"
+        lost = f"lost partition {event.partition} of the event log, which could not be written"
+        # host:pid; in containers each process may be pid 1
+        again = " (or it was started again under the same host:pid, as in a container)"
+        return lost if is_itself else lost + again
 
 
 def _pause(event: CoordinatorPaused) -> Happening:

@@ -37,6 +37,7 @@ from muster.replay.rebalances.happenings import unserved
 from muster.replay.rebalances.moves import by_topic, decode_assignment
 from muster.replay.rebalances.planned import configured_text
 from muster.replay.rebalances.rebalance import actor, ref
+from muster.replay.rebalances.takeovers import taken_over
 from muster.replay.rebalances.wording import (
     JOIN_ENDS,
     asked_by,
@@ -71,13 +72,22 @@ def _partition_text(event: CoordinatorElected | CoordinatorReady | CoordinatorPa
             return f"{event.owner} (Muster {event.version}) was elected coordinator, epoch {event.owner_epoch}"
         case CoordinatorReady():
             read = f"{plural(event.events_read, 'event')} read, {plural(event.groups, 'group')}"
-            return f"{event.owner} was ready after {duration(event.took_ms)}: {read}, {plural(event.members, 'member')}"
+            ready = (
+                f"{event.owner} was ready after {duration(event.took_ms)}: {read}, {plural(event.members, 'member')}"
+            )
+            return "; ".join(filter(None, (ready, _takeover_text(event))))
         case CoordinatorPaused():
             return f"{event.owner} stood still for at least {duration(event.late_ms)}; {rearmed_text(event)}"
         case CoordinatorStopped():
             return f"{event.owner} stopped in good order"
         case _:
             assert_never(event)
+
+
+def _takeover_text(event: CoordinatorReady) -> str | None:
+    if event.owner_before is None or event.owner_before_end is None:
+        return None
+    return taken_over(event.owner, event.owner_before, event.owner_before_end)
 
 
 def _member_text(event: AnyMemberEvent) -> str:

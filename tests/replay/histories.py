@@ -35,6 +35,7 @@ from muster.events.events import (
     Why,
 )
 from muster.events.ids import MemberId
+from muster.events.ownership import OwnershipEnd
 from muster.events.records import FORMAT_LEVEL, Record, StoredRecord, Transition
 from muster.events.state import NO_GENERATION, GroupState, Member, new_group
 from muster.replay.history.items import Coordinated, Happened, LogPosition, Told, with_gaps
@@ -72,9 +73,9 @@ class Script(MemberEvents):
         self.now_ms += ms
         return self
 
-    def coordinator(self, owner: str, *, took_ms: int = 800) -> "Script":
-        """A process takes the partition over."""
-        self.owner = owner
+    def coordinator(self, owner: str, *, took_ms: int = 800, end: OwnershipEnd | None = None) -> "Script":
+        """A process takes the partition over; `end`: why the one before owned it no more, if the log says so."""
+        owner_before, self.owner = self.owner, owner
         self.epoch += 1
         self._append(
             CoordinatorElected(
@@ -95,6 +96,8 @@ class Script(MemberEvents):
                 groups=1,
                 members=len(self.group.members),
                 incarnation_max=self.group.incarnation,
+                owner_before=None if end is None else owner_before,
+                owner_before_end=end,
             )
         )
         return self

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from muster.events.events import CoordinatorElected, CoordinatorPaused, CoordinatorReady, CoordinatorStopped
+from muster.events.ownership import OwnershipEnd
 from muster.events.state import Member
 from muster.replay.history.items import Coordinated
 
@@ -35,7 +36,7 @@ class Away(msgspec.Struct, frozen=True, kw_only=True):
     """A time in which no coordinator served the group, in wall clock ms; `members` were in the group then.
 
     `since_ms`: the last that is known of the former owner; it was gone at some moment after it. `paused`: the process
-    itself stood still, and went on.
+    itself stood still, and went on. `owner_before_end`: as the owner recorded it (format level 5).
     """
 
     since_ms: int
@@ -45,6 +46,7 @@ class Away(msgspec.Struct, frozen=True, kw_only=True):
     owner: str
     paused: bool
     members: tuple[Member, ...]
+    owner_before_end: OwnershipEnd | None = None
 
     @property
     def longest_ms(self) -> int:
@@ -131,6 +133,7 @@ class Absences:
             owner=event.owner,
             paused=False,
             members=tuple(members),
+            owner_before_end=event.owner_before_end if event.owner_before is not None else None,
         )
 
     def _pause(self, event: CoordinatorPaused, at_ms: int, members: Sequence[Member]) -> Away | None:

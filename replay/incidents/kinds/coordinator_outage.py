@@ -19,6 +19,7 @@ from muster.replay.incidents.kinds.asked_for import SAYS_METADATA_CHANGED, clien
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.poll_timeout import is_poll_timeout
 from muster.replay.incidents.windows import OUTAGE_AFTERMATH_MS
+from muster.replay.rebalances.takeovers import end_text, taken_over
 from muster.replay.rebalances.wording import plural
 from muster.replay.times import duration, instant, setting
 
@@ -245,10 +246,25 @@ def _evidence(away: Away) -> Iterator[Statement]:
         grade=begin,
         at=instant(away.since_ms),
     )
+    yield from _takeover(away)
     yield Statement(
         text=f"the coordinator {away.owner} was ready, {duration(away.longest_ms)} later by their wall clocks",
         grade=Grade.INFERRED,
         at=instant(away.until_ms),
+    )
+
+
+def _takeover(away: Away) -> Iterator[Statement]:
+    """Why the former owner owned the partition no more, as the new one recorded it."""
+    end = away.owner_before_end
+    if end is None or away.owner_before is None or (how := end_text(end, with_time=True)) is None:
+        return
+    lost = "" if end.link_lost_ms is None else f"; a connection to it had broken at {moment(end.link_lost_ms)}"
+    at_ms = away.until_ms if end.refused_ms is None else end.refused_ms
+    yield Statement(
+        text=f"by the takeover's record the coordinator {away.owner_before} {how}{lost}",
+        grade=Grade.RECORDED,
+        at=instant(at_ms),
     )
 
 
@@ -379,8 +395,9 @@ def _change(view: EpisodeView, away: Away, back: tuple[CameBack | Rejoined, ...]
     asked = [act.member for act in back if isinstance(act, Rejoined)]
     if asked:
         text += f"; {processes(asked)} asked for a new assignment after it"
-    if not away.paused and away.owner != away.owner_before:
-        text = f"{away.owner} took over from {away.owner_before}: {text}"
+    if not away.paused and away.owner_before is not None:
+        took_over = taken_over(away.owner, away.owner_before, away.owner_before_end, with_time=True)
+        text = ": ".join(filter(None, (took_over, text)))
     is_known = away.paused or away.last_known is not LastKnown.EVENT
     return IncidentClaim(
         kind=CHANGE,

@@ -3,10 +3,18 @@
 The same story is told of a log of the format level before, which recorded less: with a weaker grade, never a guess.
 """
 
+import msgspec
 import pytest
 
+from muster.events.events import CoordinatorReady
+from muster.events.ownership import OwnershipEnd, OwnershipEndCause
+from muster.events.records import FORMAT_LEVEL
 from muster.replay.fleet.simulation.world import outages
+from muster.replay.history.items import Coordinated
+from muster.replay.incidents.incident import Incident
 from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, of_kind, remove, said
+from tests.replay.incidents.levels import at_level
+from tests.replay.whole import incidents
 
 S = 1_000
 
@@ -352,3 +360,54 @@ def test_where_no_member_is_seen_again_none_kept_its_place() -> None:
     fleet.rest(20 * S)
     change = of_kind(fleet.told(), "coordinator-change")
     assert change.headline.endswith(" since its last sign of life; 'app-1' (10.0.1.1) was not heard from any more")
+
+
+def taken_over(fleet: Fleet, end: OwnershipEnd, *, owner: str, level: int = FORMAT_LEVEL) -> Incident:
+    """The incident of the coordinator, where another process was the last to take over, and had recorded this end."""
+    history = fleet.history()
+    last = max(n for n, item in enumerate(history.items) if _is_ready(item))
+    items = [*history.items]
+    item = items[last]
+    assert isinstance(item, Coordinated)
+    ready = msgspec.structs.replace(item.event, owner=owner, owner_before="a:1", owner_before_end=end)
+    items[last] = msgspec.structs.replace(item, event=ready)
+    told = incidents(at_level(msgspec.structs.replace(history, items=tuple(items)), level))
+    (found,) = (each for each in told if each.kind.startswith("coordinator-"))
+    return found
+
+
+def _is_ready(item: object) -> bool:
+    return isinstance(item, Coordinated) and isinstance(item.event, CoordinatorReady)
+
+
+def test_a_takeover_that_nobody_noticed_is_told_with_its_cause() -> None:
+    """The log of the level before says who took over from whom, and no more."""
+    fleet = Fleet(3)
+    refused_ms = fleet.wall_ms
+    fleet.away(S)
+    fleet.rest(660 * S)
+    fleet.start(4)
+    fleet.rest(20 * S)
+    end = OwnershipEnd(
+        cause=OwnershipEndCause.GONE, removed_by="c:9", link_lost_ms=refused_ms - 80, refused_ms=refused_ms
+    )
+    change = taken_over(fleet, end, owner="b:2")
+    assert (change.kind, change.grade) == ("coordinator-change", "recorded")
+    assert change.headline.startswith(
+        "b:2 took over from a:1, which refused connections at 2023-11-18 22:59:39 UTC and was removed by c:9: the"
+        " coordinator was away from "
+    )
+    assert change.headline.endswith("; all 3 members kept their places")
+    assert (
+        "by the takeover's record the coordinator a:1 refused connections at 2023-11-18 22:59:39 UTC and was removed by"
+        " c:9; a connection to it had broken at 2023-11-18 22:59:39 UTC"
+    ) in said(change, "recorded")
+    older = taken_over(fleet, end, owner="b:2", level=4)
+    assert older.headline.startswith("b:2 took over from a:1: the coordinator was away from ")
+    assert "removed" not in older.headline + said(older)
+
+
+def test_an_outage_by_which_members_lost_their_places_has_the_cause_in_its_evidence() -> None:
+    told = taken_over(outage(), OwnershipEnd(cause=OwnershipEndCause.NO_MEMBER), owner="b:2")
+    assert told.kind == "coordinator-outage"
+    assert "the coordinator a:1 was no member of the ownership group any more" in said(told, "recorded")

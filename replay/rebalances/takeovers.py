@@ -1,0 +1,53 @@
+"""A takeover in words, who took over from whom, and why: all outputs say it in the same ones.
+
+What belongs here: the words of what a takeover recorded (format level 5). What it recorded nothing of is not worded.
+"""
+
+from typing import assert_never
+
+from muster.events.ownership import OwnershipEnd, OwnershipEndCause
+from muster.replay.times import clock_of, day_of, instant
+
+
+def taken_over(owner: str, owner_before: str, end: OwnershipEnd | None, *, with_time: bool = False) -> str | None:
+    """'b:2 took over from a:1, which ...'; None where there is nothing to say of it. `with_time`: when it was seen."""
+    if end is None:
+        return None if owner == owner_before else f"{owner} took over from {owner_before}"
+    if end.cause is OwnershipEndCause.TAKEN_BACK:
+        return f"{owner} took its partition back, since it had lost the log"
+    how = end_text(end, with_time=with_time)
+    before = "a former process of that name" if owner == owner_before else owner_before
+    return f"{owner} took over from {before}" + (f", which {how}" if how else "")
+
+
+def end_text(end: OwnershipEnd | None, *, with_time: bool = False) -> str | None:
+    """Say what a former owner did, or was, as the rest of a sentence about it; None: it is not known."""
+    if end is None:
+        return None
+    match end.cause:
+        case OwnershipEndCause.STOPPED:
+            return "had stopped in good order"
+        case OwnershipEndCause.TAKEN_BACK:
+            return "had lost the log"
+        case OwnershipEndCause.GONE:
+            refused = f"refused connections{_at(end.refused_ms) if with_time else ''}"
+            removed = "was no member of the ownership group any more"
+            return f"{refused} and {f'was removed by {end.removed_by}' if end.removed_by else removed}"
+        case OwnershipEndCause.REPLACED:
+            return "had lost its place in the ownership group to another process of its node id"
+        case OwnershipEndCause.NO_MEMBER:
+            return "was no member of the ownership group any more"
+        case OwnershipEndCause.STILL_A_MEMBER:
+            return "was still a member of the ownership group, and had not stopped in good order"
+        case OwnershipEndCause.UNKNOWN:
+            return None
+        case _:
+            assert_never(end.cause)
+
+
+def _at(wall_ms: int | None) -> str:
+    """' at 2026-11-21 02:14:07 UTC'."""
+    if wall_ms is None:
+        return ""
+    at = instant(wall_ms)
+    return f" at {day_of(at)} {clock_of(at)[:8]} UTC"
