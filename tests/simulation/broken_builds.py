@@ -12,6 +12,7 @@ import msgspec
 
 from muster.coordinator.cluster import Node
 from muster.coordinator.runtime.partition.answer_lease import AnswerLease
+from muster.coordinator.runtime.partition.old_leases import OldLeases
 from muster.coordinator.runtime.partition.outbox import Outbox, WriteUnit
 from muster.coordinator.sidecar.forwarding.granted import GrantedHeartbeats, GrantedTicket, _Owner
 from muster.coordinator.sidecar.forwarding.owners import Outcome, Owners
@@ -28,6 +29,13 @@ def without_lease() -> Iterator[None]:
         proven(self, sys.maxsize)
 
     with patch.object(AnswerLease, "proven", for_ever):
+        yield
+
+
+@contextmanager
+def without_outliving() -> Iterator[None]:
+    """A new owner changes groups while the one before it may answer from memory."""
+    with patch.object(OldLeases, "left_ms", lambda *_: 0):
         yield
 
 
