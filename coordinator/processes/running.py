@@ -31,7 +31,8 @@ UNUSABLE: Final = 2
 COMMAND: Final = (sys.executable, "-P", "-m", "muster")
 """-P: as with the command `muster`, no module comes from the folder in which it was started."""
 RESTART_PAUSE_S: Final = 1.0
-RESTART_PAUSE_MAX_S: Final = 30.0
+RESTART_PAUSE_MAX_S: Final = 5.0
+"""The longest pause: a second of work in six, and all edges may pause at a time, while members' sessions go on."""
 SERVED_LONG_S: Final = 60.0
 """A process that ends after so long does not end *again*."""
 

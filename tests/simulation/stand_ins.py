@@ -21,6 +21,7 @@ from muster.coordinator.load.turns import Turns
 from muster.coordinator.net import listening
 from muster.coordinator.net.listening import Listening
 from muster.coordinator.peers.link import connection
+from muster.coordinator.peers.link import listener as peers_listener
 from muster.coordinator.runtime.ownership import standbys
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.sidecar import group_parts, serve
@@ -89,6 +90,7 @@ def _new_owner(*arguments: Any, **named: Any) -> Owner:
     )
 
 
+_SOCKETS: Final = SimpleNamespace(create_server=lambda at, **_options: _Bound(*at))
 _LOTS: Final = SimpleNamespace(uuid4=lambda: f"{random.getrandbits(64):016x}")
 _NO_COLLECTOR: Final = SimpleNamespace(
     disable=lambda: None, freeze=lambda: None, enable=lambda: None, set_threshold=lambda *_: None
@@ -112,7 +114,9 @@ def simulated(seed: int) -> Iterator[None]:
         stack.enter_context(patch.object(forwarding_assembly, "boot_clock_ms", _boot_ms))
         stack.enter_context(patch.object(listeners, "Turns", partial(Turns, clock=lambda: 0.0)))
         stack.enter_context(patch.object(Listening, "_bound", _bound))
-        stack.enter_context(patch.object(listening, "PlainListener", _accepting))
+        stack.enter_context(patch.object(peers_listener, "socket", _SOCKETS))
+        for module in (listening, peers_listener):
+            stack.enter_context(patch.object(module, "PlainListener", _accepting))
         for module in (partition_sharing, group_parts, forwarding_assembly):
             stack.enter_context(patch.object(module, "collect", lambda *_: None))
         yield

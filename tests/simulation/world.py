@@ -59,11 +59,6 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     ) -> tuple[Any, Any]:
         return await self.sockets.connect(protocol_factory, host, port)
 
-    async def create_server(  # type: ignore[override]
-        self, protocol_factory: Callable[[], Any], host: str = "", port: int = 0, *, sock: Any = None, **_options: Any
-    ) -> Any:
-        return self.sockets.listen(protocol_factory, *((host, port) if sock is None else sock.getsockname()))
-
     async def getaddrinfo(self, host: Any, port: Any, **_options: Any) -> Any:
         return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, port))]
 

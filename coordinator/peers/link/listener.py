@@ -7,7 +7,6 @@ makes room for a new one. A process that only watches whether this one lives (pe
 and says nothing on it; so only who connects logs a handshake that fails.
 """
 
-import asyncio
 import secrets
 import socket
 import ssl
@@ -19,6 +18,7 @@ import structlog
 
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.log_throttle import LogThrottle
+from muster.coordinator.net.listener import Listener, PlainListener
 from muster.coordinator.net.listening import BACKLOG, addresses_of
 from muster.coordinator.net.tls_handshake import Handshake as TlsHandshake
 from muster.coordinator.net.tls_listener import TlsListener
@@ -60,37 +60,35 @@ class PeerListener:
         """The node ids of the processes, with their connections."""
         self._handshakes: dict[TlsHandshake, None] = {}
         """Those of TLS, the oldest first."""
-        self._listeners: list[asyncio.Server | TlsListener] = []
+        self._listeners: list[Listener] = []
 
     async def start(self, host: str, port: int, context: ssl.SSLContext | None) -> int:
         """Bind; returns the port. Raises OSError."""
-
-        if context is None:
-            server = await asyncio.get_running_loop().create_server(self._new_connection, host, port)
-            self._listeners.append(server)
-            bound: int = server.sockets[0].getsockname()[1]
-            return bound
         with ExitStack() as unless_all:
             sockets = [
                 unless_all.enter_context(socket.create_server((address, port), family=family, backlog=BACKLOG))
                 for family, address in await addresses_of(host)
             ]
             unless_all.pop_all()
-        bound = sockets[0].getsockname()[1]
+        bound: int = sockets[0].getsockname()[1]
         turns = Turns()
         for each in sockets:
-            self._listeners.append(
-                TlsListener(
-                    each,
-                    self._new_connection,
-                    context,
-                    turns,
-                    admit=self._handshake_begun,
-                    ended=lambda handshake: self._handshakes.pop(handshake, None),
-                    failed=lambda _host, _reason: None,
-                )
-            )
+            if context is None:
+                self._listeners.append(PlainListener(each, self._new_connection))
+            else:
+                self._listeners.append(self._tls_listener(each, context, turns))
         return bound
+
+    def _tls_listener(self, bound: socket.socket, context: ssl.SSLContext, turns: Turns) -> TlsListener:
+        return TlsListener(
+            bound,
+            self._new_connection,
+            context,
+            turns,
+            admit=self._handshake_begun,
+            ended=lambda handshake: self._handshakes.pop(handshake, None),
+            failed=lambda _host, _reason: None,
+        )
 
     async def close(self) -> None:
         """Accept nobody, and close all connections."""
