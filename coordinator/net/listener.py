@@ -39,7 +39,9 @@ class Listener(ABC):
         """Begin with a client, whose socket is not blocking. `host`: its address."""
 
     def close(self) -> None:
-        """Accept no more clients; those that were accepted go on."""
+        """Accept no more clients; those that were accepted go on. Closing twice does no more."""
+        if self._bound.fileno() < 0:
+            return
         if self._retry is not None:
             self._retry.cancel()
         self._loop.remove_reader(self._bound)
