@@ -325,6 +325,56 @@ def test_a_released_group_is_upstreams_after_a_restart(front: Front, group: Grou
     group.until_shared(SHADOW)
 
 
+def test_a_process_that_is_killed_in_the_middle_of_a_move_loses_nothing(front: Front, group: Group) -> None:
+    """A release is in the log, and goes on; an adoption is over, and can be asked for again. Commits stay."""
+    for _ in range(2):
+        group.add(front.muster.bootstrap)
+    group.until_shared(SHADOW)
+    group.until_committed(7)
+    asyncio.run(_killed_in_a_move(group, "release"))
+    group.until_shared("consumer")
+    assert group.coordinator() == "upstream"
+    asyncio.run(_killed_in_a_move(group, "adopt"))
+    asyncio.run(_left(group, "quiet"))
+    group.until_shared("consumer")
+    assert group.coordinator() == "upstream"
+    code, said = group.run("adopt")
+    assert code == 0, said
+    group.until_shared(SHADOW)
+    assert {each.committed(sorted(each.assigned)[0]) for each in group.consumers} == {7}
+
+
+async def _killed_in_a_move(group: Group, verb: str) -> None:
+    """End the process as `kill -9` does while it waits for a member that does not come, and start it again."""
+    muster = group.front.muster
+    async with talking(muster.bootstrap) as connection:
+        await _quiet_member(connection, group)
+        moving = asyncio.create_task(asyncio.to_thread(group.run, verb))
+        async with GroupAdmin(muster.bootstrap) as admin:
+            while (told := await described_move(admin, group.group_id)) is None or told.state != "moving":
+                assert not moving.done(), moving.result()
+                await asyncio.sleep(0.05)
+        muster.kill()
+        muster.start()
+        code, said = await moving
+    assert code != 0, said
+
+
+async def _quiet_member(connection: Connection, group: Group) -> None:
+    """A static member that has joined, was heard once, and says nothing more."""
+    who = {"protocol_type": "consumer", "group_instance_id": "quiet"}
+    joined = await _joined(connection, group.group_id, metadata=subscription(group.front.topic), **who)
+    me = {"group_id": group.group_id, "member_id": joined["member_id"], "group_instance_id": "quiet"}
+    heartbeat = await connection.ask("Heartbeat", 4, generation_id=joined["generation_id"], **me)
+    assert heartbeat["error_code"] in (0, 27)
+
+
+async def _left(group: Group, instance_id: str) -> None:
+    async with talking(group.front.muster.bootstrap) as connection:
+        left = [{"member_id": "", "group_instance_id": instance_id, "reason": None}]
+        await connection.ask("LeaveGroup", 5, group_id=group.group_id, members=left)
+
+
 async def _name_of_the_shadow(bootstrap: str, group_id: str) -> tuple[str, str]:
     """Its instance id and its protocol's name upstream."""
     async with talking(bootstrap) as connection:
@@ -375,15 +425,10 @@ def test_an_adoption_is_given_up_when_somebody_does_not_come(front: Front, group
 
 async def _adopt_with_somebody_silent(group: Group) -> Any:
     async with talking(group.front.muster.bootstrap) as connection:
-        who = {"protocol_type": "consumer", "group_instance_id": "quiet"}
-        joined = await _joined(connection, group.group_id, metadata=subscription(group.front.topic), **who)
-        me = {"group_id": group.group_id, "member_id": joined["member_id"], "group_instance_id": "quiet"}
-        heartbeat = await connection.ask("Heartbeat", 4, generation_id=joined["generation_id"], **me)
-        assert heartbeat["error_code"] in (0, 27)
+        await _quiet_member(connection, group)
         code, said = await asyncio.to_thread(group.run, "adopt", "--timeout", "2s")
         assert (code, "given up after" in said) == (1, True), said
-        left = [{"member_id": "", "group_instance_id": "quiet", "reason": None}]
-        await connection.ask("LeaveGroup", 5, group_id=group.group_id, members=left)
+        await _left(group, "quiet")
         async with GroupAdmin(group.front.muster.bootstrap) as admin:
             return await described_move(admin, group.group_id)
 
