@@ -264,12 +264,12 @@ class TestLostAnswers:
         """A log that ends before the known end has lost records, and is not taken for the whole."""
         await (await log.claim(0)).append([transition("a")])
         async with followed(kafka_broker, topic) as link:
-            reading = read(link, topic, 0, start=0, end=5, timeout_ms=300)
+            reading = read(link, topic, 0, start=0, end=5, timeout_ms=2_000)
             assert records_of(await anext(reading)) == list(transition("a"))
             with pytest.raises(LogUnavailable, match="ends at 2, before 5"):
                 await anext(reading)
             with pytest.raises(LogUnavailable, match="ends before offset 3"):
-                await anext(read(link, topic, 0, start=3, end=5, timeout_ms=300))
+                await anext(read(link, topic, 0, start=3, end=5, timeout_ms=2_000))
 
 
 @pytest.mark.parametrize("ended", [False, True], ids=["before", "meanwhile"])
