@@ -325,5 +325,7 @@ def _what_then(removal: ErrorCode) -> str:
         case ErrorCode.unknown_member_id:
             return "it was not in the ownership group any more"
         case ErrorCode.fenced_instance_id:
-            return "it has been started again, and stays in the ownership group"
+            return (
+                "it has been started again, or another process has its node id: that one stays in the ownership group"
+            )
     return f"missed when its session ends: {removal.name.upper()}"

@@ -79,13 +79,24 @@ class Deposed(LogError):
         self.partition = partition
         self.epoch = epoch
 
-    def name_successor(self, owner: str, elected_ms: int) -> None:
-        """Name the successor (`host:pid`), by its own record, and when by its clock (wall, in ms)."""
+    def name_successor(self, owner: str, elected_ms: int, *, shares: bool) -> None:
+        """Name the successor (`host:pid`), by its own record, and when by its clock (wall, in ms).
+
+        `shares`: this process shares the log with others, so one of them may rightly have the partition.
+        """
         at = datetime.fromtimestamp(elected_ms / 1000, UTC)
+        if shares:
+            way_out = (
+                "This process serves on what it is given; if it had not stood still, and was not cut off,"
+                f" {owner} has the same --log without --share-partitions: stop that one"
+            )
+        else:
+            way_out = (
+                "One event log has one muster serve: give this one another --log, or point its clients at that one"
+            )
         said = (
             f"{owner} took the event log over from this process at {at:%H:%M:%S} UTC (partition {self.partition}, whose"
-            f" epoch was {self.epoch}). One event log has one muster serve: give this one another --log, or point its"
-            " clients at that one"
+            f" epoch was {self.epoch}). {way_out}"
         )
         self.args = (said,)
 

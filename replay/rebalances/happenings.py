@@ -206,7 +206,7 @@ class CoordinatorChanges:
     def _leaving(self, event: CoordinatorReady) -> str:
         """How the former owner came to own the partition no more."""
         if self._stopped:
-            return "stopped in good order"
+            return "let its partition go in good order"
         end = event.owner_before_end if event.owner_before == self._owner else None
         how = end_text(end)
         is_itself = end is not None and end.cause is OwnershipEndCause.TAKEN_BACK

@@ -10,7 +10,10 @@ from muster.replay.times import clock_of, day_of, instant
 
 
 def taken_over(owner: str, owner_before: str, end: OwnershipEnd | None, *, with_time: bool = False) -> str | None:
-    """'b:2 took over from a:1, which ...'; None where there is nothing to say of it. `with_time`: when it was seen."""
+    """'b:2 took over from a:1, which ...'; None where there is nothing to say of it. `with_time`: when it was seen.
+
+    Of two that share a log, the one before may run on: it has let go what the other one is to own.
+    """
     if end is None:
         return None if owner == owner_before else f"{owner} took over from {owner_before}"
     if end.cause is OwnershipEndCause.TAKEN_BACK:
@@ -26,7 +29,7 @@ def end_text(end: OwnershipEnd | None, *, with_time: bool = False) -> str | None
         return None
     match end.cause:
         case OwnershipEndCause.STOPPED:
-            return "had stopped in good order"
+            return "had let its partition go in good order"
         case OwnershipEndCause.TAKEN_BACK:
             return "had lost the log"
         case OwnershipEndCause.GONE:
@@ -38,7 +41,7 @@ def end_text(end: OwnershipEnd | None, *, with_time: bool = False) -> str | None
         case OwnershipEndCause.NO_MEMBER:
             return "was no member of the ownership group any more"
         case OwnershipEndCause.STILL_A_MEMBER:
-            return "was still a member of the ownership group, and had not stopped in good order"
+            return "was still a member of the ownership group, and had not let its partition go in good order"
         case OwnershipEndCause.UNKNOWN:
             return None
         case _:

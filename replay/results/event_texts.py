@@ -79,7 +79,7 @@ def _partition_text(event: CoordinatorElected | CoordinatorReady | CoordinatorPa
         case CoordinatorPaused():
             return f"{event.owner} stood still for at least {duration(event.late_ms)}; {rearmed_text(event)}"
         case CoordinatorStopped():
-            return f"{event.owner} stopped in good order"
+            return f"{event.owner} let its partition go in good order"
         case _:
             assert_never(event)
 

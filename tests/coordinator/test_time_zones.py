@@ -16,7 +16,7 @@ from muster.replay.times import instant, read_time
 
 configure_logs("info", "json")
 deposed = Deposed(0, 1)
-deposed.name_successor("other:1", 0)
+deposed.name_successor("other:1", 0, shares=False)
 read = read_time("1970-01-01T00:00:01", now_ms=0)
 structlog.get_logger().info("x", instant=instant(0), read=read, deposed=str(deposed))
 """

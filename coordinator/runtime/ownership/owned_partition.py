@@ -135,9 +135,9 @@ class OwnedPartition:
         self._old_leases_task.cancel()
         await self._outbox.close()
 
-    async def report_successor(self, deposed: Deposed) -> None:
+    async def report_successor(self, deposed: Deposed, *, shares: bool) -> None:
         """Find the process that has taken the partition over, and name it in the error and in a log line."""
-        await report_successor(self._owner.event_log, self._writer, deposed)
+        await report_successor(self._owner.event_log, self._writer, deposed, shares=shares)
 
     def _durable_state(self) -> Projector | None:
         next_offset = self._writer.next_offset

@@ -292,13 +292,15 @@ class OwnedPartitions:
             log.error("partition lost", partition=number, error=str(error))
             self._give_up(error)
         elif self._finding_successor is None:  # the others are lost to the same one
-            self._finding_successor = asyncio.create_task(ownership.report_successor(error), name="name-successor")
+            self._finding_successor = asyncio.create_task(
+                ownership.report_successor(error, shares=False), name="name-successor"
+            )
             self._finding_successor.add_done_callback(on_failure(self._give_up))
             self._give_up(error)
 
     async def _end_deposed(self, number: int, ownership: OwnedPartition, error: Deposed) -> None:
         await self._abandon(number, ownership)
-        await ownership.report_successor(error)
+        await ownership.report_successor(error, shares=True)
 
     async def _abandon(self, number: int, ownership: OwnedPartition) -> None:
         await ownership.abandon()

@@ -18,8 +18,11 @@ log = structlog.get_logger(__name__)
 READ_TIMEOUT_S = 5.0
 
 
-async def report_successor(event_log: EventLog, writer: LogWriter, deposed: Deposed) -> None:
-    """Name the successor in the error, if it can be found soon, and write the log line about it."""
+async def report_successor(event_log: EventLog, writer: LogWriter, deposed: Deposed, *, shares: bool) -> None:
+    """Name the successor in the error, if it can be found soon, and write the log line about it.
+
+    `shares`: this process shares the log with others.
+    """
     try:
         async with asyncio.timeout(READ_TIMEOUT_S):
             start = writer.next_offset
@@ -28,7 +31,7 @@ async def report_successor(event_log: EventLog, writer: LogWriter, deposed: Depo
         log.warning("it is not known which process has taken the log over", log=event_log.location, error=str(error))
     else:
         if elected is not None:
-            deposed.name_successor(elected.owner, elected.elected_ms)
+            deposed.name_successor(elected.owner, elected.elected_ms, shares=shares)
     log.error("partition lost", partition=deposed.partition, error=str(deposed))
 
 

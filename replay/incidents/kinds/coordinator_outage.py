@@ -221,7 +221,11 @@ def _times(away: Away) -> str:
     times = span(away.since_ms, away.until_ms)
     if away.last_known is LastKnown.STOP:
         return f"the coordinator was away from {times}, for {duration(away.longest_ms)}"
-    return f"the coordinator was away from {times}, for {duration(away.longest_ms)} since its last sign of life"
+    said = f"the coordinator was away from {times}, for {duration(away.longest_ms)} since its last sign of life"
+    lost_ms = None if away.owner_before_end is None else away.owner_before_end.link_lost_ms
+    if lost_ms is None or not away.since_ms < lost_ms <= away.until_ms:
+        return said
+    return f"{said} and {duration(away.until_ms - lost_ms)} since a connection to it broke"
 
 
 def _sessions(away: Away, lost: list[tuple[Went, Came]]) -> str:
@@ -241,11 +245,10 @@ def _evidence(away: Away) -> Iterator[Statement]:
         return
     begin = Grade.UNKNOWN if away.last_known is LastKnown.EVENT else Grade.RECORDED
     unknown = "; when it ended after that is not known" if begin is Grade.UNKNOWN else ""
-    yield Statement(
-        text=f"the last that is known of the coordinator {away.owner_before} is {away.last_known}{unknown}",
-        grade=begin,
-        at=instant(away.since_ms),
-    )
+    text = f"the last that is known of the coordinator {away.owner_before} is {away.last_known}{unknown}"
+    if away.last_known is LastKnown.STOP:  # of its partition: it may run on, and share the log
+        text = f"the coordinator {away.owner_before} let its partition go in good order"
+    yield Statement(text=text, grade=begin, at=instant(away.since_ms))
     yield from _takeover(away)
     yield Statement(
         text=f"the coordinator {away.owner} was ready, {duration(away.longest_ms)} later by their wall clocks",

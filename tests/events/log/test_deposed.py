@@ -6,8 +6,19 @@ from muster.events.log.base import Deposed
 def test_a_successor_is_named_with_the_time_of_its_clock() -> None:
     """In UTC: 1,700,000,000 seconds are 2023-11-14 22:13:20."""
     deposed = Deposed(3, 7)
-    deposed.name_successor("other:12", 1_700_000_000_999)
+    deposed.name_successor("other:12", 1_700_000_000_999, shares=False)
     assert str(deposed) == (
         "other:12 took the event log over from this process at 22:13:20 UTC (partition 3, whose epoch was 7). One event"
         " log has one muster serve: give this one another --log, or point its clients at that one"
+    )
+
+
+def test_who_shares_the_log_is_not_told_to_take_another_one() -> None:
+    """It may have stood still, so that another one has its partition rightly."""
+    deposed = Deposed(3, 7)
+    deposed.name_successor("other:12", 1_700_000_000_999, shares=True)
+    assert str(deposed) == (
+        "other:12 took the event log over from this process at 22:13:20 UTC (partition 3, whose epoch was 7). This"
+        " process serves on what it is given; if it had not stood still, and was not cut off, other:12 has the same"
+        " --log without --share-partitions: stop that one"
     )

@@ -50,6 +50,7 @@ def test_an_orderly_stop_tells_when_the_outage_began() -> None:
     for level in (4, OLDER):
         incident = outage(orderly=True).only(level)
         assert "from 2023-11-18 22:59:39 to 22:59:53 UTC, for 14.0 s, longer than the sessions" in incident.headline
+        assert " let its partition go in good order" in said(incident, "recorded")
 
 
 @pytest.mark.parametrize(("seen_before_ms", "level"), [(None, 4), (2 * S, OLDER)])
@@ -397,7 +398,10 @@ def test_a_takeover_that_nobody_noticed_is_told_with_its_cause() -> None:
         "b:2 took over from a:1, which refused connections at 2023-11-18 22:59:39 UTC and was removed by c:9: the"
         " coordinator was away from "
     )
-    assert change.headline.endswith("; all 3 members kept their places")
+    assert change.headline.endswith(
+        ", for 3.0 s since its last sign of life and 1.1 s since a connection to it broke; all 3 members kept their"
+        " places"
+    )
     assert (
         "by the takeover's record the coordinator a:1 refused connections at 2023-11-18 22:59:39 UTC and was removed by"
         " c:9; a connection to it had broken at 2023-11-18 22:59:39 UTC"

@@ -30,12 +30,15 @@ REFUSED = "refused connections at 2026-11-18 11:06:40 UTC"
 @pytest.mark.parametrize(
     ("known", "which"),
     [
-        (end("stopped"), "had stopped in good order"),
+        (end("stopped"), "had let its partition go in good order"),
         (REMOVED, f"{REFUSED} and was removed by c:9"),
         (SEEN, f"{REFUSED} and {NO_MEMBER}"),
         (end("replaced"), "had lost its place in the ownership group to another process of its node id"),
         (end("no-member"), NO_MEMBER),
-        (end("still-a-member"), "was still a member of the ownership group, and had not stopped in good order"),
+        (
+            end("still-a-member"),
+            "was still a member of the ownership group, and had not let its partition go in good order",
+        ),
     ],
 )
 def test_each_cause_has_its_words(known: OwnershipEnd, which: str) -> None:
@@ -52,7 +55,7 @@ def test_a_process_of_the_same_name_may_be_another_one() -> None:
     assert taken_over("m:1", "m:1", None) is None
     assert taken_over("m:1", "m:1", end("taken-back")) == "m:1 took its partition back, since it had lost the log"
     assert taken_over("m:1", "m:1", end("stopped")) == (
-        "m:1 took over from a former process of that name, which had stopped in good order"
+        "m:1 took over from a former process of that name, which had let its partition go in good order"
     )
 
 

@@ -122,8 +122,8 @@ def test_a_rebalance_goes_on_through_a_takeover() -> None:
         (
             HappeningKind.COORDINATOR_TAKEOVER,
             (
-                "the coordinator coordinator-b:200 stopped in good order; coordinator-c:300 was ready in 90 ms, "
-                "and the rebalance went on"
+                "the coordinator coordinator-b:200 let its partition go in good order; coordinator-c:300 was ready "
+                "in 90 ms, and the rebalance went on"
             ),
         )
     ]

@@ -3,6 +3,7 @@
 import asyncio
 
 from kio.schema.errors import ErrorCode
+from structlog.testing import capture_logs
 
 from muster.coordinator.runtime.runtime import Runtime
 from muster.events.events import CoordinatorStopped
@@ -84,9 +85,12 @@ def test_who_is_deposed_of_one_partition_serves_the_others() -> None:
     async def story() -> None:
         storage = MemoryStorage(PARTITIONS)
         (first, deposed), (second, _) = await _sharing(storage, 0, 1), await _sharing(storage, 1)
-        assert (await first.join("a", group_id=_group_in(1))).error is ErrorCode.not_coordinator
-        assert deposed == [1]
-        await asyncio.sleep(60)
+        with capture_logs() as logged:
+            assert (await first.join("a", group_id=_group_in(1))).error is ErrorCode.not_coordinator
+            assert deposed == [1]
+            await asyncio.sleep(60)
+        (lost,) = [each["error"] for each in logged if each["event"] == "partition lost"]
+        assert "This process serves on what it is given" in lost
         assert first.runtime.ready
         assert storage.epochs == [1, 2]
         assert (await first.join("a", group_id=_group_in(0))).error is ErrorCode.none
