@@ -31,7 +31,9 @@ from muster.events.ownership import OwnershipEnd
 class PartitionSharing:
     """See the module."""
 
-    def __init__(self, settings: Settings, event_log: EventLog, clock: Clock) -> None:
+    def __init__(self, settings: Settings, event_log: EventLog, clock: Clock, *, upstream: str = "") -> None:
+        """`upstream`: the id of the cluster in front of which this process is; empty: standalone."""
+        self._upstream = upstream
         self._settings = settings
         self._log = event_log
         self._clock = clock
@@ -97,6 +99,7 @@ class PartitionSharing:
             failed=lost,
             clients_told_s=clients_told_s,
             is_edge=self._settings.role == EDGE,
+            upstream=self._upstream,
         )
         collect(PeerMetrics(sharer.peer_watch.states), stack)
         parts.peers = lambda: peers_status(sharer.peer_watch.states())

@@ -5,8 +5,9 @@ What belongs here: joining, syncing, heartbeats, leaving. What it must not know:
 An owner serves its partitions until they are another one's, not until the group rebalances: while the group's
 coordinator upstream is away, or this process has lost its session, nothing changes here. Who then serves what is
 another one's already is told so by the log. Nor does anything change when a stranger leads the group, or a process of
-another version; as members they get nothing. A process that has never taken part ends instead, if others are of
-another version or the group is somebody else's.
+another version, or one that is in front of another cluster; as members they get nothing. A process that has never
+taken part ends instead, if others are of another version or in front of another cluster, or the group is somebody
+else's.
 
 The instance id is made of the log's identity and the node id, so a process that is started again within its session is
 the same member, and owns what it owned without a rebalance (KIP-345). A second process with the node id takes the
@@ -24,14 +25,15 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.log_throttle import LogThrottle, LossThrottle
 from muster.coordinator.peers.sharing import (
-    AnotherLevel,
     Candidate,
+    CannotShare,
     NotUnderstood,
     Peer,
     Seat,
     Sharing,
     candidate_of,
     encode,
+    refuse_another_upstream,
     seen_by_all,
     sharing_of,
 )
@@ -76,8 +78,11 @@ class OwnershipGroup:
         told: Callable[[Sharing], None],
         session_timeout_ms: int,
         monotonic_ms: Callable[[], int],
+        upstream: str = "",
     ) -> None:
+        """`upstream`: the id of the cluster in front of which this process is; empty: standalone."""
         self._link = link
+        self._upstream = upstream
         self._who = who
         self._candidate = candidate
         self._decide = decide
@@ -119,7 +124,7 @@ class OwnershipGroup:
                 await asyncio.sleep(RETRY_S)
             except NodeIdTaken:
                 raise
-            except (UpstreamRefused, AnotherLevel, LogMismatch) as error:
+            except (UpstreamRefused, CannotShare, LogMismatch) as error:
                 if isinstance(error, UpstreamRefused) and error.error is ErrorCode.group_authorization_failed:
                     self._failed(self._lacks_read)  # an ACL that somebody has removed; nobody is served by our end
                 elif self._has_taken_part:
@@ -172,8 +177,9 @@ class OwnershipGroup:
             return
         try:
             sharing = sharing_of(answer.assignment)
+            refuse_another_upstream(sharing, self._upstream)
         except NotUnderstood as error:
-            if isinstance(error, AnotherLevel) and not self._has_taken_part:
+            if isinstance(error, CannotShare) and not self._has_taken_part:
                 raise
             # Whoever leads stays the leader: what it decides next is waited for, as long as it is there.
             self._failed(f"member {joined.leader} leads consumer group {self._who.group_id}: {error}")
@@ -189,8 +195,9 @@ class OwnershipGroup:
         for each in joined.members:
             try:
                 candidate = candidate_of(each.metadata, each.group_instance_id)
+                refuse_another_upstream(candidate, self._upstream)
             except NotUnderstood as error:
-                if isinstance(error, AnotherLevel) and not self._has_taken_part:
+                if isinstance(error, CannotShare) and not self._has_taken_part:
                     raise
                 self._log_not_understood(each, error)
                 not_understood.append(each.member_id)
@@ -204,6 +211,7 @@ class OwnershipGroup:
             seats=seats,
             not_understood=tuple(not_understood),
             gone=seen_by_all(candidates),
+            upstream=self._upstream,
         )
 
     def _log_not_understood(self, member: Any, error: NotUnderstood) -> None:  # noqa: ANN401 -- of a JoinGroupResponse

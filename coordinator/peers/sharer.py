@@ -45,6 +45,7 @@ class Sharer:
 
     `is_edge`: this process owns nothing, and only has to know who does. `peer_watch` watches the other processes; it is
     closed apart. `failed` is called with the error of a watch that fails. `process`: this one's name in events.
+    `upstream`: as of a candidate.
     """
 
     def __init__(
@@ -63,8 +64,10 @@ class Sharer:
         failed: Callable[[Exception], None],
         clients_told_s: float = CLIENTS_TOLD_S,
         is_edge: bool = False,
+        upstream: str = "",
     ) -> None:
         self._is_edge = is_edge
+        self._upstream = upstream
         self._clients_told_s = clients_told_s
         self._ownership = ownership
         self._cluster = cluster
@@ -85,6 +88,7 @@ class Sharer:
             told=self._told,
             session_timeout_ms=session_timeout_ms,
             monotonic_ms=monotonic_ms,
+            upstream=upstream,
         )
         self.peer_watch = PeerWatch(self._gone, wall_ms=wall_ms, failed=failed)
 
@@ -161,6 +165,7 @@ class Sharer:
             is_edge=self._is_edge,
             process=self._process,
             gone=self._former_seats.to_tell,
+            upstream=self._upstream,
         )
 
     def _decide(self, candidates: Sequence[Candidate]) -> Sharing:

@@ -23,8 +23,16 @@ class NotUnderstood(Exception):
     """Another member's message cannot be read: it is none of Muster's."""
 
 
-class AnotherLevel(NotUnderstood):
+class CannotShare(NotUnderstood):
+    """It is another process's, with which this one can share no partitions."""
+
+
+class AnotherLevel(CannotShare):
     """It is of another level: the other process is of another version."""
+
+
+class AnotherUpstream(CannotShare):
+    """The other process is in front of another cluster, whose groups of the same names are others."""
 
 
 class SeenGone(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +64,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """Its name as the owner of partitions, `host:pid`; empty: a version that did not tell."""
     gone: tuple[SeenGone, ...] = ()
     """The ends of others that it has seen, and no decision has told of yet."""
+    upstream: str = ""
+    """The id of the cluster in front of which it is; empty: standalone, or a version that did not tell."""
 
 
 class Seat(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +96,8 @@ class Sharing(msgspec.Struct, frozen=True, kw_only=True):
     """The member ids of those that have no seat since what they tell is not understood."""
     gone: tuple[SeenGone, ...] = ()
     """The ends of processes that members have seen, one for each."""
+    upstream: str = ""
+    """That of the leader, as of a candidate."""
 
     def owned_by(self, node_id: int) -> frozenset[int]:
         """The partitions that this node is to own."""
@@ -161,6 +173,15 @@ def better(one: SeenGone | None, other: SeenGone) -> SeenGone:
     if one is None or (other.removed, -other.refused_ms) > (one.removed, -one.refused_ms):
         return other
     return one
+
+
+def refuse_another_upstream(message: Candidate | Sharing, upstream: str) -> None:
+    """Raise AnotherUpstream if it comes from in front of another cluster than this one, as far as both are known."""
+    if message.upstream and upstream and message.upstream != upstream:
+        raise AnotherUpstream(
+            f"another process of this event log is in front of cluster {message.upstream}, and this one of {upstream}:"
+            " give them the same cluster as --upstream, or each a --log of its own"
+        )
 
 
 def encode(message: Candidate | Sharing) -> bytes:

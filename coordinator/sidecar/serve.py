@@ -112,7 +112,9 @@ class _Sidecar:
         """Make all that knows of groups, and serve them. Raises CannotServe, LogError, EventsError."""
         settings, stack = self.settings, self.stack
         reserved = await self.upstream.reserved(event_log)
-        sharing = PartitionSharing(settings, event_log, self.clock) if settings.share_partitions else None
+        sharing = None
+        if settings.share_partitions:
+            sharing = PartitionSharing(settings, event_log, self.clock, upstream=self.link.cluster_id)
         parts = GroupParts(
             settings, event_log, self.link, self.clock, stack, metrics=self.metrics, sharing=sharing, lost=self.lost
         )

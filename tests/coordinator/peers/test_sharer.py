@@ -62,6 +62,7 @@ class Process:
         protocol: str = "log-1",
         is_edge: bool = False,
         session_timeout_ms: int = SESSION_MS,
+        upstream: str = "",
     ) -> None:
         self.log = log
         self.owned: dict[int, int] = {}
@@ -89,6 +90,7 @@ class Process:
             wall_ms=wall_clock_ms,
             failed=self.failures.append,
             is_edge=is_edge,
+            upstream=upstream,
         )
         self.member = asyncio.create_task(self.sharer.group.take_part())
         self.serving = asyncio.create_task(self.sharer.serve())
@@ -555,6 +557,29 @@ async def test_who_starts_among_processes_of_another_level_ends(bootstrap: str) 
     await _ended(leading)
     await newer.leave()
     await only.die()
+
+
+@pytest.mark.parametrize("is_edge", [False, True])
+async def test_who_starts_in_front_of_another_cluster_than_the_others_ends(bootstrap: str, is_edge: bool) -> None:
+    """Its clients' groups are others, of the same names: it would own theirs, and they those of its clients."""
+    log = Log()
+    first = Process(log, bootstrap, 1, upstream="one")
+    await shared(first)
+    with capture_logs() as logged:
+        other = Process(log, bootstrap, 2, upstream="two", is_edge=is_edge)
+        with pytest.raises(LogMismatch, match="is in front of cluster one, and this one of two: give them the same"):
+            await other.member
+    assert other.owned == {}
+    warned = [each["error"] for each in logged if each["log_level"] == "warning"]
+    assert [error.partition(": ")[0] for error in warned] == [
+        "another process of this event log is in front of cluster two, and this one of one"
+    ]
+    await other.sharer.group.leave()
+    await other.die()
+    second = Process(log, bootstrap, 3, upstream="one")
+    await shared(first, second)
+    await first.die()
+    await second.die()
 
 
 async def test_what_a_stranger_decides_changes_nothing(bootstrap: str) -> None:

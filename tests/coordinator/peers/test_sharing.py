@@ -7,12 +7,14 @@ from hypothesis import strategies as st
 
 from muster.coordinator.cluster import Node
 from muster.coordinator.peers.sharing import (
+    AnotherUpstream,
     Candidate,
     NotUnderstood,
     SeenGone,
     Sharing,
     candidate_of,
     encode,
+    refuse_another_upstream,
     seen_by_all,
     share,
     sharing_of,
@@ -36,6 +38,24 @@ def test_who_only_forwards_owns_nothing_and_is_no_node() -> None:
     shared = share(4, [edge, candidate(2)])
     assert shared == Sharing(nodes=[node(2)], owners={1: 2, 2: 2, 3: 2})
     assert share(4, [edge]) == Sharing(nodes=[], owners={})
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "is_refused"),
+    [("one", "two", True), ("one", "one", False), ("", "two", False), ("one", "", False)],
+)
+def test_who_is_in_front_of_another_cluster_is_refused(theirs: str, ours: str, is_refused: bool) -> None:
+    """Versions that did not tell it are not: they are replaced one after another."""
+    for message in (
+        msgspec.structs.replace(candidate(1), upstream=theirs),
+        Sharing(nodes=(), owners={}, upstream=theirs),
+    ):
+        try:
+            refuse_another_upstream(message, ours)
+        except AnotherUpstream:
+            assert is_refused
+        else:
+            assert not is_refused
 
 
 class Processes:
