@@ -102,6 +102,12 @@ def moment_of(at: Instant) -> str:
     return f"{day_of(at)} {clock_of(at)} {zone_of(at)}"
 
 
+def moment(wall_ms: int) -> str:
+    """Day and time of day to the second: '2026-11-21 02:14:07 UTC'."""
+    at = instant(wall_ms)
+    return f"{day_of(at)} {clock_of(at)[:8]} UTC"
+
+
 def clock_beside(at: Instant, head: Instant) -> str:
     """The time of day of an instant beside one that is told whole: with its own day or zone where that is another."""
     day = "" if day_of(at) == day_of(head) else f"{day_of(at)} "

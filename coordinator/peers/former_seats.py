@@ -9,8 +9,6 @@ costs no request, and who takes over knows of it in time. What nobody has seen i
 
 from typing import Final
 
-import msgspec
-
 from muster.coordinator.peers.sharing import NOTHING_SHARED, Seat, SeenGone, Sharing, better
 from muster.events.ownership import OwnershipEnd, OwnershipEndCause
 
@@ -54,11 +52,6 @@ class FormerSeats:
         self._note(seen)
         self._to_tell[seen.member_id] = seen
         _forget_all_but_the_latest(self._to_tell)
-
-    def removed(self, member_id: str) -> None:
-        """Note that this process has removed one whose end it saw."""
-        if (seen := self._to_tell.get(member_id) or self._seen.get(member_id)) is not None:
-            self.saw(msgspec.structs.replace(seen, removed=True))
 
     def end_of(self, number: int, process: str, own: Seat) -> OwnershipEnd | None:
         """Return why the process owns the partition no more; None: by the decisions it was not the owner before.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
+import msgspec
 import structlog
 
 from muster.coordinator.cluster import Cluster, Node
@@ -20,7 +21,6 @@ from muster.coordinator.upstream.link import UpstreamLink
 from muster.events.ownership import OwnershipEnd
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
-
 
 HANDED_OVER_WITHIN_S: Final = 5.0
 CLIENTS_TOLD_S: Final = 3.5
@@ -140,12 +140,15 @@ class Sharer:
         return self._former_seats.end_of(number, process, own)
 
     async def _gone(self, peer: Peer, seen: EndSeen) -> None:
-        member_id = peer.seat.member_id
-        self._former_seats.saw(  # before it is removed: our next join may come before the answer
-            SeenGone(member_id=member_id, by=self._process, link_lost_ms=seen.link_lost_ms, refused_ms=seen.refused_ms)
+        gone = SeenGone(
+            member_id=peer.seat.member_id,
+            by=self._process,
+            link_lost_ms=seen.link_lost_ms,
+            refused_ms=seen.refused_ms,
         )
+        self._former_seats.saw(gone)  # before it is removed: our next join may come before the answer
         if await self.group.remove(peer):
-            self._former_seats.removed(member_id)
+            self._former_seats.saw(msgspec.structs.replace(gone, removed=True))
 
     @property
     def _node(self) -> Node:

@@ -6,7 +6,7 @@ What belongs here: the words of what a takeover recorded (format level 5). What 
 from typing import assert_never
 
 from muster.events.ownership import OwnershipEnd, OwnershipEndCause
-from muster.replay.times import clock_of, day_of, instant
+from muster.replay.times import moment
 
 
 def taken_over(owner: str, owner_before: str, end: OwnershipEnd | None, *, with_time: bool = False) -> str | None:
@@ -33,9 +33,9 @@ def end_text(end: OwnershipEnd | None, *, with_time: bool = False) -> str | None
         case OwnershipEndCause.TAKEN_BACK:
             return "had lost the log"
         case OwnershipEndCause.GONE:
-            refused = f"refused connections{_at(end.refused_ms) if with_time else ''}"
+            at = f" at {moment(end.refused_ms)}" if with_time and end.refused_ms is not None else ""
             removed = "was no member of the ownership group any more"
-            return f"{refused} and {f'was removed by {end.removed_by}' if end.removed_by else removed}"
+            return f"refused connections{at} and {f'was removed by {end.removed_by}' if end.removed_by else removed}"
         case OwnershipEndCause.REPLACED:
             return "had lost its place in the ownership group to another process of its node id"
         case OwnershipEndCause.NO_MEMBER:
@@ -46,11 +46,3 @@ def end_text(end: OwnershipEnd | None, *, with_time: bool = False) -> str | None
             return None
         case _:
             assert_never(end.cause)
-
-
-def _at(wall_ms: int | None) -> str:
-    """' at 2026-11-21 02:14:07 UTC'."""
-    if wall_ms is None:
-        return ""
-    at = instant(wall_ms)
-    return f" at {day_of(at)} {clock_of(at)[:8]} UTC"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.replay.history.window import AtSeq
-from muster.replay.incidents.evidence.naming import moment, span
+from muster.replay.incidents.evidence.naming import span
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Incident, Statement
 from muster.replay.rebalances.rebalance import Outcome
@@ -21,6 +21,7 @@ from muster.replay.times import (
     Sentence,
     in_zone,
     instant,
+    moment,
     read_time,
     sentence_in_zone,
     wall_ms_of,

@@ -26,7 +26,7 @@ from muster.coordinator.runtime.ownership.hot_standbys import HotStandbys, ReadB
 from muster.coordinator.runtime.ownership.lease_keeper import LeaseKeeper
 from muster.coordinator.runtime.ownership.log_outage import LogOutage
 from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
-from muster.coordinator.runtime.ownership.ownership_end import EndOf, nobody_knows
+from muster.coordinator.runtime.ownership.ownership_end import EndOf
 from muster.coordinator.runtime.ownership.ready_log import ReadyLog
 from muster.coordinator.runtime.ownership.snapshots import Snapshots
 from muster.coordinator.runtime.ownership.takeover import LastSignOf, take_over
@@ -60,7 +60,7 @@ class OwnedPartitions:
         give_up: Callable[[Exception], None],
         deposed: Callable[[int], None] | None,
         keeper: LeaseKeeper | None,
-        end_of: EndOf = nobody_knows,
+        end_of: EndOf,
         standby_log: FollowedLog | None = None,
         snapshots: Snapshots | None = None,
     ) -> None:

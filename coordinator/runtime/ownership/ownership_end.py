@@ -27,6 +27,6 @@ def end_of_former_owner(owner: Owner, number: int, projector: Projector, end_of:
         return None
     if isinstance(before, CoordinatorStopped) and before.owner == owner_before:
         return OwnershipEnd(cause=OwnershipEndCause.STOPPED)
-    if before.owner == owner_before == owner.name and owner.old_leases.has_served(number):
-        return OwnershipEnd(cause=OwnershipEndCause.TAKEN_BACK)
+    if owner_before == owner.name and owner.old_leases.has_served(number):  # else another process of that name
+        return OwnershipEnd(cause=OwnershipEndCause.TAKEN_BACK) if before.owner == owner_before else None
     return end_of(number, owner_before)

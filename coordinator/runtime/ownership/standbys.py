@@ -1,8 +1,8 @@
 """Hot standbys: this process follows the partitions of others, so that a takeover reads what is new, and no history.
 
-What belongs here: when a partition of one topic is read, and when what was read is thrown away. What it must not know:
-which topic it is, how records become groups (events/loading.py) or offsets (offsets/reading.py), and what a takeover
-does with them.
+What belongs here: when a partition of one topic is read, when what was read is thrown away, and when the log is to
+prepare a claim. What it must not know: which topic it is, how records become groups (events/loading.py) or offsets
+(offsets/reading.py), and what a takeover does with them.
 
 Every second the ends of all these partitions are asked for, in one request for each broker, and those that have grown
 are read on. The state of a partition is here or with its owner (owned_partitions.py, offsets/topic.py), never twice: a

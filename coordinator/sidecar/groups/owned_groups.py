@@ -73,8 +73,7 @@ class SharedListing:
         try:
             return await self._make()
         finally:
-            if self._next is None:
-                self._being_made = None
+            self._being_made = None
 
 
 def _look_at_error(made: "asyncio.Task[list[OwnedGroup] | ErrorCode]") -> None:

@@ -133,7 +133,7 @@ class Absences:
             owner=event.owner,
             paused=False,
             members=tuple(members),
-            owner_before_end=event.owner_before_end if event.owner_before is not None else None,
+            owner_before_end=event.owner_before_end,
         )
 
     def _pause(self, event: CoordinatorPaused, at_ms: int, members: Sequence[Member]) -> Away | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from muster.events.state import Member
 from muster.replay.rebalances.rebalance import MemberRef, ref
 from muster.replay.rebalances.wording import host, listed, name, plural
-from muster.replay.times import clock_of, day_of, instant
+from muster.replay.times import moment
 
 NAMED_MAX = 3
 
@@ -41,12 +41,6 @@ def common_network(members: Sequence[Member]) -> str | None:
     if all(len(each) == 4 for each in parts) and len({tuple(each[:3]) for each in parts}) == 1:
         return ".".join(parts[0][:3]) + ".x"
     return None
-
-
-def moment(wall_ms: int) -> str:
-    """'2026-11-21 02:14:07 UTC'."""
-    at = instant(wall_ms)
-    return f"{day_of(at)} {clock_of(at)[:8]} UTC"
 
 
 def span(from_ms: int, to_ms: int) -> str:

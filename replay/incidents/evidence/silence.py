@@ -5,10 +5,10 @@ from typing import Final
 
 from muster.replay.incidents.episode.acts import Departure, Phase, Went
 from muster.replay.incidents.episode.episode import Episode
-from muster.replay.incidents.evidence.naming import moment, process_name
+from muster.replay.incidents.evidence.naming import process_name
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
-from muster.replay.times import duration, instant
+from muster.replay.times import duration, instant, moment
 
 LATE_MS: Final = 2_000
 """A member that is removed within this time after its session timeout is removed in time: timers and logs take some."""

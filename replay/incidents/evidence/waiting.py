@@ -12,13 +12,13 @@ from muster.events.ids import MemberId
 from muster.events.state import HandedOutId
 from muster.replay.incidents.episode.acts import Departure, Phase, Went
 from muster.replay.incidents.episode.episode import Episode
-from muster.replay.incidents.evidence.naming import moment, process_name, processes
+from muster.replay.incidents.evidence.naming import process_name, processes
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.windows import HELD_MS, HELD_SHARE
 from muster.replay.rebalances.rebalance import Outcome, Rebalance
 from muster.replay.rebalances.wording import host, listed, short_member_id
-from muster.replay.times import duration, instant
+from muster.replay.times import duration, instant, moment
 
 _LATE = "did not join within the rebalance timeout"
 

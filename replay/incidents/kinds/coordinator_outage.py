@@ -12,7 +12,7 @@ from muster.events.ids import MemberId
 from muster.events.state import Member
 from muster.replay.incidents.episode.acts import AnyAct, Came, CameBack, Departure, Rejoined, Went
 from muster.replay.incidents.episode.coordinator_absences import Away, LastKnown
-from muster.replay.incidents.evidence.naming import moment, process_name, processes, span
+from muster.replay.incidents.evidence.naming import process_name, processes, span
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.asked_for import SAYS_METADATA_CHANGED, client_word, partitions_changed
@@ -21,7 +21,7 @@ from muster.replay.incidents.kinds.poll_timeout import is_poll_timeout
 from muster.replay.incidents.windows import OUTAGE_AFTERMATH_MS
 from muster.replay.rebalances.takeovers import end_text, taken_over
 from muster.replay.rebalances.wording import plural
-from muster.replay.times import duration, instant, setting
+from muster.replay.times import duration, instant, moment, setting
 
 OUTAGE = Kind(
     "coordinator-outage",

@@ -50,8 +50,21 @@ def test_who_was_seen_to_be_gone_and_was_removed() -> None:
     ourselves.saw(seen(OWN))
     ourselves.told(sharing({9: OURS}, {0: 9}))
     assert ourselves.end_of(0, A, OURS) == msgspec.structs.replace(gone, removed_by=None), "nobody says who did"
-    ourselves.removed("m-a:1")
+    ourselves.saw(seen(OWN, removed=True))
     assert ourselves.end_of(0, A, OURS) == msgspec.structs.replace(gone, removed_by=OWN)
+
+
+def test_who_has_removed_it_is_told_though_another_one_saw_it_first() -> None:
+    """A decision had told of that one's sight before the removal was answered."""
+    early = msgspec.structs.replace(seen(C), refused_ms=42)
+    former = told(sharing(BOTH, {0: 1}))
+    former.saw(seen(OWN))
+    former.told(sharing({9: OURS}, {0: 9}, early))
+    former.saw(seen(OWN, removed=True))
+    assert former.end_of(0, A, OURS) == OwnershipEnd(
+        cause=OwnershipEndCause.GONE, removed_by=OWN, link_lost_ms=40, refused_ms=44
+    )
+    assert list(former.to_tell) == [seen(OWN, removed=True)]
 
 
 def test_who_is_no_member_any_more() -> None:
@@ -111,7 +124,7 @@ def test_an_end_is_told_until_a_decision_tells_of_it() -> None:
     former.saw(seen(OWN))
     assert list(former.to_tell) == [seen(OWN)]
     former.told(sharing({9: OURS}, {0: 9}))
-    former.removed("m-a:1")
+    former.saw(seen(OWN, removed=True))
     assert list(former.to_tell) == [seen(OWN, removed=True)]
     former.told(sharing({9: OURS}, {0: 9}, seen(C)))
     assert list(former.to_tell) == [seen(OWN, removed=True)]

@@ -1,17 +1,21 @@
 """CoordinatorReady says why the former owner owned the partition no more: as the log tells, or who shares it."""
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from muster import schemas
-from muster.coordinator.runtime.ownership.ownership_end import EndOf, nobody_knows
+from muster.coordinator.runtime.ownership.ownership_end import EndOf, end_of_former_owner, nobody_knows
+from muster.coordinator.runtime.partition.old_leases import OldLeases
 from muster.events.avro.codec import HEADER_BYTES, decode, header_of
-from muster.events.events import CoordinatorReady
+from muster.events.events import CoordinatorElected, CoordinatorReady
 from muster.events.log.memory import MemoryStorage
 from muster.events.ownership import OwnershipEnd, OwnershipEndCause
 from muster.events.partitioner import partition_for
+from muster.events.projector import Projector
 from muster.events.records import FORMAT_LEVEL
 from tests.simulation.process import GROUP, SimulatedProcess
 from tests.simulation.virtual_time import simulate
@@ -83,6 +87,20 @@ def test_who_takes_its_partition_back() -> None:
         await process.runtime.stop()
 
     simulate(story())
+
+
+def test_who_gets_its_partition_back_from_one_that_was_never_ready() -> None:
+    """It was deposed, so it had not lost the log; and by now it may be another member: nobody is asked."""
+    leases, projector = OldLeases(), Projector()
+    leases.served(0, 1)
+    projector.served_by = "own:1"
+    projector.before_election = CoordinatorElected(
+        partition=0, owner="other:2", owner_epoch=2, version="1", elected_ms=1, format_level=FORMAT_LEVEL, settings={}
+    )
+    owner: Any = SimpleNamespace(name="own:1", old_leases=leases)
+    assert end_of_former_owner(owner, 0, projector, lambda _number, _owner: end("replaced")) is None
+    another: Any = SimpleNamespace(name="own:1", old_leases=OldLeases())
+    assert end_of_former_owner(another, 0, projector, lambda _number, _owner: end("replaced")) == end("replaced")
 
 
 def test_the_line_of_the_log_says_it_of_each_former_owner() -> None:
