@@ -21,9 +21,10 @@ def connections(cluster: FakeCluster) -> int:
 @story
 async def test_a_prepared_claim_opens_nothing_and_looks_nothing_up() -> None:
     """Nor is a claim more than that: nobody is deposed by it. A second preparation asks nothing."""
-    cluster = FakeCluster(nodes=2)
-    log = await opened(cluster)
-    owner = await log.claim(1)
+    cluster = FakeCluster(nodes=3)
+    cluster.coordinator = 3  # of which nothing else is asked
+    log, owners = await opened(cluster), await opened(cluster)
+    owner = await owners.claim(1)
     await log.prepare_claim(1)
     await log.prepare_claim(2)
     await owner.append([FENCE])
@@ -35,6 +36,7 @@ async def test_a_prepared_claim_opens_nothing_and_looks_nothing_up() -> None:
     assert [chunk async for chunk in log.read(2)]
     assert (connections(cluster), cluster.asked[FIND_COORDINATOR]) == known
     await log.close()
+    await owners.close()
 
 
 @story

@@ -124,7 +124,8 @@ async def prepare_claim(link: KafkaLink, config: WriterConfig) -> None:
     What is there already costs nothing. Raises TryAgain and LogError.
     """
     topic, partition, timeouts = config.topic, config.partition, link.timeouts
-    await link.find_transaction_coordinator(config.transactional_id, prefix=owner_id_prefix(topic))
+    coordinator = await link.find_transaction_coordinator(config.transactional_id, prefix=owner_id_prefix(topic))
+    await link.open_lane(coordinator)
     await open_for_reading(link, topic, partition)
     await link.open_lane_of_leader(topic, partition, lane=config.lane, timeout_ms=timeouts.produce_timeout_ms)
 

@@ -265,7 +265,12 @@ class KafkaLink(ClusterLink):
     ) -> None:
         """Open the connection on which `ask_leader` would send a request; nothing if no leader is known."""
         leader = self.leader(topic, partition)
-        address = None if leader is None else self._view.brokers.get(leader)
+        if leader is not None:
+            await self.open_lane(leader, lane=lane, timeout_ms=timeout_ms)
+
+    async def open_lane(self, node_id: int, *, lane: Hashable = 0, timeout_ms: int | None = None) -> None:
+        """Open the connection on which `ask` would send a request; nothing if the broker is not there."""
+        address = self._view.brokers.get(node_id)
         if address is not None:
             await self._connections.open(address, lane=lane, timeout_ms=timeout_ms or self._request_timeout_ms)
 
