@@ -1,5 +1,7 @@
 """A claim that was prepared finds its connections open and its coordinator known, and what has changed since then."""
 
+import asyncio
+
 from muster.events.log.kafka.log import KafkaEventLog
 from muster.events.records import Record
 from tests.faults.cluster import FIND_COORDINATOR, FakeCluster
@@ -24,6 +26,7 @@ async def test_a_prepared_claim_opens_nothing_and_looks_nothing_up() -> None:
     cluster = FakeCluster(nodes=3)
     cluster.coordinator = 3  # of which nothing else is asked
     log, owners = await opened(cluster), await opened(cluster)
+    await asyncio.sleep(3_600)  # connections are closed when they are idle
     owner = await owners.claim(1)
     await log.prepare_claim(1)
     await log.prepare_claim(2)
@@ -41,16 +44,32 @@ async def test_a_prepared_claim_opens_nothing_and_looks_nothing_up() -> None:
 
 @story
 async def test_a_coordinator_that_has_moved_since_is_looked_up_again() -> None:
-    """It says so, whether its broker is still there or not."""
-    cluster = FakeCluster(nodes=2)
+    """It says so, or does not answer any more."""
+    cluster = FakeCluster(nodes=3)
+    cluster.coordinator = 3
     log = await opened(cluster)
     for number in range(2):
         await log.prepare_claim(number)
-    cluster.coordinator = 2
+    cluster.coordinator = 1
     await (await log.claim(0)).append([FENCE])
-    cluster.stop(2)
-    cluster.fail_over(2)
+    cluster.stop(3)
     await (await log.claim(1)).append([FENCE])
+    await log.close()
+
+
+@story
+async def test_a_coordinator_whose_broker_is_gone_is_looked_up_while_claims_are_prepared() -> None:
+    cluster = FakeCluster(nodes=3)
+    cluster.coordinator = 3
+    log = await opened(cluster)
+    await log.prepare_claim(0)
+    cluster.stop(3)
+    cluster.fail_over(3)
+    await asyncio.sleep(3_600)  # brokers are asked for again
+    await log.prepare_claim(0)
+    known = cluster.asked[FIND_COORDINATOR]
+    await (await log.claim(0)).append([FENCE])
+    assert cluster.asked[FIND_COORDINATOR] == known
     await log.close()
 
 

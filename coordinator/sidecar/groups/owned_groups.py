@@ -61,7 +61,6 @@ class SharedListing:
         """List the groups, as they are now or later. Raises what making the listing does."""
         if self._next is None:
             self._next = asyncio.create_task(self._made_after(self._being_made), name="list-groups")
-            self._next.add_done_callback(_look_at_error)
         return await asyncio.shield(self._next)
 
     async def _made_after(
@@ -74,9 +73,3 @@ class SharedListing:
             return await self._make()
         finally:
             self._being_made = None
-
-
-def _look_at_error(made: "asyncio.Task[list[OwnedGroup] | ErrorCode]") -> None:
-    """Whoever waits for it is told of an error; if all have gone, nobody is."""
-    if not made.cancelled():
-        made.exception()

@@ -42,9 +42,12 @@ def end(cause: str) -> OwnershipEnd:
 
 
 def test_who_was_seen_to_be_gone_and_was_removed() -> None:
-    """With who removed it, and when what was seen: by ourselves, or told with the decision."""
+    """With who removed it, and when what was seen: by ourselves, or told with the decision, however often."""
     gone = OwnershipEnd(cause=OwnershipEndCause.GONE, removed_by=C, link_lost_ms=40, refused_ms=44)
     by_others = told(sharing(BOTH, {0: 1}), sharing({9: OURS}, {0: 9}, seen(C, removed=True)))
+    assert by_others.end_of(0, A, OURS) == gone
+    by_others.saw(seen(OWN))
+    by_others.told(sharing({9: OURS}, {0: 9}))
     assert by_others.end_of(0, A, OURS) == gone
     ourselves = told(sharing(BOTH, {0: 1}))
     ourselves.saw(seen(OWN))
@@ -73,6 +76,8 @@ def test_who_is_no_member_any_more() -> None:
     assert told(before, sharing({9: OURS}, {0: 9})).end_of(0, A, OURS) == end("no-member")
     again = {1: seat(1, A, "m-new"), 9: OURS}
     assert told(before, sharing(again, {0: 9})).end_of(0, A, OURS) == end("no-member")
+    nameless = msgspec.structs.replace(again[1], process="")
+    assert told(before, sharing({1: nameless, 9: OURS}, {0: 9})).end_of(0, A, OURS) == end("no-member")
     other_gone = seen(C, process=B, removed=True)
     assert told(before, sharing({9: OURS}, {0: 9}, other_gone)).end_of(0, A, OURS) == end("no-member")
 
@@ -123,6 +128,9 @@ def test_an_end_is_told_until_a_decision_tells_of_it() -> None:
     assert list(former.to_tell) == []
     former.saw(seen(OWN))
     assert list(former.to_tell) == [seen(OWN)]
+    former.told(sharing(BOTH, {0: 1}, seen(OWN)))
+    assert list(former.to_tell) == []
+    former.saw(seen(OWN))
     former.told(sharing({9: OURS}, {0: 9}))
     former.saw(seen(OWN, removed=True))
     assert list(former.to_tell) == [seen(OWN, removed=True)]
@@ -133,7 +141,11 @@ def test_an_end_is_told_until_a_decision_tells_of_it() -> None:
 
 
 def test_only_the_latest_ends_are_kept() -> None:
-    former = FormerSeats()
+    former = told(sharing(BOTH, {0: 1}), sharing({9: OURS}, {0: 9}))
+    for process in (A, *(f"q:{number}" for number in range(SEEN_MAX - 1)), A, "q:last"):
+        former.saw(seen(OWN, process=process))
+    assert former.end_of(0, A, OURS) != end("no-member"), "it was seen again since"
     for number in range(SEEN_MAX + 3):
         former.saw(seen(OWN, process=f"p:{number}"))
     assert [each.member_id for each in former.to_tell] == [f"m-p:{number}" for number in range(3, SEEN_MAX + 3)]
+    assert former.end_of(0, A, OURS) == end("no-member")

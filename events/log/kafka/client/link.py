@@ -95,7 +95,6 @@ class KafkaLink(ClusterLink):
         await self._connections.close()
         self._connections = self._new_connections()
         self._view = FollowedTopics()
-        self._transaction_coordinators.clear()
         try:
             await self.refresh()
         except LogAuthenticationFailed as error:
@@ -170,12 +169,9 @@ class KafkaLink(ClusterLink):
         return self._view.topics
 
     def _apply_metadata(self, answer: Any) -> None:  # noqa: ANN401 -- MetadataResponse, in a version
-        before = self._view.brokers
         for moved in self._view.learn(answer, asyncio.get_running_loop().time()):
             if moved.was_at is not None:
                 self._leave_leader(moved.topic, moved.partition, moved.was_at)
-        if self._view.brokers != before:
-            self._transaction_coordinators.clear()  # which may be at other brokers now
 
     def _leave_leader(self, topic: str, partition: int, was_at: BrokerAddress) -> None:
         def is_of_partition(lane: Hashable) -> bool:
@@ -245,12 +241,12 @@ class KafkaLink(ClusterLink):
         return response
 
     async def find_transaction_coordinator(self, transactional_id: str, *, prefix: str) -> int:
-        """Return the node id of the coordinator, looked up once until a request there fails, or brokers come or go.
+        """Return the node id of the coordinator, looked up once until a request there fails, or its broker is gone.
 
         Raises as `ask_transaction_coordinator`.
         """
         known = self._transaction_coordinators.get(transactional_id)
-        if known is not None:
+        if known is not None and known in self._view.brokers:
             return known
         found = await self.ask_any(FindCoordinatorRequest(transactional_id, _TRANSACTION))
         error = self.settled(found.error_code, f"looking up {transactional_id}")

@@ -31,6 +31,8 @@ async def test_all_who_ask_while_one_is_made_share_the_next() -> None:
     first = asyncio.create_task(shared.asked())
     await until(lambda: len(listings.begun) == 1)
     later = [asyncio.create_task(shared.asked()) for _ in range(200)]
+    await until(lambda: shared._next is not None)
+    await asyncio.sleep(0)  # all of them wait
     later.pop().cancel()  # its client has gone
     listings.begun[0].set_result(listed("before"))
     assert await first == listed("before")
@@ -42,6 +44,7 @@ async def test_all_who_ask_while_one_is_made_share_the_next() -> None:
     listings.begun[2].set_result(ErrorCode.coordinator_not_available)
     assert await last is ErrorCode.coordinator_not_available
     assert len(listings.begun) == 3
+    assert shared._being_made is None, "nobody keeps it"
 
 
 async def test_one_that_fails_is_told_to_who_waits_and_is_no_others() -> None:
