@@ -25,6 +25,8 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.log_throttle import LogThrottle, LossThrottle
 from muster.coordinator.peers.sharing import (
+    AnotherLevel,
+    AnotherUpstream,
     Candidate,
     CannotShare,
     NotUnderstood,
@@ -53,6 +55,8 @@ HEARTBEATS_A_SESSION: Final = 20
 
 SOON_S: Final = 0.01
 """The pause before the next heartbeat where a rebalance is expected. It doubles up to the usual one."""
+
+WHO_IS_IN_IT: Final = "DescribeGroups of an AdminClient shows who (Kafka's tools describe no such group)"
 
 RETRY_S: Final = 0.5
 LEAVE_TIMEOUT_S: Final = 5.0
@@ -182,7 +186,10 @@ class OwnershipGroup:
             if isinstance(error, CannotShare) and not self._has_taken_part:
                 raise
             # Whoever leads stays the leader: what it decides next is waited for, as long as it is there.
-            self._failed(f"member {joined.leader} leads consumer group {self._who.group_id}: {error}")
+            self._failed(
+                f"member {joined.leader} leads consumer group {self._who.group_id}: {error}; while it does, nobody"
+                f" takes over from a process that ends. What helps: {_way_out(error)}"
+            )
             await self._heartbeats(generation_id, is_in=False)
             return
         self._has_taken_part = True
@@ -222,6 +229,7 @@ class OwnershipGroup:
                 member=member.member_id,
                 instance=member.group_instance_id,
                 error=str(error),
+                way_out=_way_out(error),
             )
 
     async def _join(self) -> Any:  # noqa: ANN401 -- JoinGroupResponse, or None: try again
@@ -290,7 +298,7 @@ class OwnershipGroup:
             case ErrorCode.inconsistent_group_protocol:
                 raise LogMismatch(
                     f"somebody else is in consumer group {self._who.group_id}, which is for the processes of this"
-                    " log alone; DescribeGroups of an AdminClient shows who (Kafka's tools describe no such group)"
+                    f" log alone; {WHO_IS_IN_IT}"
                 )
             case ErrorCode.invalid_session_timeout:
                 raise LogMismatch(
@@ -324,6 +332,14 @@ class OwnershipGroup:
         self.trouble = None
         if self._losses.there(self._who.group_id):
             log.info("this process takes part in sharing the partitions again", group_id=self._who.group_id)
+
+
+def _way_out(error: NotUnderstood) -> str:
+    if isinstance(error, AnotherLevel):
+        return "end the deployment that was left half done: processes of a log need versions that know each other"
+    if isinstance(error, AnotherUpstream):
+        return f"see to the --upstream and --log of both; {WHO_IS_IN_IT}"
+    return f"it is no process of this log: stop it, or give it a group.id of its own; {WHO_IS_IN_IT}"
 
 
 def _what_then(removal: ErrorCode) -> str:

@@ -44,6 +44,8 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 EDGES_STOP_WITHIN_S: Final = 20.0
 OWNER_STOPS_WITHIN_S: Final = 30.0
 ASK_TIMEOUT_S: Final = 2.0
+HEALTHZ: Final = "/healthz"
+BEING_STARTED: Final = "it is being started"
 
 
 async def supervise(settings: Settings, given: Sequence[str]) -> None:
@@ -105,7 +107,7 @@ def _serve_metrics(settings: Settings, running: Sequence[RunningProcess], stack:
             at.port,
             registry,
             not_ready=lambda: _complaints(running, "/readyz"),
-            not_well=lambda: _complaints(running, "/healthz"),
+            not_well=lambda: _complaints(running, HEALTHZ),
             status=lambda: status_of_all(settings, running),
         )
     except OSError as error:
@@ -124,8 +126,17 @@ def _told(running: Sequence[RunningProcess]) -> Iterator[ToldMetrics]:
 
 def _complaints(running: Sequence[RunningProcess], path: str) -> str | None:
     """Tell which processes are not ready, or not well, and why; None if all are."""
+    told = _why_not_well if path == HEALTHZ else str
     asked = [(each.child.name, *_ask(each, path)) for each in running]
-    return _joined((name, None if code == 200 else text.strip()) for name, code, text in asked)
+    return _joined((name, None if code == 200 else told(text.strip())) for name, code, text in asked)
+
+
+def _why_not_well(said: str) -> str | None:
+    """Return what is wrong with a process that says so, or does not answer.
+
+    One that is being started is not ready, and not unwell: whoever restarted all for that would begin it anew.
+    """
+    return None if said == BEING_STARTED else said
 
 
 def _joined(complaints: Iterable[tuple[str, str | None]]) -> str | None:
@@ -143,7 +154,9 @@ def status_of_all(settings: Settings, running: Sequence[RunningProcess]) -> byte
     status = msgspec.structs.replace(
         owner,
         not_ready=_joined((name, each if isinstance(each, str) else each.not_ready) for name, each in told.items()),
-        not_well=_joined((name, each if isinstance(each, str) else each.not_well) for name, each in told.items()),
+        not_well=_joined(
+            (name, _why_not_well(each) if isinstance(each, str) else each.not_well) for name, each in told.items()
+        ),
         links=max((each.links for each in statuses), key=_badness, default=owner.links),
     )
     return msgspec.json.encode(status)
@@ -178,7 +191,7 @@ def _ask(process: RunningProcess, path: str) -> tuple[int, str]:
     """Ask a process's own endpoint; 503 and why, if it does not answer."""
     port = process.sockets.metrics_port
     if port is None:
-        return 503, "it is being started"
+        return 503, BEING_STARTED
     try:
         with urllib.request.urlopen(f"http://{LOOPBACK}:{port}{path}", timeout=ASK_TIMEOUT_S) as answer:
             return answer.status, answer.read().decode()

@@ -60,8 +60,13 @@ class ReadyLog:
 
 
 def _former_owners(ready: Sequence[CoordinatorReady]) -> dict[str, dict[str, str]]:
-    """Why former owners owned the partitions no more, by their names, where that is known."""
-    causes = {
-        each.owner_before: end.cause.value for each in ready if each.owner_before and (end := each.owner_before_end)
-    }
-    return {"former_owners": causes} if causes else {}
+    """Why former owners owned the partitions no more, by their names, where that is known.
+
+    It may differ by partition: one that ends has let some go, and lost the others.
+    """
+    causes: dict[str, set[str]] = {}
+    for each in ready:
+        if each.owner_before and (end := each.owner_before_end):
+            causes.setdefault(each.owner_before, set()).add(end.cause.value)
+    told = {name: " and ".join(sorted(each)) for name, each in causes.items()}
+    return {"former_owners": told} if told else {}

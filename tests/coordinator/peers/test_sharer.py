@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from muster.coordinator.cluster import Cluster, Node, new_cluster
-from muster.coordinator.peers.ownership_group import PROTOCOL_TYPE
+from muster.coordinator.peers.ownership_group import PROTOCOL_TYPE, WHO_IS_IN_IT
 from muster.coordinator.peers.sharer import CLIENTS_TOLD_S, Sharer
 from muster.coordinator.peers.sharing import Candidate, Peer, Seat, encode, sharing_of
 from muster.coordinator.upstream.errors import UpstreamRefused
@@ -536,7 +536,12 @@ async def test_a_member_that_is_not_understood_gets_nothing(
         joined = await stranger.join()
         told = sharing_of(await stranger.sync(joined))
     assert (set(told.owners.values()), set(told.seats)) == ({1}, {1})
-    assert [each["member"] for each in logged if each["log_level"] == "warning"] == [stranger.member_id]
+    warned = [(each["member"], each["way_out"]) for each in logged if each["log_level"] == "warning"]
+    if metadata == OF_ANOTHER_LEVEL:
+        way_out = "end the deployment that was left half done: processes of a log need versions that know each other"
+    else:
+        way_out = f"it is no process of this log: stop it, or give it a group.id of its own; {WHO_IS_IN_IT}"
+    assert warned == [(stranger.member_id, way_out)]
     staying = asyncio.create_task(stranger.take_part())
     second = Process(log, bootstrap, 2)
     await shared(first, second)
@@ -589,6 +594,9 @@ async def test_what_a_stranger_decides_changes_nothing(bootstrap: str) -> None:
     leading = asyncio.create_task(stranger.take_part(b""))
     only = Process(Log(), bootstrap, 1)
     await until(lambda: f"member {stranger.member_id} leads consumer group owners" in str(only.why_not_ready()))
+    assert f"What helps: it is no process of this log: stop it, or give it a group.id of its own; {WHO_IS_IN_IT}" in (
+        str(only.why_not_ready())
+    )
     assert only.owned == {}
     await _ended(leading)
     await stranger.leave()

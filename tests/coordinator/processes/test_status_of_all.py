@@ -66,3 +66,13 @@ def test_an_owner_that_hangs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     told = asked(monkeypatch, {"owner": None, "edge-1": edge(REACHES), "edge-2": edge(REACHES)})
     assert told.not_ready == told.not_well == "owner: it does not answer: timed out"
     assert (told.node_id, told.upstream, told.ownership.log_partitions) == (SETTINGS.node_id, "kafka:9092", 0)
+
+
+def test_a_process_that_is_being_started_is_not_ready_and_not_unwell() -> None:
+    """Whoever restarts all when they are not well would never let a slow machine come to serve."""
+    running = [RunningProcess(each) for each in children(SETTINGS, (), secret=Path("/secret"))]
+    told = msgspec.json.decode(supervisor.status_of_all(SETTINGS, running), type=ProcessStatus)
+    started = "owner: it is being started; edge-1: it is being started; edge-2: it is being started"
+    assert (told.not_ready, told.not_well) == (started, None)
+    assert supervisor._complaints(running, "/readyz") == started
+    assert supervisor._complaints(running, "/healthz") is None

@@ -114,6 +114,16 @@ def test_the_line_of_the_log_says_it_of_each_former_owner() -> None:
     assert second["former_owners"] == {"simulated:1": "gone"}
 
 
+def test_the_line_of_the_log_says_all_that_became_of_a_former_owner() -> None:
+    """It had let one partition go, say, and lost the other one."""
+    storage = MemoryStorage(2)
+    lived(storage)
+    with capture_logs() as logged:
+        lived(storage, end_of=lambda number, _owner: GONE if number else end("replaced"))
+    (line,) = [each for each in logged if each["event"] == "partitions ready"]
+    assert line["former_owners"] == {"simulated:1": "gone and replaced"}
+
+
 @pytest.mark.parametrize("level", [3, 4])
 def test_a_log_of_an_older_level_is_gone_on_with_at_its_own(level: int) -> None:
     """A process that knows no higher one reads all of it."""
