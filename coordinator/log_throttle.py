@@ -63,17 +63,12 @@ class LossThrottle:
     """A throttle for what is lost and there again, perhaps again and again: then it is two lines a minute at most."""
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
-        self._monotonic_ms = monotonic_ms
         self._throttle = LogThrottle(monotonic_ms)
-        self._there_ms: dict[Hashable, int] = {}
         self._told_lost: set[Hashable] = set()
         """The keys of which the last line says that they are lost."""
 
     def lost(self, key: Hashable) -> int | None:
-        """It is not there; return as `LogThrottle.due` does. What had been there for a minute is lost anew."""
-        there_ms = self._there_ms.pop(key, None)
-        if there_ms is not None and self._monotonic_ms() - there_ms >= LINE_INTERVAL_MS:
-            self._throttle.end(key)
+        """It is not there; return as `LogThrottle.due` does."""
         suppressed = self._throttle.due(key)
         if suppressed is not None:
             self._told_lost.add(key)
@@ -81,7 +76,6 @@ class LossThrottle:
 
     def there(self, key: Hashable) -> bool:
         """It is there; return whether a line is to say so, as one has said that it was lost."""
-        self._there_ms.setdefault(key, self._monotonic_ms())
         was_told = key in self._told_lost
         self._told_lost.discard(key)
         return was_told
