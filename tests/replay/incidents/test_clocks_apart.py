@@ -35,8 +35,8 @@ def away(ahead_ms: int, *, before_ms: int = 0, jump_ms: int = 0, log_has_times: 
     back_ms = died_ms + AWAY_MS
     first = ready(0, BEGAN_MS + before_ms)
     second = ready(1, back_ms + ahead_ms, seen_ms=died_ms + before_ms + jump_ms)
-    if log_has_times:
-        first, second = in_log_at(first, BEGAN_MS), in_log_at(second, back_ms)
+    in_log = (BEGAN_MS, back_ms) if log_has_times else (0, 0)
+    first, second = in_log_at(first, in_log[0]), in_log_at(second, in_log[1])
     absences.note(first, ())
     if jump_ms:
         absences.note_event(BEGAN_MS + before_ms + 1_000, 0, jump_ms)
