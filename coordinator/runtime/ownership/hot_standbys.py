@@ -59,8 +59,8 @@ class HotStandbys:
         """Those of the offsets topic, once it is open."""
 
     def following(self) -> Iterator[Coroutine[Any, Any, None]]:
-        """Yield what follows each topic, for ever. The logs are open."""
-        yield self.events.follow()
+        """Yield what follows each topic, and keeps its claims prepared, for ever. The logs are open."""
+        yield from (self.events.follow(), self.events.prepare_claims())
         offsets = self._owner.offsets
         own_log: object = offsets.own_log
         if isinstance(offsets, FollowedOffsets) and isinstance(own_log, FollowedLog):
@@ -71,7 +71,7 @@ class HotStandbys:
                 is_ours=self._is_ours,
                 is_taking_over=self._is_taking_over,
             )
-            yield self.offsets.follow()
+            yield from (self.offsets.follow(), self.offsets.prepare_claims())
 
     @property
     def figures(self) -> StandbyFigures:

@@ -105,7 +105,6 @@ class Standbys(Generic[R]):
 
     async def follow(self) -> None:
         """Follow the partitions of others, for ever."""
-        self._tasks.start(self._prepare_claims(), "prepare-claims")
         try:
             while True:
                 await self._look()
@@ -113,7 +112,7 @@ class Standbys(Generic[R]):
         finally:
             await self._tasks.close()
 
-    async def _prepare_claims(self) -> None:
+    async def prepare_claims(self) -> None:
         """Keep the log prepared for takeovers, for ever: connections are closed when nothing was asked for long."""
         while True:
             for number in self._not_ours():
