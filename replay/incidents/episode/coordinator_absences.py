@@ -18,9 +18,6 @@ from muster.replay.history.items import Coordinated
 SIGN_OF_LIFE_MS: Final = 5_000
 """An owner ends within this time after its last sign of life."""
 
-CLOCKS_APART_MS: Final = 60_000
-"""An append is in the log later than its event was by less than this; so what is more is between two clocks."""
-
 
 @unique
 class LastKnown(StrEnum):
@@ -66,10 +63,9 @@ class Away(msgspec.Struct, frozen=True, kw_only=True):
 class Absences:
     """The fold over the partition's events.
 
-    Times of one owner's life are steadied (`history/clock.py`), those of a takeover are compared by the wall clock.
-    Where a log has times of its own, those of its brokers, they tell how far the clocks of two owners are apart:
-    then the former one's times are told by its successor's clock. `begin_ms`: the wall clock of the group's last event
-    before what is read; the owner was there.
+    Times of one owner's life are steadied (`history/clock.py`), those of a takeover are compared by the wall clock:
+    it is all that two owners have in common. `begin_ms`: the wall clock of the group's last event before what is read;
+    the owner was there.
     """
 
     def __init__(self, begin_ms: int = 0) -> None:
@@ -79,9 +75,6 @@ class Absences:
         self._jumped_ms = 0
         self._last_ms: int | None = None
         self._last_known = LastKnown.EVENT
-        self._ahead_ms = 0
-        """How far the owner's clock was ahead of the log's when it was ready, and the epoch of that owner."""
-        self._ready_epoch: int | None = None
 
     def note_event(self, at_ms: int, owner_epoch: int, jump_ms: int) -> None:
         """The group had an event, whose owner was there. `jump_ms`: by how much the wall clock jumped before it."""
@@ -98,7 +91,7 @@ class Absences:
         event = item.event
         away = None
         if isinstance(event, CoordinatorReady):
-            away = self._takeover(event, self._apart_ms(item), members)
+            away = self._takeover(event, members)
         elif isinstance(event, CoordinatorPaused):
             away = self._pause(event, self.at_ms(item), members)
         if not isinstance(event, CoordinatorElected):  # the next owner's, while nobody serves yet
@@ -107,17 +100,7 @@ class Absences:
             self._last_known = LastKnown.STOP if isinstance(event, CoordinatorStopped) else LastKnown.EVENT
         return away
 
-    def _apart_ms(self, ready: Coordinated) -> int:
-        """Return how far the clock of a new owner is ahead of the former one's, if that is more than appends take."""
-        before_ms = self._ahead_ms + (self._jumped_ms if self._epoch == self._ready_epoch else 0)
-        is_known = self._ready_epoch is not None
-        in_log_ms = ready.position.timestamp_ms
-        self._ahead_ms = ready.at_ms - in_log_ms if in_log_ms > 0 else 0
-        self._ready_epoch = ready.event.owner_epoch
-        apart_ms = self._ahead_ms - before_ms
-        return apart_ms if is_known and abs(apart_ms) > CLOCKS_APART_MS else 0
-
-    def _takeover(self, event: CoordinatorReady, apart_ms: int, members: Sequence[Member]) -> Away | None:
+    def _takeover(self, event: CoordinatorReady, members: Sequence[Member]) -> Away | None:
         owner_before = event.owner_before or self._owner
         since_ms, last_known = self._last_ms, self._last_known
         sign_ms = event.owner_before_seen_ms
@@ -126,7 +109,7 @@ class Absences:
         if owner_before is None or since_ms is None or not members:
             return None
         return Away(
-            since_ms=min(since_ms + apart_ms, event.ready_ms),
+            since_ms=min(since_ms, event.ready_ms),
             last_known=last_known,
             until_ms=event.ready_ms,
             owner_before=owner_before,
