@@ -15,6 +15,7 @@ from muster.drills.errors import ServiceFailed
 from muster.drills.faults.fault import Stage
 
 TAIL_BYTES: Final = 400
+ENDED_WITHIN_S: Final = 5.0
 
 
 async def by_command(stage: Stage, command: str) -> None:
@@ -30,7 +31,7 @@ async def by_command(stage: Stage, command: str) -> None:
     except TimeoutError:
         raise ServiceFailed(f"the command {command!r} goes on after {stage.plan.within_ms / 1000:g} s") from None
     finally:
-        _kill(process)
+        await _end(process)
     if process.returncode:
         said = output[-TAIL_BYTES:].decode(errors="replace").strip()
         raise ServiceFailed(f"the command {command!r} ended with exit code {process.returncode}: {said}")
@@ -46,11 +47,15 @@ async def _started(command: str) -> Process:
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
-        _kill(await starting)
+        await _end(await starting)
         raise
 
 
-def _kill(process: Process) -> None:
+async def _end(process: Process) -> None:
+    """Kill it if it runs, with what it has started, and hear its end: the event loop may be closed after that."""
     if process.returncode is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        with suppress(TimeoutError):  # who has left its process group may hold its output open
+            async with asyncio.timeout(ENDED_WITHIN_S):
+                await process.communicate()

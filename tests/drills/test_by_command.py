@@ -20,8 +20,11 @@ async def test_a_command_that_is_interrupted_while_it_starts_leaves_nothing(
     """It may have started others, before asyncio has said that it runs."""
     start, goes_on, pid = asyncio.create_subprocess_shell, asyncio.Event(), tmp_path / "pid"
 
+    started: list[Process] = []
+
     async def slowly(command: str, **options: Any) -> Process:
         process = await start(command, **options)
+        started.append(process)
         await goes_on.wait()
         return process
 
@@ -34,4 +37,5 @@ async def test_a_command_that_is_interrupted_while_it_starts_leaves_nothing(
     goes_on.set()
     with pytest.raises(asyncio.CancelledError):
         await running
+    assert started[0].returncode is not None, "its end was heard before the loop may be closed"
     await until(lambda: not lives(int(pid.read_text())))
