@@ -37,7 +37,10 @@ class LinkState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PeerLinks:
-    """See the module. `received` is called with each message, `changed` when a process was reached, or lost.
+    """See the module. `received` is called with each message.
+
+    `changed` is called when a process was reached, or lost, and when the first attempt to reach it has failed: it may
+    have ended meanwhile.
 
     `log_identity` is known from when the log is open, before `follow` is called.
     """
@@ -103,13 +106,13 @@ class PeerLinks:
             connection.send(message)
 
     async def _keep(self, node: Node) -> None:
-        retry_s = RETRY_S
+        retry_s, is_first = RETRY_S, True
         while True:
             opened = _Opening(self, node)
             try:
                 reason = await self._open(node, opened)
                 if reason is None:
-                    retry_s = RETRY_S
+                    retry_s, is_first = RETRY_S, False
                     self._reached(node, opened.connection)
                     reason = await opened.lost
                 self._errors[node] = reason
@@ -117,6 +120,9 @@ class PeerLinks:
                 if self._ready.pop(node, None) is not None:
                     self._changed(node)
                 opened.connection.abort("it is not needed any more")
+            if is_first:
+                is_first = False
+                self._changed(node)
             self._log_lost(node, reason)
             await asyncio.sleep(retry_s)
             retry_s = min(2 * retry_s, RETRY_MAX_S)
