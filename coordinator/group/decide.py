@@ -37,13 +37,7 @@ from muster.coordinator.group.delete import delete_group
 from muster.coordinator.group.describe import describe
 from muster.coordinator.group.duels import note_if_fenced
 from muster.coordinator.group.heartbeat import heartbeat_error
-from muster.coordinator.group.join import (
-    METADATA_TOO_LARGE,
-    error_before_lookup,
-    join_error,
-    join_group,
-    metadata_bytes,
-)
+from muster.coordinator.group.join import error_before_lookup, join_error, join_group
 from muster.coordinator.group.leave import leave_group, leave_unknown_group
 from muster.coordinator.group.listing import describe_config
 from muster.coordinator.group.membership_timeouts import arm_deadlines
@@ -89,7 +83,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     `group` is None when the group does not exist (any more). `refreshed_session`: to be refreshed as of the request's
     arrival. `offsets`: to be made durable after the events and before the replies leave; `offsets_expired` of them are
-    deleted because they expired. `metadata_refused_bytes`: the size of a join's metadata that was refused for its size.
+    deleted because they expired.
     """
 
     events: tuple[AnyEvent, ...] = ()
@@ -99,7 +93,6 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     refreshed_session: Session | None = None
     offsets: OffsetsChange | None = None
     offsets_expired: int = 0
-    metadata_refused_bytes: int = 0
 
 
 def decide(
@@ -199,9 +192,7 @@ def _decide_join(
 ) -> Decision:
     error = _error_without_turn(command, group, settings)
     if error is not ErrorCode.none:
-        refused = _answer(command, JoinGroupOutcome(error=error, member_id=command.member_id), group, soft)
-        too_large = metadata_bytes(command) if error is METADATA_TOO_LARGE else 0
-        return msgspec.structs.replace(refused, metadata_refused_bytes=too_large)
+        return _answer(command, JoinGroupOutcome(error=error, member_id=command.member_id), group, soft)
     turn = _turn_of_join(command, group, soft, moment, settings)
     join_group(turn, command)
     return _decision(turn)

@@ -109,9 +109,10 @@ INSTANCE_FENCES = PrometheusCounter(
 INSTANCE_DUELS = PrometheusCounter(
     "muster_instance_duels", "Times an instance id went back and forth between two live processes", registry=REGISTRY
 )
-JOINS_TO_FULL_GROUPS = PrometheusCounter(
-    "muster_joins_to_full_groups",
-    "Joins that were refused since the group had group.max.size members",
+JOINS_REFUSED = PrometheusCounter(
+    "muster_joins_refused",
+    "Joins that were refused for good: their clients stop, or try the same again for ever",
+    ["reason"],
     registry=REGISTRY,
 )
 STRANGERS_RECORDS = PrometheusCounter(

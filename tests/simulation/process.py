@@ -144,6 +144,8 @@ class SimulatedProcess:
         session_timeout_ms: int = 10_000,
         rebalance_timeout_ms: int = 30_000,
         requires_known_member_id: bool = False,
+        protocol_type: str = "consumer",
+        offers: tuple[str, ...] = ("range",),
     ) -> "asyncio.Future[JoinGroupOutcome]":
         command = JoinGroup(
             caller=self.caller(),
@@ -151,8 +153,8 @@ class SimulatedProcess:
             member_id=MemberId(member_id),
             group_instance_id=None if instance is None else GroupInstanceId(instance),
             proposed_member_id=MemberId(f"{instance or 'dynamic'}-{next(_member_numbers)}"),
-            protocol_type="consumer",
-            protocols=(Protocol(name="range", metadata=metadata),),
+            protocol_type=protocol_type,
+            protocols=tuple(Protocol(name=name, metadata=metadata) for name in offers),
             session_timeout_ms=session_timeout_ms,
             rebalance_timeout_ms=rebalance_timeout_ms,
             reason=None,

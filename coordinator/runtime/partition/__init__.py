@@ -12,7 +12,8 @@ waiting_limit.py       The limit of waiting joins and syncs for each principal, 
 answer_lease.py        Until when a partition's answers may leave, and those that wait for the next proof.
 old_leases.py          Until when former owners may still answer from memory.
 pauses.py              Pauses of the process or its machine: what they mean for sessions, and their event.
-announce.py            Metrics and log lines for events that became durable, and for refused joins.
+announce.py            Metrics and log lines for events that became durable.
+refused_joins.py       Metrics and log lines for joins that are refused for good.
 rebalance_log.py       One line, and the durations, of each rebalance.
 owner.py               What all partitions of this process share: its name, its logs, its settings.
 former_owners.py       Warns, once for all partitions, of a former owner that did not stop in good order.

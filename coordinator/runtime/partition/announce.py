@@ -1,21 +1,15 @@
-"""Metrics and log lines for operators: for events that have just become durable, and for refused joins."""
+"""Metrics and log lines for operators, for events that have just become durable."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import structlog
-from kio.schema.errors import ErrorCode
 
-from muster.coordinator.group.commands import JoinGroup
-from muster.coordinator.group.outcomes import JoinGroupOutcome, Outcome, Reply
-from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.observability.group_metrics import NAMED_GROUPS
 from muster.coordinator.observability.metrics import (
     GROUP_REBALANCES,
     GROUPS_EXPIRED,
     INSTANCE_DUELS,
     INSTANCE_FENCES,
-    JOINS_TO_FULL_GROUPS,
     REBALANCES,
     STATIC_RESTARTS,
 )
@@ -55,46 +49,3 @@ def _announce_fence(event: MemberFenced) -> None:
         other_client_host=event.current_client_host,
         suppressed=event.suppressed,
     )
-
-
-class RefusedJoins:
-    """Reports refused joins for which an operator can do something, in one log line a minute."""
-
-    def __init__(self, settings: GroupSettings, monotonic_ms: Callable[[], int]) -> None:
-        self._settings = settings
-        self._throttle = LogThrottle(monotonic_ms)
-
-    def note_metadata_too_large(self, join: JoinGroup, size_bytes: int) -> None:
-        """Report a join whose metadata is too large."""
-        suppressed = self._throttle.due("metadata")
-        if suppressed is None:
-            return
-        log.warning(
-            "join refused: its metadata is larger than --member-metadata-max-bytes",
-            group_id=join.group_id,
-            client_id=join.caller.client_id,
-            client_host=join.caller.client_host,
-            size_bytes=size_bytes,
-            limit_bytes=self._settings.member_metadata_max_bytes,
-            others_since=suppressed,
-        )
-
-    def note_group_full(self, join: JoinGroup, replies: Iterable[Reply]) -> None:
-        """Count and report the join if it is answered GROUP_MAX_SIZE_REACHED."""
-        if not any(reply.request_id == join.caller.request_id and _is_full(reply.outcome) for reply in replies):
-            return
-        JOINS_TO_FULL_GROUPS.inc()
-        suppressed = self._throttle.due(("full", join.group_id))
-        if suppressed is not None:
-            log.warning(
-                "join refused: the group is full (group.max.size)",
-                group_id=join.group_id,
-                client_id=join.caller.client_id,
-                client_host=join.caller.client_host,
-                max_size=self._settings.max_size,
-                others_since=suppressed,
-            )
-
-
-def _is_full(outcome: Outcome) -> bool:
-    return isinstance(outcome, JoinGroupOutcome) and outcome.error is ErrorCode.group_max_size_reached

@@ -42,10 +42,11 @@ from muster.coordinator.group.turn import Moment
 from muster.coordinator.load.current_work import OtherWork, working_on
 from muster.coordinator.load.slices import SLICE_MS, Slices
 from muster.coordinator.observability.metrics import OFFSETS_EXPIRED
-from muster.coordinator.runtime.partition.announce import RefusedJoins, announce
+from muster.coordinator.runtime.partition.announce import announce
 from muster.coordinator.runtime.partition.group_context import Batch, CheckDeadlines, GroupContext
 from muster.coordinator.runtime.partition.outbox import OnLost, Outbox, WriteUnit
 from muster.coordinator.runtime.partition.rebalance_log import RebalanceLines, follow
+from muster.coordinator.runtime.partition.refused_joins import RefusedJoins
 from muster.coordinator.runtime.partition.retention_clock import RetentionClock
 from muster.coordinator.runtime.partition.waiting import WaitingRequests
 from muster.events.avro.codec import records_of
@@ -223,8 +224,6 @@ class CommandProcessor:
         if self._puts_off(context) and (decision.events or _change_of_offsets(decision)):
             context.put_off.append(command)
             return
-        if decision.metadata_refused_bytes and isinstance(command, JoinGroup):
-            self._refused_joins.note_metadata_too_large(command, decision.metadata_refused_bytes)
         if decision.events:
             self.incarnation_max = max(self.incarnation_max, decision.events[-1].incarnation)
         if decision.refreshed_session is not None and isinstance(command, Request):
@@ -301,7 +300,7 @@ class CommandProcessor:
                 announce(decision.events)
                 context.rebalance = follow(context.rebalance, decision.events, now_ms, self._rebalance_lines)
             if isinstance(command, JoinGroup):
-                self._refused_joins.note_group_full(command, decision.replies)
+                self._refused_joins.note(command, decision.replies, decision.group)
             if decision.offsets_expired:
                 OFFSETS_EXPIRED.inc(decision.offsets_expired)
                 log.info("offsets expired", group_id=context.group_id, offsets=decision.offsets_expired)

@@ -40,6 +40,7 @@ LABELS: Final = {
     "muster_group_members": "group, state",
     "muster_group_rebalances": "group, cause",
     "muster_groups_not_taken": "reason",
+    "muster_joins_refused": "reason",
     "muster_partitions_lost": "reason",
     "muster_rebalance_phase_seconds": "phase",
     "muster_rebalance_seconds": "ended",

@@ -1,19 +1,11 @@
-"""Counters and log lines of durable events, and of refused joins."""
-
-import asyncio
+"""Counters and log lines of durable events."""
 
 import structlog
-from kio.schema.errors import ErrorCode
 
-from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.log_throttle import LINE_INTERVAL_MS
 from muster.coordinator.observability.metrics import REGISTRY
 from muster.coordinator.runtime.partition.announce import announce
 from muster.events.causes import Cause
-from muster.events.log.memory import MemoryStorage
 from tests.coordinator.group.harness import Harness
-from tests.simulation.process import SimulatedProcess
-from tests.simulation.virtual_time import simulate
 
 NAMES = (
     "muster_instance_duels_total",
@@ -79,59 +71,6 @@ def test_duels_that_were_not_written_are_counted_with_the_next() -> None:
     before = counted()
     announce(h.events[seen:])
     assert counted()["muster_instance_duels_total"] - before["muster_instance_duels_total"] >= 20
-
-
-def test_joins_that_are_refused_for_their_metadata_are_told_of_once_a_minute() -> None:
-    """However often somebody asks: the next line counts those since. One that is refused for something else is none."""
-
-    async def story() -> None:
-        settings = GroupSettings(member_metadata_max_bytes=200, min_session_timeout_ms=6_000)
-        process = await SimulatedProcess(MemoryStorage(), settings=settings).start()
-
-        async def refused(session_timeout_ms: int = 10_000) -> ErrorCode:
-            answer = await process.join("a", metadata=bytes(300), session_timeout_ms=session_timeout_ms)
-            return answer.error
-
-        with structlog.testing.capture_logs() as told:
-            assert await refused(session_timeout_ms=1) is ErrorCode.invalid_session_timeout
-            assert told == []
-            for _ in range(100):
-                assert await refused() is ErrorCode.unknown_server_error
-            await asyncio.sleep(LINE_INTERVAL_MS / 1000)
-            await refused()
-        assert [(line["client_id"], line["size_bytes"], line["others_since"]) for line in told] == [
-            ("client", 305, 0),
-            ("client", 305, 99),
-        ]
-        await process.runtime.stop()
-
-    simulate(story())
-
-
-def test_joins_that_find_their_group_full_are_counted_and_told_of_once_a_minute() -> None:
-    """With the client, and the setting that is to blame."""
-    name = "muster_joins_to_full_groups_total"
-
-    async def story() -> None:
-        process = await SimulatedProcess(MemoryStorage(), settings=GroupSettings(max_size=1)).start()
-        assert (
-            await process.join("a", session_timeout_ms=600_000, rebalance_timeout_ms=600_000)
-        ).error is ErrorCode.none
-        before = REGISTRY.get_sample_value(name) or 0.0
-        with structlog.testing.capture_logs() as told:
-            for _ in range(20):
-                assert (await process.join("b")).error is ErrorCode.group_max_size_reached
-            await asyncio.sleep(LINE_INTERVAL_MS / 1000)
-            await process.join("b")
-        assert REGISTRY.get_sample_value(name) == before + 21
-        lines = [line for line in told if line["event"] == "join refused: the group is full (group.max.size)"]
-        assert [(line["client_id"], line["max_size"], line["others_since"]) for line in lines] == [
-            ("client", 1, 0),
-            ("client", 1, 19),
-        ]
-        await process.runtime.stop()
-
-    simulate(story())
 
 
 def test_rebalances_are_counted_by_their_causes() -> None:

@@ -1,0 +1,131 @@
+"""Joins that are refused for good: each is counted, and a log line says who was refused, why, and the way out.
+
+A client stops at such an error, or tries the same again for ever. For each reason ten groups have lines of their own,
+one a minute; all others share one, since group ids may be many, or made up. What clients get over by themselves (an
+unknown member id, a rebalance) is not refused here; a fenced instance id is in `announce.py`.
+"""
+
+from collections.abc import Callable, Iterable
+from enum import StrEnum, unique
+from typing import Final
+
+import structlog
+from kio.schema.errors import ErrorCode
+
+from muster.coordinator.group.commands import JoinGroup
+from muster.coordinator.group.join import METADATA_TOO_LARGE, metadata_bytes
+from muster.coordinator.group.members import supported_by_all
+from muster.coordinator.group.outcomes import JoinGroupOutcome, Reply
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.log_throttle import NAMES_MAX, NamesThrottle
+from muster.coordinator.observability.metrics import JOINS_REFUSED
+from muster.events.state import Group
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+@unique
+class RefusedFor(StrEnum):
+    """Why a join was refused. The values are labels of a metric."""
+
+    PROTOCOL = "protocol"
+    """It has another protocol type than the group, or no protocol that all members offer."""
+    GROUP_FULL = "group-full"
+    SESSION_TIMEOUT = "session-timeout"
+    METADATA_SIZE = "metadata-size"
+    NO_GROUP_ID = "no-group-id"
+
+
+REFUSALS: Final = {
+    ErrorCode.inconsistent_group_protocol: RefusedFor.PROTOCOL,
+    ErrorCode.group_max_size_reached: RefusedFor.GROUP_FULL,
+    ErrorCode.invalid_session_timeout: RefusedFor.SESSION_TIMEOUT,
+    METADATA_TOO_LARGE: RefusedFor.METADATA_SIZE,
+    ErrorCode.invalid_group_id: RefusedFor.NO_GROUP_ID,
+}
+
+for _reason in RefusedFor:
+    JOINS_REFUSED.labels(_reason.value)  # each is there from the start, so that the first one is an increase
+
+
+class RefusedJoins:
+    """See the module."""
+
+    def __init__(self, settings: GroupSettings, monotonic_ms: Callable[[], int]) -> None:
+        self._settings = settings
+        self._throttle = NamesThrottle(monotonic_ms)
+
+    def note(self, join: JoinGroup, replies: Iterable[Reply], group: Group | None) -> None:
+        """Count and report the join if its answer refuses it. `group`: as it is now."""
+        refused_for = _refused_for(join, replies, self._settings)
+        if refused_for is None:
+            return
+        JOINS_REFUSED.labels(refused_for.value).inc()
+        suppressed = self._throttle.due(refused_for, join.group_id)
+        if suppressed is None:
+            return
+        event, details = self._told(refused_for, join, group)
+        log.warning(
+            event,
+            group_id=join.group_id,
+            client_id=join.caller.client_id,
+            client_host=join.caller.client_host,
+            **({} if join.group_instance_id is None else {"group_instance_id": join.group_instance_id}),
+            **details,
+            others_since=suppressed,
+        )
+
+    def _told(self, refused_for: RefusedFor, join: JoinGroup, group: Group | None) -> tuple[str, dict[str, object]]:
+        """Return the line's event, and what it says of this reason."""
+        settings = self._settings
+        match refused_for:
+            case RefusedFor.PROTOCOL:
+                return _protocol(join, group)
+            case RefusedFor.GROUP_FULL:
+                event = "join refused: the group is full (group.max.size)"
+                return event, {"max_size": settings.max_size}
+            case RefusedFor.SESSION_TIMEOUT:
+                event = "join refused: the session timeout is outside of group.min. and group.max.session.timeout.ms"
+                return event, {
+                    "session_timeout_ms": join.session_timeout_ms,
+                    "least_ms": settings.min_session_timeout_ms,
+                    "most_ms": settings.max_session_timeout_ms,
+                    "way_out": "set the client's session.timeout.ms to a value between them",
+                }
+            case RefusedFor.METADATA_SIZE:
+                event = "join refused: its metadata is larger than --member-metadata-max-bytes"
+                return event, {"size_bytes": metadata_bytes(join), "limit_bytes": settings.member_metadata_max_bytes}
+            case RefusedFor.NO_GROUP_ID:
+                return "join refused: it names no group", {"way_out": "set the client's group.id"}
+
+
+def _refused_for(join: JoinGroup, replies: Iterable[Reply], settings: GroupSettings) -> RefusedFor | None:
+    """Return why the join's own reply refuses it; None if it does not, or for something that passes by itself."""
+    for reply in replies:
+        if reply.request_id != join.caller.request_id or not isinstance(reply.outcome, JoinGroupOutcome):
+            continue
+        refused_for = REFUSALS.get(reply.outcome.error)
+        if refused_for is RefusedFor.METADATA_SIZE and metadata_bytes(join) <= settings.member_metadata_max_bytes:
+            return None  # the same error has other reasons
+        return refused_for
+    return None
+
+
+def _protocol(join: JoinGroup, group: Group | None) -> tuple[str, dict[str, object]]:
+    offers = [protocol.name for protocol in join.protocols[:NAMES_MAX]]
+    if group is None or not group.members or not join.protocol_type or not offers:
+        way_out = "the client sends no protocol (no partition.assignment.strategy), which no group takes"
+        return "join refused: it offers no protocol", {"offers": offers, "way_out": way_out}
+    has_type = group.image.protocol_type
+    if join.protocol_type != has_type:
+        return "join refused: the group has another protocol type", {
+            "offers_type": join.protocol_type,
+            "group_has_type": has_type,
+            "way_out": "the group id is taken by clients of another kind: give these a group.id of their own",
+        }
+    common = sorted(supported_by_all(group.members.values()))[:NAMES_MAX]
+    return "join refused: it offers no protocol that all members of the group have", {
+        "offers": offers,
+        "all_members_have": common,
+        "way_out": f"add {' or '.join(common)} to the client's partition.assignment.strategy",
+    }

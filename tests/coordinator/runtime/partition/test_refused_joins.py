@@ -1,0 +1,171 @@
+"""Joins that are refused for good: each is counted, and a line a minute says who, why, and the way out."""
+
+import asyncio
+from typing import Any
+
+import pytest
+import structlog
+from kio.schema.errors import ErrorCode
+
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.log_throttle import LINE_INTERVAL_MS, NAMES_MAX
+from muster.coordinator.observability.metrics import REGISTRY
+from muster.coordinator.runtime.partition.refused_joins import RefusedFor
+from muster.events.ids import GroupId
+from muster.events.log.memory import MemoryStorage
+from tests.simulation.process import SimulatedProcess
+from tests.simulation.virtual_time import simulate
+
+PATIENT: dict[str, Any] = {"session_timeout_ms": 600_000, "rebalance_timeout_ms": 600_000}
+
+
+def refused(reason: RefusedFor) -> float:
+    return REGISTRY.get_sample_value("muster_joins_refused_total", {"reason": reason.value}) or 0.0
+
+
+def lines(told: list[Any]) -> list[dict[str, Any]]:
+    return [line for line in told if str(line["event"]).startswith("join refused")]
+
+
+async def started(**settings: Any) -> SimulatedProcess:
+    return await SimulatedProcess(MemoryStorage(), settings=GroupSettings(**settings)).start()
+
+
+@pytest.mark.parametrize(
+    ("settings", "join", "error", "reason", "said"),
+    [
+        (
+            {"member_metadata_max_bytes": 200},
+            {"metadata": bytes(300)},
+            ErrorCode.unknown_server_error,
+            RefusedFor.METADATA_SIZE,
+            {"size_bytes": 305, "limit_bytes": 200},
+        ),
+        (
+            {"min_session_timeout_ms": 6_000, "max_session_timeout_ms": 300_000},
+            {"session_timeout_ms": 2_000_000},
+            ErrorCode.invalid_session_timeout,
+            RefusedFor.SESSION_TIMEOUT,
+            {"session_timeout_ms": 2_000_000, "least_ms": 6_000, "most_ms": 300_000},
+        ),
+    ],
+    ids=("metadata", "session timeout"),
+)
+def test_joins_that_are_refused_before_their_group_is_looked_up_have_a_line_a_minute(
+    settings: dict[str, int], join: dict[str, Any], error: ErrorCode, reason: RefusedFor, said: dict[str, Any]
+) -> None:
+    """However often a client asks: the next line counts those since."""
+
+    async def story() -> None:
+        process = await started(**settings)
+        before = refused(reason)
+        with structlog.testing.capture_logs() as told:
+            for _ in range(100):
+                assert (await process.join("a", **join)).error is error
+            await asyncio.sleep(LINE_INTERVAL_MS / 1000)
+            await process.join("a", **join)
+        assert refused(reason) == before + 101
+        assert [line["others_since"] for line in lines(told)] == [0, 99]
+        for line in lines(told):
+            assert (line["group_id"], line["client_id"], line["group_instance_id"]) == ("orders", "client", "a")
+            assert {name: line[name] for name in said} == said
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_join_to_a_full_group_is_told_with_the_setting_that_is_to_blame() -> None:
+    async def story() -> None:
+        process = await started(max_size=1)
+        assert (await process.join("a", **PATIENT)).error is ErrorCode.none
+        before = refused(RefusedFor.GROUP_FULL)
+        with structlog.testing.capture_logs() as told:
+            for _ in range(20):
+                assert (await process.join("b")).error is ErrorCode.group_max_size_reached
+            await asyncio.sleep(LINE_INTERVAL_MS / 1000)
+            await process.join("b")
+        assert refused(RefusedFor.GROUP_FULL) == before + 21
+        assert [(line["event"], line["max_size"], line["others_since"]) for line in lines(told)] == [
+            ("join refused: the group is full (group.max.size)", 1, 0),
+            ("join refused: the group is full (group.max.size)", 1, 19),
+        ]
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+@pytest.mark.parametrize(
+    ("join", "event", "said"),
+    [
+        (
+            {"offers": ("roundrobin",)},
+            "join refused: it offers no protocol that all members of the group have",
+            {"offers": ["roundrobin"], "all_members_have": ["range"]},
+        ),
+        (
+            {"protocol_type": "connect"},
+            "join refused: the group has another protocol type",
+            {"offers_type": "connect", "group_has_type": "consumer"},
+        ),
+        ({"offers": ()}, "join refused: it offers no protocol", {"offers": []}),
+    ],
+    ids=("assignor", "type", "nothing"),
+)
+def test_a_join_with_another_protocol_is_told_with_what_it_offers_and_what_the_group_has(
+    join: dict[str, Any], event: str, said: dict[str, Any]
+) -> None:
+    async def story() -> None:
+        process = await started()
+        assert (await process.join("a", **PATIENT)).error is ErrorCode.none
+        before = refused(RefusedFor.PROTOCOL)
+        with structlog.testing.capture_logs() as told:
+            assert (await process.join("b", **join)).error is ErrorCode.inconsistent_group_protocol
+        (line,) = lines(told)
+        assert line["event"] == event
+        assert {name: line[name] for name in said} == said
+        assert line["way_out"]
+        assert refused(RefusedFor.PROTOCOL) == before + 1
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_join_without_a_group_id_is_told() -> None:
+    async def story() -> None:
+        process = await started()
+        process.group_id = GroupId("")
+        with structlog.testing.capture_logs() as told:
+            assert (await process.join("a")).error is ErrorCode.invalid_group_id
+        (line,) = lines(told)
+        assert line["way_out"] == "set the client's group.id"
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_refusals_that_pass_by_themselves_are_not_told() -> None:
+    """A client whose member id is not known comes back without it at once."""
+
+    async def story() -> None:
+        process = await started()
+        with structlog.testing.capture_logs() as told:
+            assert (await process.join(member_id="never-there")).error is ErrorCode.unknown_member_id
+        assert lines(told) == []
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_made_up_group_ids_share_a_line() -> None:
+    """Ten have lines of their own; a client that makes up more cannot fill the log."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
+        with structlog.testing.capture_logs() as told:
+            for number in range(500):
+                process.group_id = GroupId(f"made-up-{number}")
+                await process.join("a", session_timeout_ms=1)
+        assert len(lines(told)) == NAMES_MAX + 1
+        await process.runtime.stop()
+
+    simulate(story())
