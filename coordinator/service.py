@@ -5,6 +5,7 @@ that a handler may use: groups, the cluster as clients see it, clocks, random id
 simulation can bring its own. Nothing here is asynchronous: an answer is a call of `reply`, at once or later.
 """
 
+import itertools
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
@@ -116,6 +117,7 @@ class Service(msgspec.Struct, kw_only=True):
     new_request_id: Callable[[], int]
     call_later: Callable[[int, Callable[[], None]], Cancel]
     """`call_later(delay_ms, callback)` returns a function that cancels the timer."""
+    new_connection_number: Callable[[], int] = msgspec.field(default_factory=lambda: itertools.count(1).__next__)
     gone: Callable[[int], None] = ignore_request_id
     """Called with the request id of a join or sync whose client disconnected before it was answered."""
     turns: Turns = msgspec.field(default_factory=Turns)

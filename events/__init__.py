@@ -3,6 +3,7 @@
     causes.py             why things happen: a closed enumeration
     events.py, state.py   the facts, and the hard state they build
     ownership.py          why a partition changed hands
+    connection.py         the connection that a member last spoke on, and how it ended
     tables.py             the collections of a group: many versions that share what has not changed
     projector.py          many records folded into the groups of a partition
     ids.py                the names of things, as types

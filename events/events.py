@@ -11,13 +11,14 @@ survives any compaction. All times are wall clock in ms, all durations ms.
 import msgspec
 
 from muster.events.causes import Cause
+from muster.events.connection import LastConnection
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.ownership import OwnershipEnd
 from muster.events.state import GroupConfig, GroupImage, HandedOutId, Member, Registration, ReturnedMember
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """Why an event happened: its cause, and the request or the member behind it. See schemas/v4 for each field."""
+    """Why an event happened: its cause, and the request or the member behind it. See schemas/v6 for each field."""
 
     cause: Cause
     member_id: MemberId | None = None
@@ -32,6 +33,8 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     decided_ms: int
     parked_ms: int = 0
     uptime_ms: int | None = None
+    connection_id: int | None = None
+    """The connection that the request came on, unique within one owner_epoch; None for a timer, or before level 6."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,19 +141,26 @@ class MemberJoined(MemberEvent, frozen=True, kw_only=True):
 
 
 class MemberRejoined(MemberEvent, frozen=True, kw_only=True):
+    """`last_connection`: the one that the member spoke on before; None: it was the same, or is not known."""
+
     last_seen_ms: int
     longest_silence_ms: int
     heard: bool | None = None
+    last_connection: LastConnection | None = None
     why: Why
 
 
 class StaticMemberReplaced(MemberEvent, frozen=True, kw_only=True):
-    """A new process took the instance id. `replaced_last_seen_ms`: the old one's last sign of life; None: unknown."""
+    """A new process took the instance id. `replaced_last_seen_ms`: the old one's last sign of life; None: unknown.
+
+    `replaced_connection`: the connection that the old one last spoke on; None: unknown.
+    """
 
     replaced_member_id: MemberId
     replaced_client_id: str
     replaced_client_host: str
     replaced_last_seen_ms: int | None = None
+    replaced_connection: LastConnection | None = None
     last_seen_ms: int
     longest_silence_ms: int
     heard: bool | None = None
@@ -174,11 +184,16 @@ class MemberRoleChanged(MemberEvent, frozen=True, kw_only=True):
 
 
 class MemberRemoved(MemberEvent, frozen=True, kw_only=True):
-    """A tombstone of the member's key follows in the same batch."""
+    """A tombstone of the member's key follows in the same batch.
+
+    `last_connection`: the one that the member last spoke on; None: it was not heard from since a takeover, or the log
+    is below level 6.
+    """
 
     last_seen_ms: int
     longest_silence_ms: int
     heard: bool | None = None
+    last_connection: LastConnection | None = None
     why: Why
 
 

@@ -6,6 +6,7 @@
     error_replies.py           the answer to a request that was not decided
     turn.py                    one decision in the making: events recorded so far, replies, changes of soft state
     soft_state.py deadline_table.py   parked requests, sessions, deadlines: state that is never written
+    connections.py             the connections that members speak on, and how they ended
     census.py                  counts over all members, updated with each change
     join.py static.py          JoinGroup: new and known members; static replacement (KIP-345)
     rebalance.py               starting a rebalance, finishing the join phase, choosing leader and protocol

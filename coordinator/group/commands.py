@@ -11,6 +11,7 @@ from enum import IntEnum, unique
 import msgspec
 from kio.schema.errors import ErrorCode
 
+from muster.coordinator.group.connections import ConnectionRecord
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.keys import RecordKey
 from muster.events.state import Protocol
@@ -19,7 +20,7 @@ from muster.events.state import Protocol
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """The sender of a request, and when it arrived. `request_id` is the runtime's token for the answer.
 
-    `arrived_ms` is monotonic, `arrived_wall_ms` is for events.
+    `arrived_ms` is monotonic, `arrived_wall_ms` is for events. `connection`: None for requests of our own.
     """
 
     request_id: int
@@ -30,6 +31,12 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     api_version: int
     arrived_ms: int
     arrived_wall_ms: int
+    connection: ConnectionRecord | None = None
+
+    @property
+    def connection_id(self) -> int | None:
+        """The number of the connection that the request came on."""
+        return None if self.connection is None else self.connection.number
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):

@@ -287,7 +287,9 @@ def _add_member(turn: Turn, command: JoinGroup, member_id: MemberId) -> None:
 
 def _update_member(turn: Turn, command: JoinGroup, member: Member) -> None:
     """Store what a rejoin brings, if it changes anything (J14); the client's id and host too (fixes J15)."""
-    turn.note_seen(member.member_id)
+    session = turn.soft.sessions[member.member_id]
+    moved = None if session.connection is command.caller.connection else turn.last_connection(member.member_id)
+    turn.note_seen(member.member_id, command.caller)
     session = turn.soft.sessions[member.member_id]
     turn.soft.sessions[member.member_id] = msgspec.structs.replace(session, timeout_ms=command.session_timeout_ms)
     turn.record_member(
@@ -301,4 +303,5 @@ def _update_member(turn: Turn, command: JoinGroup, member: Member) -> None:
             session_timeout_ms=command.session_timeout_ms,
             rebalance_timeout_ms=command.rebalance_timeout_ms,
         ),
+        last_connection=moved,
     )

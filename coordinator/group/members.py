@@ -30,6 +30,7 @@ def add_parked_member(turn: Turn, command: JoinGroup, member_id: MemberId, role:
         deadline_ms=turn.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS,
         last_seen_ms=turn.now_ms,
         awaits_first_join=True,
+        connection=command.caller.connection,
     )
     turn.record_member(MemberJoined, new_member(turn, command, member_id, role))
     end_registration_of(turn, command.group_instance_id)

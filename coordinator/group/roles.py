@@ -67,6 +67,7 @@ def admit_inactive_member(turn: Turn, command: JoinGroup, member_id: MemberId, r
         timeout_ms=command.session_timeout_ms,
         deadline_ms=turn.now_ms + command.session_timeout_ms,
         last_seen_ms=turn.now_ms,
+        connection=command.caller.connection,
     )
     member = new_member(turn, command, member_id, role)
     if turn.image.state is GroupState.STABLE:

@@ -25,6 +25,7 @@ from muster.coordinator.group.commands import (
     JoinGroup,
     PromoteLearners,
 )
+from muster.coordinator.group.connections import ConnectionRecord
 from muster.coordinator.group.deadline_table import DeadlineTable
 from muster.events.ids import GroupInstanceId, MemberId
 from muster.events.state import HandedOutId, ReturnedMember
@@ -49,7 +50,7 @@ class Session(msgspec.Struct, kw_only=True):
 
     `heard`: `last_seen_ms` is a sign of life; False: it is the time of a takeover, since when it has given none.
     `rearmed_ms`: until when the member could not be heard the last time, for which it was given more time (see
-    `extensions.py`).
+    `extensions.py`). `connection`: the one that its last request came on; None: it was not heard from since a takeover.
     """
 
     timeout_ms: int
@@ -59,13 +60,17 @@ class Session(msgspec.Struct, kw_only=True):
     awaits_first_join: bool = False
     heard: bool = True
     rearmed_ms: float = -NEVER
+    connection: ConnectionRecord | None = None
 
-    def refresh(self, last_seen_ms: int, *, answered_ms: int | None = None) -> None:
-        """Give the member its full time again, because of a request that arrived at `last_seen_ms`.
+    def refresh(
+        self, last_seen_ms: int, connection: ConnectionRecord | None, *, answered_ms: int | None = None
+    ) -> None:
+        """Give the member its full time again, because of a request that arrived at `last_seen_ms` on `connection`.
 
         Its time runs from `answered_ms` if that is later, since the client may send nothing before.
         """
         self.note_seen(last_seen_ms)
+        self.connection = connection
         self.deadline_ms = (last_seen_ms if answered_ms is None else answered_ms) + self.timeout_ms
 
     def arm(self, now_ms: int) -> None:

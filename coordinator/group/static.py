@@ -8,6 +8,7 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import JoinGroup
+from muster.coordinator.group.connections import ConnectionRecord
 from muster.coordinator.group.duels import note_replaced
 from muster.coordinator.group.members import park_join
 from muster.coordinator.group.rebalance import join_outcome, prepare_rebalance, select_protocol
@@ -31,7 +32,8 @@ def replace_static_member(turn: Turn, command: JoinGroup) -> None:
     turn.answer_parked(replaced.member_id, ErrorCode.fenced_instance_id, echo=replaced.member_id)
     note_replaced(turn, replaced, command)
     replaced_last_seen_ms = turn.heard_wall_ms(replaced.member_id)
-    _hand_over(turn, replaced, member)
+    replaced_connection = turn.last_connection(replaced.member_id)
+    _hand_over(turn, replaced, member, command.caller.connection)
     if leader_before == replaced.member_id:
         turn.change(leader_id=member.member_id)
     turn.record_member(
@@ -41,6 +43,7 @@ def replace_static_member(turn: Turn, command: JoinGroup) -> None:
         replaced_client_id=replaced.client_id,
         replaced_client_host=replaced.client_host,
         replaced_last_seen_ms=replaced_last_seen_ms,
+        replaced_connection=replaced_connection,
     )
     if cause is Cause.STATIC_RESTART_ABSORBED:
         answer_absorbed(turn, command, member, leader_before)
@@ -84,7 +87,7 @@ def _cause(turn: Turn, member: Member, replaced: Member) -> Cause:
             raise AssertionError(f"{turn.image.state} with static member {replaced.member_id}")
 
 
-def _hand_over(turn: Turn, replaced: Member, member: Member) -> None:
+def _hand_over(turn: Turn, replaced: Member, member: Member, connection: ConnectionRecord | None) -> None:
     """Move the soft state from the old id to the new one; a sync that was pending still is (fixes ST27).
 
     The first session of the new process has the old one's length (ST8).
@@ -97,6 +100,7 @@ def _hand_over(turn: Turn, replaced: Member, member: Member) -> None:
         last_seen_ms=before.last_seen_ms,
         longest_silence_ms=before.longest_silence_ms,
         heard=before.heard,
+        connection=connection,
     )
     session.note_seen(turn.now_ms)
     soft.sessions[member.member_id] = session

@@ -47,7 +47,7 @@ def sync_group(turn: Turn, command: SyncGroup) -> None:
         note_if_fenced(turn, error, command.caller, command.member_id, command.group_instance_id)
         turn.reply(command.caller, SyncGroupOutcome(error=error))
         return
-    turn.note_seen(command.member_id)
+    turn.note_seen(command.member_id, command.caller)
     _synced(turn, command.member_id)
     if turn.image.state is GroupState.STABLE:
         member = turn.group.members[command.member_id]

@@ -23,6 +23,7 @@ from muster.coordinator.group.soft_state import RateLimitWindow, Session, SoftSt
 from muster.coordinator.group.transitions import assert_valid_transition
 from muster.events.avro.evolve import apply
 from muster.events.causes import Cause
+from muster.events.connection import LastConnection
 from muster.events.events import (
     AnyEvent,
     AnyGroupEvent,
@@ -109,6 +110,7 @@ class Turn:
             arrived_ms=caller.arrived_wall_ms,
             decided_ms=self.moment.wall_ms,
             uptime_ms=self.now_ms,
+            connection_id=caller.connection_id,
         )
 
     def caused_by_deadline(self, cause: Cause, due_ms: float, member: Member | None = None) -> None:
@@ -232,7 +234,7 @@ class Turn:
 
     def remove(self, member: Member) -> None:
         """Remove a member; answer its parked requests with UNKNOWN_MEMBER_ID, so that it rejoins as new (L8, QK2)."""
-        self.record_member(MemberRemoved, member)
+        self.record_member(MemberRemoved, member, last_connection=self.last_connection(member.member_id))
         self.soft.sessions.pop(member.member_id, None)
         self.soft.pending_syncs.discard(member.member_id)
         self.soft.member_sync_deadlines.pop(member.member_id, None)
@@ -265,9 +267,15 @@ class Turn:
         session = self.soft.sessions[member_id]
         return self.moment.wall_of(session.last_seen_ms) if session.heard else None
 
-    def note_seen(self, member_id: MemberId) -> None:
+    def last_connection(self, member_id: MemberId) -> LastConnection | None:
+        """The connection that a member last spoke on; None if it was not heard from since a takeover."""
+        session = self.soft.sessions.get(member_id)
+        connection = None if session is None else session.connection
+        return None if connection is None else connection.recorded(self.moment.wall_of)
+
+    def note_seen(self, member_id: MemberId, caller: Caller) -> None:
         """Note that the member was seen in a way that does not refresh its session (SE2)."""
-        session: Session = msgspec.structs.replace(self.soft.sessions[member_id])
+        session: Session = msgspec.structs.replace(self.soft.sessions[member_id], connection=caller.connection)
         session.note_seen(self.now_ms)
         self.soft.sessions[member_id] = session
 

@@ -21,6 +21,7 @@ from typing import Any, cast
 
 import structlog
 
+from muster.coordinator.group.connections import ConnectionRecord
 from muster.coordinator.load.current_work import RequestWork
 from muster.coordinator.net.connection_memory import ConnectionMemory, unsent_bytes
 from muster.coordinator.net.flow import Flow, send_all
@@ -35,6 +36,7 @@ from muster.coordinator.service import Cancel
 from muster.coordinator.wire.api import ProtocolError
 from muster.coordinator.wire.dispatch import ClientAddress
 from muster.coordinator.wire.in_flight import Answered
+from muster.events.connection import ConnectionEnd
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -59,7 +61,8 @@ class ClientSocket(asyncio.Protocol):
     ) -> None:
         self.seen_ms = monotonic_ms()
         self.unread_since_ms: int | None = None
-        self.peer = ClientAddress(client_host="", principal=ANONYMOUS)
+        self.record = ConnectionRecord()
+        self.peer = ClientAddress(client_host="", principal=ANONYMOUS, connection=self.record)
         self.address = ""
         self.heartbeats = heartbeats
         self._connection = connection
@@ -100,11 +103,13 @@ class ClientSocket(asyncio.Protocol):
     def close(self) -> None:
         """Flush, and close."""
         if self._transport is not None:
+            self._ended(ConnectionEnd.CLOSED_BY_COORDINATOR)
             self._transport.close()
 
     def abort(self) -> None:
         """Close at once."""
         if self._transport is not None:
+            self._ended(ConnectionEnd.CLOSED_BY_COORDINATOR)
             self._transport.abort()
 
     # ---- the socket ----------------------------------------------------------------------------------
@@ -114,7 +119,8 @@ class ClientSocket(asyncio.Protocol):
         if address is None:  # gone already
             transport.close()
             return
-        self.peer = ClientAddress(client_host=java_host(address[0]), principal=self.peer.principal)
+        host = java_host(address[0])
+        self.peer = ClientAddress(client_host=host, principal=self.peer.principal, connection=self.record)
         self.address = f"{address[0]}:{address[1]}"
         self._share.client_host = self.peer.client_host
         if not self._listening.made(self):  # over a limit
@@ -122,6 +128,23 @@ class ClientSocket(asyncio.Protocol):
             return
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by class
         self._flow = Flow(self._transport)
+
+    def eof_received(self) -> bool:
+        """Note that the client has closed its side; returns whether ours is closed later."""
+        self._ended(ConnectionEnd.CLOSED)
+        return False
+
+    def _ended(self, end: ConnectionEnd) -> None:
+        self.record.ended(end, self._monotonic_ms())
+
+    def _lost(self, error: Exception | None) -> None:
+        """Note how the connection ended, unless that is known: without an error it was closed here."""
+        if error is None:
+            self._ended(ConnectionEnd.CLOSED_BY_COORDINATOR)
+        elif isinstance(error, ConnectionError):
+            self._ended(ConnectionEnd.RESET)
+        else:
+            self._ended(ConnectionEnd.TIMED_OUT if isinstance(error, TimeoutError) else ConnectionEnd.UNKNOWN)
 
     def pause_writing(self) -> None:
         self._client_reads = False
@@ -145,6 +168,7 @@ class ClientSocket(asyncio.Protocol):
             self._connection.receive(data)
             self.take_turn()
         elif self._connection.receive_known(data, now_ms := self._monotonic_ms()):
+            self.record.received_ms = now_ms
             if self._is_authenticated:
                 self.seen_ms = now_ms
             self._send_to_client()

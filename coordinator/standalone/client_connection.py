@@ -48,6 +48,7 @@ class ClientConnection(ClientSocket):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._transport is None:
             return
+        self._lost(exc)
         self._transport = None
         self._turns.forget(self)
         self._share.end()
@@ -62,6 +63,7 @@ class ClientConnection(ClientSocket):
 
     def eof_received(self) -> bool:
         """Handle the requests that have arrived, then close, as Kafka does; the client sends no more."""
+        super().eof_received()
         self._is_at_end = self._turns.is_waiting(self)
         return self._is_at_end
 

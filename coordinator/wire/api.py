@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from muster.coordinator.group.commands import Caller
+from muster.coordinator.group.connections import ConnectionRecord
 from muster.coordinator.service import Cancel, HeartbeatTicket, Service
 from muster.events.ids import GroupId, MemberId
 from muster.events.steps import Steps, finished
@@ -92,6 +93,7 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
     keep_ticket: KeepTicket = keep_no_ticket
     work: Work = work_at_once
     member_uuid: str = ""
+    connection: ConnectionRecord | None = None
 
     def caller(self, service: Service) -> Caller:
         """Make the caller of one command; a request that becomes many commands needs one for each."""
@@ -104,6 +106,7 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
             api_version=self.api_version,
             arrived_ms=self.arrived_ms,
             arrived_wall_ms=self.arrived_wall_ms,
+            connection=None if self.connection is None else self.connection.numbered(service.new_connection_number),
         )
 
 

@@ -9,6 +9,7 @@ from struct import Struct
 
 import msgspec
 
+from muster.coordinator.group.connections import ConnectionRecord
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.wire import api_versions
 from muster.coordinator.wire.api import Api, Body, Fault, KeepTicket, ProtocolError, RequestContext, keep_no_ticket
@@ -21,10 +22,11 @@ _MEANT = {17: "SaslHandshake: no client authenticates here; its security.protoco
 
 
 class ClientAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """The other end of a connection; `client_host` as Java prints it (M3)."""
+    """The other end of a connection; `client_host` as Java prints it (M3). `connection`: None in tests alone."""
 
     client_host: str
     principal: str
+    connection: ConnectionRecord | None = None
 
 
 def dispatch(
@@ -79,6 +81,8 @@ def work_on(
     form = message(api_key, api_version)
     in_flight = InFlightRequest(form, service.slices, answer)
     arrived_ms, arrived_wall_ms = service.monotonic_ms(), service.wall_ms()
+    if peer.connection is not None:
+        peer.connection.received_ms = arrived_ms
 
     def handle_read(read: tuple[str, Body]) -> None:
         client_id, body = read
@@ -94,6 +98,7 @@ def work_on(
             keep_ticket=keep_ticket,
             work=in_flight.work,
             member_uuid=member_uuid,
+            connection=peer.connection,
         )
         in_flight.drops(handle(body, context, in_flight))
 

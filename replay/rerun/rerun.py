@@ -35,6 +35,8 @@ from muster.events.events import (
     MemberAssigned,
     MemberEvent,
     MemberFenced,
+    MemberRejoined,
+    MemberRemoved,
     RebalanceStarted,
     StaticMemberReplaced,
 )
@@ -239,11 +241,14 @@ def comparable(events: Sequence[AnyEvent]) -> list[AnyEvent]:
 
 
 def _comparable(event: AnyEvent) -> AnyEvent:
-    event = msgspec.structs.replace(event, why=msgspec.structs.replace(event.why, parked_ms=0, uptime_ms=None))
+    why = msgspec.structs.replace(event.why, parked_ms=0, uptime_ms=None, connection_id=None)
+    event = msgspec.structs.replace(event, why=why)
     if isinstance(event, GroupEvent):
         event = msgspec.structs.replace(event, group=msgspec.structs.replace(event.group, emptied_by=None))
     if isinstance(event, StaticMemberReplaced):
-        event = msgspec.structs.replace(event, replaced_last_seen_ms=None)
+        event = msgspec.structs.replace(event, replaced_last_seen_ms=None, replaced_connection=None)
+    if isinstance(event, MemberRejoined | MemberRemoved):
+        event = msgspec.structs.replace(event, last_connection=None)
     match event:
         case MemberEvent():
             return msgspec.structs.replace(event, last_seen_ms=0, longest_silence_ms=0, heard=None)

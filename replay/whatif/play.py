@@ -212,7 +212,7 @@ class Play:
             session = self._soft.sessions.get(command.member_id)
             if session is not None and session.deadline_ms <= self.now_ms:
                 self._count()
-                session.refresh(self.now_ms)
+                session.refresh(self.now_ms, None)
             return
         held = self._soft.held_joins.get(command.member_id) if isinstance(command, EndHold) else None
         self._decide(command)
@@ -231,7 +231,7 @@ class Play:
         decision = decide(command, self.group, self._soft, moment, self._settings)
         self.group, self._soft = decision.group, decision.soft
         if decision.refreshed_session is not None:
-            decision.refreshed_session.refresh(self.now_ms)
+            decision.refreshed_session.refresh(self.now_ms, None)
         gone: list[MemberId] = []
         for event in decision.events:
             if isinstance(event, RebalanceStarted):

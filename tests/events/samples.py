@@ -5,6 +5,7 @@ from typing import Any
 
 from muster.events.avro import codec
 from muster.events.causes import Cause
+from muster.events.connection import ConnectionEnd
 from muster.events.events import AnyRecordedEvent
 from muster.events.ownership import OwnershipEndCause
 from muster.events.state import HandedOutIdOutcome
@@ -33,6 +34,8 @@ def _sample(hint: Any, schema: Any) -> Any:
         return HandedOutIdOutcome.LEFT
     if hint is OwnershipEndCause:
         return OwnershipEndCause.GONE
+    if hint is ConnectionEnd:
+        return ConnectionEnd.RESET
     match schema["type"] if isinstance(schema, dict) else schema:
         case "array":
             return (_sample(typing.get_args(hint)[0], schema["items"]),) * 2

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from muster.events.avro import codec
 from muster.events.causes import Cause
+from muster.events.connection import ConnectionEnd
 from muster.events.events import EVENT_TYPES, AnyEvent, AnyRecordedEvent, PartitionEvent
 from muster.events.keys import EntityKind, RecordKey
 from muster.events.ownership import OwnershipEndCause
@@ -56,7 +57,7 @@ def _values(hint: Any, schema: Any) -> st.SearchStrategy[Any]:
     if isinstance(schema, list):
         return st.one_of(*(_values(_branch(hint, branch), branch) for branch in schema))
     kind = schema["type"] if isinstance(schema, dict) else schema
-    if kind == "string" and hint in (Cause, HandedOutIdOutcome, OwnershipEndCause):
+    if kind == "string" and hint in (Cause, HandedOutIdOutcome, OwnershipEndCause, ConnectionEnd):
         return st.sampled_from([value for value in hint if value is not hint.UNKNOWN])
     match kind:
         case "array":

@@ -12,6 +12,7 @@ from muster import schemas
 from muster.events.avro import codec
 from muster.events.avro.codec import Registry, header_of
 from muster.events.causes import Cause
+from muster.events.connection import ConnectionEnd
 from muster.events.events import EVENT_TYPES, AnyRecordedEvent
 from muster.events.ownership import OwnershipEndCause
 from muster.events.state import HandedOutIdOutcome
@@ -80,10 +81,30 @@ LEVEL_4 = {
     "StaticMemberReplaced": "9688f4c4a3f8a094",
 }
 LEVEL_5 = {"CoordinatorReady": "bb34eb4328066d18"}
-FINGERPRINTS = {1: LEVEL_1, 2: LEVEL_2, 4: LEVEL_4, 5: LEVEL_5}
+LEVEL_6 = {
+    "GroupAdvanced": "4943d0a42ed295b4",
+    "GroupConfigured": "9ebf7d63a3c03de2",
+    "GroupCreated": "4db3ed78dee33cc3",
+    "GroupDeleted": "14a1b4ed612be6a8",
+    "GroupEmptied": "05325bb32b813180",
+    "GroupStabilized": "99affc81a19b69bb",
+    "InstanceRegistered": "4bbf47de0afc32e3",
+    "JoinPhaseCompleted": "6bcb15eda25f411f",
+    "JoinRefused": "bb4a214c8543b91f",
+    "MemberAssigned": "f2ac1e72a009c9b2",
+    "MemberFenced": "23362443b8d2edac",
+    "MemberJoined": "e5e631297a380d02",
+    "MemberRejoined": "19b271aca3dbcb14",
+    "MemberRemoved": "773a4f90f050db0f",
+    "MemberRoleChanged": "f64174b8118a488a",
+    "RebalanceStarted": "5d121f4f52a3fc72",
+    "RegistrationEnded": "1cf38c33c087e965",
+    "StaticMemberReplaced": "b328aa1cf67b9640",
+}
+FINGERPRINTS = {1: LEVEL_1, 2: LEVEL_2, 4: LEVEL_4, 5: LEVEL_5, 6: LEVEL_6}
 """As they stand in logs. Released: a change here makes every existing log unreadable."""
 
-CAUSES = (Cause, HandedOutIdOutcome, OwnershipEndCause)
+CAUSES = (Cause, HandedOutIdOutcome, OwnershipEndCause, ConnectionEnd)
 """Enumerations that are strings in the schemas, so that an older version can read what a newer one wrote."""
 
 ANNOTATIONS = {"int": int, "long": int, "string": str, "bytes": bytes, "boolean": bool, "null": type(None)}

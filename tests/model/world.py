@@ -253,7 +253,7 @@ def touched(decision: Decision, now_ms: int) -> Decision:
     if heard is None or heard.deadline_ms == now_ms + heard.timeout_ms:
         return decision
     fed = msgspec.structs.replace(heard)
-    fed.refresh(now_ms)
+    fed.refresh(now_ms, None)
     soft = decision.soft.copy()
     soft.sessions = Sessions((key, fed if session is heard else session) for key, session in soft.sessions.items())
     return msgspec.structs.replace(decision, soft=soft)

@@ -53,7 +53,7 @@ class Unchecked(Harness):
     def send(self, command: AnyCommand) -> Decision:
         decision = decide(command, self.group, self.soft, self._moment(), self.settings)
         if decision.refreshed_session is not None:
-            decision.refreshed_session.refresh(self.now_ms)
+            decision.refreshed_session.refresh(self.now_ms, None)
         self.group, self.soft = decision.group, decision.soft
         self.events.extend(decision.events)
         for reply in decision.replies:

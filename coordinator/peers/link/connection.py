@@ -76,6 +76,8 @@ class PeerConnection(asyncio.Protocol):
         self.handle: Callable[[AnyMessage], None] | None = None
         """Called with each message, once the other end is proven."""
         self.peer = ""
+        self.node_id: int | None = None
+        """Node id of the other end, once it is proven."""
         self.reason = "it was closed by the other process"
         self._message_bytes_max = message_bytes_max
         self._begin = begin

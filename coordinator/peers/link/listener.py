@@ -134,6 +134,7 @@ class PeerListener:
             return
         assert isinstance(secret, bytes)
         del self._challenges[connection]
+        connection.node_id = message.node_id
         self._replace(message.node_id, connection)
         connection.send(welcome(secret, message, challenge))
         connection.answer_back()

@@ -89,9 +89,15 @@ class Connected(Message, frozen=True, tag=10):
 
 
 class Disconnected(Message, frozen=True, tag=11):
-    """The client, or its broker, has gone: what it waited for is dropped."""
+    """The client, or its broker, has gone: what it waited for is dropped.
+
+    `end`: a value of `ConnectionEnd`, and `age_ms`: how long ago that was; None: the client is still connected, or the
+    process is of a version that does not say.
+    """
 
     connection: int
+    end: str | None = None
+    age_ms: int = 0
 
 
 class Forwarded(Message, frozen=True, tag=12):

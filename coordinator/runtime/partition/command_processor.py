@@ -227,7 +227,8 @@ class CommandProcessor:
         if decision.events:
             self.incarnation_max = max(self.incarnation_max, decision.events[-1].incarnation)
         if decision.refreshed_session is not None and isinstance(command, Request):
-            decision.refreshed_session.refresh(command.caller.arrived_ms, answered_ms=moment.now_ms)
+            caller = command.caller
+            decision.refreshed_session.refresh(caller.arrived_ms, caller.connection, answered_ms=moment.now_ms)
             # A restarted member may have asked for a shorter session than the old process: it ends earlier (ST8).
             self._schedule(context.group_id, decision.refreshed_session.deadline_ms)
         if batch is None and not decision.events and not _change_of_offsets(decision):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from muster.coordinator.group.commands import AnyCommand, Command
+from muster.coordinator.group.connections import ConnectionRecord
 from muster.coordinator.group.decide import Decision
 from muster.coordinator.group.extensions import Unheard
 from muster.coordinator.group.outcomes import Reply
@@ -132,6 +133,7 @@ class Ticket(msgspec.Struct, frozen=True, eq=False):
     version: int
     session: Session
     lease: AnswerLease | None = None
+    connection: ConnectionRecord | None = None
 
     def accept(self, now_ms: int) -> bool:
         if self.context.version != self.version:
@@ -140,7 +142,7 @@ class Ticket(msgspec.Struct, frozen=True, eq=False):
         if lease is not None and lease.reading_ms is not now_ms and not lease.covers_at(now_ms):
             return False
         if now_ms >= self.session.last_seen_ms:  # another process may tell late that it has answered
-            self.session.refresh(now_ms)
+            self.session.refresh(now_ms, self.connection)
         return True
 
     def when_changed(self, changed: Callable[[], None]) -> None:

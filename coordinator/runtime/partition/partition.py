@@ -272,7 +272,8 @@ class Partition:
             return None
         if heartbeat_error(context.group, command) is not ErrorCode.none:
             return None
-        return Ticket(context, context.version, context.soft.sessions[command.member_id], self._lease)
+        session, connection = context.soft.sessions[command.member_id], command.caller.connection
+        return Ticket(context, context.version, session, self._lease, connection)
 
     def close(self, error: ErrorCode) -> None:
         """Stop serving, and answer all parked and queued requests with the error (LD12)."""

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
+from muster.coordinator.group.connections import ConnectionRecord
 from muster.coordinator.load.current_work import RequestWork
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.net.heartbeats import HeartbeatCache, SharedBytes
@@ -56,6 +57,7 @@ class ForwardedClient:
         self,
         number: int,
         peer: ClientAddress,
+        record: ConnectionRecord,
         *,
         send: Callable[[AnyMessage], None],
         ask_edge: AskEdge,
@@ -70,6 +72,7 @@ class ForwardedClient:
     ) -> None:
         self.number = number
         self.peer = peer
+        self.record = record
         self.slices = slices
         self.authorizations = AuthorizationCache(
             self, metrics=relayed, monotonic_ms=monotonic_ms, keep_ms=authorization_cache_ms
@@ -116,6 +119,7 @@ class ForwardedClient:
         """Note that the edge has answered this heartbeat so long ago; False if its group has changed since."""
         _, api_version = KEY_AND_VERSION.unpack_from(frame)
         heard_ms = self._monotonic_ms() - age_ms
+        self.record.received_ms = max(self.record.received_ms, heard_ms)
         return self._heartbeats.answer(api_version, frame[HEADER_START_BYTES:], heard_ms) is not None
 
     def gone(self) -> None:

@@ -15,6 +15,7 @@ import msgspec
 import structlog
 from kio.schema.errors import ErrorCode
 
+from muster.coordinator.group.connections import ConnectionRecord
 from muster.coordinator.net.heartbeats import SharedBytes
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.peers.link.connection import PeerConnection
@@ -45,6 +46,7 @@ from muster.coordinator.wire import heartbeat, sync_group
 from muster.coordinator.wire.api import Body, RequestContext, keep_no_ticket
 from muster.coordinator.wire.dispatch import ClientAddress, work_on
 from muster.coordinator.wire.in_flight import InFlightRequest
+from muster.events.connection import ConnectionEnd
 from muster.events.ids import GroupId
 from muster.events.steps import entries_of
 
@@ -55,8 +57,13 @@ LISTED_CHARACTERS: Final = 16_384
 """Groups of one message, and the characters of their ids and types, but for a long one: so it goes whole, in order."""
 
 
+_ENDS: Final = frozenset(ConnectionEnd)
+
+
 class ForwardingPeer(Protocol):
     """A process that forwards requests."""
+
+    node_id: int | None
 
     def send(self, message: AnyMessage) -> None: ...
 
@@ -136,15 +143,14 @@ class ForwardedRequests:
 
     def received(self, edge: ForwardingPeer, message: AnyMessage) -> None:
         """Handle a message of an edge; what it has no right to say is ignored."""
-        clients = self._edges.get(edge)
-        if clients is None:
-            clients = self._edges[edge] = _Clients()
+        clients = self._clients_of(edge)
         match message:
-            case Connected(connection=number):
-                clients.by_number[number] = self._client(edge, clients, message)
+            case Connected():
+                self._introduce(edge, clients, message, ConnectionRecord(edge=edge.node_id))
             case Disconnected(connection=number):
                 client = clients.by_number.pop(number, None)
                 if client is not None:
+                    self._note_end(client, message)
                     self._gone(clients, client)
             case Forwarded(connection=number, frame=frame, member_uuid=member_uuid):
                 client = clients.by_number.get(number)
@@ -159,7 +165,26 @@ class ForwardedRequests:
             case ListOwned(question=question):
                 self._tasks.start(self._list(edge, question), "list-owned")
 
-    def _client(self, edge: ForwardingPeer, clients: _Clients, connected: Connected) -> ForwardedClient:
+    def introduce_own(self, edge: ForwardingPeer, connected: Connected, record: ConnectionRecord) -> None:
+        """Take a client of this process itself, whose connection is known."""
+        self._introduce(edge, self._clients_of(edge), connected, record)
+
+    def _clients_of(self, edge: ForwardingPeer) -> _Clients:
+        clients = self._edges.get(edge)
+        if clients is None:
+            clients = self._edges[edge] = _Clients()
+        return clients
+
+    def _note_end(self, client: ForwardedClient, told: Disconnected) -> None:
+        """Note how the client's connection to the edge ended, if it did."""
+        if told.end is None:
+            return
+        end = ConnectionEnd(told.end) if told.end in _ENDS else ConnectionEnd.UNKNOWN
+        client.record.ended(end, self._service.monotonic_ms() - max(0, told.age_ms))
+
+    def _introduce(
+        self, edge: ForwardingPeer, clients: _Clients, connected: Connected, record: ConnectionRecord
+    ) -> None:
         def ask_edge(client: ForwardedClient, api_key: int, api_version: int, rest: bytes) -> asyncio.Future[bytes]:
             answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
             if client.is_open():
@@ -171,10 +196,12 @@ class ForwardedRequests:
                 answer.cancel()
             return answer
 
-        peer = ClientAddress(client_host=connected.client_host, principal=connected.principal)
-        return ForwardedClient(
+        host, principal = connected.client_host, connected.principal
+        peer = ClientAddress(client_host=host, principal=principal, connection=record)
+        clients.by_number[connected.connection] = ForwardedClient(
             connected.connection,
             peer,
+            record,
             send=edge.send,
             ask_edge=ask_edge,
             watch=partial(self._watch, edge, clients),
@@ -234,6 +261,8 @@ class ForwardedRequests:
 
     def _gone(self, clients: _Clients, client: ForwardedClient) -> None:
         client.gone()
+        if client.record.edge is not None:  # else the client may go on, as after authenticating again
+            client.record.ended(ConnectionEnd.UNKNOWN, self._service.monotonic_ms())
         for question in client.questions:
             _, answer = clients.questions.pop(question)
             answer.cancel()

@@ -15,6 +15,7 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.cluster import Node
+from muster.coordinator.group.connections import ConnectionRecord
 from muster.coordinator.peers.link.links import PeerLinks
 from muster.coordinator.peers.link.messages import (
     Answered,
@@ -198,8 +199,14 @@ class Owners:
         number, peer = next(self._numbers), client.peer
         self._clients[client][node.node_id] = _Registered(number, peer, client.authentications)
         self._by_number[number] = client, node
-        self._tell(node, Connected(number, peer.client_host, peer.principal))
+        self._introduce(node, Connected(number, peer.client_host, peer.principal), client)
         return number
+
+    def _introduce(self, node: Node, connected: Connected, client: ClientSide) -> None:
+        if self.is_own(node):
+            self._own.introduce_own(self._own_edge, connected, client.record)
+        else:
+            self._tell(node, connected)
 
     def _client_lost(self, client: ClientSide) -> None:
         for registered in list(self._clients.get(client, {}).values()):
@@ -214,9 +221,14 @@ class Owners:
             return
         done = self._forget(registered.number)
         self.granted.tell(node)
-        self._tell(node, Disconnected(registered.number))
+        self._tell(node, self._disconnected(registered.number, client.record))
         if done is not None:
             done(None)
+
+    def _disconnected(self, number: int, record: ConnectionRecord) -> Disconnected:
+        if record.end is None or record.ended_ms is None:
+            return Disconnected(number)
+        return Disconnected(number, record.end, self._service.monotonic_ms() - record.ended_ms)
 
     def _forget(self, number: int) -> Callable[[Outcome], None] | None:
         """Forget the number; returns the callback of the request that waits."""
@@ -266,6 +278,8 @@ class Owners:
 
 class _OwnEdge:
     """This process as the edge of its own groups."""
+
+    node_id: int | None = None
 
     def __init__(self, owners: Owners) -> None:
         self._owners = owners

@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
 import structlog
 
 from muster.coordinator.load.slices import Slices
@@ -34,7 +35,6 @@ from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.sidecar.relay.sasl import SaslExchange
 from muster.coordinator.wire.api import ProtocolError
-from muster.coordinator.wire.dispatch import ClientAddress
 from muster.events.ids import GroupId, MemberId
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -122,9 +122,10 @@ class ClientSide(ClientSocket):
         log.error("a connection failed", peer=self.peer.client_host, exc_info=error)
         self.abort()
 
-    def connection_lost(self, _exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
         if self._transport is None:
             return
+        self._lost(exc)
         self._transport = None
         self._client_reads = True  # nothing is sent to it any more
         self._broker.cancel_connect()
@@ -263,7 +264,7 @@ class ClientSide(ClientSocket):
         if principal is not None:
             self._conversation.authenticated()
             self._is_authenticated = True
-            self.peer = ClientAddress(client_host=self.peer.client_host, principal=principal)
+            self.peer = msgspec.structs.replace(self.peer, principal=principal)
             if principal != UNKNOWN_PRINCIPAL:
                 self._share.principal = principal
                 if not self._listening.authenticated(self, principal):

@@ -20,6 +20,7 @@ from muster.coordinator.group.commands import (
     OffsetToCommit,
     ReleaseGroup,
 )
+from muster.coordinator.group.connections import ConnectionRecord
 from muster.coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
     DeleteGroupOutcome,
@@ -58,6 +59,7 @@ class Administrator:
         client_id: str = "admin",
         client_host: str = "/10.0.0.9",
         principal: str = "User:admin",
+        connection: ConnectionRecord | None = None,
     ) -> Caller:
         return Caller(
             request_id=len(self.calls),
@@ -68,6 +70,7 @@ class Administrator:
             api_version=api_version,
             arrived_ms=self.now_ms,
             arrived_wall_ms=self.wall_ms,
+            connection=connection,
         )
 
     def leave(self, *members: LeavingMember, client: Client | None = None) -> Call[LeaveGroupOutcome]:

@@ -101,6 +101,7 @@ class Client:
         self.name = name
         self.instance = GroupInstanceId(instance) if instance is not None else None
         self.host = "/10.0.0.1"
+        self.connection = harness.new_connection()
         self.version = 9
         self.protocol_type = "consumer"
         self.protocols = protocols()
@@ -219,8 +220,14 @@ class Client:
         return self.harness.ask(msgspec.structs.replace(command, **fields))
 
     def caller(self, api_key: int, api_version: int) -> Caller:
+        self.connection.received_ms = self.harness.now_ms
         return self.harness.caller(
-            api_key, api_version, client_id=self.name, client_host=self.host, principal=f"User:{self.name}"
+            api_key,
+            api_version,
+            client_id=self.name,
+            client_host=self.host,
+            principal=f"User:{self.name}",
+            connection=self.connection,
         )
 
     def _learn_join(self, outcome: JoinGroupOutcome) -> None:

@@ -27,6 +27,7 @@ from muster.coordinator.group.commands import (
     Request,
     SyncGroup,
 )
+from muster.coordinator.group.connections import ConnectionRecord
 from muster.coordinator.group.decide import Decision, decide, would_refuse
 from muster.coordinator.group.extensions import rearm
 from muster.coordinator.group.outcomes import JoinGroupOutcome, SyncGroupOutcome
@@ -77,10 +78,16 @@ class Harness(Administrator):
         self.owner_epoch = 0
         self._projector = Projector()
         self._member_ids = 0
+        self._connections = 0
 
     @property
     def wall_ms(self) -> int:
         return self.now_ms + WALL_OFFSET_MS
+
+    def new_connection(self) -> ConnectionRecord:
+        """Open a connection, on which a client sends its requests."""
+        self._connections += 1
+        return ConnectionRecord(number=self._connections)
 
     @property
     def state(self) -> GroupState | None:
@@ -233,7 +240,7 @@ class Harness(Administrator):
         assert soft == soft_before, "decide changed its input"
         if decision.refreshed_session is not None:
             assert isinstance(command, Request)
-            decision.refreshed_session.refresh(command.caller.arrived_ms)
+            decision.refreshed_session.refresh(command.caller.arrived_ms, command.caller.connection)
         self._check(group, decision)
         check_promises(command, group, soft, decision, self.now_ms)
         if isinstance(command, JoinGroup):

@@ -59,7 +59,7 @@ class Deadlines(RuleBasedStateMachine):
         for n in numbers:
             session = self.soft(i).sessions.get(MemberId(f"{n}"))
             if session is not None:
-                session.refresh(self.now_ms)
+                session.refresh(self.now_ms, None)
 
     @rule(i=st.integers(0), number=NUMBERS)
     def forgotten(self, i: int, number: int) -> None:
@@ -117,7 +117,7 @@ def test_who_is_due_again_comes_behind_who_is_still_due() -> None:
     for member_id in (first, second):
         soft.sessions[member_id] = Session(timeout_ms=1, deadline_ms=1, last_seen_ms=0)
     assert [key for _, key in soft.sessions.due(400)] == [first, second]
-    soft.sessions[first].refresh(400)
+    soft.sessions[first].refresh(400, None)
     assert list(soft.sessions.due(401)) == [(1, second), (401, first)]
     assert soft.next_deadline_ms() == 1
 
@@ -153,7 +153,7 @@ def test_a_group_whose_members_heartbeat_is_looked_at_once_in_a_session() -> Non
         )
     for now_ms in range(3_000, 10 * 60_000, 3_000):
         for n, session in enumerate(soft.sessions.values()):
-            session.refresh(now_ms - 3_000 + 3 * n)
+            session.refresh(now_ms - 3_000 + 3 * n, None)
         if soft.next_deadline_ms() <= now_ms:
             looks += 1
             assert not all_due(GROUP_ID, soft, now_ms)

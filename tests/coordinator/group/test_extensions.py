@@ -136,12 +136,12 @@ def test_who_is_not_heard_from_between_two_pauses_has_the_full_time_once_and_the
     sessions, first_ms = h.soft.sessions, h.now_ms + 12_000
     assert rearm(h.group, h.soft, first_ms, late_ms=2_000) == 2
     assert {each.deadline_ms for each in sessions.values()} == {first_ms + 10_000}
-    sessions[alive.member_id].refresh(first_ms + 1)
+    sessions[alive.member_id].refresh(first_ms + 1, None)
     second_ms = first_ms + 11_500
     assert rearm(h.group, h.soft, second_ms, late_ms=1_500) == 1
     assert sessions[alive.member_id].deadline_ms == second_ms + 10_000
     assert sessions[dead.member_id].deadline_ms == first_ms + 10_000 + 1_500
-    sessions[dead.member_id].refresh(second_ms + 1)
+    sessions[dead.member_id].refresh(second_ms + 1, None)
     assert rearm(h.group, h.soft, second_ms + 5_000, late_ms=1_100) == 1
     assert sessions[dead.member_id].deadline_ms == second_ms + 5_000 + 10_000
 
@@ -153,7 +153,7 @@ def test_who_was_heard_from_at_the_moment_of_a_pause_had_its_full_time() -> None
     session = h.soft.sessions[a.member_id]
     first_ms = h.now_ms + 12_000
     rearm(h.group, h.soft, first_ms, late_ms=2_000)
-    session.refresh(first_ms)
+    session.refresh(first_ms, None)
     assert rearm(h.group, h.soft, first_ms + 9_000, late_ms=1_500) == 0
     assert session.deadline_ms == first_ms + 10_000 + 1_500
 

@@ -164,9 +164,9 @@ def test_longest_silence_is_that_since_the_members_last_event() -> None:
 def test_a_session_runs_from_the_answer_where_that_came_later() -> None:
     """The client may send nothing before it; its silence is counted from what it sent."""
     session = Session(timeout_ms=6_000, deadline_ms=7_000, last_seen_ms=1_000)
-    session.refresh(3_000)
+    session.refresh(3_000, None)
     assert (session.last_seen_ms, session.deadline_ms) == (3_000, 9_000)
-    session.refresh(4_000, answered_ms=5_000)
+    session.refresh(4_000, None, answered_ms=5_000)
     assert (session.last_seen_ms, session.deadline_ms) == (4_000, 11_000)
 
 

@@ -333,7 +333,7 @@ def test_somebody_leads_even_if_all_active_members_are_absent() -> None:
     h.set(members_rebalance="static")
     for member in clients[:-1]:
         h.soft.sessions[member.member_id].timeout_ms = 120_000
-        h.soft.sessions[member.member_id].refresh(h.now_ms)
+        h.soft.sessions[member.member_id].refresh(h.now_ms, None)
     call = s.join()
     while call.parked:
         h.sleep_until_next()
@@ -347,7 +347,7 @@ def test_who_is_one_too_many_stands_by_when_somebody_else_has_to_lead() -> None:
     a, b, s = with_standbys(h, h.static("s", session_timeout_ms=120_000))
     for member in (a, b):
         h.soft.sessions[member.member_id].timeout_ms = 120_000
-        h.soft.sessions[member.member_id].refresh(h.now_ms)
+        h.soft.sessions[member.member_id].refresh(h.now_ms, None)
     h.set(target_group_size="1")
     call = s.join()
     while call.parked:

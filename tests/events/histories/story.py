@@ -4,7 +4,9 @@ import msgspec
 
 from muster.coordinator.group.commands import ConfigOperation, ExpireOffsets
 from muster.coordinator.group.configs import LEARNERS, REBALANCE, REGISTERED, RETIRED
+from muster.coordinator.group.connections import ConnectionRecord
 from muster.events.avro.codec import records_of
+from muster.events.connection import ConnectionEnd
 from muster.events.events import (
     AnyPartitionEvent,
     CoordinatorElected,
@@ -90,9 +92,12 @@ def _orders() -> list[StoredRecord]:
     """Static and dynamic members; restarts, fences, refusals, an expiry; ends in the middle of a rebalance."""
     h = Harness(group_id="orders", max_size=4)
     a, b, c = h.stable_group(h.static("a"), h.static("b"), h.dynamic("c"))
+    b.connection.ended(ConnectionEnd.CLOSED, h.now_ms)
     b.restarted(host="/10.0.0.2").join(reason="deployed")
     b.heartbeat()
     h.dynamic().join(member_id=MemberId("ghost"))
+    c.connection.ended(ConnectionEnd.RESET, h.now_ms)
+    c.connection = ConnectionRecord(edge=7, number=99)
     c.join(protocols=protocols("range", "sticky"), reason="cached metadata has changed")
     h.sleep(4_000)
     h.takeover()

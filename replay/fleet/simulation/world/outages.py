@@ -35,6 +35,7 @@ def bring_up(world: World, story: Story, *, seen_ms: int | None = None, settings
     if world.rules.take_over(owner_before_seen_ms=seen_ms) is not None:
         world.view.watch(before, size, None, story, [])
     for each in world.live:
+        each.connection = world.new_connection()
         _reconnect_later(world, each)
 
 
@@ -64,6 +65,7 @@ def cut(world: World, processes: Iterable[Process]) -> None:
 def heal(world: World, processes: Iterable[Process]) -> None:
     for each in processes:
         each.cut = False
+        each.connection = world.new_connection()
         _reconnect_later(world, each)
 
 

@@ -16,8 +16,10 @@ from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.group.commands import AnyRequest, Heartbeat, SyncGroup
+from muster.coordinator.group.commands import AnyRequest, Caller, Heartbeat, SyncGroup
+from muster.coordinator.group.connections import ConnectionRecord
 from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, SyncGroupOutcome
+from muster.events.connection import ConnectionEnd
 from muster.events.consumer_protocol import assigned_partitions
 from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
 from muster.replay.fleet.simulation.world import requests
@@ -55,6 +57,8 @@ class Surroundings(Protocol):
 
     def new_member_id(self, process: "Process") -> MemberId: ...
 
+    def new_connection(self) -> ConnectionRecord: ...
+
     def ended(self, process: "Process") -> None: ...
 
     def later(self, delay_ms: int, process: "Process", do: Callable[[], None]) -> None: ...
@@ -70,6 +74,7 @@ class Process:
         self.setup = setup
         self.story = story
         self.motive: Story | None = None
+        self.connection = world.new_connection()
         self.alive = True
         self.cut = False
         self.frozen = False
@@ -119,10 +124,12 @@ class Process:
 
     # ---- life -----------------------------------------------------------------------------------
 
-    def die(self) -> None:
-        """Be gone without a word."""
+    def die(self, *, with_machine: bool = False) -> None:
+        """Be gone without a word. Its connection is closed, unless its machine is gone, or nobody would hear of it."""
         if self.alive:
             self.world.ended(self)
+            if not (with_machine or self.cut):
+                self.connection.ended(ConnectionEnd.CLOSED, self.world.now_ms)
         self.alive, self.is_joining = False, False
         self.life += 1
         self.next_heartbeat_ms = NEVER
@@ -137,7 +144,9 @@ class Process:
         setup, rules, member_id = self.setup, self.world.rules, self.member_id
         self.world.ask(
             self,
-            lambda request_id: requests.leave_group(setup, rules, request_id, member_id=member_id, reason=reason),
+            lambda request_id: requests.leave_group(
+                setup, rules, request_id, member_id=member_id, reason=reason, connection=self.connection
+            ),
             lambda _: None,
         )
 
@@ -188,7 +197,7 @@ class Process:
             self,
             lambda request_id: Heartbeat(
                 group_id=self.world.rules.group_id,
-                caller=requests.caller(self.setup, self.world.rules, requests.HEARTBEAT, 4, request_id),
+                caller=self._caller((requests.HEARTBEAT, 4), request_id),
                 member_id=self.member_id,
                 group_instance_id=requests.instance_of(self.setup),
                 generation_id=self.generation_id,
@@ -214,9 +223,13 @@ class Process:
                 proposed_member_id=self.world.new_member_id(self),
                 owned=self.owned,
                 reason=reason,
+                connection=self.connection,
             ),
             self._joined,
         )
+
+    def _caller(self, api: tuple[int, int], request_id: int) -> Caller:
+        return requests.caller(self.setup, self.world.rules, api, request_id, self.connection)
 
     def rejoin_soon(self, reason: str | None = None, *, motive: Story | None = None) -> None:
         """Rejoin at the next poll, and heartbeat until then."""
@@ -235,7 +248,7 @@ class Process:
             self,
             lambda request_id: SyncGroup(
                 group_id=self.world.rules.group_id,
-                caller=requests.caller(self.setup, self.world.rules, requests.SYNC, 5, request_id),
+                caller=self._caller((requests.SYNC, 5), request_id),
                 member_id=self.member_id,
                 group_instance_id=requests.instance_of(self.setup),
                 generation_id=self.generation_id,

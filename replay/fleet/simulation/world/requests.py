@@ -5,6 +5,7 @@ makes of the answers (`process.py`).
 """
 
 from muster.coordinator.group.commands import Caller, JoinGroup, LeaveGroup, LeavingMember
+from muster.coordinator.group.connections import ConnectionRecord
 from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from muster.events.ids import GroupInstanceId, MemberId
 from muster.events.state import Protocol
@@ -28,12 +29,13 @@ def join_group(
     proposed_member_id: MemberId,
     owned: Owned,
     reason: str | None,
+    connection: ConnectionRecord,
 ) -> JoinGroup:
     """Make a JoinGroup; a cooperative member says what it owns."""
     metadata = as_subscription(setup.topics, owned if COOPERATIVE in setup.assignors else None)
     return JoinGroup(
         group_id=rules.group_id,
-        caller=caller(setup, rules, JOIN, setup.version, request_id),
+        caller=caller(setup, rules, (JOIN, setup.version), request_id, connection),
         member_id=member_id,
         group_instance_id=instance_of(setup),
         proposed_member_id=proposed_member_id,
@@ -47,11 +49,19 @@ def join_group(
     )
 
 
-def leave_group(setup: Setup, rules: Rules, request_id: int, *, member_id: MemberId, reason: str | None) -> LeaveGroup:
+def leave_group(
+    setup: Setup,
+    rules: Rules,
+    request_id: int,
+    *,
+    member_id: MemberId,
+    reason: str | None,
+    connection: ConnectionRecord,
+) -> LeaveGroup:
     """Make a LeaveGroup of one member."""
     told = reason if setup.tells_reasons else None
     leaving = LeavingMember(member_id=member_id, group_instance_id=instance_of(setup), reason=told)
-    asking = caller(setup, rules, LEAVE, 5, request_id)
+    asking = caller(setup, rules, (LEAVE, 5), request_id, connection)
     return LeaveGroup(group_id=rules.group_id, caller=asking, members=(leaving,))
 
 
@@ -60,8 +70,10 @@ def instance_of(setup: Setup) -> GroupInstanceId | None:
     return None if setup.instance is None else GroupInstanceId(setup.instance)
 
 
-def caller(setup: Setup, rules: Rules, api_key: int, api_version: int, request_id: int) -> Caller:
+def caller(setup: Setup, rules: Rules, api: tuple[int, int], request_id: int, connection: ConnectionRecord) -> Caller:
     """Say who asks, and when it arrives: at once."""
+    api_key, api_version = api
+    connection.received_ms = rules.now_ms
     return Caller(
         request_id=request_id,
         client_id=setup.client_id,
@@ -71,4 +83,5 @@ def caller(setup: Setup, rules: Rules, api_key: int, api_version: int, request_i
         api_version=api_version,
         arrived_ms=rules.now_ms,
         arrived_wall_ms=rules.wall_ms,
+        connection=connection,
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from muster.coordinator.group.commands import AnyCommand, AnyDeadline, CheckCapacity, ExpireOffsets
+from muster.coordinator.group.commands import AnyCommand, AnyDeadline, CheckCapacity, ExpireOffsets, Request
 from muster.coordinator.group.decide import Decision, decide
 from muster.coordinator.group.extensions import rearm
 from muster.coordinator.group.settings import GroupSettings
@@ -61,8 +61,8 @@ class Rules:
     def send(self, command: AnyCommand) -> Decision:
         """Decide, and make the decision effective as the runtime does."""
         decision = decide(command, self.group, self.soft, self._moment(), self.settings)
-        if decision.refreshed_session is not None:
-            decision.refreshed_session.refresh(self.now_ms)
+        if decision.refreshed_session is not None and isinstance(command, Request):
+            decision.refreshed_session.refresh(self.now_ms, command.caller.connection)
         self.group, self.soft = decision.group, decision.soft
         if self.group is not None:
             self._incarnation_max = max(self._incarnation_max, self.group.incarnation)

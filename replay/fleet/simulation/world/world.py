@@ -24,6 +24,7 @@ from muster.coordinator.group.commands import (
     EndSyncPhase,
     ExpireSession,
 )
+from muster.coordinator.group.connections import ConnectionRecord
 from muster.coordinator.group.settings import GroupSettings
 from muster.events.ids import MemberId
 from muster.events.state import GroupState
@@ -61,6 +62,7 @@ class World:
         self._members: dict[MemberId, Process] = {}
         self._waiting: dict[int, tuple[Process, int, Callable[[Any], None]]] = {}
         self._request_ids = count()
+        self._connection_numbers = count(1)
         self._order = count()
         self._agenda: list[tuple[int, int, Callable[[], None]]] = []
 
@@ -126,6 +128,9 @@ class World:
         self._members[member_id] = process
         self.names[member_id] = process.name
         return member_id
+
+    def new_connection(self) -> ConnectionRecord:
+        return ConnectionRecord(number=next(self._connection_numbers))
 
     # ---- time -----------------------------------------------------------------------------------
 
@@ -214,7 +219,8 @@ class World:
             return
         last_ms = first_ms + (until_ms - first_ms) // every_ms * every_ms
         session = self.rules.soft.sessions[process.member_id]
-        session.refresh(first_ms)
+        session.refresh(first_ms, process.connection)
+        process.connection.received_ms = last_ms
         if last_ms > first_ms:
             session.longest_silence_ms = max(session.longest_silence_ms, every_ms)
             session.last_seen_ms, session.deadline_ms = last_ms, last_ms + session.timeout_ms

@@ -138,7 +138,7 @@ def test_a_pause_during_an_append_moves_what_is_decided_already_by_the_same_rule
         assert session_ms == sessions[told["a"].member_id].deadline_ms
         assert phase_ms == session_ms - 10_000 + 30_000
         await asyncio.sleep(1)
-        sessions[told["a"].member_id].refresh(process.clock.monotonic_ms() + 1)
+        sessions[told["a"].member_id].refresh(process.clock.monotonic_ms() + 1, None)
         late_ms, in_full, lengthened = await stand_still(2)
         assert (in_full, lengthened) == (1, 2)
         assert (dead.deadline_ms, batch.soft.join_deadline_ms) == (session_ms + late_ms, phase_ms + late_ms)

@@ -271,6 +271,8 @@ async def test_groups_that_cannot_be_listed_leave_nothing() -> None:
 class FakeEdge:
     """Answers no question of the owner's."""
 
+    node_id: int | None = 7
+
     def __init__(self) -> None:
         self.told: list[AnyMessage] = []
 

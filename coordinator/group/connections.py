@@ -1,0 +1,49 @@
+"""The connection that a member speaks on: the socket notes what happens to it, and events quote that.
+
+What belongs here: what is known of a client's connection. What it must not know: sockets, members.
+
+It is soft state like a session: shared by all copies, changed in place, and read when a decision records an event. So a
+connection that ends writes nothing, however many of them a client opens and closes.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from muster.events.connection import ConnectionEnd, LastConnection
+
+
+class ConnectionRecord(msgspec.Struct, kw_only=True):
+    """See the module. Times are monotonic ms. `edge`: node id of the process that the client is connected to, if
+    that is another one.
+
+    `number`: given by `numbered`, at the first request that concerns a group. `received_ms`: when the last one
+    came.
+    """
+
+    edge: int | None = None
+    number: int = 0
+    received_ms: int = 0
+    end: ConnectionEnd | None = None
+    ended_ms: int | None = None
+
+    def numbered(self, new_number: Callable[[], int]) -> "ConnectionRecord":
+        """Return itself, with a number."""
+        if not self.number:
+            self.number = new_number()
+        return self
+
+    def ended(self, end: ConnectionEnd, now_ms: int) -> None:
+        """Note how it ended; the first end counts, as closing our side comes after the client has closed its own."""
+        if self.end is None:
+            self.end, self.ended_ms = end, now_ms
+
+    def recorded(self, wall_of: Callable[[float], int]) -> LastConnection:
+        """Return what an event records of it. `wall_of`: the wall clock at a monotonic time."""
+        return LastConnection(
+            connection_id=self.number,
+            edge=self.edge,
+            received_ms=wall_of(self.received_ms),
+            end=self.end,
+            ended_ms=None if self.ended_ms is None else wall_of(self.ended_ms),
+        )

@@ -1,0 +1,42 @@
+"""The connection that a member last spoke on, and how it ended: evidence of what became of its process.
+
+What belongs here: what events record of a connection. What it must not know: sockets.
+
+A process that ends closes its connections at once, whether it was stopped or killed. A machine that loses its power, or
+a network that is cut, closes none. A client that polled too late comes back on the connection that it has.
+"""
+
+from enum import StrEnum, unique
+
+import msgspec
+
+
+@unique
+class ConnectionEnd(StrEnum):
+    """How a connection ended. The values stay in logs for ever: never change one."""
+
+    CLOSED = "closed"
+    """The client's side closed it (FIN)."""
+    RESET = "reset"
+    """The client's side reset it (RST), as when a process ends without having read everything."""
+    TIMED_OUT = "timed-out"
+    """The operating system gave it up, since the client's side acknowledged nothing."""
+    CLOSED_BY_COORDINATOR = "closed-by-coordinator"
+    """We closed it: it was idle, over a limit, broke the protocol, or its broker was lost."""
+    UNKNOWN = "unknown"
+    """It led to another process of Muster, which was lost; or a newer version wrote another value."""
+
+
+class LastConnection(msgspec.Struct, frozen=True, kw_only=True):
+    """The connection on which a member's last request came. Times are wall clock in ms.
+
+    `connection_id`: unique among the connections of one owner_epoch. `edge`: the node id of the process of Muster that
+    the client was connected to, where that is not the owner. `received_ms`: when the last request came on it, of
+    whichever member. `end`, `ended_ms`: None while it is open.
+    """
+
+    connection_id: int
+    edge: int | None = None
+    received_ms: int
+    end: ConnectionEnd | None = None
+    ended_ms: int | None = None

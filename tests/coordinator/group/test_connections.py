@@ -1,0 +1,116 @@
+"""Events say which connection a request came on, and what became of the one that a member spoke on."""
+
+from typing import Any
+
+from muster.coordinator.group.connections import ConnectionRecord
+from muster.events.connection import ConnectionEnd, LastConnection
+from muster.events.events import MemberJoined, MemberRejoined, MemberRemoved, StaticMemberReplaced
+from muster.events.ids import MemberId
+from tests.coordinator.group.client import SESSION_TIMEOUT_MS
+from tests.coordinator.group.harness import Harness
+
+
+def last(h: Harness, event_type: type[Any]) -> Any:
+    return next(event for event in reversed(h.events) if isinstance(event, event_type))
+
+
+def test_a_member_that_falls_silent_leaves_what_is_known_of_its_connection() -> None:
+    """A process that ended has closed it, one that is cut off has not."""
+    for end in (ConnectionEnd.CLOSED, ConnectionEnd.RESET, None):
+        h = Harness()
+        a, b = h.stable_group(h.static("a"), h.dynamic("b"))
+        b.heartbeat()
+        h.sleep(1_000)
+        if end is not None:
+            b.connection.ended(end, h.now_ms)
+        ended_ms = h.wall_ms
+        received_ms = h.wall_ms - 1_000
+        for _ in range(4):
+            a.heartbeat()
+            h.sleep(SESSION_TIMEOUT_MS // 4)
+        assert last(h, MemberRemoved).last_connection == LastConnection(
+            connection_id=b.connection.number,
+            received_ms=received_ms,
+            end=end,
+            ended_ms=None if end is None else ended_ms,
+        )
+        assert last(h, MemberRemoved).why.connection_id is None, "a timer's"
+
+
+def test_a_process_that_leaves_and_joins_again_does_so_on_one_connection() -> None:
+    """As one does that polled too late."""
+    h = Harness()
+    _, b = h.stable_group(h.static("a"), h.dynamic("b"))
+    b.leave()
+    b.member_id = MemberId("")
+    b.enter()
+    left, joined = last(h, MemberRemoved), last(h, MemberJoined)
+    assert left.why.connection_id == left.last_connection.connection_id == joined.why.connection_id
+    assert left.last_connection.end is None
+
+
+def test_a_member_that_rejoins_on_another_connection_says_what_became_of_the_former_one() -> None:
+    """On the same one there is nothing to say."""
+    h = Harness()
+    a, b = h.stable_group(h.static("a"), h.dynamic("b"))
+    leader = a if a.is_leader else b
+    leader.join()
+    assert last(h, MemberRejoined).last_connection is None
+    former, leader.connection = leader.connection, h.new_connection()
+    former.ended(ConnectionEnd.CLOSED_BY_COORDINATOR, h.now_ms)
+    leader.join()
+    rejoined = last(h, MemberRejoined)
+    assert rejoined.last_connection.connection_id == former.number
+    assert rejoined.last_connection.end is ConnectionEnd.CLOSED_BY_COORDINATOR
+    assert rejoined.why.connection_id == leader.connection.number
+
+
+def test_a_restarted_static_member_says_what_became_of_the_connection_of_the_former_process() -> None:
+    """A former process that lives has its connection open: then there are two."""
+    for end in (ConnectionEnd.CLOSED, None):
+        h = Harness()
+        a, _ = h.stable_group(h.static("a"), h.static("b"))
+        if end is not None:
+            a.connection.ended(end, h.now_ms)
+        a.restarted().join()
+        replaced = last(h, StaticMemberReplaced).replaced_connection
+        assert (replaced.connection_id, replaced.end) == (a.connection.number, end)
+
+
+def test_after_a_takeover_nothing_is_known_until_the_member_is_heard() -> None:
+    """The connection that it had led to the former owner."""
+    h = Harness()
+    a, b = h.stable_group(h.static("a"), h.static("b"))
+    h.takeover()
+    a.connection = h.new_connection()
+    a.heartbeat()
+    h.sleep(SESSION_TIMEOUT_MS)
+    removed = [event for event in h.events if isinstance(event, MemberRemoved)]
+    known = {str(event.member.group_instance_id): event.last_connection for event in removed}
+    assert known["b"] is None
+    assert known["a"] is not None
+    assert known["a"].connection_id == a.connection.number
+    assert b.connection.number != a.connection.number
+
+
+def test_the_connection_of_a_member_is_the_one_that_it_was_last_heard_on() -> None:
+    """One that an older request came on tells nothing of it."""
+    h = Harness()
+    a, b = h.stable_group(h.static("a"), h.static("b"))
+    former, b.connection = b.connection, h.new_connection()
+    b.heartbeat()
+    former.ended(ConnectionEnd.CLOSED, h.now_ms)
+    h.sleep(SESSION_TIMEOUT_MS - 1)
+    a.heartbeat()
+    h.sleep(1)
+    removed = last(h, MemberRemoved)
+    assert removed.member.group_instance_id == "b"
+    assert (removed.last_connection.connection_id, removed.last_connection.end) == (b.connection.number, None)
+
+
+def test_the_first_end_counts() -> None:
+    """We close our side once the client has closed its own."""
+    record = ConnectionRecord(number=1)
+    record.ended(ConnectionEnd.CLOSED, 5)
+    record.ended(ConnectionEnd.CLOSED_BY_COORDINATOR, 6)
+    assert (record.end, record.ended_ms) == (ConnectionEnd.CLOSED, 5)
