@@ -5,6 +5,8 @@ waiting.py      Waiting for a log that is away.
 sources.py      A log read: the records of one group, or of all.
 opening.py      Opening whatever `--log` names.
 exported.py     Files that a log was exported to, read as logs.
+export_forms.py How records stand in such files, and stepping over what cannot be read.
+unpacking.py    Files that went through gzip, or Windows.
 exports.py      Writing such files.
 pseudonyms.py   A log without names.
 """

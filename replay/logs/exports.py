@@ -8,8 +8,10 @@ Both have partition after partition, each in the order of its offsets. What belo
 writing them. `exported.py` reads them.
 """
 
+import os
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
+from io import BytesIO
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
@@ -46,12 +48,16 @@ RECORD_SCHEMA: Final = {
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """The log that was exported. It stands in the first line, or in the container's metadata."""
+    """The log that was exported. It stands in the first line, or in the container's metadata.
+
+    `records`: how many were written, so that a reader notices where some are missing; None: an older version wrote it.
+    """
 
     form: str
     log: str
     identity: str
     partitions: int
+    records: int | None = None
 
 
 class ExportedLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -125,33 +131,50 @@ def export_to(path: Path, file: IO[bytes], head: Head) -> Export:
     raise ValueError(f"{path} is neither NAME.jsonl nor NAME.avro")
 
 
+_NOT_COUNTED: Final = 10**17
+"""The number of records in a head until it is known; it has as many digits as are kept free for it."""
+
+
 class _JsonLines:
     def __init__(self, file: IO[bytes], head: Head) -> None:
         self._file = file
+        self._head = head
         self._encoder = msgspec.json.Encoder()
-        self._write(head)
+        self._head_bytes = len(self._head_line(_NOT_COUNTED))
+        self._written = 0
+        self._write(self._head_line(_NOT_COUNTED))
 
     def write(self, record: StoredRecord) -> None:
-        self._write(line_of(record))
+        self._write(self._encoder.encode(line_of(record)))
+        self._written += 1
 
-    def _write(self, line: msgspec.Struct) -> None:
-        self._file.write(self._encoder.encode(line) + b"\n")
+    def _head_line(self, records: int) -> bytes:
+        return self._encoder.encode(msgspec.structs.replace(self._head, records=records))
+
+    def _write(self, line: bytes) -> None:
+        self._file.write(line + b"\n")
 
     def close(self) -> None:
-        self._file.flush()
+        _write_at(self._file, 0, self._head_line(self._written).ljust(self._head_bytes))
 
 
 class _Container:
     """A block has the records of one partition alone, so that the others can be stepped over."""
 
     def __init__(self, file: IO[bytes], head: Head) -> None:
+        counted = msgspec.structs.replace(head, records=_NOT_COUNTED)
+        self._metadata = {f"muster.{name}": str(value) for name, value in msgspec.structs.asdict(counted).items()}
+        self._file = file
+        self._writer = self._writer_to(file)
+        self._partition = -1
+        self._written = 0
+
+    def _writer_to(self, file: IO[bytes]) -> Any:  # noqa: ANN401 -- fastavro's
         from fastavro.write import Writer  # noqa: PLC0415 -- slow to import
 
-        metadata = {f"muster.{name}": str(value) for name, value in msgspec.structs.asdict(head).items()}
-        self._writer: Any = Writer(
-            file, RECORD_SCHEMA, codec="deflate", sync_interval=SYNC_EVERY_BYTES, metadata=metadata
+        return Writer(
+            file, RECORD_SCHEMA, codec="deflate", sync_interval=SYNC_EVERY_BYTES, metadata=dict(self._metadata)
         )
-        self._partition = -1
 
     def write(self, record: StoredRecord) -> None:
         if record.partition != self._partition:
@@ -166,9 +189,21 @@ class _Container:
                 "value": record.value,
             }
         )
+        self._written += 1
 
     def close(self) -> None:
         self._writer.flush()
+        self._writer_to(head := BytesIO())
+        digits = str(_NOT_COUNTED).encode()
+        _write_at(self._file, head.getvalue().index(digits), str(self._written).zfill(len(digits)).encode())
+
+
+def _write_at(file: IO[bytes], at: int, content: bytes) -> None:
+    """Write over what is there, and go back to the end."""
+    file.seek(at)
+    file.write(content)
+    file.seek(0, os.SEEK_END)
+    file.flush()
 
 
 async def copy(

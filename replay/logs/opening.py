@@ -1,7 +1,8 @@
 """Opening whatever `--log` names, for reading.
 
 * `sqlite:///muster.db`, `kafka://...`: a log (`events/log/url.py`)
-* `jsonl:///night.jsonl`, `night.jsonl`, `avro:///night.avro`, `night.avro`: an export (`exported.py`)
+* `jsonl:///night.jsonl`, `night.jsonl`, `avro:///night.avro`, `night.avro`: an export (`exported.py`), also in gzip:
+  `night.jsonl.gz`
 * `archive:/path/of/archive`: the archive of a log (`replay/archive/`)
 """
 
@@ -26,13 +27,19 @@ def open_for_reading(url: str, *, security: KafkaSecurity) -> EventLog:
     scheme, separator, rest = url.partition(":///")
     if separator and scheme in _SCHEMES:
         return ExportedLog(Path(unquote(rest)), _SCHEMES[scheme])
-    if "://" not in url and Path(url).suffix in _SCHEMES.values():
-        return ExportedLog(Path(url), Path(url).suffix)
+    if "://" not in url and (suffix := _suffix_of(url)) in _SCHEMES.values():
+        return ExportedLog(Path(url), suffix)
     try:
         return open_log(url, read_only=True, security=security)
     except InvalidLogUrl as error:
-        hint = f"; a SQLite log is named sqlite:///{url}" if "://" not in url and Path(url).is_file() else ""
+        is_file = "://" not in url and Path(url).is_file()
+        hint = f"; a SQLite log is named sqlite:///{url}, an export jsonl:///{url} or avro:///{url}" if is_file else ""
         raise LogMismatch(f"{error}, an export NAME.jsonl or NAME.avro, an archive archive:DIR{hint}") from error
+
+
+def _suffix_of(path: str) -> str:
+    """How the name of an export ends, in the way that these are written here: '.jsonl' of NIGHT.JSONL.gz."""
+    return Path(path.lower().removesuffix(".gz")).suffix
 
 
 def _archive_of_fleet(path: Path) -> EventLog:

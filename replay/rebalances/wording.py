@@ -267,7 +267,7 @@ def missing_text(missing: Gap | Broken) -> str:
             if missing.missing == 1
             else (f"events {missing.first_seq} to {missing.last_seq} are")
         )
-        return f"{seqs} not in the log: compacted away, or older than the log"
+        return f"{seqs} not in the log: compacted away, older than the log, or lost"
     if missing.more:
         first = msgspec.structs.replace(missing, more=0, last=None)
         return f"{missing_text(first)}; nor can {missing.more:,} more that follow it, up to offset {missing.end.offset}"

@@ -94,7 +94,8 @@ def _part(verified: Verified) -> str:
 
 def _compacted(verified: Verified) -> Text:
     shown = verified.compacted[:COMPACTED_SHOWN]
-    lines = [text("no fault: the log keeps the last event of each key, and what is behind a gap is not decided again")]
+    reason = "the log keeps the last event of each key, and what is behind a gap is not decided again"
+    lines = [text(f"no fault: {reason}" if not verified.unread else f"or among what could not be read: {reason}")]
     lines.extend(
         text(
             f"{each.group_id}: {plural(each.missing, 'event')} no longer in the log, {each.unchecked} not decided again"

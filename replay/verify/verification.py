@@ -43,6 +43,7 @@ class Verification:
         self._groups = self._events = self._decided_again = self._passed_over = 0
         self._compacted_groups = self._folded = 0
         self._damages = 0
+        self._was_damaged = bool(damage())  # whichever partition that concerns
 
     def feed(self, record: StoredRecord) -> None:
         """Take in the next record of its partition. Raises LogTooNew."""
@@ -92,7 +93,7 @@ class Verification:
             self._keep(kept)
             self._passed_over += check.passed_over
         self.first_ms, self.last_ms = min(self.first_ms, check.first_ms), max(self.last_ms, check.last_ms)
-        for group, found in check.end(is_cut=damages > before):
+        for group, found in check.end(is_cut=damages > before or self._was_damaged):
             self._take(found)
             self._count(group)
 

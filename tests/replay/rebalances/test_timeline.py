@@ -185,7 +185,7 @@ def test_after_a_gap_it_is_said_that_history_is_missing_and_no_move_is_claimed()
     script = a_night()
     kept = [read for read in script.reads if not (isinstance(read, Happened) and 13 <= read.event.seq <= 16)]
     second = rebalances(script.group_id, with_gaps(kept))[1]
-    assert second.notes == ("events 13 to 16 are not in the log: compacted away, or older than the log",)
+    assert second.notes == ("events 13 to 16 are not in the log: compacted away, older than the log, or lost",)
     assert second.movement is None
     assert second.trigger.cause is Cause.SESSION_EXPIRED
 

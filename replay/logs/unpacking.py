@@ -1,0 +1,104 @@
+"""Export files that went through other tools: gzip, or UTF-16 as Windows writes it, are unpacked to a plain file first.
+
+The copy is a temporary file without a name, so it goes with the process. It takes at most half of the free space of
+its disk.
+"""
+
+import codecs
+import gzip
+import os
+import shutil
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+
+from muster.events.log.base import LogMismatch
+
+_GZIP: Final = b"\x1f\x8b"
+_ENCODINGS: Final = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+    (b"{\x00", "utf-16-le"),
+    (b"\x00{", "utf-16-be"),
+)
+"""The first bytes of JSON lines in other encodings than UTF-8; those of UTF-32 begin with those of UTF-16."""
+
+_PIECE_BYTES: Final = 1024 * 1024
+_BOM: Final = codecs.BOM_UTF8
+
+Convert = Callable[[IO[bytes]], Iterator[bytes]]
+"""Gives the content of a file, converted; raises EOFError, zlib.error, ValueError or gzip.BadGzipFile at damage."""
+
+
+class Unpacked(msgspec.Struct, frozen=True):
+    """A plain file. `damage`: why the content ends before the end of the original; None: it does not."""
+
+    file: IO[bytes]
+    damage: str | None = None
+
+
+def unpacked(path: Path, *, is_text: bool) -> Unpacked:
+    """Open a file for reading, a copy of its content if it is packed. It stands behind a byte order mark.
+
+    Raises OSError, and LogMismatch where there is no room for the copy.
+    """
+    found = Unpacked(path.open("rb"))
+    if found.file.read(len(_GZIP)) == _GZIP:
+        found = _converted(found, path, _gunzipped)
+    if is_text:
+        begin = _begin(found.file)
+        encoding = next((name for mark, name in _ENCODINGS if begin.startswith(mark)), None)
+        if encoding is not None:
+            found = _converted(found, path, lambda file: _in_utf8(file, encoding))
+    found.file.seek(len(_BOM) if is_text and _begin(found.file).startswith(_BOM) else 0)
+    return found
+
+
+def _begin(file: IO[bytes]) -> bytes:
+    file.seek(0)
+    return file.read(4)
+
+
+def _converted(packed: Unpacked, path: Path, convert: Convert) -> Unpacked:
+    """The content in a temporary file, as far as it can be converted."""
+    limit = shutil.disk_usage(tempfile.gettempdir()).free // 2
+    copy, damage = tempfile.TemporaryFile(), packed.damage  # noqa: SIM115 -- the caller closes it
+    packed.file.seek(0)
+    with packed.file as file:
+        try:
+            for piece in convert(file):
+                if copy.tell() + len(piece) > limit:
+                    copy.close()
+                    raise LogMismatch(
+                        f"{path} has more than {limit:,} bytes when it is unpacked, half of what is free in"
+                        f" {tempfile.gettempdir()}: unpack it where there is room, or set TMPDIR"
+                    )
+                copy.write(piece)
+        except (EOFError, gzip.BadGzipFile, zlib.error, ValueError) as error:
+            damage = damage or f"cannot be unpacked to its end: {error}"
+    return Unpacked(copy, damage)
+
+
+def _gunzipped(file: IO[bytes]) -> Iterator[bytes]:
+    with gzip.GzipFile(fileobj=file) as content:
+        while piece := content.read1(_PIECE_BYTES):
+            yield piece
+
+
+def _in_utf8(file: IO[bytes], encoding: str) -> Iterator[bytes]:
+    """The text in UTF-8. A half of a surrogate pair is no UTF-8 either, so its line is one that cannot be read."""
+    decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
+    while piece := file.read(_PIECE_BYTES):
+        yield decoder.decode(piece).encode("utf-8", "surrogatepass")
+    yield decoder.decode(b"", final=True).encode("utf-8", "surrogatepass")
+
+
+def size_of(file: IO[bytes]) -> int:
+    """The bytes of an open file."""
+    return file.seek(0, os.SEEK_END)

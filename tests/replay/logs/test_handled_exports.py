@@ -1,0 +1,203 @@
+"""Exports that went through other tools on their way: editors, pagers, Windows, gzip. What is there is read."""
+
+import asyncio
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from typer.testing import CliRunner, Result
+
+from muster.cli import app as muster
+from muster.replay.cli import app
+from tests.replay.stories import a_night
+from tests.replay.written import sqlite_log
+
+LEFT_OUT = 15
+"""The line that is spoiled: one of the group's, in the middle of its history."""
+
+Change = Callable[[list[bytes]], bytes]
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "400", "TERM": "dumb"})
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    """An export that nothing happened to."""
+    url = asyncio.run(sqlite_log(tmp_path / "muster.db", a_night()))
+    path = tmp_path / "whole.jsonl"
+    assert run("export", str(path), "--log", url).exit_code == 0
+    return path
+
+
+def history(path: Path) -> tuple[int, list[tuple[int, str]], str]:
+    """The exit code, the offsets and types that are told, and what is said beside them."""
+    result = run("history", "orders", "--format", "jsonl", "--log", str(path))
+    told = [msgspec.json.decode(line) for line in result.stdout.splitlines()]
+    return result.exit_code, [(each["offset"], each["type"]) for each in told], result.stderr
+
+
+def changed(whole: Path, change: Change, name: str = "night.jsonl") -> Path:
+    path = whole.with_name(name)
+    path.write_bytes(change(whole.read_bytes().splitlines()))
+    return path
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(b"\n".join, id="no last newline"),
+        pytest.param(lambda lines: b"\r\n".join(lines) + b"\r\n", id="CRLF"),
+        pytest.param(lambda lines: b"\r\n".join(lines[:5]) + b"\n" + b"\n".join(lines[5:]), id="CRLF and LF"),
+        pytest.param(lambda lines: b"\n\n \r\n".join(lines) + b"\n", id="blank lines"),
+        pytest.param(lambda lines: b"\xef\xbb\xbf" + b"\n".join(lines), id="byte order mark"),
+        pytest.param(lambda lines: b"\r\n".join(lines).decode().encode("utf-16"), id="UTF-16, as PowerShell writes"),
+        pytest.param(lambda lines: b"\n".join(lines).decode().encode("utf-16-be"), id="UTF-16 without a mark"),
+        pytest.param(lambda lines: b"\n".join(lines).decode().encode("utf-32"), id="UTF-32"),
+        pytest.param(lambda lines: gzip.compress(b"\n".join(lines)), id="gzip"),
+        pytest.param(lambda lines: gzip.compress(lines[0] + b"\n") + gzip.compress(b"\n".join(lines[1:])), id="two"),
+    ],
+)
+def test_an_export_in_other_clothes_is_read_whole(whole: Path, change: Change) -> None:
+    """Nothing is missing, so nothing is said."""
+    assert history(changed(whole, change)) == history(whole)
+
+
+def test_a_file_may_be_named_for_what_packed_it(whole: Path) -> None:
+    """NAME.jsonl.gz, NAME.avro.gz, and in capitals; a file of another name is opened by its URL, as the error says."""
+    _, told, _ = history(whole)
+    avro = whole.with_name("night.avro")
+    assert run("export", str(avro), "--log", str(whole)).exit_code == 0
+    for name, content in (("NIGHT.JSONL.GZ", whole.read_bytes()), ("night.avro.gz", avro.read_bytes())):
+        assert history(changed(whole, lambda _, content=content: gzip.compress(content), name)) == (0, told, "")  # type: ignore[misc]
+    text = changed(whole, b"\n".join, "night.txt")
+    refused = run("groups", "--log", str(text))
+    assert (refused.exit_code, f"jsonl:///{text}" in refused.stderr) == (2, True)
+    assert run("groups", "--log", f"jsonl:///{text}").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        pytest.param(lambda line: line.replace(b'"group_id":"', b'"group_id":"\xe4'), "utf-8", id="latin-1"),
+        pytest.param(lambda line: line[:40], "malformed", id="cut"),
+        pytest.param(lambda line: b"--More--" + line, "malformed", id="a pager's words"),
+        pytest.param(lambda line: line.replace(b'"seq":', b'"seq":null,"x":'), "Expected", id="a field"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named_and_skipped(
+    whole: Path, spoil: Callable[[bytes], bytes], reason: str
+) -> None:
+    """The rest is read, with a gap that nobody calls compaction, and exit code 3."""
+    _, told, _ = history(whole)
+    path = changed(
+        whole, lambda lines: b"\n".join([*lines[: LEFT_OUT - 1], spoil(lines[LEFT_OUT - 1]), *lines[LEFT_OUT:]])
+    )
+    code, found, said = history(path)
+    offset = msgspec.json.decode(whole.read_bytes().splitlines()[LEFT_OUT - 1])["offset"]
+    assert [each for each in found if each[1] != "Gap"] == [each for each in told if each[0] != offset]
+    assert (code, said.count("\n")) == (3, 1)
+    assert f"the export {path}, line {LEFT_OUT}: " in said
+    assert reason.lower() in said.lower()
+    verified = run("verify", "--log", str(path))
+    assert verified.exit_code == 3
+    assert "or among what could not be read" in verified.stdout or "Compacted" not in verified.stdout
+    shown = run("history", "orders", "--log", str(path)).stdout
+    assert "older than the log, or lost" in shown
+
+
+def test_a_part_that_was_taken_out_is_noticed(whole: Path) -> None:
+    """A line of the middle, or the last ones: the first line says how many there were. Both forms."""
+    for cut in (slice(LEFT_OUT, LEFT_OUT + 1), slice(-3, None)):
+
+        def without(lines: list[bytes], cut: slice = cut) -> bytes:
+            del lines[cut]
+            return b"\n".join(lines) + b"\n"
+
+        code, _, said = history(changed(whole, without))
+        assert (code, "its end is missing, or a part was taken out" in said) == (3, True), said
+    avro = whole.with_name("night.avro")
+    assert run("export", str(avro), "--log", str(whole)).exit_code == 0
+    content = avro.read_bytes()
+    begin = content.index(content[-16:]) + 16  # behind the header is the only block
+    avro.write_bytes(content[:begin])
+    result = run("groups", "--log", str(avro))
+    assert (result.exit_code, "has 0" in result.stderr) == (3, True), result.stderr
+
+
+def test_an_export_of_an_older_version_has_no_count(whole: Path) -> None:
+    """So nothing is said of it."""
+
+    def uncounted(lines: list[bytes]) -> bytes:
+        head = msgspec.json.decode(lines[0])
+        del head["records"]
+        return b"\n".join([msgspec.json.encode(head), *lines[1:-1]])
+
+    assert history(changed(whole, uncounted))[0::2] == (0, "")
+
+
+def test_of_gzip_that_is_cut_off_what_came_before_is_read(whole: Path) -> None:
+    """And it is said."""
+    packed = gzip.compress(whole.read_bytes(), compresslevel=1)
+    code, told, said = history(changed(whole, lambda _: packed[: len(packed) // 2]))
+    assert code == 3
+    assert told
+    assert "cannot be unpacked to its end" in said
+
+
+def test_many_lines_that_cannot_be_read_are_counted(whole: Path) -> None:
+    """Some are named."""
+    code, _, said = history(changed(whole, lambda lines: b"\n".join([*lines, *[b"?"] * 100])))
+    assert (code, said.count("\n")) == (3, 6)
+    assert "95 other parts cannot be read, up to line " in said
+
+
+def test_two_exports_in_one_file_are_not_mixed(whole: Path) -> None:
+    """The first is read; the other one, which may be of another log, is named."""
+    _, told, _ = history(whole)
+    code, found, said = history(changed(whole, lambda lines: b"\n".join([*lines, *lines])))
+    assert (code, found) == (3, told)
+    assert "another export begins" in said
+
+
+def test_lines_that_are_there_twice_are_told_once(whole: Path) -> None:
+    """They are named."""
+    _, told, _ = history(whole)
+    code, found, said = history(changed(whole, lambda lines: b"\n".join([*lines, *lines[1:]])))
+    assert (code, found) == (3, told)
+    assert "before it" in said
+
+
+def test_without_its_first_line_it_is_refused(whole: Path) -> None:
+    """As of `grep orders`: which log it is of, and how many partitions it has, is in that line."""
+    result = run("groups", "--log", str(changed(whole, lambda lines: b"\n".join(lines[1:]))))
+    assert (result.exit_code, "the line that says which log it is of is missing" in result.stderr) == (2, True)
+
+
+def test_a_block_that_cannot_be_read_is_stepped_over(tmp_path: Path) -> None:
+    """Those before and behind it are read."""
+    nights = [a_night()]
+    url = asyncio.run(sqlite_log(tmp_path / "muster.db", *nights))
+    path = tmp_path / "night.avro"
+    assert run("export", str(path), "--log", url).exit_code == 0
+    lines = run("history", "orders", "--format", "jsonl", "--log", str(path)).stdout
+    content = path.read_bytes()
+    sync = content[-16:]
+    begin = content.index(sync) + 16
+    spoiled = b"\x02\x08abcd" + sync  # a block of one record that is none
+    path.write_bytes(content[:begin] + spoiled + content[begin:])
+    result = run("history", "orders", "--format", "jsonl", "--log", str(path))
+    assert (result.exit_code, result.stdout) == (3, lines)
+    assert f"the block at byte {begin:,}: " in result.stderr
+
+
+def test_the_fleet_tables_are_built_of_what_can_be_read(whole: Path) -> None:
+    """With the same words, and exit code 3."""
+    pytest.importorskip("pyarrow")
+    path = changed(whole, lambda lines: gzip.compress(b"\r\n".join([*lines[:19], lines[19][:50], *lines[20:]])))
+    result = CliRunner().invoke(muster, ["fleet", "build", "--log", str(path), "--to", str(whole.parent / "fleet")])
+    assert result.exit_code == 3, result.output
+    assert f"the export {path}, line 20: " in result.stderr
