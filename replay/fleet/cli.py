@@ -50,6 +50,15 @@ def build_command(
     engine: archive_cli.EngineOption = EngineName.AUTO,
     master: archive_cli.MasterOption = "local[*]",
     verbose: archive_cli.VerboseOption = False,
+    grace: Annotated[
+        int | None,
+        typer.Option(
+            "--grace",
+            metavar="DURATION",
+            parser=archive_cli.duration,
+            help="The files of earlier builds stay so long for queries that read them; 1h unless given.",
+        ),
+    ] = None,
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="Build from the log's begin, not from the last build.")
     ] = False,
@@ -74,6 +83,7 @@ def build_command(
 
     check_needs()
     from muster.replay.fleet.commands import AskedBuild, build_tables
+    from muster.replay.fleet.tables.builds import GRACE_MS
 
     asked = AskedBuild(
         log=log if archive is None else f"archive:{quote(str(archive))}",
@@ -84,6 +94,7 @@ def build_command(
         verbose=verbose,
         kafka_config=kafka_config or [],
         rebuild=rebuild,
+        grace_ms=GRACE_MS if grace is None else grace,
     )
     build_tables(asked)
 

@@ -22,7 +22,7 @@ from muster.replay.fleet.building.open_items import NotCarriedOver
 from muster.replay.fleet.choice import NoSpark, check_spark, choose_builder
 from muster.replay.fleet.disk_space import NoMemory, NoRoom
 from muster.replay.fleet.session import SparkFailed
-from muster.replay.fleet.tables.builds import BuildBusy, CannotBuild
+from muster.replay.fleet.tables.builds import GRACE_MS, BuildBusy, CannotBuild
 from muster.replay.logs.opening import open_for_reading
 from muster.replay.progress import watched
 from muster.replay.rebalances.wording import plural
@@ -39,6 +39,7 @@ class AskedBuild(msgspec.Struct, frozen=True, kw_only=True):
     kafka_config: Sequence[str]
     verbose: bool = False
     rebuild: bool = False
+    grace_ms: int = GRACE_MS
 
 
 def build_tables(asked: AskedBuild) -> None:
@@ -94,7 +95,9 @@ async def _once(asked: AskedBuild, security: KafkaSecurity) -> bool:
     log = open_for_reading(asked.log, security=security)
     await log.open()
     try:
-        built = await make_build(log, asked.to, engine_for, rebuild=asked.rebuild, watching=watched)
+        built = await make_build(
+            log, asked.to, engine_for, rebuild=asked.rebuild, grace_ms=asked.grace_ms, watching=watched
+        )
     finally:
         await log.close()
     if built.is_new or asked.every_ms is None:

@@ -49,7 +49,7 @@ class ExportedLog(OnlyReadLog):
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What could not be read, as far as it was met: the parts that are named, and how many more there are."""
+        """The parts that could not be read, as far as they were met: some are named, all are counted."""
         named = [
             f"the export {self._path}, {self._form.unit} {at:,}: {reason}; it was skipped"
             for at, reason in sorted(self._skipped.items())[:SKIPPED_NAMED]

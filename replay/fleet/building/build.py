@@ -30,6 +30,7 @@ from muster.replay.fleet.building.pieces import Survey, survey
 from muster.replay.fleet.building.stage import stage
 from muster.replay.fleet.disk_space import first_line, needing_room
 from muster.replay.fleet.tables.builds import (
+    GRACE_MS,
     Build,
     CannotBuild,
     commit,
@@ -75,14 +76,22 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def make_build(
-    log: EventLog, to: Path, engine_for: EngineFor, *, rebuild: bool = False, watching: Watching = unwatching
+    log: EventLog,
+    to: Path,
+    engine_for: EngineFor,
+    *,
+    rebuild: bool = False,
+    grace_ms: int = GRACE_MS,
+    watching: Watching = unwatching,
 ) -> Built:
     """Bring the tables in a folder up to date with a log that is open.
+
+    `grace_ms`: how long the files of earlier builds stay for those who are reading them.
 
     Raises CannotBuild, NoRoom, NoMemory, and as the log does; then the tables are as they were, and nothing is left
     over.
     """
-    with _reading_tables(to), needing_room(to), locked(to), nothing_left(to), scratch(to) as folder:
+    with _reading_tables(to), needing_room(to), locked(to), nothing_left(to, grace_ms), scratch(to) as folder:
         before = None if rebuild else last_build(to)
         ends = {partition: await log.end_offset(partition) for partition in range(log.partitions)}
         if before is not None:

@@ -2,13 +2,14 @@
 
     _builds/000007.json   the seventh build: its log and how far it read, the rules, and the parts of each table
 
-A manifest is written aside, synced and linked to its number, which is refused if another build has it. The parts that a
-build no longer names stay until the next build has ended, for those who are reading through it; leftovers of builds
-that did not end go with them.
+A manifest is written aside, synced and linked to its number, which is refused if another build has it. A build and its
+parts stay for a time after the next one was made, for those who are reading through it: DuckDB and Spark may open files
+long after they were given their names. Leftovers of builds that did not end go at once.
 """
 
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,8 +25,10 @@ from muster.replay.fleet.tables.schemas import RULES_VERSION, TABLES
 FOLDER: Final = "_builds"
 _SCRATCH: Final = "_building-"
 _NUMBER: Final = re.compile("[0-9]{6,}")
+GRACE_MS: Final = 60 * 60 * 1000
+"""A build stays for so long after the next one was made, as a file of an archive stays that was replaced."""
 KEPT: Final = 2
-"""The last builds whose files are kept."""
+"""The last builds, which stay for longer, too."""
 
 
 class CannotBuild(Exception):
@@ -72,9 +75,14 @@ class _Path(msgspec.Struct, frozen=True):
 
 
 class _Named(msgspec.Struct, frozen=True):
-    """The files that a manifest names."""
+    """The files that a manifest names, and when its build was made (wall clock ms)."""
 
+    made_ms: int
     parts: tuple[_Path, ...]
+
+    @property
+    def paths(self) -> set[str]:
+        return {part.path for part in self.parts}
 
 
 def last_build(folder: Path) -> Build | None:
@@ -110,7 +118,8 @@ def current(folder: Path) -> Build:
 def commit(folder: Path, build: Build) -> None:
     """Make the build the last one. Raises CannotBuild if another has its number."""
     target = _manifest(folder, build.number)
-    before = _named(folder, build.number - 1) or set()
+    earlier = _named(folder, build.number - 1)
+    before = earlier.paths if earlier is not None else set()
     new = [folder / part.path for part in build.parts if part.path not in before]  # the others were synced before
     for path in (*new, *{path.parent for path in new}):
         files.sync_path(path)
@@ -127,42 +136,46 @@ def commit(folder: Path, build: Build) -> None:
 
 
 @contextmanager
-def nothing_left(folder: Path) -> Iterator[None]:
+def nothing_left(folder: Path, grace_ms: int) -> Iterator[None]:
     """Build, and leave nothing that no build names: of those that were killed before, nor of this one if it fails.
 
-    Only who holds the lock may.
+    `grace_ms`: how long builds stay for their readers. Only who holds the lock may.
     """
-    _remove_leftovers(folder)
+    _remove_leftovers(folder, grace_ms)
     try:
         yield
     finally:
-        _remove_leftovers(folder)
+        _remove_leftovers(folder, grace_ms)
 
 
-def _remove_leftovers(folder: Path) -> None:
-    """Remove what none of the last builds names; nothing while one of them cannot be read: it may be mended.
+def _remove_leftovers(folder: Path, grace_ms: int) -> None:
+    """Remove the builds that nobody reads any more, and what none of the others names.
 
-    A file that has no part's name is somebody else's, and stays.
+    Nothing is removed while a build cannot be read: it may be mended. A file that has no part's name is somebody
+    else's, and stays.
     """
-    numbers = _numbers(folder)
-    for number in numbers[:-KEPT]:
-        _manifest(folder, number).unlink()
+    builds = {number: _named(folder, number) for number in _numbers(folder)}
+    now_ms, next_ms = time.time_ns() // 1_000_000, None
     named: set[str] = set()
-    for number in numbers[-KEPT:]:
-        of_build = _named(folder, number)
-        if of_build is None:
+    for place, (number, build) in enumerate(reversed(builds.items())):
+        if place >= KEPT and next_ms is not None and next_ms + grace_ms <= now_ms:
+            _manifest(folder, number).unlink()
+        elif build is None:
             return
-        named |= of_build
+        else:
+            named |= build.paths
+        if build is not None:  # where the clock was ahead for a while, a later one may have an earlier time
+            next_ms = build.made_ms if next_ms is None else min(next_ms, build.made_ms)
     for table in (*TABLES, STATES):
         for path in (folder / table).glob("*.parquet"):
             if is_part(path.name) and str(path.relative_to(folder)) not in named:
                 path.unlink()
 
 
-def _named(folder: Path, number: int) -> set[str] | None:
-    """The paths that a build names, whatever its rules; None if it cannot be read, or is not there."""
+def _named(folder: Path, number: int) -> _Named | None:
+    """The files that a build names, whatever its rules; None if it cannot be read, or is not there."""
     try:
-        return {part.path for part in msgspec.json.decode(_manifest(folder, number).read_bytes(), type=_Named).parts}
+        return msgspec.json.decode(_manifest(folder, number).read_bytes(), type=_Named)
     except (FileNotFoundError, msgspec.DecodeError):
         return None
 

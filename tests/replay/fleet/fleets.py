@@ -23,7 +23,7 @@ from muster.events.records import FORMAT_LEVEL, Record, StoredRecord
 from muster.replay.fleet.building.build import Built, make_build
 from muster.replay.fleet.building.engines.engine import Engine
 from muster.replay.fleet.building.engines.local import LocalEngine
-from muster.replay.fleet.tables.builds import current
+from muster.replay.fleet.tables.builds import GRACE_MS, current
 from muster.replay.fleet.tables.parts import Part
 from muster.replay.fleet.tables.schemas import TABLES
 from muster.replay.history.items import Broken, Coordinated, Gap, Item
@@ -136,9 +136,13 @@ async def sqlite_copy(storage: MemoryStorage, path: Path) -> str:
 # ---- tables -------------------------------------------------------------------------------------
 
 
-async def built(storage: MemoryStorage, to: Path, engine: Engine | None = None, *, rebuild: bool = False) -> Built:
+async def built(
+    storage: MemoryStorage, to: Path, engine: Engine | None = None, *, rebuild: bool = False, grace_ms: int = GRACE_MS
+) -> Built:
     """Bring the tables in a folder up to date with a log."""
-    return await make_build(await opened(storage), to, lambda _bytes: engine or LocalEngine(), rebuild=rebuild)
+    return await make_build(
+        await opened(storage), to, lambda _bytes: engine or LocalEngine(), rebuild=rebuild, grace_ms=grace_ms
+    )
 
 
 def table_of(folder: Path, name: str) -> pa.Table:

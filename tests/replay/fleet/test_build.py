@@ -157,8 +157,45 @@ async def test_tables_that_another_build_is_writing_are_read_as_the_last_one_lef
         "a leftover stays for ever"
     )
     assert top(tmp_path, AskedRows()) != before
-    await built(storage, tmp_path, rebuild=True)
+    await built(storage, tmp_path, rebuild=True, grace_ms=0)
     assert not all((tmp_path / part.path).exists() for part in told.parts)
+
+
+async def test_who_reads_the_tables_has_an_hour_however_many_builds_are_made(tmp_path: Path) -> None:
+    """DuckDB opens the files of a view when the rows are asked for; Spark does so, too."""
+    storage = judged(SEEDS[:20])
+    await built(up_to(storage, 0.4), tmp_path)
+    told = current(tmp_path)
+    files_of = [str(tmp_path / part.path) for part in told.of("rebalances")]
+    reader = duckdb.connect()
+    reader.read_parquet(files_of).create_view("rebalances")
+    for share in (0.6, 0.8, 1.0):
+        await built(up_to(storage, share), tmp_path)
+    counted = reader.sql("select count(*) from rebalances").fetchone()
+    assert counted is not None
+    assert counted[0] == told.rows("rebalances")
+    next_one = tmp_path / "_builds" / "000002.json"
+    manifest = msgspec.json.decode(next_one.read_bytes())
+    manifest["made_ms"] -= builds.GRACE_MS
+    next_one.write_bytes(msgspec.json.encode(manifest))
+    await built(storage, tmp_path)
+    assert not (tmp_path / "_builds" / "000001.json").exists()
+    assert next_one.exists(), "the build after it was made later than an hour ago"
+    assert not all((tmp_path / part.path).exists() for part in told.of("rebalances"))
+
+
+async def test_a_clock_that_was_ahead_keeps_no_build_for_longer(tmp_path: Path) -> None:
+    """A build is over when any later one was made, whatever time the one after it has."""
+    storage = judged([3])
+    for _ in range(5):
+        await built(storage, tmp_path, rebuild=True)
+    for number, hours in ((2, 9_000), (3, -2)):
+        path = tmp_path / "_builds" / f"{number:06d}.json"
+        manifest = msgspec.json.decode(path.read_bytes())
+        manifest["made_ms"] += hours * 3_600_000
+        path.write_bytes(msgspec.json.encode(manifest))
+    await built(storage, tmp_path)
+    assert sorted(path.stem for path in (tmp_path / "_builds").glob("*.json")) == ["000003", "000004", "000005"]
 
 
 async def test_the_pages_sql_reads_the_table_as_the_last_build_left_it(
@@ -186,7 +223,7 @@ async def test_a_reader_whose_files_have_gone_reads_the_later_build(
     await built(up_to(storage, 0.5), tmp_path)
     old = current(tmp_path)
     for share in (0.8, 1.0):
-        await built(up_to(storage, share), tmp_path)
+        await built(up_to(storage, share), tmp_path, grace_ms=0)
     seen = [old]
     monkeypatch.setattr(
         "muster.replay.fleet.questions.queries.current", lambda folder: seen.pop() if seen else current(folder)
