@@ -152,7 +152,6 @@ def new_owner(
     on_generation: GenerationListener = ignore_generations,
     on_given_up: Callable[[int], None] = ignore_partition,
     ask_about_silence: AskAboutSilence = members_reachable,
-    waiting_quota: WaitingQuota,
 ) -> Owner:
     """Make the owner of this process's partitions."""
     return Owner(
@@ -170,7 +169,6 @@ def new_owner(
         on_generation=on_generation,
         on_given_up=on_given_up,
         ask_about_silence=ask_about_silence,
-        superseded=waiting_quota.release,
         slices=Slices(answer_memory_of(settings.queued_max_request_bytes)),
     )
 

@@ -156,8 +156,7 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
         open_metrics_endpoint(settings, (metrics,), readiness, stack, watch=watch, parts=parts)
     keep_certificates(stack, lost=lost)
     watch_files(readiness, stack, lost=lost)
-    waiting_quota = new_waiting_quota(settings, metrics)
-    owner = new_owner(settings, event_log, offsets, clock, waiting_quota=waiting_quota)
+    owner = new_owner(settings, event_log, offsets, clock)
     sharing = PartitionSharing(settings, event_log, clock) if settings.share_partitions else None
     runtime = Runtime(
         owner,
@@ -167,6 +166,7 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
         stands_by=settings.stands_by,
         snapshots=snapshot_folder(settings),
     )
+    waiting_quota = new_waiting_quota(settings, metrics)
     service = new_service(
         WaitingLimit(runtime, waiting_quota, runtime.is_member), cluster, clock, runtime, waiting_quota
     )

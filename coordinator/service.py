@@ -66,9 +66,9 @@ class Groups(Protocol):
     """The groups that this process serves. The runtime implements it, and a small real implementation in tests."""
 
     def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
-        """Submit a command. `reply` is called once at most, within this call or later, on the loop's thread.
+        """Submit a command. `reply` is called once, within this call or later, on the loop's thread.
 
-        It is never called for a parked join or sync that the same member sends again (J13, SG17).
+        For a parked join or sync that the same member sends again it is called with `Superseded`, which is no answer.
 
         The outcome's class is that of the command, also for errors without a decision (14, 15, 16). Each command has a
         `caller.request_id` of its own, also when one request becomes many commands.

@@ -30,6 +30,10 @@ class JoinGroupOutcome(msgspec.Struct, frozen=True, kw_only=True):
     members: tuple[JoinedMember, ...] = ()
 
 
+class Superseded(msgspec.Struct, frozen=True):
+    """No answer: the same member's next JoinGroup or SyncGroup has taken the place of this one (J13, SG17)."""
+
+
 class SyncGroupOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The defaults are those of every error (W14)."""
 
@@ -244,6 +248,7 @@ class DescribeGroupConfigOutcome(msgspec.Struct, frozen=True, kw_only=True):
 Outcome = (
     JoinGroupOutcome
     | SyncGroupOutcome
+    | Superseded
     | HeartbeatOutcome
     | LeaveGroupOutcome
     | CommitOffsetsOutcome

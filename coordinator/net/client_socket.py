@@ -22,6 +22,7 @@ from typing import Any, cast
 import structlog
 
 from muster.coordinator.group.connections import ConnectionRecord
+from muster.coordinator.group.outcomes import Superseded
 from muster.coordinator.load.current_work import RequestWork
 from muster.coordinator.net.connection_memory import ConnectionMemory, unsent_bytes
 from muster.coordinator.net.flow import Flow, send_all
@@ -87,13 +88,17 @@ class ClientSocket(asyncio.Protocol):
 
     @property
     def is_parked(self) -> bool:
-        """Whether the client waits for an answer, and reads; then it is not idle (P17)."""
-        return self._connection.is_handling and self._client_reads
+        """Whether the client waits for other members of its group, and reads; then it is not idle (P17)."""
+        return self._connection.is_parked and self._all_read
+
+    @property
+    def _awaits_answer(self) -> bool:
+        return self._connection.is_handling and self._all_read
 
     def _eviction_order(self) -> EvictionOrder:
         if not self._is_authenticated:
             return EvictionOrder.UNAUTHENTICATED
-        return EvictionOrder.AWAITING_ANSWER if self.is_parked else EvictionOrder.STALLED
+        return EvictionOrder.AWAITING_ANSWER if self._awaits_answer else EvictionOrder.STALLED
 
     @property
     def is_closing(self) -> bool:
@@ -184,6 +189,11 @@ class ClientSocket(asyncio.Protocol):
         self._cancel = None
         if isinstance(answered, ProtocolError):
             self._refuse(answered)
+            return
+        if isinstance(answered, Superseded):
+            self._connection.supersede()
+            self._update_reading()
+            self._close_if_done()
             return
         self._connection.answer(*answered)
         self._answered_bytes += sum(map(len, answered))

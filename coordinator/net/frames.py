@@ -1,8 +1,8 @@
 """A client's connection without its socket: bytes in, one request at a time out, answers in, bytes out.
 
 What belongs here: frames, the order of answers, the limit of waiting bytes; for both modes: the broker's side is in
-sidecar/relay/conversation.py. What it must not know: sockets, time, the meaning of requests (but for the key of a
-heartbeat, which the fast path may answer before it is decoded).
+sidecar/relay/conversation.py. What it must not know: sockets, time, the meaning of requests (but for the keys of a
+heartbeat, which the fast path may answer before it is decoded, and of those that wait for other members).
 
 A request is taken with `next_request`, answered with `answer`, and until it is answered there is no next one: so
 answers leave in the order of requests, and requests of one connection are decided in that order, as in Kafka (CC5,
@@ -22,6 +22,7 @@ from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.coordinator.wire.bounds import bound_of
 from muster.coordinator.wire.messages import HEADER_START_BYTES
 from muster.coordinator.wire.other_protocols import oversized_frame
+from muster.coordinator.wire.registry import PARKED
 
 Fast = Callable[[int, bytes, int], bytes | None]
 """Takes a heartbeat's version, its bytes behind the correlation id, and its arrival; returns those of the answer."""
@@ -78,13 +79,20 @@ class Connection:
         self._incoming = Incoming()
         self._taken: bytes | None = None  # the correlation id of the request that is not answered yet
         self._taken_bytes = 0  # of that request
+        self._taken_key = -1
+        self._is_superseded = False
         self._has_begun = False  # a request, since the last `take_progress`
         self._was_half_sent = False
 
     @property
     def is_handling(self) -> bool:
-        """Whether a request was taken and is not answered yet."""
-        return self._taken is not None
+        """Whether a request was taken that will be answered, and is not yet."""
+        return self._taken is not None and not self._is_superseded
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether a join or a sync was taken, which waits for other members for as long as they take."""
+        return self.is_handling and self._taken_key in PARKED
 
     @property
     def is_under_way(self) -> bool:
@@ -111,14 +119,15 @@ class Connection:
 
         More bytes in the middle of a request are no progress, so a client that sends them slowly is idle.
         """
-        went_on = self._has_begun or not self._was_half_sent
+        went_on = self._has_begun or not (self._was_half_sent or self._is_superseded)
         self._has_begun = False
         self._was_half_sent = self._incoming.waiting_bytes > 0 and not self.is_under_way
         return went_on
 
     def receive(self, data: bytes) -> None:
         """Receive bytes from the client, cut anywhere."""
-        self._incoming.add(data)
+        if not self._is_superseded:
+            self._incoming.add(data)
 
     def receive_known(self, data: bytes, now_ms: int) -> bool:
         """Receive bytes, and answer the heartbeats that the fast path knows, if nothing waits before them.
@@ -127,7 +136,7 @@ class Connection:
         """
         incoming = self._incoming
         if self._taken is not None or incoming.waiting_bytes:
-            incoming.add(data)
+            self.receive(data)
             return False
         answered, at = self._answer_known(data, 0, AT_ONCE, now_ms)
         if answered and at == len(data):
@@ -156,13 +165,21 @@ class Connection:
             return None
         length, api_key, api_version, correlation_id = start
         check_bound(api_key, api_version, length, bound_of(api_key).bytes_max)
-        return self._take(length, correlation_id)
+        return self._take(length, api_key, correlation_id)
 
     def answer(self, *payload: bytes) -> None:
         """Answer the request that was taken, with chunks of bytes behind the correlation id."""
         assert self._taken is not None
         put_answer(self.for_client, self._taken, *payload)
         self._taken, self._taken_bytes = None, 0
+
+    def supersede(self) -> None:
+        """Give up the request that was taken: it is never answered (J13, SG17).
+
+        So nothing behind it ever is, as in Kafka, and what still comes is dropped; the connection is idle.
+        """
+        self._is_superseded = True
+        self._incoming, self._taken_bytes = Incoming(), 0
 
     def forget(self) -> None:
         """Drop all bytes: the client is gone, even if its request is still being handled."""
@@ -222,12 +239,12 @@ class Connection:
         check_length(length, self._frame_bytes_max)
         return REQUEST_START.unpack(start) if len(start) == REQUEST_START.size else None
 
-    def _take(self, length: int, correlation_id: bytes) -> bytes | None:
+    def _take(self, length: int, api_key: int, correlation_id: bytes) -> bytes | None:
         """Take the next frame behind its length, which is known to be good, if it has come."""
         if not self._incoming.has(LENGTH.size + length):
             return None
         self._incoming.take(LENGTH.size)
-        self._taken = correlation_id
+        self._taken, self._taken_key = correlation_id, api_key
         self._taken_bytes = LENGTH.size + length
         self._has_begun = True
         return self._incoming.take(length)

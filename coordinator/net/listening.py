@@ -43,7 +43,7 @@ class Served(Protocol):
 
     @property
     def is_parked(self) -> bool:
-        """Whether the client waits for an answer; then it is not idle (P17)."""
+        """Whether the client waits for other members of its group, or for a broker; then it is not idle (P17)."""
 
     @property
     def unread_since_ms(self) -> int | None:

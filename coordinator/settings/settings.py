@@ -59,7 +59,7 @@ class Settings(SidecarSettings, KafkaSettings):
     connections_max: int = option(_LIMITS.connections_max, "Connections served at a time.", ge=1)
     connections_max_idle_ms: int = option(
         _LIMITS.connections_max_idle_ms,
-        "A connection on which no request begins or ends for longer is closed, unless it waits for an answer.",
+        "A connection on which no request begins or ends for longer is closed, unless a join or a sync of it waits.",
         ge=1_000,
     )
     unread_answers_max_ms: int = option(

@@ -65,7 +65,6 @@ class GroupParts:
         self._let_go: Callable[[int], None] = ignore_partition
         self.shadows = Shadows(link, lost=self._release, give_up=lost)
         stack.push_async_callback(self.shadows.close)
-        waiting_quota = new_waiting_quota(settings, metrics)
         self.owner = new_owner(
             settings,
             event_log,
@@ -74,7 +73,6 @@ class GroupParts:
             on_generation=self.shadows.update_generation,
             on_given_up=self._given_up,
             ask_about_silence=self._reachability().ask_about_silence,
-            waiting_quota=waiting_quota,
         )
         self.runtime = Runtime(
             self.owner,
@@ -87,7 +85,7 @@ class GroupParts:
         self.moves = self._moves()
         self._let_go = let_go_of(self.shadows, self.moves, event_log)
         self.in_flight = InFlightCommits()
-        self.service = self._service(waiting_quota)
+        self.service = self._service(new_waiting_quota(settings, metrics))
 
     def observe(self, parts: StatusParts) -> None:
         """Have metrics and status tell of them."""

@@ -4,7 +4,8 @@
       fault             which of the `Fault`s it was, for the counters
 
 A handler is called as `handle(body, context, service, answer)`. It calls `answer` once, at once or later, with the
-fields of the response; it may give back a function that drops what it holds (a timer) should the client go away first.
+fields of the response, or `context.superseded` if there will be none; it may give back a function that drops what it
+holds (a timer) should the client go away first.
 Work on each of many entries is done in steps (`context.work`), or left to the response's writer (`Each`).
 """
 
@@ -75,11 +76,16 @@ def work_at_once(steps: Steps[Cancel | None]) -> Cancel | None:
     return finished(steps)
 
 
+def leave_unanswered() -> None:
+    """Do nothing: the default, where no connection waits."""
+
+
 class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
     """The facts about a request that are not in its body. `client_id` is "" when the client sent null, as in Kafka.
 
-    `client_host` is as Java prints it, with a leading slash (M3). `arrived_ms` is monotonic. `member_uuid`: of the
-    member id that a JoinGroup proposes, if it is known: of one that is sent again to another process.
+    `client_host` is as Java prints it, with a leading slash (M3). `arrived_ms` is monotonic. `superseded`: called
+    instead of `answer` when the request is superseded. `member_uuid`: of the member id that a JoinGroup proposes, if it
+    is known: of one that is sent again to another process.
     """
 
     api_key: int
@@ -92,6 +98,7 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
     arrived_wall_ms: int
     keep_ticket: KeepTicket = keep_no_ticket
     work: Work = work_at_once
+    superseded: Callable[[], None] = leave_unanswered
     member_uuid: str = ""
     connection: ConnectionRecord | None = None
 

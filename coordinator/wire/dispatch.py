@@ -97,6 +97,7 @@ def work_on(
             arrived_wall_ms=arrived_wall_ms,
             keep_ticket=keep_ticket,
             work=in_flight.work,
+            superseded=in_flight.superseded,
             member_uuid=member_uuid,
             connection=peer.connection,
         )

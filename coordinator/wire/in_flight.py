@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import structlog
 
+from muster.coordinator.group.outcomes import Superseded
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.service import Cancel
 from muster.coordinator.wire.api import Fault, Fields, ProtocolError
@@ -19,8 +20,8 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 R = TypeVar("R")
 
-Answered = list[bytes] | ProtocolError
-"""An answer from behind the correlation id on, in chunks; or the error why it cannot be written."""
+Answered = list[bytes] | ProtocolError | Superseded
+"""An answer from behind the correlation id on, in chunks; or the error why it cannot be written; or there is none."""
 
 
 class InFlightRequest:
@@ -63,6 +64,11 @@ class InFlightRequest:
             self.run(self._form.write_in_steps(response, self._slices.answer_memory), self._answer)
         except ProtocolError as error:
             self._answer(error)
+
+    def superseded(self) -> None:
+        """The request is never answered: the same member's next one has taken its place."""
+        if not self._is_cancelled:
+            self._answer(Superseded())
 
     def failed(self, error: Exception) -> None:
         """The request cannot be worked on to its end."""

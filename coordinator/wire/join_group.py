@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from muster.coordinator.group.commands import Caller, JoinGroup
-from muster.coordinator.group.outcomes import JoinedMember, JoinGroupOutcome, Outcome
+from muster.coordinator.group.outcomes import JoinedMember, JoinGroupOutcome, Outcome, Superseded
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext, stated_reason
 from muster.events.ids import MemberId
@@ -26,6 +26,9 @@ bytes."""
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:
     def reply(outcome: Outcome) -> None:
+        if isinstance(outcome, Superseded):
+            context.superseded()
+            return
         assert isinstance(outcome, JoinGroupOutcome)
         answer(encode(outcome, context.api_version))
 

@@ -1,5 +1,7 @@
 """All APIs that a standalone coordinator offers, by key. Others do not exist for clients."""
 
+from typing import Final
+
 from muster.coordinator.wire import (
     api_versions,
     delete_groups,
@@ -46,6 +48,9 @@ _ALL = (
 )
 
 APIS: dict[int, Api] = {api.key: api for api in (*_ALL, api_versions.offering(_ALL))}
+
+PARKED: Final = frozenset({join_group.API.key, sync_group.API.key})
+"""APIs whose requests wait for other members."""
 
 _OF_MEMBERS = (join_group.API, sync_group.API, heartbeat.API, leave_group.API, offset_commit.API, offset_fetch.API)
 

@@ -9,7 +9,7 @@ from functools import partial
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import Caller, SyncGroup
-from muster.coordinator.group.outcomes import Outcome, SyncGroupOutcome
+from muster.coordinator.group.outcomes import Outcome, Superseded, SyncGroupOutcome
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
 from muster.events.ids import MemberId
@@ -22,6 +22,9 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
         return None
 
     def reply(outcome: Outcome) -> None:
+        if isinstance(outcome, Superseded):
+            context.superseded()
+            return
         assert isinstance(outcome, SyncGroupOutcome)
         answer(encode(outcome))
 

@@ -66,6 +66,11 @@ class Pending:
     def is_answered(self) -> bool:
         return self._answer.done()
 
+    @property
+    def is_good(self) -> bool:
+        """Whether an answer has come, and not the end of the connection."""
+        return self._answer.done() and self._answer.exception() is None
+
     async def get(self) -> Fields:
         """The answer, when it is there. Raises `TimeoutError`, and `ConnectionResetError` when the server hung up."""
         return decoded(self.name, self.version, await self.frame())

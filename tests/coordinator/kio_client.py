@@ -8,6 +8,7 @@ from typing import Any, get_args
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
+from muster.coordinator.group.outcomes import Superseded
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.wire.api import Api, KeepTicket, ProtocolError, keep_no_ticket
 from muster.coordinator.wire.dispatch import ClientAddress, dispatch
@@ -84,7 +85,12 @@ class Exchange:
 
 def told(answers: list[bytes | ProtocolError]) -> Callable[[Answered], None]:
     """Keeps each answer in one piece."""
-    return lambda answered: answers.append(b"".join(answered) if isinstance(answered, list) else answered)
+
+    def keep(answered: Answered) -> None:
+        assert not isinstance(answered, Superseded)
+        answers.append(b"".join(answered) if isinstance(answered, list) else answered)
+
+    return keep
 
 
 def filled(entity: Any, values: Mapping[str, Any]) -> Any:

@@ -1,5 +1,6 @@
 """A small `Groups` that does what a test told it: keeps the commands it was given, replies at once or when told to."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 
@@ -99,9 +100,9 @@ class ManualTimers:
         self.pending[number] = (delay_ms, callback)
         return lambda: self.pending.pop(number, None) and None
 
-    def pass_all(self) -> None:
-        """Let all timers pass that there are now."""
-        for number in list(self.pending):
+    def pass_all(self, *, up_to_ms: float = math.inf) -> None:
+        """Let all timers pass that there are now; or those alone that were set for no longer."""
+        for number in [each for each, (delay_ms, _) in self.pending.items() if delay_ms <= up_to_ms]:
             self.pending.pop(number)[1]()
 
 

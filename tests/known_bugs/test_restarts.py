@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, Outcome
+from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome
 from muster.events.ids import GroupInstanceId
 from muster.events.log.memory import MemoryStorage
 from tests.coordinator.serving import enter, join_body, serving, sync_body
@@ -59,8 +59,8 @@ def test_s3_a_replacement_is_durable_before_it_is_answered() -> None:
     simulate(story())
 
 
-async def asked_everything(process: SimulatedProcess, joined: JoinGroupOutcome) -> list[Outcome]:
-    """One request of each kind that a member sends."""
+async def asked_everything(process: SimulatedProcess, joined: JoinGroupOutcome) -> list[Any]:
+    """The outcome of one request of each kind that a member sends."""
     return [
         await process.join("a", joined.member_id),
         await process.sync(joined),

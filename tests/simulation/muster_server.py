@@ -24,7 +24,6 @@ from muster.coordinator.partition_sharing import PartitionSharing
 from muster.coordinator.runtime.ownership.ownership_end import nobody_knows
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.runtime.partition.retention_clock import RetentionClock
-from muster.coordinator.runtime.partition.waiting_limit import WaitingQuota
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.settings.settings import Settings
 from muster.coordinator.wire.registry import APIS
@@ -214,7 +213,7 @@ class MusterServer:
             stands_by=sharing is not None,
         )
 
-    def new_owner(self, event_log: EventLog, offsets: OffsetStore, quota: WaitingQuota) -> Owner:
+    def new_owner(self, event_log: EventLog, offsets: OffsetStore) -> Owner:
         settings = GroupSettings(
             initial_rebalance_delay_ms=self.settings.group_initial_rebalance_delay_ms, min_session_timeout_ms=100
         )
@@ -229,7 +228,6 @@ class MusterServer:
             boot_ms=self.clock.boot_ms,
             clock=self.clock,
             retention_clock=RetentionClock(self.clock, kept_ms=settings.offsets_retention_minutes * MINUTE_MS),
-            superseded=quota.release,
             slices=Slices(answer_memory_of(ConnectionLimits().queued_max_request_bytes)),
             turns=Turns(clock=lambda: 0.0),
         )

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable
 
 from kio.schema.errors import ErrorCode
 
@@ -43,7 +42,7 @@ from muster.coordinator.runtime.partition.group_context import (
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.runtime.partition.retention_clock import RetentionClock
 from muster.coordinator.runtime.runtime import Runtime
-from muster.coordinator.service import Groups, ignore_request_id
+from muster.coordinator.service import Groups
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from muster.events.state import Protocol
@@ -74,7 +73,6 @@ class SimulatedProcess:
         claim_renewal_ms: int | None = None,
         on_generation: GenerationListener = ignore_generations,
         ask_about_silence: AskAboutSilence = members_reachable,
-        superseded: Callable[[int], None] = ignore_request_id,
         clock: VirtualClock | None = None,
         end_of: EndOf = nobody_knows,
     ) -> None:
@@ -95,7 +93,6 @@ class SimulatedProcess:
             retention_clock=RetentionClock(self.clock, kept_ms=settings.offsets_retention_minutes * MINUTE_MS),
             on_generation=on_generation,
             ask_about_silence=ask_about_silence,
-            superseded=superseded,
         )
         self.runtime = Runtime(owner, give_up=self.lost.append, end_of=end_of)
 

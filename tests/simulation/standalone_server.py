@@ -53,7 +53,7 @@ class StandaloneServer(MusterServer):
         offsets = _CheckedOffsets(self)
         quota = WaitingQuota(each_max=1_000, metrics=METRICS)
         sharing = self.new_sharing(event_log)
-        runtime = self.runtime = self.new_runtime(self.new_owner(event_log, offsets, quota), sharing)
+        runtime = self.runtime = self.new_runtime(self.new_owner(event_log, offsets), sharing)
         service = self._service(runtime, quota)
         settings = ServerSettings(host=self.host, port=CLIENT_PORT)
         server = Server(settings=settings, service=service, apis=APIS, metrics=METRICS)

@@ -241,6 +241,12 @@ class Leases(Message, frozen=True, tag=28):
     left_ms: dict[int, int]
 
 
+class RequestSuperseded(Message, frozen=True, tag=29):
+    """The connection's request is never answered: the member has sent it again, perhaps on another connection."""
+
+    connection: int
+
+
 AnyMessage = (
     Challenge
     | Proof
@@ -264,6 +270,7 @@ AnyMessage = (
     | Granted
     | Revoked
     | Leases
+    | RequestSuperseded
 )
 
 _ENCODER: Final = msgspec.msgpack.Encoder()

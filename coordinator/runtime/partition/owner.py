@@ -22,7 +22,6 @@ from muster.coordinator.runtime.partition.group_context import (
 )
 from muster.coordinator.runtime.partition.old_leases import OldLeases
 from muster.coordinator.runtime.partition.retention_clock import RetentionClock
-from muster.coordinator.service import ignore_request_id
 from muster.coordinator.strangers_watch import StrangersSeen
 from muster.events.log.base import EventLog
 
@@ -55,8 +54,6 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     on_given_up: Callable[[int], None] = ignore_partition
     """Called with each partition that is another process's from now on."""
     ask_about_silence: AskAboutSilence = members_reachable
-    superseded: Callable[[int], None] = ignore_request_id
-    """Called with the id of a parked request that will not be answered, since the same member has sent it again."""
     strangers: StrangersSeen = msgspec.field(default_factory=StrangersSeen)
     old_leases: OldLeases = msgspec.field(default_factory=OldLeases)
     former_owners: FormerOwners = msgspec.field(default_factory=FormerOwners)

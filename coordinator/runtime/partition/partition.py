@@ -80,7 +80,7 @@ class Partition:
         self._lost = lost
         self._contexts: dict[GroupId, GroupContext] = {}
         self._lease = lease
-        self._waiting = WaitingRequests(owner.superseded, lease)
+        self._waiting = WaitingRequests(lease)
         self._deadlines = Deadlines(
             owner.clock,
             due=self._deadline_came,

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import AnyCommand, AnyRequest, Heartbeat, JoinGroup, SyncGroup
 from muster.coordinator.group.error_replies import error_replies
-from muster.coordinator.group.outcomes import HeartbeatOutcome, Outcome, Reply
+from muster.coordinator.group.outcomes import HeartbeatOutcome, Outcome, Reply, Superseded
 from muster.coordinator.observability.group_metrics import in_slices
 from muster.coordinator.runtime.partition.answer_lease import HELD_MS, AnswerLease
 from muster.coordinator.service import ReplyTo
@@ -38,10 +38,9 @@ class Waiting(msgspec.Struct, frozen=True, eq=False):
 
 
 class WaitingRequests:
-    """See the module. `superseded` is called with the id of a request that will not be answered any more."""
+    """See the module."""
 
-    def __init__(self, superseded: Callable[[int], None], lease: AnswerLease | None = None) -> None:
-        self._superseded = superseded
+    def __init__(self, lease: AnswerLease | None = None) -> None:
         self._lease = lease
         self._waiting: dict[int, Waiting] = {}
         self._parked: dict[ParkingKey, int] = {}
@@ -97,7 +96,7 @@ class WaitingRequests:
     def decided(self, command: AnyCommand, replies: Sequence[Reply]) -> None:
         """Note that a command is decided: `replies` are about to be released; a request without a reply is parked.
 
-        The rules never answer a parked request that was sent again (J13, SG17), so it is forgotten here.
+        The rules never answer a parked request that was sent again (J13, SG17), so its sender learns that here.
         """
         for reply in replies:
             self._unpark(reply.request_id)
@@ -107,8 +106,9 @@ class WaitingRequests:
         if any(reply.request_id == request_id for reply in replies):
             return
         repeated = self._parked.get(parking)
-        if repeated is not None and self._waiting.pop(repeated, None) is not None:
-            self._superseded(repeated)
+        superseded = None if repeated is None else self._waiting.pop(repeated, None)
+        if superseded is not None:
+            deliver(superseded, Superseded())
         self._parked[parking] = request_id
         waiting = self._waiting.get(request_id)
         if waiting is not None:  # its protocols or assignments are in the group now, or dropped
@@ -151,7 +151,7 @@ def _deliver_if(waiting: Waiting, outcome: Outcome, is_covered: bool) -> None:
 
 
 def deliver(waiting: Waiting, outcome: Outcome) -> None:
-    """Deliver an answer. A bug in turning an outcome into bytes harms that client alone."""
+    """Deliver an outcome. A bug in turning an outcome into bytes harms that client alone."""
     try:
         waiting.reply_to(outcome)
     except Exception:

@@ -22,9 +22,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class WaitingQuota:
-    """The waiting requests by id. One is released when it is answered, when its client has disconnected, or when it is
-    superseded by the same member's next one (J13, SG17).
-    """
+    """The waiting requests by id. One is released when it is answered or superseded, or its client has disconnected."""
 
     def __init__(self, *, each_max: int, metrics: ServerMetrics) -> None:
         self._metrics = metrics
@@ -51,7 +49,7 @@ class WaitingQuota:
 
 
 class WaitingLimit(DelegatingGroups):
-    """See the module. The owner of `quota` also releases requests that are superseded."""
+    """See the module."""
 
     def __init__(
         self, groups: Groups, waiting_quota: WaitingQuota, is_member: Callable[[JoinGroup | SyncGroup], bool]

@@ -6,6 +6,7 @@ not know: what a request means.
     owner reached     the request is forwarded; it is answered, or is to be relayed, or the broker is to be asked first
     no owner,         JoinGroup and SyncGroup wait for the next owner, and are sent again, as nobody has answered them;
     or not reached    the others wait for a second; then COORDINATOR_NOT_AVAILABLE, after which clients try again
+    superseded        the member has sent a later one: neither answered nor sent to the next owner
 
 Joins and syncs for groups of our own take the same way, but for the connection: their owner may be another process
 before they are answered.
@@ -24,11 +25,13 @@ from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.cluster import Node
+from muster.coordinator.group.outcomes import Superseded
 from muster.coordinator.peers.link.messages import (
     Answered,
     Closed,
     Granted,
     Relay,
+    RequestSuperseded,
 )
 from muster.coordinator.runtime.partition.answer_lease import boot_clock_ms
 from muster.coordinator.service import Cancel, Service
@@ -42,7 +45,6 @@ from muster.coordinator.sidecar.forwarding.group_apis import (
     NOT_YET,
     OF_MANY_GROUPS,
     OF_ONE_GROUP,
-    PARKED,
     OfManyGroups,
 )
 from muster.coordinator.sidecar.forwarding.owners import Outcome, Owners
@@ -56,7 +58,7 @@ from muster.coordinator.sidecar.relay.limits import handled_bytes_max
 from muster.coordinator.wire import heartbeat, join_group
 from muster.coordinator.wire.api import Fault, Fields, ProtocolError, work_at_once
 from muster.coordinator.wire.messages import HEADER_START_BYTES, KEY_AND_VERSION
-from muster.coordinator.wire.registry import APIS
+from muster.coordinator.wire.registry import APIS, PARKED
 from muster.events.ids import GroupId
 from muster.events.steps import collected, entries_of
 
@@ -211,6 +213,8 @@ class Edge:
                 request.client.answered([payload])
             case Relay():
                 request.relay()
+            case RequestSuperseded():
+                request.client.answered(Superseded())
             case Closed(fault=fault, reason=reason):
                 raise ProtocolError(Fault(fault), reason)
             case _:

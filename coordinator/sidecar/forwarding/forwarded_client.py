@@ -15,11 +15,20 @@ import msgspec
 import structlog
 
 from muster.coordinator.group.connections import ConnectionRecord
+from muster.coordinator.group.outcomes import Superseded
 from muster.coordinator.load.current_work import RequestWork
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.net.heartbeats import HeartbeatCache, SharedBytes
 from muster.coordinator.observability.metrics import ServerMetrics
-from muster.coordinator.peers.link.messages import Answered, AnyMessage, Closed, Granted, NotOwned, Relay
+from muster.coordinator.peers.link.messages import (
+    Answered,
+    AnyMessage,
+    Closed,
+    Granted,
+    NotOwned,
+    Relay,
+    RequestSuperseded,
+)
 from muster.coordinator.service import Cancel
 from muster.coordinator.sidecar.messages.request_plan import Rewrite
 from muster.coordinator.sidecar.relay.authorization import AuthorizationCache
@@ -141,7 +150,9 @@ class ForwardedClient:
 
     def answered(self, answered: AnsweredWith) -> None:
         """Answer the request that is being handled."""
-        if isinstance(answered, ProtocolError):
+        if isinstance(answered, Superseded):
+            self._done(RequestSuperseded(self.number))
+        elif isinstance(answered, ProtocolError):
             self._done(Closed(self.number, answered.fault.value, str(answered)))
         else:
             payload = b"".join(answered)

@@ -44,9 +44,6 @@ OF_ONE_GROUP: Final = frozenset(
 MANY_BYTES: Final = 4_096
 """A longer request of many groups is looked at in slices."""
 
-PARKED: Final = frozenset({join_group.API.key, sync_group.API.key})
-"""APIs whose requests wait for other members. They outlive their owner: they are sent again to the next one."""
-
 MOVED: Final = frozenset({ErrorCode.not_coordinator})
 NOT_YET: Final = MOVED | {ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available}
 

@@ -33,6 +33,7 @@ from muster.coordinator.peers.link.messages import (
     Owned,
     OwnedGroup,
     Relay,
+    RequestSuperseded,
     Revoked,
 )
 from muster.coordinator.service import Service
@@ -46,7 +47,7 @@ from muster.events.ids import GroupId
 
 LIST_TIMEOUT_S: Final = 5.0
 
-Outcome = Answered | Granted | Relay | NotOwned | Closed | None
+Outcome = Answered | Granted | Relay | NotOwned | RequestSuperseded | Closed | None
 """The owner's answer; None: it was lost before."""
 
 
@@ -245,7 +246,7 @@ class Owners:
     def received(self, node: Node, message: AnyMessage) -> None:
         """Handle a message of an owner."""
         match message:
-            case Answered() | Granted() | Relay() | NotOwned() | Closed():
+            case Answered() | Granted() | Relay() | NotOwned() | RequestSuperseded() | Closed():
                 done = self._waiting.pop(message.connection, None)
                 if done is not None:
                     done(message)

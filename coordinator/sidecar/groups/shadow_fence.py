@@ -6,6 +6,7 @@ called. So a JoinGroup that is answered in a generation already bumped has it bu
 """
 
 from collections.abc import Callable
+from typing import TypeGuard, TypeVar
 
 import structlog
 from kio.schema.errors import ErrorCode
@@ -16,8 +17,12 @@ from muster.coordinator.runtime.partition.waiting import Waiting, deliver
 from muster.coordinator.service import Groups, ReplyTo
 from muster.coordinator.sidecar.groups.groups_layer import GroupsLayer
 from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
+from muster.events.ids import GroupId
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+O = TypeVar("O", JoinGroupOutcome, SyncGroupOutcome)  # noqa: E741
 
 
 class ShadowFence(GroupsLayer):
@@ -38,12 +43,7 @@ class ShadowFence(GroupsLayer):
 
     def _join(self, command: JoinGroup, reply: ReplyTo) -> None:
         def joined(outcome: Outcome) -> None:
-            assert isinstance(outcome, JoinGroupOutcome)
-            generation_id = outcome.generation_id
-            if (
-                outcome.error is ErrorCode.none
-                and self._shadows.commit_identity(command.group_id, generation_id) is not None
-            ):
+            if _is_good(outcome, JoinGroupOutcome) and self._is_bumped(command.group_id, outcome.generation_id):
                 self._shadows.bump_again(command.group_id)
             reply(outcome)
 
@@ -51,16 +51,15 @@ class ShadowFence(GroupsLayer):
 
     def _sync(self, command: SyncGroup, reply: ReplyTo) -> None:
         def synced(outcome: Outcome) -> None:
-            assert isinstance(outcome, SyncGroupOutcome)
-            if outcome.error is not ErrorCode.none or self._is_bumped(command):
-                reply(outcome)
-            else:
+            if _is_good(outcome, SyncGroupOutcome) and not self._is_bumped(command.group_id, command.generation_id):
                 self._when_bumped(command, outcome, reply)
+            else:
+                reply(outcome)
 
         self._groups.submit(command, synced)
 
-    def _is_bumped(self, command: SyncGroup) -> bool:
-        return self._shadows.commit_identity(command.group_id, command.generation_id) is not None
+    def _is_bumped(self, group_id: GroupId, generation_id: int) -> bool:
+        return self._shadows.commit_identity(group_id, generation_id) is not None
 
     def _when_bumped(self, command: SyncGroup, outcome: SyncGroupOutcome, reply: ReplyTo) -> None:
         waiting = Waiting(command, reply)
@@ -73,7 +72,12 @@ class ShadowFence(GroupsLayer):
                 deliver(waiting, SyncGroupOutcome(error=ErrorCode.coordinator_not_available))
                 return
             # Another generation may have begun meanwhile; its members must not meet one of this.
-            is_bumped = self._is_bumped(command)
+            is_bumped = self._is_bumped(command.group_id, command.generation_id)
             deliver(waiting, outcome if is_bumped else SyncGroupOutcome(error=ErrorCode.rebalance_in_progress))
 
         self._tasks.start(wait(), name=f"bump-{command.group_id}")
+
+
+def _is_good(outcome: Outcome, kind: type[O]) -> TypeGuard[O]:
+    """Whether it is an answer without an error; a request that was superseded has none."""
+    return isinstance(outcome, kind) and outcome.error is ErrorCode.none

@@ -94,9 +94,8 @@ class ClientSide(ClientSocket):
     # ---- for the listener ----------------------------------------------------------------------------
 
     @property
-    def is_parked(self) -> bool:
-        """Whether the client waits for an answer, which is not idle (P17); False while either side does not read."""
-        return self._conversation.is_owed and self._client_reads and self._broker.is_writable
+    def _awaits_answer(self) -> bool:
+        return self._conversation.is_owed and self._all_read
 
     def close(self) -> None:
         """Send what is to be sent, and close both sides."""

@@ -69,7 +69,12 @@ class Conversation(Connection):
     @property
     def is_owed(self) -> bool:
         """Whether the client has sent a whole request and waits for its answer."""
-        return self._taken is not None or self._is_answer_due
+        return self.is_handling or self._is_answer_due
+
+    @property
+    def is_parked(self) -> bool:
+        """Includes whatever waits for the broker, which closes connections that are idle as it sees it."""
+        return super().is_parked or self._is_answer_due
 
     @property
     def is_all_answered(self) -> bool:
@@ -157,7 +162,7 @@ class Conversation(Connection):
                 done += 1
                 continue
             self._check_handled(plan, length, api_key, api_version)
-            frame = self._take(length, correlation_id) if self.answers.are_all_given else None
+            frame = self._take(length, api_key, correlation_id) if self.answers.are_all_given else None
             self._frame = frame or b""
             return frame
         return None
@@ -185,6 +190,11 @@ class Conversation(Connection):
     def answer(self, *payload: bytes) -> None:
         """Answer the request that is handled here: chunks behind the correlation id."""
         super().answer(*payload)
+        self._frame = b""
+
+    def supersede(self) -> None:
+        """Give up the request that is handled here."""
+        super().supersede()
         self._frame = b""
 
     def relay(self, frame: bytes | None = None, rewrite: Rewrite | None = None) -> None:

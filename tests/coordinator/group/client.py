@@ -29,6 +29,7 @@ from muster.coordinator.group.outcomes import (
     JoinGroupOutcome,
     LeaveGroupOutcome,
     Outcome,
+    Superseded,
     SyncGroupOutcome,
 )
 from muster.events.events import AnyEvent
@@ -79,7 +80,9 @@ class Call(Generic[O]):
 
     @property
     def error(self) -> ErrorCode:
-        return self.outcome.error
+        outcome = self.outcome
+        assert not isinstance(outcome, Superseded), "the rules leave it unanswered"
+        return outcome.error
 
     @property
     def events(self) -> tuple[AnyEvent, ...]:

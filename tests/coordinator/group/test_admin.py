@@ -21,6 +21,7 @@ from muster.coordinator.group.outcomes import (
     Outcome,
     ReleaseGroupOutcome,
     Reply,
+    Superseded,
     SyncGroupOutcome,
 )
 from muster.coordinator.group.soft_state import SoftState
@@ -170,6 +171,7 @@ def test_every_request_can_fail() -> None:
     for kind in typing.get_args(AnyRequest):
         request = kind(**dict.fromkeys(kind.__struct_fields__) | {"caller": caller})
         (reply,) = error_replies(request, ErrorCode.not_coordinator)
+        assert not isinstance(reply.outcome, Superseded)
         assert reply.outcome.error is ErrorCode.not_coordinator
 
 

@@ -8,7 +8,7 @@ import structlog
 from kio.schema.errors import ErrorCode
 from prometheus_client import CollectorRegistry
 
-from muster.coordinator.assembly import new_owner, new_waiting_quota
+from muster.coordinator.assembly import new_owner
 from muster.coordinator.clock import SystemClock
 from muster.coordinator.group.outcomes import DescribedMember, DescribeGroupOutcome, JoinedMember, JoinGroupOutcome
 from muster.coordinator.load.answer_memory import AnswerMemory
@@ -175,13 +175,7 @@ def test_nobody_goes_for_answers_that_are_being_written() -> None:
 def test_they_have_a_quarter_of_what_is_set() -> None:
     given: dict[str, Any] = {"log": "memory:", "queued_max_request_bytes": 40 * MB, "frame_bytes_max": MB}
     settings = Settings(**given)
-    owner = new_owner(
-        settings,
-        MemoryEventLog(MemoryStorage()),
-        MemoryOffsetStore(),
-        SystemClock(),
-        waiting_quota=new_waiting_quota(settings, ServerMetrics({})),
-    )
+    owner = new_owner(settings, MemoryEventLog(MemoryStorage()), MemoryOffsetStore(), SystemClock())
     assert (owner.slices.answer_memory.bytes_max, Slices().answer_memory.bytes_max) == (10 * MB, 64 * MB)
 
 

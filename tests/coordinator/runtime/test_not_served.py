@@ -7,7 +7,13 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import AuthorizeCommit, DeleteOffsets, ReleaseGroup
-from muster.coordinator.group.outcomes import DescribeGroupOutcome, JoinGroupOutcome, LeaveGroupOutcome, Outcome
+from muster.coordinator.group.outcomes import (
+    DescribeGroupOutcome,
+    JoinGroupOutcome,
+    LeaveGroupOutcome,
+    Outcome,
+    Superseded,
+)
 from muster.coordinator.runtime.runtime import LOADED_SOON_MS
 from muster.events.ids import GroupId, MemberId
 from muster.events.log.base import LogWriter
@@ -51,7 +57,7 @@ async def answers(process: SimulatedProcess) -> dict[str, Outcome]:
 
 def errors(outcomes: dict[str, Outcome]) -> dict[str, ErrorCode]:
     """The group's own error in each answer."""
-    return {name: outcome.error for name, outcome in outcomes.items()}
+    return {name: outcome.error for name, outcome in outcomes.items() if not isinstance(outcome, Superseded)}
 
 
 def check_form(outcomes: dict[str, Outcome], error: ErrorCode) -> None:

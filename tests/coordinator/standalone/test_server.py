@@ -5,6 +5,7 @@ import gc
 import tracemalloc
 from datetime import timedelta
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from prometheus_client import CollectorRegistry
 
 from muster.coordinator.group.commands import DescribeGroup, Heartbeat, JoinGroup
-from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.coordinator.group.outcomes import JoinGroupOutcome, Superseded
 from muster.coordinator.net.hosts import java_host
 from muster.coordinator.standalone.server import ServerSettings
 from muster.coordinator.wire.api import Fault
@@ -23,6 +24,20 @@ from tests.coordinator.kio_client import frame, parse, with_length
 from tests.coordinator.running_server import DESCRIBE, HEARTBEAT, JOIN, JOINED, WITHIN_S, Running, running
 from tests.coordinator.scripted import CLUSTER
 from tests.waiting import until
+
+FETCH_KEY = 1
+FOR_HOURS: dict[str, Any] = {
+    "max_wait": timedelta(hours=9),
+    "min_bytes": 1,
+    "topics": [
+        {
+            "topic_id": CLUSTER.topics["orders"].topic_id,
+            "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}],
+        }
+    ],
+    "replica_id": -1,
+    "forgotten_topics_data": [],
+}
 
 
 async def test_pipelined_requests_are_answered_in_their_order() -> None:
@@ -175,16 +190,7 @@ async def test_a_client_that_is_gone_leaves_no_timer_behind() -> None:
     async with running() as subject:
         sweep = len(subject.timers.pending)
         client = await subject.connect()
-        partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}
-        client.send(
-            "Fetch",
-            13,
-            max_wait=timedelta(hours=9),
-            min_bytes=1,
-            topics=[{"topic_id": CLUSTER.topics["orders"].topic_id, "partitions": [partition]}],
-            replica_id=-1,
-            forgotten_topics_data=[],
-        )
+        client.send("Fetch", 13, **FOR_HOURS)
         await until(lambda: len(subject.timers.pending) == sweep + 1)
         client.writer.close()
         await until(lambda: len(subject.timers.pending) == sweep)
@@ -211,6 +217,50 @@ async def test_idle_connections_are_closed_but_parked_ones_are_not() -> None:
         await busy.answer()
         subject.groups.release(JOINED)
         await parked.answer()
+
+
+async def test_a_connection_whose_join_is_superseded_is_idle() -> None:
+    """Its member waits on another one. Nothing is answered on this one any more; what it sends keeps it no longer."""
+    async with running(connections_max_idle_ms=1_000) as subject:
+        superseded, parked = await subject.connect(), await subject.connect()
+        superseded.send("JoinGroup", 3, **JOIN)
+        await until(lambda: len(subject.groups.parked) == 1)
+        parked.send("JoinGroup", 3, **JOIN)
+        await until(lambda: len(subject.groups.parked) == 2)
+        subject.groups.release(Superseded())
+        subject.now_ms += 999
+        before = subject.metrics.bytes_received
+        superseded.send("Heartbeat", 4, **HEARTBEAT)
+        await until(lambda: subject.metrics.bytes_received > before)
+        subject.now_ms += 1
+        subject.timers.pass_all()
+        assert await superseded.is_closed()
+        await until(lambda: subject.metrics.connections == 1)
+        assert subject.metrics.connections_idle_closed == 1
+        assert [type(command) for command in subject.groups.commands] == [JoinGroup, JoinGroup]
+        subject.groups.release(JOINED)
+        await parked.answer()
+
+
+async def test_a_client_whose_join_is_superseded_may_leave() -> None:
+    async with running() as subject:
+        client = await subject.connect()
+        client.send("JoinGroup", 3, **JOIN)
+        await until(lambda: len(subject.groups.parked) == 1)
+        subject.groups.release(Superseded())
+        client.writer.close()
+        await until(lambda: subject.metrics.connections == 0)
+
+
+async def test_a_fetch_that_waits_for_longer_than_a_connection_may_be_idle_is_closed() -> None:
+    """As in Kafka: how long it waits is the client's choice."""
+    async with running(connections_max_idle_ms=1_000) as subject:
+        client = await subject.connect()
+        client.send("Fetch", 13, **FOR_HOURS)
+        await until(lambda: subject.metrics.requests[FETCH_KEY, 13] == 1)
+        subject.now_ms += 1_000
+        subject.timers.pass_all(up_to_ms=1_000)
+        assert await client.is_closed()
 
 
 async def test_a_server_that_listens_no_more_leaves_no_timer_behind() -> None:

@@ -1,13 +1,14 @@
 """How many joins and syncs of one may wait: who is over the limit asks again, and nobody else notices."""
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import AnyRequest, Caller, Heartbeat, JoinGroup, SyncGroup
-from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, Outcome, SyncGroupOutcome
+from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, Outcome, Superseded, SyncGroupOutcome
 from muster.coordinator.load.quotas import Quota
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.principals import ANONYMOUS
@@ -119,21 +120,22 @@ def test_a_sync_over_the_limit_is_sent_back_to_join() -> None:
 
 
 def test_who_asks_again_waits_once() -> None:
-    """The former request is not answered any more (J13), so its place would never be given back."""
+    """The former request is not answered any more (J13), and gives its place back."""
 
     async def story() -> None:
         waiting_quota = WaitingQuota(each_max=3, metrics=ServerMetrics({}))
-        process = await SimulatedProcess(MemoryStorage(partitions=1), superseded=waiting_quota.release).start()
+        process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
         limited = WaitingLimit(process.runtime, waiting_quota, process.runtime.is_member)
         told = await process.stable_group("a", "b")
         process.through(limited)
-        process.join("a", told["a"].member_id, metadata=b"other")
+        superseded: list[asyncio.Future[Any]] = [process.join("a", told["a"].member_id, metadata=b"other")]
         for _ in range(10):
-            process.join("a", told["a"].member_id, metadata=b"other")
+            superseded.append(process.join("a", told["a"].member_id, metadata=b"other"))
             await asyncio.sleep(0.001)
         last = process.join("a", told["a"].member_id, metadata=b"other")
         await asyncio.sleep(0.001)
         assert not last.done()
+        assert [await each for each in superseded] == [Superseded()] * len(superseded)
         assert waiting_quota.waiting == 1
         process.join("b", told["b"].member_id)
         assert (await last).error is ErrorCode.none
@@ -158,7 +160,7 @@ def test_the_join_that_ends_a_rebalance_is_not_refused() -> None:
 
     async def story() -> None:
         waiting_quota = WaitingQuota(each_max=2, metrics=ServerMetrics({}))
-        process = await SimulatedProcess(MemoryStorage(partitions=1), superseded=waiting_quota.release).start()
+        process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
         told = await process.stable_group("a", "b")
         process.through(WaitingLimit(process.runtime, waiting_quota, process.runtime.is_member))
         newcomers = [process.join(name) for name in "cd"]

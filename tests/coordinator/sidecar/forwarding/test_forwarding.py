@@ -6,7 +6,13 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import Heartbeat, JoinGroup, LeaveGroup
-from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, LeaveGroupOutcome, SyncGroupOutcome
+from muster.coordinator.group.outcomes import (
+    HeartbeatOutcome,
+    JoinGroupOutcome,
+    LeaveGroupOutcome,
+    Superseded,
+    SyncGroupOutcome,
+)
 from muster.coordinator.peers.link.messages import LENGTH, NotOwned
 from muster.coordinator.sidecar.forwarding import edge as edge_module
 from muster.events.ids import MemberId
@@ -103,6 +109,28 @@ async def test_a_join_whose_owner_ends_is_sent_to_the_next_one_with_the_same_id(
         assert first.proposed_member_id == again.proposed_member_id
         stage.edge.groups.release(JOINED)
         assert (await client.answer())[0] == 9
+
+
+async def test_a_join_that_is_superseded_at_the_owner_is_idle_at_the_edge() -> None:
+    """Nor is it sent to the next owner, where it would supersede the one that its member waits for."""
+    async with forwarding() as stage:
+        superseded, parked = await stage.edge.connect(1), await stage.edge.connect(1)
+        superseded.send(join(1))
+        await until(lambda: len(stage.groups.parked) == 1)
+        parked.send(join(2))
+        await until(lambda: len(stage.groups.parked) == 2)
+        stage.groups.release(Superseded())
+        await until(lambda: sum(each.is_parked for each in stage.edge.listening.connections) == 1)
+        stage.owner.assigned = False
+        stage.groups.release(JoinGroupOutcome(error=ErrorCode.not_coordinator, member_id=MemberId("")))
+        stage.give_to(stage.edge.service.cluster.node)
+        await until(lambda: stage.edge.groups.parked)
+        stage.edge.now_ms += 600_001
+        stage.edge.timers.pass_all()
+        assert await superseded.rest() == b""
+        stage.edge.groups.release(JOINED)
+        assert (await parked.answer())[0] == 2
+        assert len(stage.edge.groups.commands) == 1
 
 
 async def test_a_join_that_the_owner_hands_over_goes_to_the_next_one() -> None:

@@ -10,7 +10,7 @@ import structlog
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import AnyRequest, JoinGroup, LeaveGroup
-from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, LeaveGroupOutcome, Outcome
+from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, LeaveGroupOutcome, Outcome, Superseded
 from muster.coordinator.log_throttle import NAMES_MAX
 from muster.coordinator.sidecar.relay import authorization, broker_side
 from muster.coordinator.upstream.group_probe import ForeignShadow, KeptUpstream, NotPermitted
@@ -83,6 +83,17 @@ async def test_what_is_in_flight_is_answered_before_the_end() -> None:
         assert await both_are_gone(relay, broker)
         assert [type(command) for command in relay.groups.commands] == [JoinGroup]
         assert NOBODYS not in broker.keys_asked()
+
+
+async def test_a_join_that_is_superseded_holds_up_no_end() -> None:
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        client = await relay.connect(1)
+        client.send(join(1), heartbeat(2))
+        await until(lambda: relay.groups.parked)
+        relay.groups.release(Superseded())
+        relay.drain()
+        assert await client.rest() == b""
+        assert await both_are_gone(relay, broker)
 
 
 async def test_a_request_that_is_half_relayed_at_the_end_goes_on() -> None:
