@@ -305,7 +305,7 @@ class CommandProcessor:
             if decision.offsets_expired:
                 OFFSETS_EXPIRED.inc(decision.offsets_expired)
                 log.info("offsets expired", group_id=context.group_id, offsets=decision.offsets_expired)
-            self._waiting.decided(command, decision.replies)
+            self._waiting.decided(command, decision.replies, decision.soft)
             for reply in decision.replies:
                 asked = self._waiting.asked_by(reply)
                 if asked is not None:

@@ -16,6 +16,7 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.commands import AnyCommand, AnyRequest, Heartbeat, JoinGroup, SyncGroup
 from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.group.outcomes import HeartbeatOutcome, Outcome, Reply, Superseded
+from muster.coordinator.group.soft_state import SoftState
 from muster.coordinator.observability.group_metrics import in_slices
 from muster.coordinator.runtime.partition.answer_lease import HELD_MS, AnswerLease
 from muster.coordinator.service import ReplyTo
@@ -93,22 +94,26 @@ class WaitingRequests:
         member_id = getattr(reply.outcome, "member_id", None) or getattr(waiting.command, "member_id", None)
         return (member_id, waiting.command.caller.arrived_ms) if member_id else None
 
-    def decided(self, command: AnyCommand, replies: Sequence[Reply]) -> None:
+    def decided(self, command: AnyCommand, replies: Sequence[Reply], soft: SoftState) -> None:
         """Note that a command is decided: `replies` are about to be released; a request without a reply is parked.
 
-        The rules never answer a parked request that was sent again (J13, SG17), so its sender learns that here.
+        `soft`: what it left. The rules never answer a parked request that was sent again (J13, SG17), so its sender
+        learns that here, whether or not the later one is answered at once.
         """
         for reply in replies:
             self._unpark(reply.request_id)
         if not isinstance(command, JoinGroup | SyncGroup):
             return
         parking, request_id = _parking(command), command.caller.request_id
-        if any(reply.request_id == request_id for reply in replies):
+        is_answered = any(reply.request_id == request_id for reply in replies)
+        earlier = self._parked.get(parking)
+        if earlier is not None and not (is_answered and _is_parked(soft, parking, earlier)):
+            del self._parked[parking]
+            superseded = self._waiting.pop(earlier, None)
+            if superseded is not None:
+                deliver(superseded, Superseded())
+        if is_answered:
             return
-        repeated = self._parked.get(parking)
-        superseded = None if repeated is None else self._waiting.pop(repeated, None)
-        if superseded is not None:
-            deliver(superseded, Superseded())
         self._parked[parking] = request_id
         waiting = self._waiting.get(request_id)
         if waiting is not None:  # its protocols or assignments are in the group now, or dropped
@@ -162,6 +167,17 @@ def _without_content(command: JoinGroup | SyncGroup) -> JoinGroup | SyncGroup:
     if isinstance(command, JoinGroup):
         return msgspec.structs.replace(command, protocols=())
     return msgspec.structs.replace(command, assignments=())
+
+
+def _is_parked(soft: SoftState, parking: ParkingKey, request_id: int) -> bool:
+    """Whether the rules still know the request as parked."""
+    kind, _, member_id = parking
+    held = soft.held_joins.get(member_id)
+    if kind is SyncGroup:
+        caller = soft.parked_syncs.get(member_id)
+    else:
+        caller = soft.parked_joins.get(member_id) if held is None else held.join.caller
+    return caller is not None and caller.request_id == request_id
 
 
 def _parking(command: JoinGroup | SyncGroup) -> ParkingKey:

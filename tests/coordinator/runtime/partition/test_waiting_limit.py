@@ -8,6 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import AnyRequest, Caller, Heartbeat, JoinGroup, SyncGroup
+from muster.coordinator.group.configs import EXPANSION_DELAY, LEARNER_TIMEOUT
 from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, Outcome, Superseded, SyncGroupOutcome
 from muster.coordinator.load.quotas import Quota
 from muster.coordinator.observability.metrics import ServerMetrics
@@ -16,6 +17,7 @@ from muster.coordinator.runtime.partition.waiting_limit import WaitingLimit, Wai
 from muster.events.ids import GroupId, MemberId
 from muster.events.log.memory import MemoryStorage
 from tests.coordinator.kio_client import Exchange
+from tests.coordinator.runtime.partition.test_repair import alter
 from tests.coordinator.scripted import ScriptedGroups, new_service
 from tests.coordinator.wire.test_membership import JOIN, SYNC
 from tests.simulation.process import SimulatedProcess
@@ -141,6 +143,43 @@ def test_who_asks_again_waits_once() -> None:
         assert (await last).error is ErrorCode.none
         await asyncio.sleep(0.001)
         assert waiting_quota.waiting == 0
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_held_join_whose_next_one_is_answered_at_once_waits_no_more() -> None:
+    """The group has learners since, so the member is admitted without a rebalance."""
+
+    async def story() -> None:
+        waiting_quota = WaitingQuota(each_max=9, metrics=ServerMetrics({}))
+        process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
+        await process.stable_group("a", "b")
+        process.through(WaitingLimit(process.runtime, waiting_quota, process.runtime.is_member))
+        assert (await alter(process, EXPANSION_DELAY, "60000")).error is ErrorCode.none
+        member_id = (await process.join(requires_known_member_id=True)).member_id
+        held: asyncio.Future[Any] = process.join(member_id=member_id)
+        await asyncio.sleep(0.001)
+        assert not held.done()
+        assert (await alter(process, LEARNER_TIMEOUT, "60000")).error is ErrorCode.none
+        assert (await process.join(member_id=member_id)).error is ErrorCode.none
+        assert await held == Superseded()
+        assert waiting_quota.waiting == 0
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_join_that_is_refused_leaves_the_parked_one_where_it_is() -> None:
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
+        told = await process.stable_group("a", "b")
+        parked: asyncio.Future[Any] = process.join("a", told["a"].member_id, metadata=b"other")
+        await asyncio.sleep(0.001)
+        refused = await process.join("a", told["a"].member_id, offers=("of nobody else",))
+        assert refused.error is ErrorCode.inconsistent_group_protocol
+        process.join("b", told["b"].member_id)
+        assert (await parked).error is ErrorCode.none
         await process.runtime.stop()
 
     simulate(story())
