@@ -87,13 +87,24 @@ async def feed(fold: Fold, reading: Reading, start: Start) -> None:
 
 
 async def start_of(
-    reading: Reading, group: GroupId, window: Window, view: View, *, goes_on: bool = False, quiet_ms: int = 0
+    reading: Reading,
+    group: GroupId,
+    window: Window,
+    view: View,
+    *,
+    goes_on: bool = False,
+    quiet_ms: int = 0,
+    may_go_on: bool = False,
 ) -> Start:
-    """The start of a window; ends the command if the group's history does not reach it. `quiet_ms`: see `Skim`."""
+    """The start of a window; ends the command if the group's history does not reach it. `quiet_ms`: see `Skim`.
+
+    `may_go_on`: not for a window of times, in which an incident may go on, or the coordinator be away.
+    """
     if window.since is None and not window.has_seq:
         return from_the_beginning(group)
     start = await find_start(reading, group, window, quiet_ms=quiet_ms, rebalances=2)
-    if start.last is not None and not start.is_reached and not goes_on:
+    may_go_on = may_go_on and isinstance(window.since, AtTime)
+    if start.last is not None and not start.is_reached and not goes_on and not may_go_on:
         await fail_outside(reading, start, window, view)
     return start
 

@@ -48,16 +48,17 @@ def why(source: Source, group: str, view: View, asked: AskedIncidents, window: W
             choice = _choice(asked, fold, view.form)
             stream = incident_stream(start.group_id, reading.log.location, bounds(window), view, terminal.stdout())
             shown = _Shown(stream, asked, choice)
-            is_known = start.last is not None
+            is_known, is_told = start.last is not None, start.is_reached
             async for told in _told(reading, start, fold):
                 is_known = True
                 for incident in told:
+                    is_told = True
                     shown.feed(choice.take(incident))
                 if isinstance(choice, Around) and choice.has_after:
                     break
             if not is_known:
                 await fail_unknown(reading, group)
-            if not fold.has_begun:
+            if not fold.has_begun or not is_told:
                 await fail_outside(reading, start, _asked_for(asked, window), view)
             if isinstance(choice, OfGeneration) and not shown.count:
                 fail(_no_generation(group, choice, reading), NOT_FOUND)
@@ -91,7 +92,7 @@ async def _start(reading: Reading, group_id: GroupId, asked: AskedIncidents, win
     if isinstance(asked.at, AtSeq):  # which life it is of is known at the end
         start = await start_of(reading, group_id, Window(since=asked.at, until=asked.at), view)
         return msgspec.structs.replace(start, checkpoint=from_the_beginning(group_id).checkpoint)
-    return await start_of(reading, group_id, window, view, quiet_ms=QUIET_MS)
+    return await start_of(reading, group_id, window, view, quiet_ms=QUIET_MS, may_go_on=True)
 
 
 def _choice(asked: AskedIncidents, fold: WhyFold, form: Format) -> IncidentChoice:

@@ -195,6 +195,11 @@ class Skim:
             if self._transition(record, ended, kind):
                 yield taken, ended
 
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether the last incident may be going on: the group is not Stable, nor deleted."""
+        return self.last is not None and self.last.group.state not in (GroupState.STABLE, GroupState.DEAD)
+
     def now(self) -> Checkpoint:
         """A checkpoint behind everything that was taken in."""
         records = dict(self._records)

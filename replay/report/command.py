@@ -32,7 +32,7 @@ def report(
     async def read() -> None:
         async with opened(source) as reading:
             refuse_to_replace(reading.log, out)
-            start = await start_of(reading, GroupId(group), window, view, quiet_ms=QUIET_MS)
+            start = await start_of(reading, GroupId(group), window, view, quiet_ms=QUIET_MS, may_go_on=True)
             fold = ReportFold(
                 start.group_id,
                 start.checkpoint.group(start.group_id),
@@ -51,9 +51,9 @@ def report(
                         break
             if not is_known:
                 await fail_unknown(reading, group)
+            fold.end()
             if not fold.has_begun:
                 await fail_outside(reading, start, window, view)
-            fold.end()
             text, page = fitting(
                 fold,
                 reading.log.location,

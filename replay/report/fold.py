@@ -99,8 +99,10 @@ class ReportFold:
                 self._note_jump(step, back_ms)
 
     def end(self) -> None:
-        """The log ends, or the window."""
+        """The log ends, or the window; an incident that goes on may be all that is in it."""
         for each in self._teller.end():
+            if not self.has_begun and isinstance(self._window.since, AtTime) and self._edges.within(each):
+                self._begin()
             self._tell(each)
         self._lives.end(self._last_ms)
 

@@ -170,11 +170,14 @@ class _PartitionFold:
 
     def told(self) -> Iterator[Incident]:
         """The incidents of all its groups. Nothing is kept of them."""
+        is_touched = self._home.has_events_since(self._window)
         for group in self._by_group.end():
             self.groups += group.is_there
             self._extent.note(group.skim)
             self.reaches_window |= group.skim.has_begun
-            yield from group.told()
+            for incident in group.told(is_touched=is_touched):
+                self.reaches_window = True
+                yield incident
         self._kept.close()
 
 
@@ -234,10 +237,14 @@ class _Group:
                 skim.cut()
                 is_long = False
 
-    def told(self) -> Iterator[Incident]:
-        """The incidents of the window, once all records are there."""
+    def told(self, *, is_touched: bool) -> Iterator[Incident]:
+        """The incidents of the window, once all records are there.
+
+        A group without an event in it may have one all the same: it is rebalancing still, or was empty all the time;
+        or its coordinator was away. `is_touched`: the partition has events in the window.
+        """
         skim, begin = self.skim, self._begin
-        if not skim.has_begun or begin is None:
+        if begin is None or not (skim.has_begun or is_touched or skim.is_unsettled):
             self._unreadable += (each for each in skim.broken if each.position.timestamp_ms >= self._since_ms)
             return
         self._unreadable += (*skim.broken, *begin.broken())

@@ -19,6 +19,7 @@ from muster.events.records import StoredRecord
 from muster.replay.history.items import Broken, Coordinated, Item, PassedOver, Prelude, SeqGaps, Told, still_broken
 from muster.replay.history.skim import BEGINNING, Checkpoint, Skim
 from muster.replay.history.transitions import Transitions
+from muster.replay.history.window import Cut, Window
 from muster.replay.incidents.grade import Grade
 from muster.replay.logs.sources import read_record
 from muster.replay.rebalances.rebalance import Rebalance
@@ -82,6 +83,11 @@ class Partition:
             self._unreadable.append(read)
         self.prelude.note(read)
 
+    def has_events_since(self, window: Window) -> bool:
+        """Whether an owner came, stood still or went in a window of times."""
+        cut = Cut(window)
+        return any(cut.is_within(each.at_ms) for each in self.coordinated)
+
     def merged(self, reads: Iterator[Told], begin: Checkpoint) -> Iterator[Told]:
         """Give what is told of a group, from a checkpoint of it on, and the events of the partition since then."""
         coordinated = [each for each in self.coordinated if each.position.offset >= begin.offset]
@@ -119,6 +125,10 @@ class Tail:
         self._trimmed = 0  # how many records there were then
         self._is_brief = False  # whether some between them were dropped
         self._last: Rebalance | None = None  # before `_begin`
+
+    def is_touched(self, window: Window) -> bool:
+        """Whether the partition has events in the window."""
+        return self._home.has_events_since(window)
 
     def keep(self, records: Sequence[StoredRecord]) -> None:
         """The next records."""

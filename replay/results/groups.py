@@ -20,7 +20,7 @@ from muster.events.state import Group, GroupState
 from muster.replay.form import Sort
 from muster.replay.history.items import Broken
 from muster.replay.history.skim import Checkpoint, Skim
-from muster.replay.history.window import Bounds
+from muster.replay.history.window import AtTime, Bounds, Window
 from muster.replay.incidents.windows import QUIET_MS
 from muster.replay.logs.reading import Reading
 from muster.replay.rebalances.rebalance import Outcome
@@ -114,6 +114,9 @@ class Overview:
         wanted: str | None = None,
     ) -> None:
         self._span = (since_ms, until_ms)
+        self._window = Window(
+            since=None if since_ms is None else AtTime(since_ms), until=None if until_ms is None else AtTime(until_ms)
+        )
         self._by_group = ByGroup(wanted, self._made, self._note)
         self._partition = -1
         self._kept = Kept()
@@ -175,7 +178,7 @@ class Overview:
         since_ms, until_ms = self._span
         home = self._home
         skim = Skim(home.prelude, quiet_ms=QUIET_MS, since_ms=since_ms, until_ms=until_ms)
-        return _Group(partition, skim, Tail(group_id, skim, home, self._kept))
+        return _Group(partition, skim, Tail(group_id, skim, home, self._kept), self._window)
 
     def _note(self, record: StoredRecord) -> None:
         self._home.note(record)
@@ -184,11 +187,12 @@ class Overview:
 class _Group:
     """The figures of one group while its records are skimmed."""
 
-    def __init__(self, partition: int, skim: Skim, tail: Tail) -> None:
+    def __init__(self, partition: int, skim: Skim, tail: Tail, window: Window) -> None:
         self.partition = partition
         self.group_id = tail.group_id
         self.skim = skim
         self._tail = tail
+        self._window = window
         self._was_released = False
         self.waiting: list[StoredRecord] = []
         """The next records, which are not taken in yet."""
@@ -230,15 +234,22 @@ class _Group:
         return self.broken
 
     def line(self) -> GroupLine | None:
-        """Return the group's line; None if nothing of it is in the window."""
+        """Return the group's line; None if nothing of it is in the window.
+
+        Without an event in it, an incident may be: it was going on, or the coordinator was away.
+        """
         skim = self.skim
         self.broken = skim.broken
-        if not skim.has_begun or (skim.is_over and skim.last is None):
+        if skim.last is None and (skim.is_over or not skim.has_begun):
+            return None
+        if not (skim.has_begun or skim.is_unsettled or self._tail.is_touched(self._window)):
             return None
         now = skim.now()
         group = now.group(self.group_id)
         incident, last = self._tail.told()
-        last = last if skim.rebalances else None
+        if not skim.has_begun and (incident is None or not _reaches(incident, self._window)):
+            return None
+        last = last if skim.rebalances and skim.has_begun else None
         return GroupLine(
             group_id=self.group_id,
             partition=self.partition,
@@ -246,20 +257,27 @@ class _Group:
             generation_id=group.generation_id if group is not None else None,
             members=len(group.members) if group is not None else 0,
             static_members=len(group.instances) if group is not None else 0,
-            rebalances=skim.rebalances,
+            rebalances=skim.rebalances if skim.has_begun else 0,
             last_rebalance_at=last.started_at if last is not None else None,
             last_cause=last.trigger.cause if last is not None else None,
             last_text=last.trigger.text if last is not None else None,
             last_outcome=last.outcome if last is not None else None,
             last_event_at=instant(skim.last.why.decided_ms) if skim.last is not None else None,
-            events=skim.events,
-            missing_events=skim.missing,
+            events=skim.events if skim.has_begun else 0,
+            missing_events=skim.missing if skim.has_begun else 0,
             unknown_events=skim.unknown_types,
             quarantined=tuple(map(missing_text, self._broken_by(now))),
             coordinator=UPSTREAM if self._is_upstream(group) else MUSTER,
             owner=self._owner(group),
             last_incident=incident,
         )
+
+
+def _reaches(incident: LastIncident, window: Window) -> bool:
+    """Whether an incident that began before the window goes on in it."""
+    if incident.ended_at is None or not isinstance(window.since, AtTime):
+        return True
+    return wall_ms_of(incident.ended_at) >= window.since.wall_ms
 
 
 async def read_overview(reading: Reading, overview: Overview) -> None:

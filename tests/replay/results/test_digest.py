@@ -19,7 +19,7 @@ from tests.replay.commands.test_cli import assert_fails, run
 from tests.replay.golden import assert_golden
 from tests.replay.histories import Script
 from tests.replay.stories import a_night
-from tests.replay.written import CountedValue, counted, script, sqlite_log
+from tests.replay.written import CountedValue, append, counted, script, sqlite_log
 
 GROUPS = ("payments", "invoices", "e-mail", "refunds")
 SINCE = ["--since", "2026-11-21T01:30:00"]
@@ -233,3 +233,70 @@ def test_nothing_is_kept_of_the_groups_of_a_partition_that_was_told() -> None:
         assert there() == before
     finally:
         gc.enable()
+
+
+# ---- groups to which nothing happened in the window -----------------------------------------------------------------
+
+LATER = ["--since", "2026-11-21T03:30:00"]
+
+
+def of_one_partition(groups: int) -> list[Script]:
+    """So many groups, each with a member, an hour and a half before the window."""
+    names = [name for name in (f"g{number}" for number in range(1_000)) if script(name).partition == 3][:groups]
+    told = [script(name).coordinator("a:1").created() for name in names]
+    for each in told:
+        each.start(each.joined(each.member("m"))).complete().stabilize({"m": {"orders": [0]}}).wait(7_200_000)
+    return told
+
+
+@pytest.mark.parametrize("own", [0, 3])
+def test_an_outage_is_one_of_all_groups_of_its_partition(tmp_path: Path, own: int) -> None:
+    """Also of those that have no event in the window; so it is for `groups` and `why`."""
+    told = of_one_partition(6)
+    before = [transition for each in told for transition in each.stored_transitions()]
+    begun = len(told[0].stored_transitions())
+    outage = told[0].coordinator("b:2", took_ms=20_000).stored_transitions()[begun:]
+    later = []
+    for each in told[:own]:
+        begun = len(each.stored_transitions())
+        each.wait(120_000).start(each.removed(each.of("m"), Cause.SESSION_EXPIRED, silent_ms=45_000))
+        later += each.stored_transitions()[begun:]
+    url = asyncio.run(append(tmp_path, 3, *before, *outage, *later))
+    result = digest(url, *LATER)
+    (storm,) = (each for each in result["storms"] if each["kind"] == "coordinator")
+    assert (len(storm["groups"]), result["quiet"]) == (6, 0)
+    whole = digest(url, "--since", "2026-11-20")
+    assert [each for each in whole["storms"] if each["kind"] == "coordinator"][-1]["groups"] == storm["groups"]
+    lines = msgspec.json.decode(run("groups", "--format", "json", *LATER, log=url).stdout)["groups"]
+    assert {each["group_id"] for each in lines} == {each.group_id for each in told}
+    last = lines[-1]
+    assert (last["events"], last["rebalances"], last["last_incident"]["kind"]) == (0, 0, "coordinator-change")
+    incident = msgspec.json.decode(run("why", last["group_id"], "--format", "jsonl", *LATER, log=url).stdout)
+    assert incident["kind"] == "coordinator-change"
+
+
+def test_a_rebalance_that_goes_on_is_one_of_the_window(tmp_path: Path) -> None:
+    """It began before, and nothing happened since: the group waits for a member all the time."""
+    told = of_one_partition(1)[0]
+    asyncio.run(append(tmp_path, 3, *told.stored_transitions()))
+    begun = len(told.stored_transitions())
+    told.start(told.joined(told.member("new")))
+    url = asyncio.run(append(tmp_path, 3, *told.stored_transitions()[begun:]))
+    result = digest(url, "--since", "2026-11-22")
+    (incident,) = result["incidents"]
+    assert (incident["ended_at"], result["quiet"], result["ended_at"]) == (None, 0, None)
+    (line,) = msgspec.json.decode(run("groups", "--format", "json", "--since", "2026-11-22", log=url).stdout)["groups"]
+    assert line["state"] == "PreparingRebalance"
+    assert run("why", told.group_id, "--since", "2026-11-22", log=url).exit_code == 0
+    page = tmp_path / "page.html"
+    made = run("report", told.group_id, "-o", str(page), "--since", "2026-11-22", log=url)
+    assert "1 incident with 1 rebalance" in made.stdout
+
+
+def test_a_window_in_which_nothing_went_on_has_nothing(tmp_path: Path) -> None:
+    """A group that is Stable, under an owner that stays, is quiet; one that was emptied long ago is, too."""
+    told = of_one_partition(1)[0]
+    url = asyncio.run(append(tmp_path, 3, *told.stored_transitions()))
+    result = digest(url, "--since", "2026-11-22")
+    assert (result["told"], result["groups"], result["quiet"]) == (0, 1, 1)
+    assert_fails(run("why", told.group_id, "--since", "2026-11-22", log=url), 1, "does not tell of")
