@@ -25,6 +25,8 @@ from demo.stage import Stage
 from demo.story import Story
 
 DIRECTORY: Final = ROOT / "build" / "demo"
+KAFKA_DIRECTORY: Final = DIRECTORY.with_name("demo-kafka")
+"""The log of a run without a broker is kept until the next one, so a run with a broker has another place."""
 EVENT_TOPIC: Final = "__muster_events"
 NOT_AS_TOLD: Final = 1
 CANNOT_BEGIN: Final = 2
@@ -38,7 +40,7 @@ class CannotBegin(Exception):
 def main(
     kafka: Annotated[bool, typer.Option("--kafka", help="Keep the event log on a real Kafka broker.")] = False,
     keep: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep the event log and all output here, not in build/demo.")
+        Path | None, typer.Option(metavar="DIR", help="Keep the event log and all output here, not in build/.")
     ] = None,
     record: Annotated[Path | None, typer.Option(metavar="FILE", help="Make a picture of it, as SVG.")] = None,
 ) -> None:
@@ -49,10 +51,11 @@ def main(
     stage = Stage(record=record is not None)
     try:
         with ExitStack() as stack:
-            directory = _directory(keep, stack)
+            directory = _directory(keep, KAFKA_DIRECTORY if kafka else DIRECTORY, stack)
             log_url = _broker_log(stage, stack) if kafka else f"sqlite:///{_as_typed(directory / 'muster.db')}"
             asyncio.run(_perform(stage, directory, log_url))
-        _go_on(stage, log_url, is_there=not kafka or _is_somebody_elses())
+        until = "" if kafka or keep is not None else " until the next `make demo`"
+        _go_on(stage, log_url, is_there=not kafka or _is_somebody_elses(), until=until)
     except CannotBegin as error:
         stage.failure(f"The demo cannot begin: {error}")
         raise typer.Exit(CANNOT_BEGIN) from error
@@ -66,9 +69,9 @@ def main(
         stage.save_picture(record, title="make demo")
 
 
-def _directory(keep: Path | None, stack: ExitStack) -> Path:
+def _directory(keep: Path | None, usual: Path, stack: ExitStack) -> Path:
     """Where the event log and all output go. The usual place is emptied first, any other must be fresh."""
-    directory = DIRECTORY if keep is None else keep.resolve()
+    directory = usual if keep is None else keep.resolve()
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         if keep is None:
@@ -118,14 +121,14 @@ def _is_somebody_elses() -> bool:
     return "MUSTER_TEST_BOOTSTRAP" in os.environ
 
 
-def _go_on(stage: Stage, log_url: str, *, is_there: bool) -> None:
+def _go_on(stage: Stage, log_url: str, *, is_there: bool, until: str) -> None:
     """Commands to go on with, as they are typed in the checkout's folder; each works as it stands."""
     if not is_there:
         stage.go_on("The broker is gone, and the log with it. To ask more, have it in a file:", "make demo")
         return
     muster = _as_typed(Path(sys.executable).with_name("muster"))
     stage.go_on(
-        "The log is kept. Ask it more, or serve it again, to consumers of your own:",
+        f"The log is kept{until}. Ask it more, or serve it again, to consumers of your own:",
         f"{muster} replay history {GROUP} --log {log_url}",
         f"{muster} replay state {GROUP} --at 20 --log {log_url}",
         f"{muster} serve --topic {TOPIC}:{PARTITIONS} --log {log_url}",

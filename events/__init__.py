@@ -12,6 +12,7 @@
     damage.py             what of a group can be read, and what cannot
     strangers.py          records that no owner wrote, sorted out
     keys.py, records.py   what a log stores, and under which key
+    near_names.py         names like one that is unknown
     partitioner.py        which partition a group lives in: Kafka's own formula
     steps.py              long work as a generator that can pause between entries
     avro/, varints.py     events as Avro single objects; avro/evolve.py is the only way to change state

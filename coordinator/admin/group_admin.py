@@ -26,7 +26,7 @@ from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
 from kio.schema.leave_group.v5.response import LeaveGroupResponse
 from kio.schema.types import GroupId
 
-from muster.coordinator.admin.link import InvalidArgument, OutcomeUnknown, error_text
+from muster.coordinator.admin.link import AdminError, InvalidArgument, OutcomeUnknown, error_text
 from muster.coordinator.admin.requests import GroupRequests, raise_if_refused
 from muster.coordinator.group.commands import ConfigChange, ConfigOperation
 from muster.coordinator.group.configs import (
@@ -40,7 +40,9 @@ from muster.coordinator.group.configs import (
     RETIREMENT_TIMEOUT,
     TARGET_GROUP_SIZE,
 )
+from muster.coordinator.group.outcomes import ListedMember, Standing
 from muster.events.kafka.exchange import Exchange
+from muster.events.near_names import did_you_mean
 
 _DYNAMIC_GROUP_CONFIG = 8
 _SET, _DELETE, _APPEND, _SUBTRACT = ConfigOperation
@@ -143,7 +145,17 @@ class GroupAdmin(GroupRequests):
             raise OutcomeUnknown(f"group {group_id}: the answer to LeaveGroup is about other members than were named")
         if set(errors.values()) == {ErrorCode.unknown_member_id}:
             await self.describe_group(group_id)  # raises Refused for one that does not exist
-        return tuple(_removal(name, errors["", name], errors[name, None]) for name in names)
+        results = [_removal(name, errors["", name], errors[name, None]) for name in names]
+        if all(each.error is not ErrorCode.unknown_member_id for each in results):
+            return tuple(results)
+        listed = await self._listed_if_allowed(group_id)
+        return tuple(_with_what_is_there(each, listed) for each in results)
+
+    async def _listed_if_allowed(self, group_id: str) -> tuple[ListedMember, ...]:
+        try:
+            return await self.list_members(group_id)
+        except AdminError:  # who may remove members may not be one who may list them
+            return ()
 
     # ---- configs -----------------------------------------------------------------------------------
 
@@ -231,6 +243,18 @@ def _timeout(name: str, timeout_ms: int | None) -> list[ConfigChange]:
 
 def _text(number: int | None) -> str | None:
     return None if number is None else str(number)
+
+
+def _with_what_is_there(result: MemberResult, listed: Sequence[ListedMember]) -> MemberResult:
+    """Say of a name that is no member's that it is expected, or which names are like it."""
+    if result.error is not ErrorCode.unknown_member_id:
+        return result
+    if any(each.standing is Standing.EXPECTED and each.group_instance_id == result.member for each in listed):
+        message = "it is no member: it is expected, and has not joined (muster members withdraw)"
+    else:
+        names = [each.group_instance_id or each.member_id for each in listed]
+        message = f"{result.message}{did_you_mean(result.member, names)}"
+    return msgspec.structs.replace(result, message=message)
 
 
 def _removal(name: str, by_instance: ErrorCode, by_member: ErrorCode) -> MemberResult:

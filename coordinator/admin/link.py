@@ -10,8 +10,10 @@ FindCoordinator, not by Metadata: Musters behind several addresses may all have 
       NoCoordinator             no server answers, or none coordinates the group
         NotReady                a server answers, but does not coordinate the group now
       NotMuster                 a Kafka broker answers
+      NotBroker                 Muster answers where a Kafka broker has to be asked
       OutcomeUnknown            the connection was lost while a change was under way, or its answer is about others
       Refused                   the coordinator refuses the request; `error` is Kafka's
+        UnknownGroup            there is no such group
         NotCoordinatedHere      the group has its members upstream
         NotForGroup             a sidecar that is not for the group (`--groups`)
 
@@ -96,6 +98,23 @@ class Refused(AdminError):
     def __init__(self, group_id: str, error: ErrorCode, message: str | None) -> None:
         super().__init__(f"group {group_id}: {error_text(error, message)}")
         self.error = error
+
+
+class UnknownGroup(Refused):
+    """See the module."""
+
+    def __init__(self, group_id: str, message: str | None) -> None:
+        super().__init__(group_id, ErrorCode.group_id_not_found, message)
+        self.group_id = group_id
+
+
+class NotBroker(AdminError):
+    """See the module."""
+
+    def __init__(self, asked_at: str) -> None:
+        super().__init__(
+            f"{asked_at} is Muster, which does not show its own shadows: name a broker of the cluster (of --upstream)"
+        )
 
 
 class NotCoordinatedHere(Refused):

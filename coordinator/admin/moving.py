@@ -25,14 +25,13 @@ from muster.coordinator.admin.link import (
     Refused,
     UpstreamAlready,
 )
+from muster.coordinator.admin.requests import ANY_GROUP
 from muster.coordinator.group.configs import COORDINATOR, COORDINATOR_TIMEOUT, MEMBERS, MOVE, MUSTER, UPSTREAM
 from muster.coordinator.group.outcomes import GroupMove, ListedMember, MoveState
 from muster.coordinator.upstream.shadow import PROTOCOL_TYPE as SHADOW_PROTOCOL_TYPE
 
 POLL_INTERVAL_S = 0.2
 MOVING = "moving"
-ANY_GROUP = "muster-release-all"
-"""A group that need not exist: a user who may not describe it lacks DESCRIBE on GROUP *."""
 
 
 class GroupCoordinator(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +101,10 @@ async def _known_coordinator(admin: GroupAdmin, group_id: str) -> GroupCoordinat
     except Refused as refused:
         if refused.error is not ErrorCode.group_id_not_found:
             return None
-        return GroupCoordinator(coordinator=None, text="not there yet: its first member makes it, with these configs")
+        near = await admin.groups_like(group_id)
+        return GroupCoordinator(
+            coordinator=None, text=f"not there yet: its first member makes it, with these configs{near}"
+        )
 
 
 async def groups_of_muster(admin: GroupAdmin) -> GroupsHere:

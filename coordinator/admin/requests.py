@@ -24,21 +24,27 @@ from kio.schema.types import GroupId
 from kio.static.primitive import i8
 
 from muster.coordinator.admin.link import (
+    AdminError,
     CoordinatorLink,
     NoCoordinator,
     NotCoordinatedHere,
     NotForGroup,
     NotMuster,
     Refused,
+    UnknownGroup,
 )
 from muster.coordinator.group.commands import ConfigChange, ConfigOperation
 from muster.coordinator.group.configs import COORDINATOR, GROUP_CONFIGS, MEMBERS, MUSTER
 from muster.coordinator.group.outcomes import AlterGroupConfigOutcome, ListedMember
 from muster.events.kafka.exchange import Exchange
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
+from muster.events.near_names import did_you_mean
 
 RETRY_MS = 30_000
 """How long a request is retried while the coordinator is loading, or moves."""
+
+ANY_GROUP = "muster-any-group"
+"""A group that need not exist: a user who may not describe it lacks DESCRIBE on GROUP *."""
 
 _GROUP = i8(32)
 
@@ -52,6 +58,11 @@ class GroupRequests:
         `limit_ms`: how long each request is retried.
         """
         self._link = CoordinatorLink(bootstrap, retry_ms=limit_ms, security=security)
+
+    @property
+    def asked_at(self) -> str:
+        """The addresses that were given, for people."""
+        return self._link.asked_at
 
     @property
     def user(self) -> str:
@@ -122,6 +133,13 @@ class GroupRequests:
         """List the ids of the classic groups of all brokers, or of Muster."""
         return frozenset(await self._link.list_groups(("classic",)))
 
+    async def groups_like(self, group_id: str) -> str:
+        """Return groups of similar names, to be put behind a sentence; "" if there are none, or nobody says."""
+        try:
+            return did_you_mean(group_id, await self.list_groups())
+        except AdminError:
+            return ""
+
     async def describe_group(self, group_id: str) -> DescribedGroup:
         """Describe a group, wherever its members are. Raises Refused for a group that does not exist."""
         request = DescribeGroupsRequest(groups=(GroupId(group_id),), include_authorized_operations=False)
@@ -163,7 +181,7 @@ class GroupRequests:
 
     async def check_is_muster(self, group_id: str) -> None:
         """Raise NotMuster if a Kafka broker answers, and NotForGroup if a sidecar is not for it."""
-        if (await self._describe(group_id, (COORDINATOR,))).configs:
+        if await self.has_muster_configs(group_id):
             return
         try:
             is_broker = await self._is_broker(group_id)
@@ -173,6 +191,10 @@ class GroupRequests:
             raise NotMuster(self._link.asked_at)
         raise NotForGroup(group_id)
 
+    async def has_muster_configs(self, group_id: str) -> bool:
+        """Whether the group has a config of Muster's: a broker, and a sidecar that is not for it, know none."""
+        return bool((await self._describe(group_id, (COORDINATOR,))).configs)
+
     async def _is_broker(self, group_id: str) -> bool:
         """Whether a config of Muster's is unknown there: a sidecar answers about this one for every group."""
         change = ConfigChange(name=COORDINATOR, operation=ConfigOperation.SET, value=MUSTER)
@@ -181,5 +203,7 @@ class GroupRequests:
 
 
 def raise_if_refused(group_id: str, error: ErrorCode, message: str | None) -> None:
+    if error is ErrorCode.group_id_not_found:
+        raise UnknownGroup(group_id, message)
     if error is not ErrorCode.none:
         raise Refused(group_id, error, message)

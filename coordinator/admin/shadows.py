@@ -11,7 +11,8 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.admin.group_admin import GroupAdmin, MemberResult
-from muster.coordinator.admin.link import Refused
+from muster.coordinator.admin.link import NotBroker, Refused
+from muster.coordinator.admin.requests import ANY_GROUP
 from muster.coordinator.upstream.shadow import PROTOCOL_TYPE
 
 ASKED_AT_ONCE: Final = 32
@@ -32,8 +33,9 @@ class LeftShadow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def shadows_in(admin: GroupAdmin) -> list[LeftShadow]:
-    """List the shadows in all groups of the cluster, by group. Raises AdminError."""
+    """List the shadows in all groups of the cluster, by group. Raises NotBroker and AdminError."""
     group_ids = sorted(await admin.list_groups())
+    await _check_is_broker(admin, group_ids)
     at_once = asyncio.Semaphore(ASKED_AT_ONCE)
 
     async def in_group(group_id: str) -> list[LeftShadow]:
@@ -58,6 +60,29 @@ async def shadows_in(admin: GroupAdmin) -> list[LeftShadow]:
 
     found = await asyncio.gather(*map(in_group, group_ids))
     return [shadow for of_group in found for shadow in of_group]
+
+
+async def _check_is_broker(admin: GroupAdmin, group_ids: Sequence[str]) -> None:
+    """Raise NotBroker if Muster answers: for any of the groups, or for one that nobody has.
+
+    A sidecar for some groups alone (`--groups`) shows the shadows in all others, as the brokers do. Raises Refused if
+    the user may not ask about any group: then it is not known who answers.
+    """
+    at_once = asyncio.Semaphore(ASKED_AT_ONCE)
+
+    async def answers_for(group_id: str) -> bool | Refused:
+        async with at_once:
+            try:
+                return await admin.has_muster_configs(group_id)
+            except Refused as refused:
+                return refused
+
+    answers = await asyncio.gather(*map(answers_for, (*group_ids, ANY_GROUP)))
+    if any(answer is True for answer in answers):
+        raise NotBroker(admin.asked_at)
+    denied = [answer for answer in answers if isinstance(answer, Refused)]
+    if len(denied) == len(answers) and denied[-1].error is ErrorCode.group_authorization_failed:
+        raise denied[0]
 
 
 async def remove_shadows(admin: GroupAdmin, shadows: Iterable[LeftShadow]) -> Sequence[tuple[LeftShadow, MemberResult]]:

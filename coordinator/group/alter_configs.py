@@ -11,7 +11,6 @@ invalid request for this group; 81 above group.max.size.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from difflib import get_close_matches
 
 import msgspec
 from kio.schema.errors import ErrorCode
@@ -36,11 +35,13 @@ from muster.coordinator.group.configs import (
 )
 from muster.coordinator.group.departures import retiring_members
 from muster.coordinator.group.membership_change import MembershipChange, apply_change
+from muster.coordinator.group.names import LISTED_AS, like, what_is
 from muster.coordinator.group.outcomes import AlterGroupConfigOutcome, ReleasedMember
 from muster.coordinator.group.roles import learners, supports_roles
 from muster.coordinator.group.turn import Turn
 from muster.events.causes import Cause
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId
+from muster.events.near_names import did_you_mean
 from muster.events.state import Group, GroupState, Member
 
 REGISTERED_INSTANCE_ID_LENGTH_MAX = 249
@@ -83,10 +84,8 @@ def _read_changes(turn: Turn, changes: Sequence[ConfigChange]) -> MembershipChan
             text = f"{REPAIR}: group {turn.group.group_id!r} is not quarantined, there is nothing to repair"
             raise ChangeRefused(ErrorCode.invalid_request, text)
         if name not in GROUP_CONFIGS:
-            near = get_close_matches(name[:NAME_SHOWN], GROUP_CONFIGS, n=1)
-            text = f"{name[:NAME_SHOWN]}: there is no such config of a group here" + "".join(
-                f"; did you mean {each}?" for each in near
-            )
+            near = did_you_mean(name, GROUP_CONFIGS, at_most=1)
+            text = f"{name[:NAME_SHOWN]}: there is no such config of a group here{near}"
             raise ChangeRefused(ErrorCode.invalid_config, text)
         if name in names:
             raise ChangeRefused(ErrorCode.invalid_request, f"{name}: named twice in one request")
@@ -135,21 +134,23 @@ def _with_list(turn: Turn, membership_change: MembershipChange, change: ConfigCh
         RETIRED: lambda: (member.name for member in retiring_members(group)),
         LEARNERS: lambda: (member.name for member in learners(group)),
     }
-    added, removed = _difference(change, list(lists[change.name]()))
+    added, removed = _difference(turn, change, list(lists[change.name]()))
     if change.name == REGISTERED:
         _check_registration(turn, added)
         return msgspec.structs.replace(
             membership_change, registered=tuple(map(GroupInstanceId, added)), withdrawn=tuple(removed)
         )
     if change.name == RETIRED:
-        return msgspec.structs.replace(membership_change, retired=_members(group, added), kept=_members(group, removed))
+        return msgspec.structs.replace(
+            membership_change, retired=_members(turn, RETIRED, added), kept=_members(turn, RETIRED, removed)
+        )
     assert change.name == LEARNERS
     if added:
         raise ChangeRefused(ErrorCode.invalid_config, f"{LEARNERS}={added[0]}: only a new member becomes a learner")
-    return msgspec.structs.replace(membership_change, promoted=_members(group, removed))
+    return msgspec.structs.replace(membership_change, promoted=_members(turn, LEARNERS, removed))
 
 
-def _difference(change: ConfigChange, now: Sequence[str]) -> tuple[list[str], list[str]]:
+def _difference(turn: Turn, change: ConfigChange, now: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the names that the change adds to the list, and those it removes."""
     value = change.value or ""
     if len(value) > LIST_LENGTH_MAX:
@@ -157,32 +158,31 @@ def _difference(change: ConfigChange, now: Sequence[str]) -> tuple[list[str], li
             ErrorCode.invalid_config, f"{change.name}: {len(value)} characters, {LIST_LENGTH_MAX} at most"
         )
     named = [text for text in (part.strip() for part in value.split(",")) if text]
-    wanted, there = set(named), set(now)
-    if len(wanted) < len(named):
+    if len(set(named)) < len(named):
         twice = next(name for name, count in Counter(named).items() if count > 1)
         raise ChangeRefused(ErrorCode.duplicate_resource, f"{change.name}: {twice!r} is named twice")
-    added, removed = _changed(change, named, now, wanted, there)
+    added, removed = _changed(turn, change, named, now)
     length = sum(len(name) + 1 for name in (*now, *added)) - sum(len(name) + 1 for name in removed)
     if added and length > LIST_LENGTH_MAX:
         raise ChangeRefused(ErrorCode.invalid_config, f"{change.name}: {length} characters, {LIST_LENGTH_MAX} at most")
     return added, removed
 
 
-def _changed(
-    change: ConfigChange, named: list[str], now: Sequence[str], wanted: set[str], there: set[str]
-) -> tuple[list[str], list[str]]:
+def _changed(turn: Turn, change: ConfigChange, named: list[str], now: Sequence[str]) -> tuple[list[str], list[str]]:
+    wanted, there = set(named), set(now)
     match change.operation:
         case ConfigOperation.SET | ConfigOperation.DELETE:
             return [name for name in named if name not in there], [name for name in now if name not in wanted]
         case ConfigOperation.APPEND:
             for name in named:
                 if name in there:
-                    raise ChangeRefused(ErrorCode.duplicate_resource, f"{change.name}: {name!r} is there already")
+                    text = f"{change.name}: {name!r} is {LISTED_AS[change.name]} already"
+                    raise ChangeRefused(ErrorCode.duplicate_resource, text)
             return named, []
         case ConfigOperation.SUBTRACT:
             for name in named:
                 if name not in there:
-                    raise ChangeRefused(ErrorCode.unknown_member_id, f"{change.name}: {name!r} is not there")
+                    raise _refusal(turn, change.name, name, LISTED_AS[change.name])
             return [], named
 
 
@@ -220,12 +220,21 @@ def _check_not_released(group: Group, name: str) -> None:
         )
 
 
-def _members(group: Group, names: Sequence[str]) -> tuple[Member, ...]:
-    by_name = {member.name: member for member in group.members.values()}
+def _members(turn: Turn, config: str, names: Sequence[str]) -> tuple[Member, ...]:
+    by_name = {member.name: member for member in turn.group.members.values()}
     for name in names:
         if name not in by_name:
-            raise ChangeRefused(ErrorCode.unknown_member_id, f"group {group.group_id!r} has no member {name!r}")
+            raise _refusal(turn, config, name, "a member")
     return tuple(by_name[name] for name in names)
+
+
+def _refusal(turn: Turn, config: str, name: str, wanted: str) -> ChangeRefused:
+    """Refuse a name of which something else is wanted than what it is; the text says what that is."""
+    what = what_is(turn, name)
+    if what is None:
+        text = f"{config}: group {turn.group.group_id!r} has no member {name!r}{like(turn, name)}"
+        return ChangeRefused(ErrorCode.unknown_member_id, text)
+    return ChangeRefused(ErrorCode.invalid_request, f"{config}: {name!r} is not {wanted}: it is {what}")
 
 
 def _asks_for_rebalance(turn: Turn, change: ConfigChange) -> bool:

@@ -3,10 +3,10 @@
 import sys
 import time
 from contextlib import aclosing
-from difflib import get_close_matches
 from typing import Final, NoReturn, Protocol
 
 from muster.events.ids import GroupId
+from muster.events.near_names import did_you_mean
 from muster.replay.commands.opening import CANNOT_READ, NOT_FOUND, fail
 from muster.replay.form import Format, View
 from muster.replay.history.items import Item
@@ -114,10 +114,9 @@ async def fail_unknown(reading: Reading, group: str) -> None:
     names, unreadable = await read_names(reading)
     reading.note_unreadable(unreadable)
     message = f"there is no group {printable(group)!r} in {reading.log.location}"
-    near = get_close_matches(group, names, n=3)
-    if near:
-        fail(f"{message}; did you mean {' or '.join(map(printable, near))}?", NOT_FOUND)
-    if names:
+    near = did_you_mean(group, names)
+    message += printable(near)
+    if names and not near:
         shown, more = names[:NAMED_MAX], len(names) - NAMED_MAX
         message += f"; it has {', '.join(map(printable, shown))}{f' and {more:,} more' if more > 0 else ''}"
     fail(message, NOT_FOUND)

@@ -58,11 +58,15 @@ def ask(
         NotMuster,
         NotReady,
         Refused,
+        UnknownGroup,
     )
 
     async def ask(security: KafkaSecurity) -> T:
         async with GroupAdmin(bootstrap, security=security) as admin:
-            return await question(admin)
+            try:
+                return await question(admin)
+            except UnknownGroup as unknown:
+                fail(str(unknown).rstrip(".") + await admin.groups_like(unknown.group_id), REFUSED, command)
 
     try:
         return asyncio.run(ask(security_given(kafka_config or [], os.environ)))

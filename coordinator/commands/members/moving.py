@@ -155,7 +155,8 @@ class _Moving:
 
         await try_move(admin, group_id, self._to)
         members = await count_movers(admin, group_id, self._to)
-        self._say(f"{group_id}: {_what_they_see(members, self._to)}")
+        near = await admin.groups_like(group_id) if members is None else ""
+        self._say(f"{group_id}: {_what_they_see(members, self._to)}{near}")
         if dry_run:
             return {"group_id": group_id, "to": self._to, "done": False, "members": members or 0}
         move = await move_group(

@@ -31,7 +31,7 @@ def shadows(
     stays for up to 30 minutes, and keeps clients out that come to the brokers directly. The command lists them, and
     with --yes, or a yes on the terminal, removes them. Name the brokers, not Muster, and stop every Muster before: one
     that runs takes its shadows again. A Muster that runs hands groups back by `muster release`, with one rebalance, and
-    nobody is kept out. The user needs DESCRIBE and READ on the groups.
+    nobody is kept out. The user needs DESCRIBE, DESCRIBE_CONFIGS and READ on the groups.
 
     Exit codes: 0 removed, only listed, or there are none; 1 one could not be removed; 2 wrong use, or no such cluster.
 

@@ -104,7 +104,8 @@ def _lines(*cells: Text) -> Text:
 def print_coordinator(group_id: str, coordinator: "GroupCoordinator | None", console: Console) -> None:
     """Print a line with the group's coordinator, if known."""
     if coordinator is not None:
-        console.print(_cell(f"Group {group_id} is {coordinator.text}."))
+        end = "" if coordinator.text.endswith("?") else "."
+        console.print(_cell(f"Group {group_id} is {coordinator.text}{end}"))
 
 
 def _session_left(member: "ListedMember") -> str | None:

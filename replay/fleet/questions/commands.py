@@ -5,7 +5,6 @@ is not in them, 2 for a wrong option, or tables that cannot be read.
 """
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import msgspec
 
 from muster import terminal
+from muster.events.near_names import did_you_mean
 from muster.replay.commands.asked import fail_unmatched, view_of, when, window_of
 from muster.replay.commands.opening import CANNOT_READ, NOT_FOUND, fail
 from muster.replay.fleet.asked import By, Order
@@ -160,6 +160,5 @@ def _fail_unknown(asking: Asking, group: str) -> NoReturn:
         begin, end = (in_zone(each, asking.view.zone) for each in extent)
         what = f"do not tell of {group!r}{when(asking.window, asking.view)}"
         fail(f"the tables in {asking.tables} {what}; they do from {begin} to {end}", NOT_FOUND)
-    near = get_close_matches(group, asking.told(lambda: groups_in(asking.tables, "*")), n=3)
-    guess = f"; did you mean {' or '.join(near)}?" if near else ""
+    guess = did_you_mean(group, asking.told(lambda: groups_in(asking.tables, "*")))
     fail(f"there is no group {group!r} in {asking.tables}{guess}", NOT_FOUND)

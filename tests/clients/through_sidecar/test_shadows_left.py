@@ -21,7 +21,10 @@ def asked(broker: Broker, *arguments: str) -> Result:
 
 
 def test_the_shadows_of_a_muster_that_is_gone_are_removed(kafka_broker: Broker) -> None:
-    """Until then none but they are listed, and nothing is changed; groups of others are left alone."""
+    """Until then none but they are listed, and nothing is changed; groups of others are left alone.
+
+    A sidecar would not show them, and says so.
+    """
     bootstrap, topic = kafka_broker.bootstrap, new_topic(kafka_broker.bootstrap)
     owned, others = f"left-{uuid4().hex[:8]}", f"others-{uuid4().hex[:8]}"
     url = f"kafka://{bootstrap}/left-events-{uuid4().hex[:8]}"
@@ -31,6 +34,9 @@ def test_the_shadows_of_a_muster_that_is_gone_are_removed(kafka_broker: Broker) 
         consumer = Confluent(sidecar.bootstrap, owned, topic).start()
         until_so(lambda: bool(consumer.assigned), lambda: consumer.error)
         assert_is_owned(bootstrap, owned)
+        hidden = CliRunner().invoke(cli.app, ["groups", "shadows", "--bootstrap", sidecar.bootstrap])
+        assert (hidden.exit_code, hidden.stdout) == (2, "")
+        assert f"{sidecar.bootstrap} is Muster, which does not show its own shadows: name a broker" in hidden.stderr
         sidecar.kill()
         consumer.end()
     listed = asked(kafka_broker)
@@ -50,3 +56,18 @@ def test_the_shadows_of_a_muster_that_is_gone_are_removed(kafka_broker: Broker) 
     assert "There are no shadows in this cluster." in asked(kafka_broker).stdout
     again.end()
     direct.end()
+
+
+def test_a_sidecar_for_other_groups_shows_shadows_as_the_brokers_do(kafka_broker: Broker) -> None:
+    """It answers for no group that is there, so it hides nothing; one that it is for is told."""
+    bootstrap, group = kafka_broker.bootstrap, f"named-{uuid4().hex[:8]}"
+    with running_sidecar(bootstrap, nodes=[1], options=["--log", "memory:", "--groups", f"{group}*"]) as sidecar:
+        asked = CliRunner().invoke(cli.app, ["groups", "shadows", "--bootstrap", sidecar.bootstrap])
+        assert asked.exit_code == 0, asked.output
+        consumer = Confluent(sidecar.bootstrap, group, new_topic(bootstrap)).start()
+        until_so(lambda: bool(consumer.assigned), lambda: consumer.error)
+        asked = CliRunner().invoke(cli.app, ["groups", "shadows", "--bootstrap", sidecar.bootstrap])
+        assert (asked.exit_code, asked.stdout) == (2, "")
+        consumer.end()
+    cleared = CliRunner().invoke(cli.app, ["groups", "shadows", "--bootstrap", bootstrap, "--yes"])
+    assert cleared.exit_code == 0, cleared.output

@@ -11,10 +11,12 @@ from muster.coordinator.group.configs import (
     EXPANSION_DELAY,
     GROUP_CONFIGS,
     LEARNER_TIMEOUT,
+    LEARNERS,
     LIST_LENGTH_MAX,
     REBALANCE,
     REGISTERED,
     REGISTRATION_TIMEOUT,
+    RETIRED,
     RETIREMENT_TIMEOUT,
     TARGET_GROUP_SIZE,
     BadConfig,
@@ -55,7 +57,12 @@ REFUSED = [
     (REGISTERED, APPEND, "x,y,y", ErrorCode.duplicate_resource, "'y' is named twice"),
     (REGISTERED, APPEND, "no blanks", ErrorCode.invalid_config, "no instance id"),
     (REGISTERED, APPEND, "i" * 250, ErrorCode.invalid_config, "249"),
-    (REGISTERED, SUBTRACT, "x", ErrorCode.unknown_member_id, "not there"),
+    (REGISTERED, SUBTRACT, "x", ErrorCode.unknown_member_id, "group 'orders' has no member 'x'"),
+    (REGISTERED, SUBTRACT, "a", ErrorCode.invalid_request, "'a' is not expected: it is an active member"),
+    (RETIRED, SUBTRACT, "a", ErrorCode.invalid_request, "'a' is not retiring: it is an active member"),
+    (RETIRED, APPEND, "aa", ErrorCode.unknown_member_id, "has no member 'aa'; did you mean a?"),
+    (RETIRED, APPEND, "a-1", ErrorCode.invalid_request, "it is the member id of 'a'"),
+    (LEARNERS, SUBTRACT, "a", ErrorCode.invalid_request, "'a' is not a learner: it is an active member"),
     (REGISTERED, SET, ",".join(f"i{n}" for n in range(10_000)), ErrorCode.invalid_config, "30000 at most"),
     (TARGET_GROUP_SIZE, SET, "9" * 10_000, ErrorCode.invalid_config, "whole number"),
     (REBALANCE, SET, "now", ErrorCode.invalid_config, "'static' or 'force'"),
@@ -99,6 +106,34 @@ def test_what_cannot_be_is_refused_with_the_value_and_the_limit(
     assert call.error is error
     assert says in (call.outcome.message or "")
     assert len(h.events) == seen
+
+
+def told(h: Harness, name: str, operation: ConfigOperation, value: str) -> str:
+    """Why it is refused."""
+    call = h.alter((name, operation, value))
+    assert call.error is not ErrorCode.none
+    return call.outcome.message or ""
+
+
+def test_what_a_name_is_instead_is_told() -> None:
+    h = Harness()
+    h.stable_group(h.static("a"))
+    h.set(members_registered="b,c")
+    assert told(h, RETIRED, APPEND, "b") == "members.retired: 'b' is not a member: it is expected, and has not joined"
+    assert told(h, REGISTERED, APPEND, "b") == "members.registered: 'b' is expected already"
+    h.static("c").join()
+    assert told(h, RETIRED, APPEND, "c").endswith("'c' is not a member: it is expected, and its join waits for others")
+    h.set(members_retired="a")
+    assert told(h, RETIRED, APPEND, "a") == "members.retired: 'a' is retiring already"
+    assert told(h, LEARNERS, SUBTRACT, "a").endswith("is not a learner: it is an active member that is retiring")
+
+
+def test_a_standby_is_no_learner() -> None:
+    h = Harness()
+    h.stable_group(h.static("a"))
+    h.set(target_group_size="1")
+    h.static("b").join()
+    assert told(h, LEARNERS, SUBTRACT, "b") == "members.learners: 'b' is not a learner: it is a standby"
 
 
 def test_a_setting_named_twice_is_refused() -> None:

@@ -159,7 +159,7 @@ def test_members_retire_and_are_kept(group: Group) -> None:
     assert group.run("keep", "web-1").stdout == "web-1: kept\n"
     assert "members.retired" not in group.settings()
     again = group.run("keep", "web-1")
-    assert_fails(again, 1, "web-1: UNKNOWN_MEMBER_ID: ")
+    assert_fails(again, 1, "web-1: INVALID_REQUEST: members.retired: 'web-1' is not retiring: it is an active member")
 
 
 def test_members_are_removed_each_for_itself(muster: MusterProcess) -> None:
@@ -168,8 +168,13 @@ def test_members_are_removed_each_for_itself(muster: MusterProcess) -> None:
     result = group.run("remove", "web-1", "web-7", group.member_ids[2], "--reason", "disk full")
     assert result.exit_code == 1
     assert result.stdout == f"web-1: removed\n{group.member_ids[2]}: removed\n"
-    assert result.stderr == "muster members: web-7: UNKNOWN_MEMBER_ID: the group has no such member\n"
+    assert (
+        result.stderr == "muster members: web-7: UNKNOWN_MEMBER_ID: the group has no such member; did you mean web-2?\n"
+    )
     assert set(group.standings()) == {"web-2"}
+    group.run("add", "web-9")
+    expected = "web-9: UNKNOWN_MEMBER_ID: it is no member: it is expected, and has not joined (muster members withdraw)"
+    assert_fails(group.run("remove", "web-9"), 1, expected)
 
 
 def test_a_rebalance_is_asked_for(muster: MusterProcess) -> None:
@@ -208,8 +213,9 @@ def test_the_configs_of_a_group_that_nobody_joined_say_so(muster: MusterProcess)
 
 
 def test_learners_are_promoted(group: Group) -> None:
-    """There are none yet, so all of them is nobody."""
-    assert_fails(group.run("promote", "web-1"), 1, "web-1: UNKNOWN_MEMBER_ID")
+    """There are none yet, so all of them is nobody; who is a member, and no learner, is no stranger."""
+    assert_fails(group.run("promote", "web-1"), 1, "'web-1' is not a learner: it is an active member")
+    assert_fails(group.run("promote", "web-11"), 1, "has no member 'web-11'; did you mean web-1 or web-2?")
     assert group.run("promote", "--all").stdout == f"{group.group_id}: its learners are promoted\n"
 
 
@@ -221,6 +227,15 @@ def test_a_group_that_does_not_exist_is_named_once(muster: MusterProcess, argume
     command, *others = arguments
     result = run(command, NEVER_THERE, *others, "--bootstrap", muster.bootstrap)
     assert_fails(result, 1, f"group {NEVER_THERE}: GROUP_ID_NOT_FOUND")
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["add", "a"], ["promote", "a"], ["rebalance"], ["remove", "a"]])
+def test_a_group_of_a_similar_name_is_named(group: Group, arguments: list[str]) -> None:
+    command, *others = arguments
+    result = run(command, f"{group.group_id}s", *others, "--bootstrap", group.bootstrap)
+    assert_fails(result, 1, f"; did you mean {group.group_id}")
+    printed = run("config", f"{group.group_id}s", "--bootstrap", group.bootstrap).stdout
+    assert f"did you mean {group.group_id}" in printed
 
 
 @pytest.mark.parametrize(

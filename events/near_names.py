@@ -1,0 +1,14 @@
+"""Names like the one that was given, where that one is unknown."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Final
+
+NAME_CHARACTERS_MAX: Final = 255
+"""The part of a name that is compared: the time that it takes grows with the square of it."""
+
+
+def did_you_mean(name: str, known: Iterable[str], *, at_most: int = 3) -> str:
+    """Return `; did you mean A or B?`, to be put behind a sentence; "" where no known name is like this one."""
+    near = get_close_matches(name[:NAME_CHARACTERS_MAX], known, n=at_most)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
