@@ -73,9 +73,9 @@ def commands(load: Load) -> list[Command]:
         Command(of=History.MANY, arguments=("why", ORDERS, "--all"), at_most_s=3),
         Command(of=History.MANY, arguments=("history", ORDERS), at_most_s=3),
         Command(of=History.ONE, arguments=("why", ORDERS, "--last"), at_most_s=10),
-        Command(of=History.ONE, arguments=("why", ORDERS, "--since", seq), at_most_s=None),
-        Command(of=History.ONE, arguments=("history", ORDERS, "--since", seq), at_most_s=None),
-        Command(of=History.ONE, arguments=("state", ORDERS, "--at", seq), at_most_s=None),
+        Command(of=History.ONE, arguments=("why", ORDERS, "--since", seq, "--seq"), at_most_s=None),
+        Command(of=History.ONE, arguments=("history", ORDERS, "--since", seq, "--seq"), at_most_s=None),
+        Command(of=History.ONE, arguments=("state", ORDERS, "--at", seq, "--seq"), at_most_s=None),
         Command(of=History.SHORT, arguments=("report", ORDERS, "-o", "/dev/null"), at_most_s=2),
     ]
 
@@ -197,7 +197,7 @@ LONG_COMMANDS: Final = {
         ("history", ORDERS, "--since", "{since}"),
         ("state", ORDERS, "--at", "{since}"),
         ("diff", ORDERS, "{since}", "{last}"),
-        ("whatif", ORDERS, "--session-timeout-ms", "60000", "--since", "{since}"),
+        ("whatif", ORDERS, "--session-timeout", "60s", "--since", "{since}"),
         ("report", ORDERS, "-o", os.devnull, "--since", "{since}"),
         ("digest", "--since", "2000-01-01T00:00:00Z"),
         ("why", ORDERS, "--all"),

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from muster.coordinator.commands.members.answer import AnswerFormat
-from muster.coordinator.commands.members.options import duration
 from muster.drills.given import CLIENT_CONFIG, CLIENT_CONFIG_VARIABLES, Given
 from muster.drills.plan import Between, Fault, Mode
+from muster.durations import duration
 from muster.events.kafka.security import KAFKA_CONFIG, KAFKA_CONFIG_HELP
 
 app = typer.Typer(

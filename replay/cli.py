@@ -11,9 +11,18 @@ from typing import Annotated
 
 import typer
 
-from muster.events.log.options import DEFAULT_LOG, KafkaConfigOption, LogOption
+from muster.events.log.options import DEFAULT_LOG, KafkaConfigOption
 from muster.replay import comparing_cli
-from muster.replay.commands.options import FormatOption, GroupArgument, GroupsOption, SinceOption, TzOption, UntilOption
+from muster.replay.commands.options import (
+    FormatOption,
+    GroupArgument,
+    GroupsOption,
+    LogOption,
+    SeqOption,
+    SinceOption,
+    TzOption,
+    UntilOption,
+)
 from muster.replay.form import Format, Sort
 from muster.replay.times import FORMS_OF_AT
 
@@ -36,8 +45,8 @@ app = typer.Typer(
         "    muster replay why orders --since 2h\n"
         "    muster replay history orders --format jsonl\n"
         "    muster replay state orders --at 02:14:07\n"
-        "    muster replay diff orders 7 8 --generations\n"
-        "    muster replay whatif orders --session-timeout-ms 45000\n"
+        "    muster replay diff orders 7 8\n"
+        "    muster replay whatif orders --session-timeout 45s\n"
         "    muster replay verify\n"
         "    muster replay report orders -o report.html\n\n"
         "Without --log, MUSTER_LOG is read, and muster.db in the current directory. Times are local on a terminal, and"
@@ -71,7 +80,7 @@ def groups_command(
     from muster.replay.commands import reading as commands
 
     view = commands.view_of(form, tz)
-    window = commands.window_of(since, until, view, may_be_seq=False)
+    window = commands.window_of(since, until, view)
     commands.groups(commands.source_of(log, kafka_config or []), view, window=window, wanted=group, sort=sort)
 
 
@@ -99,7 +108,7 @@ def digest_command(
     from muster.replay.commands import reading as commands
 
     view = commands.view_of(form or (Format.TABLE if sys.stdout.isatty() else Format.MD), tz)
-    window = commands.window_of(since, until, view, may_be_seq=False)
+    window = commands.window_of(since, until, view)
     commands.digest(commands.source_of(log, kafka_config or []), view, window=window, wanted=group)
 
 
@@ -110,6 +119,10 @@ def history_command(
     since: SinceOption = None,
     until: UntilOption = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens from now on.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also the lines of the group's own record, which say nothing new.")
+    ] = False,
+    seq: SeqOption = False,
     tz: TzOption = None,
     log: LogOption = DEFAULT_LOG,
     kafka_config: KafkaConfigOption = None,
@@ -130,8 +143,10 @@ def history_command(
     view = commands.view_of(form, tz)
     if follow and form is Format.JSON:
         commands.fail("--follow does not end, and json is one document: use jsonl", commands.CANNOT_READ)
-    window = commands.window_of(since, until, view)
-    commands.history(commands.source_of(log, kafka_config or []), group, view, window=window, goes_on=follow)
+    window = commands.window_of(since, until, view, is_seq=seq)
+    commands.history(
+        commands.source_of(log, kafka_config or []), group, view, window=window, goes_on=follow, everything=everything
+    )
 
 
 @app.command("why")
@@ -161,6 +176,7 @@ def why_command(
     everything: Annotated[bool, typer.Option("--all", help="All incidents, the latest at the bottom.")] = False,
     since: SinceOption = None,
     until: UntilOption = None,
+    seq: SeqOption = False,
     tz: TzOption = None,
     log: LogOption = DEFAULT_LOG,
     kafka_config: KafkaConfigOption = None,
@@ -190,9 +206,11 @@ def why_command(
         which = "--last" if last else "--at"
         commands.fail(f"{which} is about the whole history: leave it out, or --since and --until", commands.CANNOT_READ)
     view = commands.view_of(form, tz)
-    window = commands.window_of(since, until, view)
-    moment = None if at is None else commands.moment("--at", at, view)
-    asked = commands.AskedIncidents(generation=generation, at=moment, last=last, everything=everything)
+    window = commands.window_of(since, until, view, is_seq=seq)
+    point = None if at is None else commands.point("--at", at, view, is_seq=seq)
+    if isinstance(point, commands.AtGeneration):
+        generation, point = point.generation_id, None
+    asked = commands.AskedIncidents(generation=generation, at=point, last=last, everything=everything)
     commands.why(commands.source_of(log, kafka_config or []), group, view, asked, window)
 
 
@@ -204,6 +222,7 @@ def state_command(
     *,
     at: Annotated[str, typer.Option("--at", metavar="WHEN", help=f"The moment: {FORMS_OF_AT}.")] = "now",
     pattern: GroupsOption = None,
+    seq: SeqOption = False,
     tz: TzOption = None,
     log: LogOption = DEFAULT_LOG,
     kafka_config: KafkaConfigOption = None,
@@ -217,7 +236,8 @@ def state_command(
         muster replay state orders
         muster replay state orders --at 2026-11-21T02:14:07Z
         muster replay state orders --at 02:14:07
-        muster replay state orders --at 17
+        muster replay state orders --at 7
+        muster replay state orders --at 120 --seq
         muster replay state --group 'orders-*' --at now-10m
     """
     from muster.replay.commands import reading as commands
@@ -226,8 +246,8 @@ def state_command(
         commands.fail("give a group or --group, not both", commands.CANNOT_READ)
     view = commands.view_of(form, tz)
     source = commands.source_of(log, kafka_config or [])
-    moment = commands.moment("--at", at, view, may_be_seq=group is not None)
-    commands.state(source, group, view, at=moment, wanted=pattern)
+    when = commands.moment("--at", at, view) if group is None else commands.point("--at", at, view, is_seq=seq)
+    commands.state(source, group, view, at=when, wanted=pattern)
 
 
 @app.command("export")
@@ -265,7 +285,7 @@ def export_command(
     view = commands.view_of(Format.TABLE, tz)
     if to.suffix not in (".jsonl", ".avro"):
         commands.fail(f"{to} is neither NAME.jsonl nor NAME.avro", commands.CANNOT_READ)
-    window = commands.window_of(since, until, view, may_be_seq=False)
+    window = commands.window_of(since, until, view)
     source = commands.source_of(log, kafka_config or [])
     commands.export(source, to, window=window, wanted=group, keyfile=pseudonyms)
 
@@ -279,6 +299,7 @@ def report_command(
     ],
     since: SinceOption = None,
     until: UntilOption = None,
+    seq: SeqOption = False,
     tz: TzOption = None,
     log: LogOption = DEFAULT_LOG,
     kafka_config: KafkaConfigOption = None,
@@ -301,7 +322,7 @@ def report_command(
     from muster.replay.report.command import report
 
     view = asked.view_of(Format.TABLE, tz)
-    window = asked.window_of(since, until, view)
+    window = asked.window_of(since, until, view, is_seq=seq)
     page_zone = UTC if tz is None else view.zone
     report(source_of(log, kafka_config or []), group, out, view, window=window, page_zone=page_zone)
 

@@ -1,15 +1,24 @@
 """The options of the commands that compare: `diff`, `whatif`, `verify`. As `cli.py`: parse, call one function."""
 
-from typing import Annotated, Final
+from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
-from muster.events.log.options import DEFAULT_LOG, KafkaConfigOption, LogOption
-from muster.replay.commands.options import FormatOption, GroupArgument, GroupsOption, SinceOption, TzOption, UntilOption
+from muster.durations import INT32_MAX, duration, milliseconds
+from muster.events.log.options import DEFAULT_LOG, KafkaConfigOption
+from muster.replay.commands.options import (
+    FormatOption,
+    GroupArgument,
+    GroupsOption,
+    LogOption,
+    SeqOption,
+    SinceOption,
+    TzOption,
+    UntilOption,
+)
 from muster.replay.form import Format
 from muster.replay.times import FORMS_OF_AT
-
-INT32_MAX: Final = 2**31 - 1
 
 
 def add_to(app: typer.Typer) -> None:
@@ -24,9 +33,8 @@ def diff_command(
     before: Annotated[str, typer.Argument(metavar="A", help=f"{FORMS_OF_AT[0].upper()}{FORMS_OF_AT[1:]}.")],
     after: Annotated[str, typer.Argument(metavar="B", help="The other moment, in one of the same forms.")],
     *,
-    generations: Annotated[
-        bool, typer.Option("--generations", help="A and B are generations: each as of its assignment.")
-    ] = False,
+    seq: SeqOption = False,
+    _generations: Annotated[bool, typer.Option("--generations", hidden=True)] = False,  # numbers are, by now
     tz: TzOption = None,
     log: LogOption = DEFAULT_LOG,
     kafka_config: KafkaConfigOption = None,
@@ -34,56 +42,80 @@ def diff_command(
 ) -> None:
     """Compare a group at two moments: members, subscriptions, configs, partitions moved and kept.
 
+    A generation is compared as of its assignment.
+
     \b
     Examples:
 
         muster replay diff orders 02:14:07 02:20:00
         muster replay diff orders 1d now
-        muster replay diff orders 7 8 --generations
+        muster replay diff orders 7 8
+        muster replay diff orders 120 155 --seq
     """
     from muster.replay.commands import asked, comparing
     from muster.replay.commands.opening import source_of
 
     view = asked.view_of(form, tz)
-    read = comparing.generation if generations else asked.moment
     source = source_of(log, kafka_config or [])
-    comparing.diff(source, group, view, before=read("A", before, view), after=read("B", after, view))
+    one, other = (asked.point(name, text, view, is_seq=seq) for name, text in (("A", before), ("B", after)))
+    comparing.diff(source, group, view, before=one, after=other)
 
 
-def _ms(name: str, text: str) -> typer.models.OptionInfo:
-    # A range of typer's own is printed beside MS, and leaves no room for the names in 80 columns.
-    return typer.Option(name, metavar="MS", parser=_milliseconds, help=text)  # type: ignore[no-any-return]
+def _duration(name: str, text: str) -> typer.models.OptionInfo:
+    parser = _within_int32(duration)
+    return typer.Option(name, metavar="DURATION", parser=parser, help=text)  # type: ignore[no-any-return]
 
 
-def _milliseconds(text: str) -> int:
-    """Parse a number of ms. Raises BadParameter."""
-    if not (text.isascii() and text.isdecimal()) or len(text) > len(str(INT32_MAX)) or int(text) > INT32_MAX:
-        raise typer.BadParameter(f"{text!r} is not a number from 0 to {INT32_MAX}")
-    return int(text)
+def _former(name: str) -> typer.models.OptionInfo:
+    """The former name of an option, which took a number of ms."""
+    return typer.Option(name, parser=_within_int32(milliseconds), hidden=True)  # type: ignore[no-any-return]
+
+
+def _within_int32(read: Callable[[str], int]) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        ms = read(text)
+        if ms > INT32_MAX:
+            raise typer.BadParameter(f"{text!r} is above {INT32_MAX} ms, some 24 days")
+        return ms
+
+    return parse
+
+
+def _given_once(name: str, value: int | None, former: int | None) -> int | None:
+    """The value of an option that has two names; ends the command if both are given."""
+    from muster.replay.commands.opening import CANNOT_READ, fail
+
+    if value is not None and former is not None:
+        fail(f"{name} and {name}-ms are one option: give one of them", CANNOT_READ)
+    return former if value is None else value
 
 
 def whatif_command(
     group: GroupArgument,
     *,
-    session: Annotated[int | None, _ms("--session-timeout-ms", "session.timeout.ms of all members.")] = None,
+    session: Annotated[
+        int | None, _duration("--session-timeout", "session.timeout.ms of all members: 45s, 1m30s.")
+    ] = None,
     rebalance: Annotated[
-        int | None, _ms("--rebalance-timeout-ms", "The rebalance timeout of all members (max.poll.interval.ms).")
+        int | None, _duration("--rebalance-timeout", "The rebalance timeout of all members (max.poll.interval.ms).")
     ] = None,
     scale_up: Annotated[
-        int | None, _ms("--scale-up-delay-ms", "The group's scale-up delay: joins of new members are gathered so long.")
+        int | None, _duration("--scale-up-delay", "The group's scale-up delay: it gathers joins of new members.")
     ] = None,
     initial: Annotated[
         int | None,
-        _ms(
-            "--initial-rebalance-delay-ms",
-            "The coordinator's initial rebalance delay: a first rebalance waits.",
-        ),
+        _duration("--initial-rebalance-delay", "The coordinator's delay of the first rebalance of an empty group."),
     ] = None,
+    session_ms: Annotated[int | None, _former("--session-timeout-ms")] = None,
+    rebalance_ms: Annotated[int | None, _former("--rebalance-timeout-ms")] = None,
+    scale_up_ms: Annotated[int | None, _former("--scale-up-delay-ms")] = None,
+    initial_ms: Annotated[int | None, _former("--initial-rebalance-delay-ms")] = None,
     static: Annotated[
         bool, typer.Option("--static", help="Each process has a group.instance.id, and sends no LeaveGroup.")
     ] = False,
     since: SinceOption = None,
     until: UntilOption = None,
+    seq: SeqOption = False,
     tz: TzOption = None,
     log: LogOption = DEFAULT_LOG,
     kafka_config: KafkaConfigOption = None,
@@ -96,25 +128,25 @@ def whatif_command(
     \b
     Examples:
 
-        muster replay whatif orders --session-timeout-ms 45000
-        muster replay whatif orders --static --scale-up-delay-ms 30000
-        muster replay whatif orders --session-timeout-ms 45000 --since 24h --format jsonl | jq -r .verdict
+        muster replay whatif orders --session-timeout 45s
+        muster replay whatif orders --static --scale-up-delay 30s
+        muster replay whatif orders --session-timeout 45s --since 24h --format jsonl | jq -r .verdict
     """
     from muster.replay.commands import asked, comparing
     from muster.replay.commands.opening import CANNOT_READ, fail, source_of
     from muster.replay.whatif.alterations import Alterations
 
     alterations = Alterations(
-        session_timeout_ms=session,
-        rebalance_timeout_ms=rebalance,
-        scale_up_delay_ms=scale_up,
-        initial_rebalance_delay_ms=initial,
+        session_timeout_ms=_given_once("--session-timeout", session, session_ms),
+        rebalance_timeout_ms=_given_once("--rebalance-timeout", rebalance, rebalance_ms),
+        scale_up_delay_ms=_given_once("--scale-up-delay", scale_up, scale_up_ms),
+        initial_rebalance_delay_ms=_given_once("--initial-rebalance-delay", initial, initial_ms),
         is_static=static,
     )
     if not alterations.told:
         fail("give at least one setting that would be another one; --help lists them", CANNOT_READ)
     view = asked.view_of(form, tz)
-    window = asked.window_of(since, until, view)
+    window = asked.window_of(since, until, view, is_seq=seq)
     comparing.whatif(source_of(log, kafka_config or []), group, view, alterations, window=window)
 
 
@@ -147,5 +179,5 @@ def verify_command(
     from muster.replay.commands.opening import source_of
 
     view = asked.view_of(form, tz)
-    window = asked.window_of(since, until, view, may_be_seq=False)
+    window = asked.window_of(since, until, view)
     comparing.verify(source_of(log, kafka_config or []), view, window=window, wanted=group)

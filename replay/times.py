@@ -22,8 +22,8 @@ FORMS_OF_TIME: Final = (
 )
 """The forms of a moment that every command takes."""
 
-FORMS_OF_AT: Final = f"a seq number (17), {FORMS_OF_TIME}"
-"""The forms of a moment in the history of one group."""
+FORMS_OF_AT: Final = f"a generation (7), {FORMS_OF_TIME}"
+"""The forms of a moment in the history of one group. With --seq a number is that of an event."""
 
 _OF_SENTENCE = re.compile(
     r"""'[^']*'|"[^"]*"|"""  # what is quoted is a client's
@@ -155,13 +155,6 @@ def _told_in(found: re.Match[str], zone: tzinfo) -> str:
 
 def _of_second(text: str, zone: tzinfo) -> Instant:
     return in_zone(Instant(f"{text.replace(' ', 'T')}.000Z"), zone)
-
-
-def read_duration(text: str) -> int | None:
-    """The ms of a duration, such as 30s, 5m, 1h30m; None if it is none."""
-    if not _AGE.fullmatch(text) or text.startswith("now"):
-        return None
-    return sum(int(number) * _UNITS_MS[unit] for number, unit in _PART_OF_AGE.findall(text))
 
 
 def read_time(text: str, *, now_ms: int, zone: tzinfo = UTC) -> int | None:

@@ -117,3 +117,11 @@ def test_a_path_behind_an_equals_sign_is_in_the_users_home(
     monkeypatch.setattr("muster.cli._imported", lambda _place: typer.main.get_command(command))
     assert CliRunner().invoke(app, ["fleet", given]).exit_code == 0
     assert taken == [Path(path.format(home=tmp_path))]
+
+
+@pytest.mark.parametrize("command", [*SUBCOMMANDS, ["serve"], ["config", "check"]], ids=" ".join)
+def test_a_flag_shows_no_type(command: list[str]) -> None:
+    """It takes no value; an option that takes one says what."""
+    told = CliRunner().invoke(app, [*command, "--help"], env=WIDE).stdout
+    assert "--help" in told
+    assert "bool" not in told

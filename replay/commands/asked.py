@@ -10,11 +10,12 @@ from muster.events.near_names import did_you_mean
 from muster.replay.commands.opening import CANNOT_READ, NOT_FOUND, fail
 from muster.replay.form import Format, View
 from muster.replay.history.items import Item
-from muster.replay.history.window import At, AtSeq, AtTime, Window, read_at
+from muster.replay.history.window import At, AtGeneration, AtSeq, AtTime, Window, read_at
 from muster.replay.logs.reading import Reading
 from muster.replay.logs.sources import Start, find_start, from_the_beginning, items
 from muster.replay.render.printable import printable
 from muster.replay.results.groups import read_names
+from muster.replay.results.state import StateFold
 from muster.replay.times import FORMS_OF_AT, FORMS_OF_TIME, NoSuchTime, in_zone, instant
 from muster.replay.zones import UnknownZone, local_zone, zone_named
 
@@ -32,27 +33,34 @@ def view_of(form: Format, tz: str | None) -> View:
         fail(f"--tz: {error}", CANNOT_READ)
 
 
-def moment(option: str, text: str, view: View, *, may_be_seq: bool = True) -> At:
-    """Parse a moment that was given; ends the command if it is none."""
-    try:
-        at = read_at(text, now_ms=time.time_ns() // 1_000_000, zone=view.zone)
-    except NoSuchTime as error:
-        fail(f"{option}: {error}", CANNOT_READ)
-    if at is None:
-        fail(
-            f"{option} {printable(text)!r} is none of these: {FORMS_OF_AT if may_be_seq else FORMS_OF_TIME}",
-            CANNOT_READ,
-        )
-    if isinstance(at, AtSeq) and not may_be_seq:
-        fail(f"{option} {text}: a seq number is one group's, give a time: {FORMS_OF_TIME}", CANNOT_READ)
+def point(option: str, text: str, view: View, *, is_seq: bool) -> At | AtGeneration:
+    """Parse a point in one group's history; ends the command if it is none. `is_seq`: a number is an event's."""
+    return _read(option, text, view, FORMS_OF_AT, is_seq=is_seq)
+
+
+def moment(option: str, text: str, view: View, *, is_seq: bool = False) -> At:
+    """Parse a time, or with `is_seq` the number of an event; ends the command if it is none."""
+    at = _read(option, text, view, FORMS_OF_TIME, is_seq=is_seq)
+    if isinstance(at, AtGeneration):
+        fail(f"{option} {text}: give a time: {FORMS_OF_TIME}", CANNOT_READ)
     return at
 
 
-def window_of(since: str | None, until: str | None, view: View, *, may_be_seq: bool = True) -> Window:
+def _read(option: str, text: str, view: View, forms: str, *, is_seq: bool) -> At | AtGeneration:
+    try:
+        at = read_at(text, now_ms=time.time_ns() // 1_000_000, zone=view.zone, is_seq=is_seq)
+    except NoSuchTime as error:
+        fail(f"{option}: {error}", CANNOT_READ)
+    if at is None:
+        fail(f"{option} {printable(text)!r} is none of these: {forms}", CANNOT_READ)
+    return at
+
+
+def window_of(since: str | None, until: str | None, view: View, *, is_seq: bool = False) -> Window:
     """Parse `--since` and `--until`; ends the command if one is no moment, or they are the wrong way round."""
     window = Window(
-        since=None if since is None else moment("--since", since, view, may_be_seq=may_be_seq),
-        until=None if until is None else moment("--until", until, view, may_be_seq=may_be_seq),
+        since=None if since is None else moment("--since", since, view, is_seq=is_seq),
+        until=None if until is None else moment("--until", until, view, is_seq=is_seq),
     )
     first, last = window.since, window.until
     is_empty = (isinstance(first, AtTime) and isinstance(last, AtTime) and first.wall_ms > last.wall_ms) or (
@@ -127,7 +135,7 @@ def fail_unmatched(location: str, wanted: str) -> NoReturn:
     fail(f"no group in {location} matches {printable(wanted)!r}", NOT_FOUND)
 
 
-async def fail_outside(reading: Reading, start: Start, window: Window, view: View) -> None:
+async def fail_outside(reading: Reading, start: Start, window: Window, view: View) -> NoReturn:
     """End the command: the log does not tell of that time. It says what there is."""
     everything = await find_start(reading, start.group_id, None)
     first, last = everything.first, everything.last
@@ -140,6 +148,20 @@ async def fail_outside(reading: Reading, start: Start, window: Window, view: Vie
         extent = f"it tells of seq {first.seq} to {last.seq}{lives}, from {begin} to {end}"
     fail(
         f"{reading.log.location} does not tell of {printable(start.group_id)}{when(window, view)}; {extent}",
+        NOT_FOUND,
+    )
+
+
+async def fail_not_reached(reading: Reading, start: Start, fold: StateFold, view: View) -> NoReturn:
+    """End the command: the log does not tell of the point that was asked for. It says what there is."""
+    at = fold.at
+    if not isinstance(at, AtGeneration):
+        await fail_outside(reading, start, Window(since=at, until=at), view)
+    first, last = fold.generations
+    there = "of no generation" if first is None else f"of {first} to {last}{fold.lives}"
+    name = printable(start.group_id)
+    fail(
+        f"{reading.log.location} does not tell how generation {at.generation_id} of {name} began; it tells {there}",
         NOT_FOUND,
     )
 

@@ -13,17 +13,24 @@ import typer
 
 from muster import terminal
 from muster.events.ids import GroupId
-from muster.replay.commands.asked import fail_outside, fail_unknown, fail_unmatched, feed, start_of, when
-from muster.replay.commands.opening import CANNOT_READ, DAMAGED, NOT_FOUND, Source, fail, opened, run, say
+from muster.replay.commands.asked import (
+    fail_not_reached,
+    fail_outside,
+    fail_unknown,
+    fail_unmatched,
+    feed,
+    start_of,
+    when,
+)
+from muster.replay.commands.opening import DAMAGED, NOT_FOUND, Source, fail, opened, run, say
 from muster.replay.form import Format, View
-from muster.replay.history.window import NUMBER_DIGITS_MAX, WHOLE, At, Cut, Place, Window, bounds
+from muster.replay.history.window import WHOLE, At, AtGeneration, Cut, Place, Window, bounds
 from muster.replay.logs.reading import Reading
 from muster.replay.logs.sources import Start, from_the_beginning, items
 from muster.replay.render import render
 from muster.replay.render.as_json import write_line
 from muster.replay.render.printable import printable
 from muster.replay.results.diff import Diff, DiffFold
-from muster.replay.results.state import AtGeneration
 from muster.replay.times import in_zone, instant
 from muster.replay.verify.finding import Check
 from muster.replay.verify.verification import Verification
@@ -35,13 +42,6 @@ from muster.replay.whatif.whatif import WhatIfFold
 
 FOUND: Final = 1
 """The exit code when `verify` found something."""
-
-
-def generation(option: str, text: str, _view: View) -> AtGeneration:
-    """Parse a generation that was given; ends the command if it is none."""
-    if not text.isdecimal() or len(text) > NUMBER_DIGITS_MAX:
-        fail(f"{option}: {printable(text)!r} is no generation: give a number, such as 7", CANNOT_READ)
-    return AtGeneration(int(text))
 
 
 # ---- diff ---------------------------------------------------------------------------------------
@@ -59,20 +59,9 @@ def diff(source: Source, group: str, view: View, *, before: At | AtGeneration, a
             if isinstance(result, Diff):
                 render(result, view, terminal.stdout())
                 return
-            has_before, _ = result
-            missing = after if has_before else before
-            if isinstance(missing, AtGeneration):
-                fail(_no_generation(missing, start, reading, fold), NOT_FOUND)
-            await fail_outside(reading, start, Window(since=missing, until=missing), view)
+            await fail_not_reached(reading, start, result, view)
 
     run(read())
-
-
-def _no_generation(at: AtGeneration, start: Start, reading: Reading, fold: DiffFold) -> str:
-    first, last = fold.generations
-    there = "of no generation" if first is None else f"of {first} to {last}{fold.lives}"
-    name = printable(start.group_id)
-    return f"{reading.log.location} does not tell how generation {at.generation_id} of {name} began; it tells {there}"
 
 
 # ---- whatif -------------------------------------------------------------------------------------

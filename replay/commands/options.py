@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from muster.replay.form import Format
-from muster.replay.times import FORMS_OF_AT, FORMS_OF_TIME
+from muster.replay.times import FORMS_OF_TIME
 
 FormatOption = Annotated[
     Format,
@@ -15,9 +15,11 @@ FormatOption = Annotated[
         help="table: for eyes; json, or jsonl (a line per incident, event, group): for programs; md: for a chat.",
     ),
 ]
-SinceOption = Annotated[str | None, typer.Option("--since", metavar="WHEN", help=f"Only from then on: {FORMS_OF_AT}.")]
-SinceTimeOption = Annotated[
+SinceOption = Annotated[
     str | None, typer.Option("--since", metavar="WHEN", help=f"Only from then on: {FORMS_OF_TIME}.")
+]
+SeqOption = Annotated[
+    bool, typer.Option("--seq", help="Numbers are those of events (seq), as `history` shows them: --since 17.")
 ]
 UntilOption = Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Only until then: forms as above.")]
 TzOption = Annotated[
@@ -27,6 +29,16 @@ TzOption = Annotated[
         metavar="ZONE",
         envvar="MUSTER_TZ",
         help="UTC, local, or a name such as Europe/Berlin: times are told, and those without a zone read, in it.",
+    ),
+]
+LogOption = Annotated[
+    str,
+    typer.Option(
+        "--log",
+        metavar="URL",
+        envvar="MUSTER_LOG",
+        help="The event log: sqlite:///FILE, kafka://HOST:PORT/TOPIC, archive:DIR, or an export, NAME.jsonl or"
+        " NAME.avro.",
     ),
 ]
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group id.")]

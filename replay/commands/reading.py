@@ -14,11 +14,13 @@ import typer
 from muster import terminal
 from muster.events.ids import GroupId
 from muster.replay.commands.asked import (
+    fail_not_reached,
     fail_outside,
     fail_unknown,
     fail_unmatched,
     feed,
     moment,
+    point,
     start_of,
     view_of,
     when,
@@ -36,8 +38,8 @@ from muster.replay.commands.opening import (
     source_of,
 )
 from muster.replay.commands.why import AskedIncidents, why
-from muster.replay.form import Sort, View
-from muster.replay.history.window import WHOLE, At, AtTime, Cut, Place, Window, bounds
+from muster.replay.form import Format, Sort, View
+from muster.replay.history.window import WHOLE, At, AtGeneration, AtTime, Cut, Place, Window, bounds
 from muster.replay.logs.exports import FORM, Head, copy, export_to
 from muster.replay.logs.pseudonyms import Pseudonyms
 from muster.replay.logs.reading import Reading
@@ -54,12 +56,14 @@ from muster.replay.times import Instant, in_zone, instant
 __all__ = [
     "CANNOT_READ",
     "AskedIncidents",
+    "AtGeneration",
     "digest",
     "export",
     "fail",
     "groups",
     "history",
     "moment",
+    "point",
     "source_of",
     "state",
     "view_of",
@@ -114,8 +118,11 @@ def _fail_without_groups(location: str, first: Instant | None, window: Window, w
         fail_unmatched(location, wanted)
 
 
-def history(source: Source, group: str, view: View, *, window: Window = WHOLE, goes_on: bool = False) -> None:
-    """`muster replay history`."""
+def history(
+    source: Source, group: str, view: View, *, window: Window = WHOLE, goes_on: bool = False, everything: bool = False
+) -> None:
+    """`muster replay history`. JSON has every event, `everything` or not."""
+    is_whole = everything or view.form in (Format.JSON, Format.JSONL)
 
     async def read() -> None:
         async with opened(source, waits=goes_on) as reading:
@@ -133,7 +140,8 @@ def history(source: Source, group: str, view: View, *, window: Window = WHOLE, g
                         break
                     if place is Place.WITHIN:
                         is_told = True
-                        stream.feed(line)
+                        if is_whole or not line.is_own_record:
+                            stream.feed(line)
                         if goes_on:
                             console.file.flush()
             if not is_known:
@@ -145,7 +153,7 @@ def history(source: Source, group: str, view: View, *, window: Window = WHOLE, g
     run(read())
 
 
-def state(source: Source, group: str | None, view: View, *, at: At, wanted: str | None = None) -> None:
+def state(source: Source, group: str | None, view: View, *, at: At | AtGeneration, wanted: str | None = None) -> None:
     """`muster replay state`: of one group, or of all that match a pattern."""
 
     async def read() -> None:
@@ -159,7 +167,7 @@ def state(source: Source, group: str | None, view: View, *, at: At, wanted: str 
             await feed(fold, reading, start)
             result = fold.result()
             if result is None:
-                await fail_outside(reading, start, Window(since=at, until=at), view)
+                await fail_not_reached(reading, start, fold, view)
             else:
                 render(result, view, terminal.stdout())
 

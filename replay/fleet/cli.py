@@ -10,7 +10,8 @@ from urllib.parse import quote
 
 import typer
 
-from muster.events.log.options import DEFAULT_LOG, KafkaConfigOption, LogOption
+from muster.events.log.options import DEFAULT_LOG, KafkaConfigOption
+from muster.replay.commands.options import LogOption
 from muster.replay.commands.speaking import speaking_as
 from muster.replay.fleet import questions_cli
 from muster.replay.fleet.archive import cli as archive_cli
@@ -43,7 +44,7 @@ def build_command(
     every: Annotated[
         int | None,
         typer.Option(
-            "--every", metavar="DURATION", parser=archive_cli.duration, help="Go on until SIGTERM, as every 1m."
+            "--every", metavar="DURATION", parser=archive_cli.interval, help="Go on until SIGTERM, as every 1m."
         ),
     ] = None,
     kafka_config: KafkaConfigOption = None,

@@ -16,7 +16,7 @@ from muster.replay.commands.options import (
     FormatOption,
     GroupArgument,
     GroupsOption,
-    SinceTimeOption,
+    SinceOption,
     TzOption,
     UntilOption,
 )
@@ -37,7 +37,7 @@ LimitOption = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="H
 def _given(
     *,
     tables: TablesOption = DEFAULT_TABLES,
-    since: SinceTimeOption = None,
+    since: SinceOption = None,
     until: UntilOption = None,
     group: GroupsOption = None,
     limit: LimitOption = 20,

@@ -28,16 +28,22 @@ class AtTime(msgspec.Struct, frozen=True):
     wall_ms: int
 
 
+class AtGeneration(msgspec.Struct, frozen=True):
+    """When a generation of the group's last life had its assignment, or was empty; before that, when it had begun."""
+
+    generation_id: int
+
+
 At = AtSeq | AtTime
 
-NUMBER_DIGITS_MAX: Final = 19
+_NUMBER_DIGITS_MAX: Final = 19
 """The digits of an event's number, or a generation, at most; Python refuses to read numbers of thousands of digits."""
 
 
-def read_at(text: str, *, now_ms: int, zone: tzinfo = UTC) -> At | None:
-    """Parse a moment; None if it has none of the FORMS_OF_AT. Raises NoSuchTime."""
-    if text.isdecimal() and len(text) <= NUMBER_DIGITS_MAX:
-        return AtSeq(int(text))
+def read_at(text: str, *, now_ms: int, zone: tzinfo = UTC, is_seq: bool = False) -> At | AtGeneration | None:
+    """Parse a moment; None if it has none of the FORMS_OF_AT. `is_seq`: a number is an event's. Raises NoSuchTime."""
+    if text.isascii() and text.isdecimal() and len(text) <= _NUMBER_DIGITS_MAX:
+        return AtSeq(int(text)) if is_seq else AtGeneration(int(text))
     wall_ms = read_time(text, now_ms=now_ms, zone=zone)
     return AtTime(wall_ms) if wall_ms is not None else None
 

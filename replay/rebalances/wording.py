@@ -15,7 +15,7 @@ from muster.replay.history.items import Broken, Gap, Unreadable
 from muster.replay.rebalances.rebalance import Actor, MemberRef, Outcome, PartitionMove, Rebalance, TopicPartitions
 from muster.replay.times import duration, setting
 
-NAMED_MAX = 3
+NAMED_MAX = 5
 """The number of members that a sentence names; the others are counted."""
 
 _UUID_LENGTH = 36

@@ -5,7 +5,6 @@ from typing import Protocol
 
 from rich.console import Console
 
-from muster import terminal
 from muster.events.ids import GroupId
 from muster.replay.form import Format, View
 from muster.replay.history.window import Bounds
@@ -69,8 +68,8 @@ class _TableStream:
 
     def feed(self, incident: Incident, detail: Detail, rebalances: Sequence[Rebalance] = ()) -> None:
         self._space()
-        is_piped = self._console.width >= terminal.UNWRAPPED
-        print_incident(told_in(incident, self._zone), self._console, Detail.ALL if is_piped else detail)
+        shown = detail if self._console.is_terminal else Detail.ALL
+        print_incident(told_in(incident, self._zone), self._console, shown)
         for rebalance in rebalances:
             self._space()
             print_rebalance(told_in(rebalance, self._zone), self._console)

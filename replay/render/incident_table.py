@@ -1,15 +1,19 @@
 """An incident for eyes: the sentence first; below it what happened, what it cost, and what would have spared it."""
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from sys import maxsize
+from typing import Final
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from muster.replay.history.window import WindowEdge
+from muster.replay.incidents.evidence.naming import NAMED_MAX, processes
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Cost, Incident, Statement
+from muster.replay.incidents.runs import runs
 from muster.replay.rebalances.rebalance import Outcome, Rebalance
 from muster.replay.rebalances.wording import plural
 from muster.replay.render.printable import text
@@ -17,11 +21,13 @@ from muster.replay.render.tables import grid
 from muster.replay.times import Instant, clock_beside, duration, moment_of, wall_ms_of
 
 GRADE_STYLES = {Grade.RECORDED: "green", Grade.INFERRED: "yellow", Grade.UNKNOWN: "red"}
+LISTED_MAX: Final = 6
+"""Rebalances, and numbers of events, that are listed one by one; of more the first and the last. JSON has each."""
 _CROSSINGS = {WindowEdge.SINCE: "it began before --since", WindowEdge.UNTIL: "it was not over at --until"}
 
 
 class Detail(IntEnum):
-    """How many statements and rebalances of an incident are shown; JSON has all."""
+    """How many statements of an incident are shown; JSON has all."""
 
     BRIEF = 4
     WHOLE = 12
@@ -56,8 +62,10 @@ def rows_of(incident: Incident, detail: Detail) -> Iterator[tuple[str, Renderabl
     if incident.parent is not None:
         _, seq, kind = incident.parent.split("-", 2)
         yield "Within", text(f"{kind} (seq {seq})")
+    if len(incident.culprits) > NAMED_MAX:  # the headline has no room for all of them
+        yield "Culprits", text(processes(incident.culprits, at_most=maxsize))
     if incident.rebalances:
-        yield "Rebalances", _rebalances(incident.rebalances, detail)
+        yield "Rebalances", _rebalances(incident.rebalances)
     if incident.chain:
         yield "What happened", _chain(incident, detail)
     if incident.rebalances or incident.cost.restarts_absorbed or incident.cost.partition_ms:
@@ -72,11 +80,27 @@ def _stacked(lines: Iterable[Text]) -> Text:
     return Text("\n").join(lines)
 
 
-def _rebalances(rebalances: tuple[Rebalance, ...], detail: Detail) -> Text:
-    shown = [_rebalance(each) for each in rebalances[:detail]]
-    if len(rebalances) > detail:
-        shown.append(text(f"and {len(rebalances) - detail} more", "dim"))
-    return Text(", ").join(shown)
+def _rebalances(rebalances: Sequence[Rebalance]) -> Text:
+    """Each of a few; of many the generations that they went through, without a gap each."""
+    if len(rebalances) <= LISTED_MAX:
+        return Text(", ").join(map(_rebalance, rebalances))
+    unbroken = runs(rebalances, lambda run, each: each.from_generation in (run[-1].from_generation, _reached(run[-1])))
+    told = text("; ".join(map(_generations, unbroken)))
+    ended = Counter(each.outcome for each in rebalances if each.outcome is not Outcome.STABLE)
+    for outcome, times in ended.items():
+        told.append(", ").append(text(f"{times} {outcome}", "yellow"))
+    longest_ms = max((each.duration_ms or 0 for each in rebalances), default=0)
+    return told.append(text(f" (the longest took {duration(longest_ms)})", "dim"))
+
+
+def _generations(run: Sequence[Rebalance]) -> str:
+    """'162 to 210, 48 rebalances'."""
+    return f"{run[0].from_generation} to {_reached(run[-1])}, {plural(len(run), 'rebalance')}"
+
+
+def _reached(rebalance: Rebalance) -> int:
+    """The generation that it led to, or is to lead to."""
+    return rebalance.from_generation if rebalance.to_generation is None else rebalance.to_generation
 
 
 def _rebalance(rebalance: Rebalance) -> Text:
@@ -101,8 +125,15 @@ def _statement(statement: Statement, head: Instant) -> Text:
     line = text(f"{at:12}", "dim").append(" ").append(text(f"{statement.grade:8} ", GRADE_STYLES[statement.grade]))
     line.append(text(statement.text))
     if statement.seqs:
-        line.append(text(f" (seq {', '.join(map(str, statement.seqs))})", "dim"))
+        line.append(text(f" (seq {_seqs(statement.seqs)})", "dim"))
     return line
+
+
+def _seqs(seqs: Sequence[int]) -> str:
+    """'18, 29'; of many '93 to 210, 48 events'."""
+    if len(seqs) <= LISTED_MAX:
+        return ", ".join(map(str, seqs))
+    return f"{min(seqs)} to {max(seqs)}, {len(seqs)} events"
 
 
 def cost_text(cost: Cost) -> str:

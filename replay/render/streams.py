@@ -5,7 +5,6 @@ from typing import Protocol
 import msgspec
 from rich.console import Console
 
-from muster import terminal
 from muster.events.ids import GroupId
 from muster.replay.form import Format, View
 from muster.replay.history.window import Bounds
@@ -38,7 +37,7 @@ def story_stream(
             return JsonLines(console.file)
         case Format.MD:
             return _MarkdownStory(group_id, view, console)
-        case Format.TABLE if goes_on or console.width >= terminal.UNWRAPPED:
+        case Format.TABLE if goes_on or not console.is_terminal:
             return _PlainStory(group_id, view, console)
         case Format.TABLE:
             return StoryTable(group_id, view.zone, console)

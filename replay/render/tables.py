@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.coordinator.group.configs import UPSTREAM
-from muster.events.events import GroupAdvanced
 from muster.events.ids import GroupId
 from muster.events.state import GroupState, MemberRole
 from muster.replay.rebalances.rebalance import Outcome
@@ -152,10 +151,7 @@ _PAGE: Final = 500
 
 
 class StoryTable:
-    """A line for each event; the day where it changes, the time once for what was decided at once. For eyes.
-
-    GroupAdvanced says nothing that the line before it does not; JSON has it.
-    """
+    """A line for each event; the day where it changes, the time once for what was decided at once. For eyes."""
 
     def __init__(self, group_id: GroupId, zone: tzinfo, console: Console) -> None:
         self._columns = (str(zone), "Seq", "Gen", f"What happened to {group_id}")
@@ -167,8 +163,6 @@ class StoryTable:
         self._clock = ""
 
     def feed(self, line: Line) -> None:
-        if line.type == GroupAdvanced.__name__:
-            return
         self._page.append(line)
         if len(self._page) == _PAGE:
             self._print()

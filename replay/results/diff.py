@@ -8,13 +8,12 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from muster.events.events import AnyEvent, JoinPhaseCompleted
 from muster.events.ids import GroupId
-from muster.replay.history.items import Happened, Item
-from muster.replay.history.window import At
+from muster.replay.history.items import Item
+from muster.replay.history.window import At, AtGeneration
 from muster.replay.rebalances.moves import GroupAssignment, movement
 from muster.replay.rebalances.rebalance import MemberRef, Movement, ValueChange, ref
-from muster.replay.results.state import AtGeneration, MemberState, StateAt, StateFold
+from muster.replay.results.state import MemberState, StateAt, StateFold
 from muster.replay.times import Instant
 
 _SHOWN = ("state", "generation_id", "protocol_type", "protocol_name", "coordinator")
@@ -61,32 +60,17 @@ class DiffFold:
     def __init__(self, group_id: GroupId, log: str, before: At | AtGeneration, after: At | AtGeneration) -> None:
         self._sides = [StateFold(group_id, log, at) for at in (before, after)]
         self._open = list(self._sides)
-        self._incarnation = -1
-        self.lives = ""  # what to say of the generations below: nothing, unless there was a life before
-        self.generations: tuple[int | None, int | None] = (None, None)
-        """The first and the last generation that began in the last life, as far as items were fed."""
 
     def feed(self, item: Item) -> bool:
         """Take in the next item; returns whether a later one may matter."""
-        if isinstance(item, Happened):
-            self._note(item.event)
         self._open = [side for side in self._open if side.feed(item)]
         return bool(self._open)
 
-    def _note(self, event: AnyEvent) -> None:
-        if event.incarnation > self._incarnation:
-            self.lives = "" if self._incarnation < 0 else " of its last life"
-            self._incarnation, self.generations = event.incarnation, (None, None)
-        if isinstance(event, JoinPhaseCompleted):
-            first, _ = self.generations
-            now = event.group.generation_id
-            self.generations = (now if first is None else first, now)
-
-    def result(self) -> Diff | tuple[bool, bool]:
-        """The comparison; where the log does not tell of both moments, of which it does."""
+    def result(self) -> Diff | StateFold:
+        """The comparison; or the first of the two moments that the log does not tell of."""
         before, after = (side.result() for side in self._sides)
         if before is None or after is None:
-            return before is not None, after is not None
+            return self._sides[0 if before is None else 1]
         return _diff(before, after)
 
 

@@ -8,11 +8,11 @@ import msgspec
 from muster.coordinator.group.configs import values_set
 from muster.events.avro.evolve import apply
 from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from muster.events.events import AnyEvent, GroupStabilized, JoinPhaseCompleted
+from muster.events.events import AnyEvent, GroupEmptied, GroupStabilized, JoinPhaseCompleted
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.state import Group, GroupState, Member, MemberRole, new_group
 from muster.replay.history.items import Coordinated, Happened, Item
-from muster.replay.history.window import At, AtSeq, AtTime
+from muster.replay.history.window import At, AtGeneration, AtSeq, AtTime
 from muster.replay.rebalances.moves import partitions_of
 from muster.replay.rebalances.rebalance import MemberRef, TopicPartitions, ref
 from muster.replay.rebalances.wording import missing_text
@@ -69,19 +69,13 @@ class StateAt(msgspec.Struct, frozen=True, kw_only=True):
     configs: dict[str, str]  # those that are set for this group, by name
 
 
-class AtGeneration(msgspec.Struct, frozen=True):
-    """When a generation of the group's last life had its assignment; before that, when it had begun."""
-
-    generation_id: int
-
-
 class StateFold:
     """The group at a moment, as its items pass by. A number is one of the group's last life."""
 
     def __init__(self, group_id: GroupId, log: str, at: At | AtGeneration) -> None:
         self._group_id = group_id
         self._log = log
-        self._at = at
+        self.at = at
         self._group: Group | None = None
         self._last: Happened | None = None
         self._coordinator: str | None = None
@@ -89,11 +83,15 @@ class StateFold:
         self._notes_left_out = 0
         self._reached: StateAt | None = None
         """The group right after the number, or in the generation, unless a later life begins."""
+        self.lives = ""
+        """The words behind the generations below: none, unless there was a life before."""
+        self.generations: tuple[int | None, int | None] = (None, None)
+        """The first and the last generation that began in the last life, as far as items were fed."""
 
     def feed(self, item: Item) -> bool:
         """Take in the next item; returns whether a later one may matter."""
         at_ms = item.at_ms if isinstance(item, Happened | Coordinated) else 0
-        if isinstance(self._at, AtTime) and at_ms > self._at.wall_ms:
+        if isinstance(self.at, AtTime) and at_ms > self.at.wall_ms:
             return False
         if isinstance(item, Happened):
             self._apply(item)
@@ -110,30 +108,36 @@ class StateFold:
         if self._group is None:
             self._group = new_group(self._group_id, incarnation=event.incarnation, wall_ms=0)
         if event.incarnation > self._group.incarnation:
-            self._reached = None
+            self._reached, self.lives, self.generations = None, " of its last life", (None, None)
         apply(self._group, event)
         self._last = item
-        if event.incarnation == self._group.incarnation and self._is_reached_by(event):
+        if event.incarnation != self._group.incarnation:
+            return
+        if isinstance(event, JoinPhaseCompleted | GroupEmptied):
+            first, _ = self.generations
+            now = event.group.generation_id
+            self.generations = (now if first is None else first, now)
+        if self._is_reached_by(event):
             self._reached = self._now()
 
     def _is_reached_by(self, event: AnyEvent) -> bool:
-        at = self._at
+        at = self.at
         if isinstance(at, AtGeneration):
-            if not isinstance(event, JoinPhaseCompleted | GroupStabilized):
+            if not isinstance(event, JoinPhaseCompleted | GroupStabilized | GroupEmptied):
                 return False
             return event.group.generation_id == at.generation_id
         return isinstance(at, AtSeq) and event.seq == at.seq
 
     def result(self) -> StateAt | None:
         """Return the state; None if the log has no event of the group until then, or not (yet) that number."""
-        return self._now() if isinstance(self._at, AtTime) else self._reached
+        return self._now() if isinstance(self.at, AtTime) else self._reached
 
     def _now(self) -> StateAt | None:
         if self._group is None or self._last is None:
             return None
         left_out = [f"and {self._notes_left_out} more"] if self._notes_left_out else []
         state = state_of(self._group, self._log, self._last.at_ms, self._coordinator, (*self._notes, *left_out))
-        asked_for = instant(self._at.wall_ms) if isinstance(self._at, AtTime) else None
+        asked_for = instant(self.at.wall_ms) if isinstance(self.at, AtTime) else None
         return msgspec.structs.replace(state, asked_for=asked_for)
 
 

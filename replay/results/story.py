@@ -8,6 +8,7 @@ from muster.events.causes import Cause
 from muster.events.events import (
     AnyEvent,
     AnyRecordedEvent,
+    GroupAdvanced,
     GroupConfigured,
     GroupDeleted,
     GroupEvent,
@@ -53,6 +54,11 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     generation: int | None
     state: GroupState | None
     event: AnyRecordedEvent | None
+
+    @property
+    def is_own_record(self) -> bool:
+        """Whether it says nothing that the lines before it do not: the group's own record goes with its members'."""
+        return self.type == GroupAdvanced.__name__
 
 
 class StoryLines:

@@ -73,13 +73,24 @@ class _Commands(TyperGroup):
             self.add_command(TyperCommand(name, help=line))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 -- typer keeps its click to itself
+        _show_flags_plainly(self, ctx)
         return super().parse_args(ctx, [_as_by_a_shell(arg) for arg in args])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 -- typer keeps its click to itself
         name, command, rest = super().resolve_command(ctx, args)
         if name in COMMANDS:
             command = _imported(COMMANDS[name][0])
+            _show_flags_plainly(command, ctx)
         return name, command, rest
+
+
+def _show_flags_plainly(command: Any, ctx: Any) -> None:  # noqa: ANN401 -- typer keeps its click to itself
+    """Leave out the type that `--help` has beside a flag, which takes no value. So for commands within it."""
+    for each in command.get_params(ctx):
+        if getattr(each, "is_flag", False) and each.metavar is None:
+            each.metavar = ""
+    for inner in getattr(command, "commands", {}).values():
+        _show_flags_plainly(inner, ctx)
 
 
 def _as_by_a_shell(arg: str) -> str:

@@ -19,18 +19,24 @@ from tests.replay.played import history_of
 from tests.replay.whole import History, lines, rebalances, state_at
 
 
+def console_of(out: io.StringIO, width: int) -> Console:
+    """A terminal without colours."""
+    return Console(file=out, width=width, highlight=False, force_terminal=True, color_system=None)
+
+
 def printed(result: Result, form: Format = Format.TABLE, width: int = 100) -> str:
     out = io.StringIO()
-    render(result, View(form=form), Console(file=out, width=width, highlight=False))
+    render(result, View(form=form), console_of(out, width))
     return out.getvalue()
 
 
 def printed_history(history: History, width: int = 100) -> str:
     """As `history` prints it on a terminal."""
     out = io.StringIO()
-    stream = story_stream(history.group_id, history.log, None, View(), Console(file=out, width=width, highlight=False))
+    stream = story_stream(history.group_id, history.log, None, View(), console_of(out, width))
     for line in lines(history):
-        stream.feed(line)
+        if not line.is_own_record:
+            stream.feed(line)
     stream.end()
     return out.getvalue()
 
@@ -39,7 +45,7 @@ def printed_incidents(incidents: Iterable[Incident], form: Format = Format.TABLE
     """As `why --all` prints them."""
     out = io.StringIO()
     told = list(incidents)
-    console = Console(file=out, width=width, highlight=False)
+    console = console_of(out, width)
     stream = incident_stream(told[0].group_id, "memory", None, View(form=form), console)
     for incident in told:
         stream.feed(incident, Detail.WHOLE)
@@ -52,7 +58,7 @@ def printed_rebalances(told: Iterable[Rebalance], width: int = 100) -> str:
     out = io.StringIO()
     for number, rebalance in enumerate(told):
         out.write("\n" if number else "")
-        print_rebalance(rebalance, Console(file=out, width=width, highlight=False))
+        print_rebalance(rebalance, console_of(out, width))
     return out.getvalue()
 
 

@@ -8,5 +8,4 @@ shadows.py     `muster groups shadows`
 answer.py      running one request, and printing its result or error
 view.py        tables for people, JSON for programs
 options.py     the arguments and options that several commands have
-durations.py   parsing durations such as 1h30m
 """

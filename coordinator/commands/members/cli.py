@@ -8,7 +8,6 @@ import typer
 from rich.console import Console
 
 from muster.coordinator.commands.members.answer import UNUSABLE, AnswerFormat, ask, fail, show, show_done, show_results
-from muster.coordinator.commands.members.durations import BadDuration, read_duration
 from muster.coordinator.commands.members.options import (
     HERE,
     BootstrapOption,
@@ -19,6 +18,7 @@ from muster.coordinator.commands.members.options import (
     TimeoutOption,
 )
 from muster.coordinator.commands.members.view import print_configs, print_coordinator, print_members
+from muster.durations import BadDuration, read_duration
 from muster.events.log.options import KafkaConfigOption
 
 app = typer.Typer(

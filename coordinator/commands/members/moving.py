@@ -7,9 +7,10 @@ import msgspec
 import typer
 
 from muster.coordinator.commands.members.answer import REFUSED, UNUSABLE, AnswerFormat, ask, complain, fail, show
-from muster.coordinator.commands.members.options import HERE, BootstrapOption, FormatOption, duration
+from muster.coordinator.commands.members.options import HERE, BootstrapOption, FormatOption
 from muster.coordinator.group.configs import MUSTER, UPSTREAM
 from muster.coordinator.group.move_text import done, late, progress
+from muster.durations import duration
 from muster.events.log.options import KafkaConfigOption
 
 if TYPE_CHECKING:

@@ -5,16 +5,7 @@ from typing import Annotated
 import typer
 
 from muster.coordinator.commands.members.answer import AnswerFormat
-from muster.coordinator.commands.members.durations import BadDuration, read_duration
-
-
-def duration(text: str) -> int:
-    """Parse the value of an option into ms."""
-    try:
-        return read_duration(text)
-    except BadDuration as bad:
-        raise typer.BadParameter(str(bad)) from bad
-
+from muster.durations import duration
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group id.")]
 InstancesArgument = Annotated[list[str], typer.Argument(metavar="INSTANCE", help="Instance ids (group.instance.id).")]

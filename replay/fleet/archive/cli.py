@@ -5,9 +5,11 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from muster.events.log.options import DEFAULT_LOG, KafkaConfigOption, LogOption
+from muster.durations import duration
+from muster.events.log.options import DEFAULT_LOG, KafkaConfigOption
+from muster.replay.commands.options import LogOption
 from muster.replay.fleet.asked import EngineName
-from muster.replay.times import DAY_MS, read_duration
+from muster.replay.times import DAY_MS
 
 EngineOption = Annotated[
     EngineName,
@@ -23,11 +25,11 @@ ArchiveOption = Annotated[Path, typer.Option("--archive", metavar="DIR", help="T
 EVERY_MS_MAX: Final = 366 * DAY_MS
 
 
-def duration(text: str) -> int:
+def interval(text: str) -> int:
     """Read the value of `--every`; ms."""
-    ms = read_duration(text)
-    if not ms or ms > EVERY_MS_MAX:
-        raise typer.BadParameter(f"{text!r} should be a number with a unit, such as 30s, 1m or 1h")
+    ms = duration(text)
+    if not 0 < ms <= EVERY_MS_MAX:
+        raise typer.BadParameter(f"{text!r} should be from 1ms to 366d")
     return ms
 
 
@@ -43,7 +45,7 @@ def archive_command(
     once: Annotated[bool, typer.Option("--once", help="Archive what is there, and end (so without --every).")] = False,
     every: Annotated[
         int | None,
-        typer.Option("--every", metavar="DURATION", parser=duration, help="Go on until SIGTERM, in steps such as 1m."),
+        typer.Option("--every", metavar="DURATION", parser=interval, help="Go on until SIGTERM, in steps such as 1m."),
     ] = None,
     engine: EngineOption = EngineName.AUTO,
     master: MasterOption = "local[*]",

@@ -49,7 +49,7 @@ class Asking:
         self.given = given
         self.tables = given.tables
         self.view: View = view_of(given.form, given.tz)
-        self.window: Window = window_of(given.since, given.until, self.view, may_be_seq=False)
+        self.window: Window = window_of(given.since, given.until, self.view)
 
     @property
     def asked(self) -> "AskedRows":

@@ -1,7 +1,7 @@
 """Answers for eyes and for programs: tables whose durations are words, or rows as they are.
 
-A terminal gets what its width has room for; a table that is piped, and Markdown, have every column, whole instants with
-their zone, and a line for each row.
+A table has what its width has room for; Markdown has every column, whole instants with their zone, and a line for each
+row.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -12,7 +12,6 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from muster import terminal
 from muster.replay.fleet.questions.queries import Answer
 from muster.replay.form import Format, View
 from muster.replay.rebalances.wording import named
@@ -107,10 +106,8 @@ def show_parts(parts: Mapping[str, Answer], view: View, console: Console) -> Non
 
 
 def _print(answer: Answer, zone: tzinfo, console: Console, *, as_facts: bool = False) -> None:
-    is_piped = console.width >= terminal.UNWRAPPED
-    columns = answer.columns if is_piped else _columns_for(answer.name, answer.columns, console.width)
-    asked_below = {} if is_piped else BELOW.get(answer.name, {})
-    below = {name: [each for each in names if each in columns] for name, names in asked_below.items()}
+    columns = _columns_for(answer.name, answer.columns, console.width)
+    below = {name: [each for each in names if each in columns] for name, names in BELOW.get(answer.name, {}).items()}
     if as_facts:
         (record,) = answer.records
         console.print(grid([(_heading(name), _cell(name, record[name], zone, whole=True)) for name in answer.columns]))
@@ -119,7 +116,7 @@ def _print(answer: Answer, zone: tzinfo, console: Console, *, as_facts: bool = F
     shown = [name for name in columns if name not in under]
     numbers = {name for name in shown if _is_number(answer, name)}
     zones = {name: _zone(answer, name, zone) for name in answer.columns}
-    headings = {name: _heading(name, "" if is_piped else zones[name] or "") for name in shown}
+    headings = {name: _heading(name, zones[name] or "") for name in shown}
     made = table(*headings.values(), right=(headings[name] for name in numbers))
     for name, column in zip(shown, made.columns, strict=True):
         if console.width < WIDE:
@@ -128,7 +125,7 @@ def _print(answer: Answer, zone: tzinfo, console: Console, *, as_facts: bool = F
     for record in answer.records:
         cells = []
         for name in shown:
-            cell = _cell(name, record[name], zone, whole=is_piped, has_zone=zones[name] is None)
+            cell = _cell(name, record[name], zone, has_zone=zones[name] is None)
             for each in below.get(name, ()):
                 if record[each] is not None:
                     is_sentence = each == "headline"

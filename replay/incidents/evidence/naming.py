@@ -5,26 +5,30 @@ from collections.abc import Iterable, Sequence
 
 from muster.events.state import Member
 from muster.replay.rebalances.rebalance import MemberRef, ref
-from muster.replay.rebalances.wording import host, listed, name, plural
+from muster.replay.rebalances.wording import host, listed, name
 from muster.replay.times import moment
 
-NAMED_MAX = 3
+NAMED_MAX = 5
 
 
-def process_name(member: Member) -> str:
+def process_name(member: Member | MemberRef) -> str:
     """The name that an operator knows the process by: its instance id, else its client id and host."""
     if member.group_instance_id is not None:
         return f"'{member.group_instance_id}' ({host(member.client_host)})"
-    return f"'{member.client_id or name(ref(member))}' ({host(member.client_host)})"
+    (of,) = refs((member,))
+    return f"'{member.client_id or name(of)}' ({host(member.client_host)})"
 
 
-def processes(members: Sequence[Member]) -> str:
-    """A few by name, the others counted; those that cannot be told apart by name are counted, too."""
+def processes(members: Sequence[Member | MemberRef], at_most: int = NAMED_MAX) -> str:
+    """A few by name, the others counted; those that cannot be told apart by name are counted, too.
+
+    Culprits beyond these are named in a row of their own (`render/incident_table.py`).
+    """
     counts = Counter(process_name(member) for member in members)
     names = [name if count == 1 else f"{count} of {name}" for name, count in counts.items()]
-    if len(names) > NAMED_MAX:
-        shown = sum(list(counts.values())[:NAMED_MAX])
-        names = [*names[:NAMED_MAX], plural(len(members) - shown, "other")]
+    if len(names) > at_most:
+        shown = sum(list(counts.values())[:at_most])
+        names = [*names[:at_most], f"{len(members) - shown} more"]
     return listed(names)
 
 

@@ -25,7 +25,7 @@ COMMANDS = (
     ["groups"],
     ["history", "orders"],
     ["why", "orders", "--all", "--format", "json"],
-    ["state", "orders", "--at", "12"],
+    ["state", "orders", "--at", "12", "--seq"],
     ["verify"],
     ["digest", "--since", "2026-11-21T00:00:00Z", "--until", "2026-11-21T23:00:00Z"],
 )
@@ -140,7 +140,7 @@ def test_what_is_no_archive_is_named(tmp_path: Path, name: str) -> None:
 def test_an_archive_is_read_without_pandas(tmp_path: Path) -> None:
     """Which pyarrow imports when it is given a number or a list, and takes a second and 50 MB."""
     _, archive = asyncio.run(written(tmp_path))
-    for more in ([], ["--since", "3"]):
+    for more in ([], ["--since", "3", "--seq"]):
         told = (
             "import sys\nfrom muster.cli import app\n"
             f"app({['replay', 'history', 'orders', *more, '--log', archive]!r}, standalone_mode=False)\n"

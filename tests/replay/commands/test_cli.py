@@ -48,24 +48,50 @@ def assert_fails(result: Result, code: int, *parts: str) -> None:
     assert "Traceback" not in result.stderr
 
 
-def test_what_is_piped_is_not_wrapped(tmp_path: Path) -> None:
-    """A line stays a line where there is no terminal, also if a shell has exported how wide its own is."""
-    name = "a-group-with-a-name-that-is-longer-than-eighty-columns-" + 30 * "x"
-    log = asyncio.run(sqlite_log(tmp_path / "muster.db", script(name).created(), a_night()))
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["groups"],
+        ["why", "orders", "--all"],
+        ["why", "orders", "--generation", "2"],
+        ["state", "orders", "--at", "2026-11-21T02:30:00Z"],
+        ["diff", "orders", "1", "2"],
+        ["whatif", "orders", "--static"],
+        ["digest", "--since", "2000-01-01", "--until", "9999-01-01", "--format", "table"],
+    ],
+)
+def test_what_is_piped_is_as_wide_as_columns_says_and_has_no_blanks_at_the_end(command: list[str], url: str) -> None:
+    """Nothing is cut off, and no line is filled up."""
+
+    def piped(columns: int) -> list[str]:
+        told = CliRunner().invoke(app, [*command, "--log", url], env={"COLUMNS": str(columns)})
+        assert told.exit_code == 0, told.output
+        lines = told.stdout.splitlines()
+        assert max(map(len, lines)) <= columns
+        assert all(line == line.rstrip() for line in lines)
+        return lines
+
+    narrow, wide = (sorted("".join(piped(columns)).translate(_NO_FRAMES)) for columns in (80, 10_000))
+    assert narrow == wide or command == ["groups"]  # which has sentences where there is room
+
+
+_NO_FRAMES = str.maketrans("", "", " \u2500")
+
+
+def test_without_a_terminal_and_without_columns_a_line_has_120(tmp_path: Path) -> None:
+    """As in a cron job; a line of a history is one all the same, for grep."""
+    log = asyncio.run(sqlite_log(tmp_path / "muster.db", a_night()))
     unset = {variable: value for variable, value in os.environ.items() if variable != "COLUMNS"}
 
-    def piped(*arguments: str, **variables: str) -> list[str]:
-        command = [sys.executable, "-m", "muster", "replay", *arguments, "--log", log]
-        environment = {**unset, **variables}
-        told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=environment)
+    def piped(*arguments: str) -> list[str]:
+        command = [sys.executable, "-m", "muster", "replay", *arguments, "orders", "--log", log]
+        told = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True, env=unset
+        )
         return told.stdout.splitlines()
 
-    assert len([line for line in piped("groups", COLUMNS="80") if line.startswith(name)]) == 1
-    told = piped("why", "orders", COLUMNS="80")
-    assert told == piped("why", "orders")
-    assert max(map(len, told)) > 140
-    narrow = piped("groups", COLUMNS="80", TERM="dumb", TTY_COMPATIBLE="1")  # taken for a terminal
-    assert max(map(len, narrow)) <= 80
+    assert 80 < max(map(len, piped("why"))) <= 120
+    assert max(map(len, piped("history"))) > 120
 
 
 @pytest.mark.parametrize(
@@ -74,9 +100,9 @@ def test_what_is_piped_is_not_wrapped(tmp_path: Path) -> None:
         ["groups"],
         ["history", "orders"],
         ["why", "orders"],
-        ["state", "orders", "--at", "12"],
-        ["diff", "orders", "12", "20"],
-        ["whatif", "orders", "--session-timeout-ms", "60000"],
+        ["state", "orders", "--at", "2"],
+        ["diff", "orders", "2", "3"],
+        ["whatif", "orders", "--session-timeout", "60s"],
     ],
 )
 @pytest.mark.parametrize("form", ["table", "json", "jsonl", "md"])
@@ -121,7 +147,7 @@ def test_a_moment_before_the_log_is_told_with_its_extent(url: str) -> None:
 
 def test_a_wrong_moment_names_the_forms(url: str) -> None:
     """Exit code 2."""
-    assert_fails(run("state", "orders", "--at", "yesterday", log=url), 2, "'yesterday'", "a seq number", "02:14:07")
+    assert_fails(run("state", "orders", "--at", "yesterday", log=url), 2, "'yesterday'", "a generation", "02:14:07")
 
 
 def test_two_choices_at_once_are_refused(url: str) -> None:
@@ -160,9 +186,9 @@ def test_a_log_of_a_newer_version_is_one_line(tmp_path: Path) -> None:
         ["groups"],
         ["history", "orders"],
         ["why", "orders"],
-        ["state", "orders", "--at", "12"],
-        ["diff", "orders", "12", "20"],
-        ["whatif", "orders", "--session-timeout-ms", "60000"],
+        ["state", "orders", "--at", "2"],
+        ["diff", "orders", "2", "3"],
+        ["whatif", "orders", "--session-timeout", "60s"],
     ],
 )
 def test_properties_of_a_cluster_that_cannot_be_used_are_named(url: str, command: list[str]) -> None:
@@ -187,7 +213,7 @@ EVERY_COMMAND = (
     ("groups",),
     ("digest", "--since", "2000-01-01T00:00"),
     ("history", "orders"),
-    ("history", "orders", "--since", "5"),
+    ("history", "orders", "--since", "5", "--seq"),
     ("why", "orders"),
     ("why", "orders", "--last"),
     ("why", "orders", "--generation", "99"),
@@ -229,7 +255,7 @@ def test_a_record_that_the_answer_does_not_stand_on_is_no_lack(tmp_path: Path) -
     assert run("groups", "--group", "ord*", log=url).exit_code == 0
     assert run("groups", log=url).exit_code == 3
     asyncio.run(append(tmp_path, night.partition, (broken_value("orders"),)))
-    assert run("history", "orders", "--until", "5", log=url).exit_code == 0
+    assert run("history", "orders", "--until", "5", "--seq", log=url).exit_code == 0
 
 
 def test_of_a_damaged_file_is_told_what_can_be_read(tmp_path: Path) -> None:
@@ -359,19 +385,25 @@ def test_whatif_needs_another_setting(url: str) -> None:
     """And tells each rebalance with its reason."""
     assert_fails(run("whatif", "orders", log=url), 2, "at least one setting")
     assert_fails(run("whatif", "order", "--static", log=url), 1, "did you mean orders")
-    assert "session.timeout.ms=60000" in run("whatif", "orders", "--session-timeout-ms", "60000", log=url).stdout
+    for asked in (("--session-timeout", "1m"), ("--session-timeout-ms", "60000"), ("--session-timeout-ms", "60s")):
+        assert "session.timeout.ms=60000" in run("whatif", "orders", *asked, log=url).stdout
+    both = run("whatif", "orders", "--session-timeout", "1m", "--session-timeout-ms", "60000", log=url)
+    assert_fails(both, 2, "--session-timeout and --session-timeout-ms are one option")
+    without_unit = run("whatif", "orders", "--session-timeout", "60000", log=url)
+    assert "60000' should be a number with a unit" in without_unit.output
 
 
 def test_diff_of_generations_and_of_moments(url: str) -> None:
     """A generation is as of its assignment; one that the log does not know is named, with those that it knows."""
-    generations = run("diff", "orders", "1", "2", "--generations", log=url)
+    generations = run("diff", "orders", "1", "2", log=url)
+    assert generations.stdout == run("diff", "orders", "1", "2", "--generations", log=url).stdout
     assert generations.exit_code == 0, generations.output
     assert "generation 1" in generations.stdout
     assert "generation 2" in generations.stdout
-    assert_fails(run("diff", "orders", "1", "99", "--generations", log=url), 1, "generation 99", "it tells of 1")
-    assert_fails(run("diff", "orders", "1", "two", "--generations", log=url), 2, "'two'")
+    assert_fails(run("diff", "orders", "1", "99", log=url), 1, "generation 99", "it tells of 1")
+    assert_fails(run("state", "orders", "--at", "99", log=url), 1, "generation 99", "it tells of 1")
     assert_fails(run("diff", "orders", "1", "noon", log=url), 2, "'noon'")
-    assert_fails(run("diff", "orders", "1", "9999", log=url), 1, "it tells of seq 1")
+    assert_fails(run("diff", "orders", "1", "9999", "--seq", log=url), 1, "it tells of seq 1")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
@@ -403,6 +435,7 @@ def test_an_answer_that_cannot_be_written_is_told_of_a_damaged_log_too(url: str,
         "jsonl",
         "--until",
         "4",
+        "--seq",
         "--log",
         f"jsonl:///{export}",
     ]
@@ -418,7 +451,7 @@ def test_an_answer_that_cannot_be_written_is_told_of_a_damaged_log_too(url: str,
 def test_a_number_of_thousands_of_digits_is_no_moment(url: str) -> None:
     """Nor a generation."""
     assert_fails(run("why", "orders", "--at", "9" * 5_000, log=url), 2, "is none of these")
-    assert_fails(run("diff", "orders", "1", "9" * 5_000, "--generations", log=url), 2, "is no generation")
+    assert_fails(run("diff", "orders", "1", "9" * 5_000, log=url), 2, "is none of these")
 
 
 def test_what_an_error_quotes_is_printable(tmp_path: Path) -> None:

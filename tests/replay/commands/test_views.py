@@ -47,7 +47,7 @@ def test_a_window_shows_what_is_in_it(url: str) -> None:
     since, until = lines[10]["at"], lines[30]["at"]
     given = run("history", "orders", "--since", since, "--until", until, "--format", "jsonl", log=url).stdout
     assert given.splitlines() == [line for line in whole if since <= msgspec.json.decode(line)["at"] <= until]
-    by_number = run("history", "orders", "--since", "20", "--until", "25", "--format", "jsonl", log=url).stdout
+    by_number = run("history", "orders", "--since", "20", "--until", "25", "--seq", "--format", "jsonl", log=url).stdout
     assert [msgspec.json.decode(line)["seq"] for line in by_number.splitlines()] == [*range(20, 26)]
 
 
@@ -75,7 +75,7 @@ def test_where_the_clock_went_back_the_earliest_and_the_latest_time_are_what_the
     [
         (["--since", "2027-01-01"], "since 2027-01-01T00:00:00.000Z"),
         (["--until", "2020-01-01"], "until 2020-01-01T00:00:00.000Z"),
-        (["--since", "900"], "since seq 900"),
+        (["--since", "900", "--seq"], "since seq 900"),
     ],
 )
 @pytest.mark.parametrize("command", ["history", "why"])
@@ -120,7 +120,7 @@ def test_times_are_told_in_the_zone_that_is_asked_for(url: str) -> None:
     assert "07:45:05.800" in out
     assert "UTC+05:45" in run("why", "orders", "--tz", "Asia/Kathmandu", log=url).stdout
     assert "UTC+05:45" in run("groups", "--tz", "Asia/Kathmandu", log=url).stdout
-    assert "UTC+05:45" in run("state", "orders", "--at", "12", "--tz", "Asia/Kathmandu", log=url).stdout
+    assert "UTC+05:45" in run("state", "orders", "--at", "2", "--tz", "Asia/Kathmandu", log=url).stdout
     at = ["state", "orders", "--at", "2026-11-21T08:45", "--tz", "Asia/Kathmandu"]
     assert msgspec.json.decode(run(*at, "--format", "json", log=url).stdout)["asked_for"] == "2026-11-21T03:00:00.000Z"
 
@@ -146,9 +146,9 @@ def test_each_time_bears_its_zone_where_the_clocks_are_changed(tmp_path: Path) -
     asked = told("diff", "orders", "2026-10-25T00:59Z", "2026-10-25T01:00Z")
     assert "To 2026-10-25 02:59:48.835 UTC+02:00, seq 11" in asked
     assert "asked for 2026-10-25 02:00:00.000 UTC+01:00" in asked
-    assert "Began (UTC+02:00) Seq" in told("whatif", "orders", "--session-timeout-ms", "60000")  # of both
+    assert "Began (UTC+02:00) Seq" in told("whatif", "orders", "--session-timeout", "60s")  # of both
     for form in ("table", "md"):
-        of_two = told("whatif", "bills", "--session-timeout-ms", "60000", "--format", form)
+        of_two = told("whatif", "bills", "--session-timeout", "60s", "--format", form)
         assert "Began (" not in of_two
         assert "2026-10-25 02:50:35.800 UTC+02:00" in of_two
         assert "2026-10-25 02:00:18.835 UTC+01:00" in of_two
@@ -173,7 +173,7 @@ def across_the_change(name: str, *, later_ms: int = 0) -> Script:
 def test_a_piped_table_has_the_whole_time_in_each_line(url: str) -> None:
     """With its zone, for grep; nothing is left out."""
     unset = {variable: value for variable, value in os.environ.items() if variable != "COLUMNS"}
-    command = [sys.executable, "-m", "muster", "replay", "history", "orders", "--log", url]
+    command = [sys.executable, "-m", "muster", "replay", "history", "orders", "--all", "--log", url]
     piped = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=unset).stdout
     head, *lines = piped.splitlines()
     assert head.split(maxsplit=3) == ["Time", "Seq", "Gen", "What happened to orders"]
@@ -182,7 +182,7 @@ def test_a_piped_table_has_the_whole_time_in_each_line(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [["groups"], ["history", "orders"], ["why", "orders", "--all"], ["state", "orders", "--at", "12"]]
+    "command", [["groups"], ["history", "orders"], ["why", "orders", "--all"], ["state", "orders", "--at", "2"]]
 )
 def test_markdown_cannot_be_formatted_by_a_client(url: str, command: list[str]) -> None:
     """Each command has it; a table's rows have one number of cells."""
@@ -227,8 +227,8 @@ def test_whatever_clients_are_called_is_printable_and_short(tmp_path: Path, name
 
 def test_json_of_a_history_is_one_document(url: str) -> None:
     """As the lines are, with the window in front."""
-    told = msgspec.json.decode(run("history", "orders", "--since", "40", "--format", "json", log=url).stdout)
-    lines = run("history", "orders", "--since", "40", "--format", "jsonl", log=url).stdout.splitlines()
+    told = msgspec.json.decode(run("history", "orders", "--since", "40", "--seq", "--format", "json", log=url).stdout)
+    lines = run("history", "orders", "--since", "40", "--seq", "--format", "jsonl", log=url).stdout.splitlines()
     assert told["lines"] == [msgspec.json.decode(line) for line in lines]
     assert told["window"]["since_seq"] == 40
     assert (told["group_id"], list(told)) == ("orders", ["group_id", "log", "window", "lines"])
@@ -250,7 +250,7 @@ def test_groups_are_chosen_and_sorted(url: str) -> None:
     assert names("--sort", "rebalances") == ["orders", "payments"]
     assert names("--sort", "last")[0] == "orders"
     assert_fails(run("groups", "--group", "x*", log=url), 1, "no group in", "'x*'")
-    assert_fails(run("groups", "--since", "17", log=url), 2, "a seq number is one group's")
+    assert_fails(run("groups", "--since", "17", log=url), 2, "--since 17: give a time")
 
 
 def test_all_groups_at_one_instant(url: str) -> None:
@@ -261,7 +261,7 @@ def test_all_groups_at_one_instant(url: str) -> None:
     assert run("state", "--group", "p*", *at, log=url).stdout.splitlines() == every[1:]
     assert "payments" in run("state", "--at", "2026-11-21T02:05:00Z", log=url).stdout
     assert_fails(run("state", "--at", "2001-01-01", log=url), 1, "tells of no such group at 2001-01-01T00:00:00.000Z")
-    assert_fails(run("state", "--at", "17", log=url), 2, "a seq number is one group's")
+    assert_fails(run("state", "--at", "17", log=url), 2, "--at 17: give a time")
     assert_fails(run("state", "orders", "--group", "p*", "--at", "17", log=url), 2, "not both")
 
 
@@ -300,7 +300,7 @@ def test_following_shows_what_is_appended(tmp_path: Path) -> None:
         ["history", "orders", "--follow"],
         ["why", "orders", "--all", "--format", "jsonl"],
         ["state", "--at", "now", "--format", "md"],
-        ["diff", "orders", "12", "20"],
+        ["diff", "orders", "2", "3"],
         ["whatif", "orders", "--static"],
         ["digest", "--since", "2026-11-21"],
         ["verify"],
@@ -333,7 +333,7 @@ def test_a_piped_history_has_a_line_for_each_event_with_day_and_zone(url: str, m
         msgspec.json.decode(each)
         for each in run("history", "orders", "--format", "jsonl", log=url).stdout.split("\n")[:-1]
     ]
-    piped = CliRunner().invoke(app, ["history", "orders", "--log", url, "--tz", "UTC"]).stdout
+    piped = CliRunner().invoke(app, ["history", "orders", "--all", "--log", url, "--tz", "UTC"]).stdout
     head, *lines = piped.splitlines()
     assert head.split() == ["Time", "Seq", "Gen", "What", "happened", "to", "orders"]
     starts = [head.index(name) + len(name) for name in ("Seq", "Gen")] + [head.index("What")]
@@ -348,7 +348,7 @@ def test_a_piped_history_has_a_line_for_each_event_with_day_and_zone(url: str, m
 def test_a_history_in_markdown_is_a_table_of_the_same_lines(url: str) -> None:
     """One head."""
     told = run("history", "orders", "--format", "jsonl", log=url).stdout.splitlines()
-    head, rule, *rows = run("history", "orders", "--format", "md", log=url).stdout.splitlines()
+    head, rule, *rows = run("history", "orders", "--all", "--format", "md", log=url).stdout.splitlines()
     assert (head.count("|"), rule.count("|"), len(rows)) == (5, 5, len(told))
     assert all(row.count(" | ") == 3 for row in rows)
 
@@ -413,3 +413,15 @@ def test_a_setting_is_a_number_of_ms(ms: str) -> None:
     result = CliRunner().invoke(app, ["whatif", "orders", "--session-timeout-ms", ms, "--log", "sqlite:///none.db"])
     assert result.exit_code == 2
     assert "Invalid value" in result.stderr
+
+
+@pytest.mark.parametrize("form", ["table", "md"])
+def test_the_groups_own_record_is_shown_where_it_is_asked_for(form: str, url: str) -> None:
+    """It is written with each change of a member, and says nothing new; programs get every event."""
+    ask = ("history", "orders", "--format", form)
+    plain, whole = (run(*ask, *more, log=url).stdout.splitlines() for more in ((), ("--all",)))
+    own = [line for line in whole if "the group's own record was written" in line]
+    assert own
+    assert [line for line in whole if line not in own] == plain
+    as_lines = run("history", "orders", "--format", "jsonl", log=url).stdout
+    assert as_lines.count('"GroupAdvanced"') >= len(own)

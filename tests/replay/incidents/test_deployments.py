@@ -23,7 +23,7 @@ def test_a_rolling_deployment_of_ten_is_one_incident(level: int) -> None:
         fleet.run(20 * S)
     fleet.rest(20 * S)
     incident = fleet.only(level)
-    headline = "10 processes of 10 stopped and started one after another, within 3 min 05 s: ... and 7 others"
+    headline = "10 processes of 10 stopped and started one after another, within 3 min 05 s: ... and 5 more"
     expect(incident, "deployment", "inferred", headline, *(f"app-{number}" for number in range(1, 11)))
     assert len(incident.rebalances) == 20
     assert incident.started_at == incident.rebalances[0].started_at
@@ -37,7 +37,7 @@ def test_all_that_crash_and_restart_are_one_incident(level: int) -> None:
     for number in range(1, 6):
         fleet.restart(number, 2 * S + number * 300, kill=True)
     fleet.rest(20 * S)
-    headline = "5 processes of 5 went and came back at once, within ...: 'app-1' (10.0.1.1), ... and 2 others"
+    headline = "5 processes of 5 went and came back at once, within ...: 'app-1' (10.0.1.1), ... and 'app-5' (10.0.1.5)"
     expect(fleet.only(level), "deployment", "inferred", headline, *(f"app-{number}" for number in range(1, 6)))
 
 
@@ -63,7 +63,7 @@ def test_static_members_that_are_replaced_fast_were_not_cut_off(level: int) -> N
         fleet.restart(number, 9 * S)
         fleet.run(3 * S)
     fleet.rest(30 * S)
-    headline = "8 processes of 8 went and came back one after another, within ...: ... and 5 others"
+    headline = "8 processes of 8 went and came back one after another, within ...: ... and 3 more"
     expect(fleet.only(level), "deployment", "recorded", headline, *(f"app-{number}" for number in range(1, 9)))
 
 

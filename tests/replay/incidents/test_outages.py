@@ -35,8 +35,8 @@ def test_an_outage_is_told_with_what_followed_from_it() -> None:
         "coordinator-outage",
         "inferred",
         "the coordinator was away from ... 22:59:37 to 22:59:53 UTC, for 16.0 s since its last sign of life,"
-        " longer than the sessions of 6 s: 4 members lost their places by it and came back as new ones (... and"
-        " 1 other); 'app-1' (10.0.1.1) came back to its place under a new member id",
+        " longer than the sessions of 6 s: 4 members lost their places by it and came back as new ones (..."
+        " and 'app-5' (10.0.1.5)); 'app-1' (10.0.1.1) came back to its place under a new member id",
     )
     assert said(incident).count("came back under a new member id") == 4
     assert "its last sign of life" in said(incident, "recorded")

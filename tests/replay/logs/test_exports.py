@@ -122,7 +122,7 @@ def test_every_command_says_the_same_of_an_export(url: str, tmp_path: Path, name
     written = sum(len(each.stored_records()) for each in (a_night(), script("payments").coordinator("a:1").created()))
     assert done.stdout.startswith(f"{written} records of ")
     assert f"were written to {path}" in done.stdout
-    for command in (["groups"], ["history", "orders"], ["why", "orders", "--all"], ["state", "orders", "--at", "12"]):
+    for command in (["groups"], ["history", "orders"], ["why", "orders", "--all"], ["state", "orders", "--at", "2"]):
         original = run(*command, "--format", "jsonl", "--log", url)
         again = run(*command, "--format", "jsonl", "--log", str(path))
         assert (again.exit_code, again.stderr) == (0, "")

@@ -129,7 +129,7 @@ def test_of_a_window_what_is_in_it_is_told(url: str, out: Path) -> None:
     result = run("report", "orders", "-o", str(out), "--since", "2026-11-21T02:10:00Z", log=url)
     assert "from 2026-11-21T02:10:00.000Z to 2026-11-21T03:14:06.255Z" in result.stdout
     assert "This is a part of the history: from 2026-11-21 02:10:00.000 UTC." in text_of(out)
-    run("report", "orders", "-o", str(out), "--since", "20", "--until", "30", log=url)
+    run("report", "orders", "-o", str(out), "--since", "20", "--until", "30", "--seq", log=url)
     assert "This is a part of the history: from seq 20 until seq 30." in text_of(out)
 
 

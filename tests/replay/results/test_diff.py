@@ -5,9 +5,9 @@ import msgspec
 from muster.coordinator.group.commands import ConfigOperation
 from muster.events.causes import Cause
 from muster.replay.history.items import Happened
-from muster.replay.history.window import At, AtSeq, AtTime
+from muster.replay.history.window import At, AtGeneration, AtSeq, AtTime
 from muster.replay.results.diff import Diff, DiffFold
-from muster.replay.results.state import AtGeneration
+from muster.replay.results.state import StateFold
 from tests.coordinator.group.client import protocols, subscription
 from tests.coordinator.group.harness import Harness
 from tests.replay.histories import Script
@@ -133,7 +133,9 @@ def test_who_was_made_anew_with_the_group_is_compared_across_its_lives() -> None
     fold = DiffFold(history.group_id, history.log, AtGeneration(1), AtGeneration(9))
     for item in history.items:
         fold.feed(item)
-    assert (fold.lives, fold.generations) == (" of its last life", (1, 1))
+    missing = fold.result()
+    assert isinstance(missing, StateFold)
+    assert (missing.at, missing.lives, missing.generations) == (AtGeneration(9), " of its last life", (1, 1))
 
 
 def test_what_is_missing_before_either_moment_is_said_once() -> None:

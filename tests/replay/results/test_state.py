@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from muster.events.avro.evolve import evolve, first
 from muster.events.state import GroupState
-from muster.replay.history.window import At, AtSeq, AtTime, read_at
+from muster.replay.history.window import At, AtGeneration, AtSeq, AtTime, read_at
 from muster.replay.times import DAY_MS, duration, instant, read_time
 from tests.replay.histories import BEGIN_MS, Script
 from tests.replay.stories import a_night
@@ -70,10 +70,11 @@ def test_the_forms_of_at() -> None:
     """A number, an ISO time with or without zone, a time of the last 24 hours."""
     two_hours = BEGIN_MS + 3_600_000
 
-    def at(text: str, now_ms: int = two_hours) -> At | None:
+    def at(text: str, now_ms: int = two_hours) -> At | AtGeneration | None:
         return read_at(text, now_ms=now_ms)
 
-    assert at("17") == AtSeq(17)
+    assert at("17") == AtGeneration(17)
+    assert read_at("17", now_ms=two_hours, is_seq=True) == AtSeq(17)
     assert at("2026-11-21T03:00:00Z", BEGIN_MS) == AtTime(two_hours)
     assert at("2026-11-21 03:00") == AtTime(two_hours)
     assert at("2026-11-21T04:00:00+01:00") == AtTime(two_hours)

@@ -2,8 +2,6 @@
 
 import io
 
-from rich.console import Console
-
 from muster.coordinator.group.configs import TARGET_GROUP_SIZE
 from muster.events.avro.evolve import apply
 from muster.events.events import GroupConfigured
@@ -15,6 +13,7 @@ from muster.replay.render import story_stream
 from muster.replay.results.story import StoryLines
 from tests.replay.incidents.fleet import Fleet
 from tests.replay.stories import a_night
+from tests.replay.told import console_of
 from tests.replay.whole import lines
 
 
@@ -35,7 +34,7 @@ def test_a_config_that_was_set_before_the_first_line_is_what_a_change_begins_wit
 def test_on_a_terminal_a_page_is_shown_as_soon_as_it_is_full() -> None:
     """It has 500 lines, a history may have millions. There is one head, and all columns stay where they are."""
     out, history = io.StringIO(), a_night().history()
-    stream = story_stream(history.group_id, history.log, None, View(), Console(file=out, width=200, highlight=False))
+    stream = story_stream(history.group_id, history.log, None, View(), console_of(out, 200))
     line = next(each for each in lines(history) if each.seq)
     for _ in range(500):
         stream.feed(line)

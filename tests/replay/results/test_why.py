@@ -13,10 +13,11 @@ from rich.console import Console
 from muster.events.causes import Cause
 from muster.replay.commands.why import AskedIncidents, _end, _Shown
 from muster.replay.form import Format
-from muster.replay.incidents.incident import Incident
+from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.incident import Incident, Statement
 from muster.replay.rebalances.rebalance import Rebalance
 from muster.replay.render import Detail, IncidentStream
-from muster.replay.render.incident_table import print_incident
+from muster.replay.render.incident_table import print_incident, rows_of
 from muster.replay.results.why import NEWEST, Every, IncidentChoice, NewestIncidents
 from tests.replay.commands.test_cli import assert_fails, run
 from tests.replay.golden import assert_golden
@@ -119,7 +120,8 @@ def test_a_moment_is_that_of_the_incidents_that_span_it(url: str) -> None:
     """A time or a number; between two of them both are shown, and that it is so."""
     (crash,) = told(url, "--at", "2026-11-21T02:13:31.000Z")
     assert crash["kind"] == "crash"
-    assert told(url, "--at", str(crash["rebalances"][0]["first_seq"] + 1))[0]["id"] == crash["id"]
+    assert told(url, "--seq", "--at", str(crash["rebalances"][0]["first_seq"] + 1))[0]["id"] == crash["id"]
+    assert told(url, "--at", str(crash["rebalances"][0]["to_generation"]))[0]["id"] == crash["id"]
     before, after = told(url, "--at", "2026-11-21T02:30:00Z")
     assert [before["started_at"], after["started_at"]] == ["2026-11-21T02:13:30.185Z", "2026-11-21T03:13:33.415Z"]
     out = run("why", "orders", "--at", "2026-11-21T02:30:00Z", log=url).stdout
@@ -128,7 +130,7 @@ def test_a_moment_is_that_of_the_incidents_that_span_it(url: str) -> None:
     assert last == told(url)[-1]
     assert "The nearest before:" in run("why", "orders", "--at", "2027-01-01", log=url).stdout
     assert_fails(run("why", "orders", "--at", "2020-01-01", log=url), 1, "does not tell of orders at", "seq 1 to 44")
-    assert_fails(run("why", "orders", "--at", "900", log=url), 1, "does not tell of orders at seq 900")
+    assert_fails(run("why", "orders", "--at", "900", "--seq", log=url), 1, "does not tell of orders at seq 900")
 
 
 def test_an_incident_that_crosses_the_edge_of_a_window_is_whole_and_says_so(url: str) -> None:
@@ -136,12 +138,12 @@ def test_an_incident_that_crosses_the_edge_of_a_window_is_whole_and_says_so(url:
     every = told(url)
     (crash,) = (each for each in every if each["kind"] == "crash")
     first, last = crash["rebalances"][0]["first_seq"], crash["rebalances"][0]["last_seq"]
-    for window in (["--since", "2026-11-21T02:13:31Z"], ["--since", str(first + 4)]):
+    for window in (["--since", "2026-11-21T02:13:31Z"], ["--since", str(first + 4), "--seq"]):
         begun = told(url, *window)
         assert [each["crosses"] for each in begun if each["kind"] == "crash"] == [["since"]]
         assert {**begun[0], "crosses": []} == crash
         assert "it began before --since" in run("why", "orders", *window, log=url).stdout
-    for window in (["--until", "2026-11-21T02:13:31Z"], ["--until", str(last - 6)]):
+    for window in (["--until", "2026-11-21T02:13:31Z"], ["--until", str(last - 6), "--seq"]):
         cut = told(url, *window)
         assert [each["crosses"] for each in cut if each["kind"] == "crash"] == [["until"]]
         assert cut[-1]["started_at"] < every[-2]["started_at"]
@@ -238,12 +240,36 @@ def test_an_incident_within_another_says_so_and_what_is_too_much_is_counted() ->
     brief, whole = StringIO(), StringIO()
     print_incident(deployment, Console(file=brief, width=200), Detail.BRIEF)
     print_incident(deployment, Console(file=whole, width=200), Detail.ALL)
-    reached = [f"{each.from_generation} -> {each.to_generation}" for each in deployment.rebalances]
-    told = [sum(each in out.getvalue() for each in reached) for out in (brief, whole)]
-    assert told[1] == len(reached)
-    assert f"and {len(reached) - Detail.BRIEF} more" in brief.getvalue()
     assert f"... and {len(deployment.chain) - Detail.BRIEF} more; --format json has all" in brief.getvalue()
-    assert " more" not in whole.getvalue()
+    assert "--format json" not in whole.getvalue()
+
+
+def test_many_rebalances_events_and_culprits_are_told_as_such() -> None:
+    """From which generation to which, as long as none is missing between; each culprit has its name in a row."""
+    fleet = Fleet(12)
+    for number in range(1, 9):
+        fleet.restart(number, 5_000)
+        fleet.run(20_000)
+    fleet.rest(20_000)
+    deployment = of_kind(fleet.told(), "deployment")
+    first, *before, _, between, last = deployment.rebalances
+
+    def rows(incident: Incident) -> dict[str, str]:
+        return {label: str(content) for label, content in rows_of(incident, Detail.BRIEF)}
+
+    broken = msgspec.structs.replace(deployment, rebalances=(first, *before, between, last))
+    assert rows(broken)["Rebalances"].startswith(
+        f"{first.from_generation} to {before[-1].to_generation}, {len(before) + 1} rebalances;"
+        f" {between.from_generation} to {last.to_generation}, 2 rebalances (the longest took "
+    )
+    few = msgspec.structs.replace(deployment, rebalances=(first, last), culprits=deployment.culprits[:5])
+    assert rows(few)["Rebalances"].startswith(f"{first.from_generation} -> {first.to_generation} (")
+    assert "and 3 more" in deployment.headline
+    assert all(f"'app-{number}' (" in rows(deployment)["Culprits"] for number in range(1, 9))
+    assert "Culprits" not in rows(few)
+    seqs = Statement(text="They went.", grade=Grade.RECORDED, seqs=tuple(range(93, 211, 2)))
+    told = rows(msgspec.structs.replace(deployment, chain=(seqs,)))["What happened"]
+    assert told.endswith("They went. (seq 93 to 209, 59 events)")
 
 
 @pytest.mark.parametrize(

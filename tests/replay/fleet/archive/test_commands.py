@@ -22,7 +22,6 @@ from muster.replay.fleet.archive import commands
 from muster.replay.fleet.asked import EngineName
 from muster.replay.fleet.choice import NoSpark, choose_archiver
 from muster.replay.render.printable import printable
-from muster.replay.times import read_duration
 from tests.replay.written import script, sqlite_log
 
 
@@ -100,7 +99,8 @@ def test_what_cannot_be_done_is_one_line(
 def test_once_and_every_exclude_each_other(tmp_path: Path) -> None:
     assert fleet("archive", "--to", str(tmp_path), "--once", "--every", "1m").exit_code == 2
     for wrong in ("soon", "0s", "9999999d"):
-        assert "should be a number with a unit" in fleet("archive", "--to", str(tmp_path), "--every", wrong).output
+        answer = fleet("archive", "--to", str(tmp_path), "--every", wrong).output
+        assert "should be a number with a unit" in answer or "should be from 1ms to 366d" in answer
 
 
 def test_with_every_it_goes_on_and_waits_for_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,9 +223,3 @@ def test_the_choice_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     with pytest.raises(NoSpark, match="Spark needs Java"):
         choose_archiver(spark, 0, is_topic=True)
-
-
-def test_durations() -> None:
-    assert [read_duration(text) for text in ("1m", "1h30m", "250ms", "now-1m", "1", "")] == [
-        60_000, 5_400_000, 250, None, None, None,
-    ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.coordinator.commands.members.durations import BadDuration, read_duration
+from muster.durations import BadDuration, read_duration, read_duration_or_ms
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,7 @@ from muster.coordinator.commands.members.durations import BadDuration, read_dura
         ("1.5h", 5_400_000),
         ("250ms", 250),
         ("2d", 172_800_000),
+        ("2w", 1_209_600_000),
         ("1m500ms", 60_500),
         ("0s", 0),
         (" 10 S ", 10_000),
@@ -29,3 +30,10 @@ def test_a_duration_is_read(text: str, ms: int) -> None:
 def test_what_is_none_is_named(text: str) -> None:
     with pytest.raises(BadDuration, match="30s, 5m"):
         read_duration(text)
+
+
+def test_settings_whose_name_ends_in_ms_take_both() -> None:
+    assert [read_duration_or_ms(text) for text in ("60000", " 0 ", "1m", "250ms")] == [60_000, 0, 60_000, 250]
+    for text in ("-1", "1.5", "1e3", "", "1x"):
+        with pytest.raises(BadDuration):
+            read_duration_or_ms(text)

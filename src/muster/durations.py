@@ -1,0 +1,48 @@
+"""Durations as people write them: 30s, 5m, 1h30m, 1.5h, 250ms, 7d. The one place that reads them into ms."""
+
+import re
+from typing import Final
+
+import typer
+
+INT32_MAX: Final = 2**31 - 1
+_UNITS_MS: Final = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+_PART = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)\s*(w|d|h|ms|m|s)\s*", re.ASCII)
+_WHOLE = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
+
+
+class BadDuration(ValueError):
+    """The text is no duration; the message shows examples."""
+
+
+def read_duration(text: str) -> int:
+    """Parse a duration into whole ms; a number needs a unit. Raises BadDuration."""
+    plain = text.strip().lower()
+    if not _WHOLE.fullmatch(plain):
+        raise BadDuration(f"{text!r} should be a number with a unit, such as 30s, 5m, 1h30m or 250ms")
+    return round(sum(float(number) * _UNITS_MS[unit] for number, unit in _PART.findall(plain)))
+
+
+def read_duration_or_ms(text: str) -> int:
+    """Parse a duration, or a number of ms, as settings take whose name ends in ms. Raises BadDuration."""
+    plain = text.strip()
+    return int(plain) if plain.isascii() and plain.isdecimal() and len(plain) <= 19 else read_duration(text)
+
+
+# ---- options of commands ------------------------------------------------------------------------
+
+
+def duration(text: str) -> int:
+    """Parse the value of an option into ms. Raises BadParameter."""
+    try:
+        return read_duration(text)
+    except BadDuration as bad:
+        raise typer.BadParameter(str(bad)) from bad
+
+
+def milliseconds(text: str) -> int:
+    """Parse the value of an option whose name ends in -ms: a number of ms, or a duration. Raises BadParameter."""
+    try:
+        return read_duration_or_ms(text)
+    except BadDuration as bad:
+        raise typer.BadParameter(f"{text!r} should be a number of ms, or have a unit, such as 30s or 5m") from bad
