@@ -128,9 +128,7 @@ class Listening(Generic[C]):
 
     def bind(self, addresses: Sequence[Address], port: int) -> list[socket.socket]:
         """Return listening sockets, one at each address, or none: a predecessor's, or new ones. Raises OSError."""
-        with ExitStack() as unless_all:
-            bound = [unless_all.enter_context(self._bound(*each, port)) for each in addresses]
-            unless_all.pop_all()
+        bound = bind_each(addresses, port, self._bound)
         for each in bound:
             self._kept.keep(each)
         return bound
@@ -319,7 +317,28 @@ def _log_full(kind: str, setting: str, whose: str) -> None:
     log.warning("connections refused over a limit", limit=setting, **{kind: whose})
 
 
+def bind_each(
+    addresses: Sequence[Address], port: int, bind: Callable[[socket.AddressFamily, str, int], socket.socket]
+) -> list[socket.socket]:
+    """Return sockets from `bind` at the same port of each address, or none; 0 is any that is free at the first one.
+
+    Raises OSError.
+    """
+    with ExitStack() as unless_all:
+        bound: list[socket.socket] = []
+        for family, address in addresses:
+            bound.append(unless_all.enter_context(bind(family, address, port)))
+            port = port or bound[0].getsockname()[1]
+        unless_all.pop_all()
+    return bound
+
+
 async def addresses_of(host: str) -> list[Address]:
-    """Return the addresses to listen at for a host's name; "" is all of this machine's. Raises OSError."""
+    """Return the addresses to listen at for a host's name; "" is all of this machine's. Raises OSError.
+
+    `::` is all of both families, as in Kafka: a socket for each, since Python's for `::` takes IPv6 alone.
+    """
+    if host == "::":
+        return [(socket.AF_INET6, host), (socket.AF_INET, "0.0.0.0")]  # noqa: S104 -- it is what was asked for
     found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from socket import SHUT_RDWR, socket
+from socket import AF_INET6, AI_PASSIVE, IPPROTO_IPV6, IPV6_V6ONLY, SHUT_RDWR, SOCK_STREAM, getaddrinfo, socket
 from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
@@ -43,8 +43,15 @@ class _Server(ThreadingMixIn, WSGIServer):
         self._since: dict[socket, float] = {}
         """The connections, each of which has a thread, in the order in which they came, and when."""
         self._changed = threading.Condition()
+        self.address_family = getaddrinfo(*address, type=SOCK_STREAM, flags=AI_PASSIVE)[0][0]
         super().__init__(address, _Quiet)
         self.set_app(app)
+
+    def server_bind(self) -> None:
+        """Bind; `::` is all of both families, as for clients. Raises OSError."""
+        if self.address_family is AF_INET6:
+            self.socket.setsockopt(IPPROTO_IPV6, IPV6_V6ONLY, self.server_address[0] != "::")
+        super().server_bind()
 
     def get_request(self) -> Any:  # noqa: ANN401 -- the library's
         """Accept a connection. Raises OSError, on which the server goes on."""

@@ -18,7 +18,7 @@ def why_not_bound(error: OSError, other_port: str = "choose another port, 0 take
     if error.errno == errno.EADDRINUSE:
         return f"{reason}; {other_port}"
     if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
-        return f"{reason}; name an address of this machine, 0.0.0.0 is all of them"
+        return f"{reason}; name an address of this machine; 0.0.0.0 is all of IPv4, [::] all of both families"
     return reason
 
 

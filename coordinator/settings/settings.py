@@ -42,7 +42,10 @@ class Settings(SidecarSettings, KafkaSettings):
     model_config = SettingsConfigDict(env_prefix="MUSTER_", extra="forbid", frozen=True, hide_input_in_errors=True)
 
     listen: HostPort = option(
-        "127.0.0.1:9092", "Where clients connect, HOST:PORT; port 0 takes a free one.", metavar="HOST:PORT"
+        "127.0.0.1:9092",
+        "Where clients connect, HOST:PORT; port 0 takes a free one. [::] is every address of this machine, of IPv6 and "
+        "IPv4; 0.0.0.0 every one of IPv4.",
+        metavar="HOST:PORT",
     )
     advertise: HostPort | None = option(
         None, "The address advertised to clients, if it is another one.", metavar="HOST:PORT"

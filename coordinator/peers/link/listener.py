@@ -11,7 +11,6 @@ import secrets
 import socket
 import ssl
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import Final
 
 import structlog
@@ -19,7 +18,7 @@ import structlog
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.net.listener import Listener, PlainListener
-from muster.coordinator.net.listening import BACKLOG, addresses_of
+from muster.coordinator.net.listening import BACKLOG, addresses_of, bind_each
 from muster.coordinator.net.tls_handshake import Handshake as TlsHandshake
 from muster.coordinator.net.tls_listener import TlsListener
 from muster.coordinator.peers.link.connection import Handshake, PeerConnection
@@ -64,12 +63,7 @@ class PeerListener:
 
     async def start(self, host: str, port: int, context: ssl.SSLContext | None) -> int:
         """Bind; returns the port. Raises OSError."""
-        with ExitStack() as unless_all:
-            sockets = [
-                unless_all.enter_context(socket.create_server((address, port), family=family, backlog=BACKLOG))
-                for family, address in await addresses_of(host)
-            ]
-            unless_all.pop_all()
+        sockets = bind_each(await addresses_of(host), port, _bound)
         bound: int = sockets[0].getsockname()[1]
         turns = Turns()
         for each in sockets:
@@ -181,3 +175,7 @@ class PeerListener:
         for node_id in [each for each, link in self._links.items() if link is connection]:
             del self._links[node_id]
             self._lost_one(connection)
+
+
+def _bound(family: socket.AddressFamily, address: str, port: int) -> socket.socket:
+    return socket.create_server((address, port), family=family, backlog=BACKLOG)
