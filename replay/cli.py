@@ -171,7 +171,7 @@ def why_command(
         ),
     ] = None,
     last: Annotated[
-        bool, typer.Option("--last", help="The last incident alone, whether it has a rebalance or not.")
+        bool, typer.Option("--last", help="The newest incident alone, whether it has a rebalance or not.")
     ] = False,
     everything: Annotated[bool, typer.Option("--all", help="All incidents, the latest at the bottom.")] = False,
     since: SinceOption = None,
@@ -184,9 +184,10 @@ def why_command(
 ) -> None:
     """Why a group rebalanced: its incidents, with what happened, what it cost, and what would have spared it.
 
-    Without an option the last 20, the newest first; json and jsonl have all, the oldest first. Each sentence is
-    recorded (events say it), inferred (events bear it) or unknown, and names its events. An incident that crosses
-    --since or --until is told whole, and says so. What the kinds of incidents are is in docs/incidents.md.
+    Without an option the last 20, the newest first; json and jsonl have all, the oldest first. An incident is as new as
+    its newest rebalance. Each sentence is recorded (events say it), inferred (events bear it) or unknown, and names its
+    events. An incident that crosses --since or --until is told whole, and says so. What the kinds of incidents are is
+    in docs/incidents.md.
 
     \b
     Examples:

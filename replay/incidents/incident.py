@@ -9,7 +9,7 @@ from muster.events.ids import GroupId
 from muster.replay.history.window import WindowEdge
 from muster.replay.incidents.grade import Grade
 from muster.replay.rebalances.rebalance import MemberRef, Rebalance
-from muster.replay.times import Instant, Sentence
+from muster.replay.times import Instant, Sentence, wall_ms_of
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,3 +63,10 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
     crosses: tuple[WindowEdge, ...] = ()
     """The edges of the window that was asked for; it is told whole all the same."""
+
+    @property
+    def newest_ms(self) -> int:
+        """When its newest rebalance began; without one, when it ended. Wall clock ms."""
+        if self.rebalances:
+            return max(each.started_ms for each in self.rebalances)
+        return wall_ms_of(self.ended_at or self.started_at)

@@ -2,11 +2,12 @@
 
 `WhyFold` folds a group's items into its incidents, as they pass by, and gives those that lie in a window. What comes
 before the window is folded, and an incident that crosses an edge of it is told whole, and says so. The choices below
-take incidents, oldest first, and give those that are shown; each keeps as many as it shows.
+take incidents and give those that are shown; each keeps as many as it shows. An incident is as new as its newest
+rebalance: a deployment that began before a crash and went on after it is newer than the crash.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from muster.events.ids import GroupId
@@ -68,18 +69,18 @@ class WhyFold:
                 self.is_over = self.is_over or self._teller.is_over_before(step)
         if self.is_over:
             return
-        for incident in self._teller.feed(step):
-            yield from self._within(incident)
+        yield from self._within(self._teller.feed(step))
 
     def end(self) -> Iterator[Incident]:
         """The incidents that are left; one may be going on."""
-        for incident in self._teller.end():
-            yield from self._within(incident)
+        yield from self._within(self._teller.end())
 
-    def _within(self, incident: Incident) -> Iterator[Incident]:
-        told = self._edges.within(incident)
-        if told is not None:
-            yield told
+    def _within(self, incidents: Sequence[Incident]) -> Iterator[Incident]:
+        """Those of an episode that are in the window, by their newest rebalances; what ends later is newer."""
+        for incident in sorted(incidents, key=lambda each: each.newest_ms):
+            told = self._edges.within(incident)
+            if told is not None:
+                yield told
 
 
 # ---- which are shown -----------------------------------------------------------------------------------------------
@@ -162,13 +163,14 @@ class Around:
 
     @property
     def has_after(self) -> bool:
-        """Whether nothing that is told later can be nearer."""
+        """Whether nothing that is told later can be nearer: later episodes begin later."""
         return self._after is not None
 
     def take(self, incident: Incident) -> Iterable[Incident]:
         at_ms = self._fold.at_ms
         if wall_ms_of(incident.started_at) > at_ms:
-            self._after = self._after or incident
+            if self._after is None or incident.started_at < self._after.started_at:
+                self._after = incident
         elif incident.ended_at is not None and wall_ms_of(incident.ended_at) < at_ms:
             if self._before is None or self._before.ended_at is None or self._before.ended_at <= incident.ended_at:
                 self._before = incident

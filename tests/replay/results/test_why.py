@@ -12,13 +12,15 @@ from rich.console import Console
 
 from muster.events.causes import Cause
 from muster.replay.commands.why import AskedIncidents, _end, _Shown
+from muster.replay.fleet.simulation.world.rules import GROUP_ID
 from muster.replay.form import Format
+from muster.replay.history.window import AtTime
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Incident, Statement
 from muster.replay.rebalances.rebalance import Rebalance
 from muster.replay.render import Detail, IncidentStream
 from muster.replay.render.incident_table import print_incident, rows_of
-from muster.replay.results.why import NEWEST, Every, IncidentChoice, NewestIncidents
+from muster.replay.results.why import NEWEST, Around, Every, IncidentChoice, NewestIncidents, WhyFold
 from tests.replay.commands.test_cli import assert_fails, run
 from tests.replay.golden import assert_golden
 from tests.replay.histories import Script
@@ -303,3 +305,44 @@ def test_how_many_incidents_are_older_than_those_that_are_shown_is_said(
     _end(choice, shown, "orders")
     assert notes == noted
     assert shown.count == (min(2, len(of)) if isinstance(choice, NewestIncidents) else len(of))
+
+
+def crash_in_a_deployment() -> Fleet:
+    """The deployment begins before the crash, and goes on after it."""
+    fleet = Fleet(6)
+    for number in (1, 2, 3, 4):
+        fleet.restart(number, 5_000)
+        fleet.run(20_000)
+        if number == 2:
+            fleet[6].die()
+    fleet.rest(20_000)
+    return fleet
+
+
+@pytest.mark.parametrize("at_most", [1, NEWEST])
+def test_an_incident_is_as_new_as_its_newest_rebalance(at_most: int) -> None:
+    """A deployment that began before a crash is newer than the crash if it has the newer rebalance."""
+    fleet = crash_in_a_deployment()
+    newest = max((each for told in fleet.told() for each in told.rebalances), key=lambda each: each.first_seq)
+    fold, choice = WhyFold(GROUP_ID), NewestIncidents(at_most)
+    for item in fleet.history().items:
+        for incident in fold.feed(item):
+            choice.take(incident)
+    for incident in fold.end():
+        choice.take(incident)
+    told = list(choice.end())
+    assert [each.kind for each in told] == ["deployment", "crash", "start"][:at_most]
+    assert newest in told[0].rebalances
+
+
+def test_the_nearest_incident_after_a_moment_is_that_which_begins_first() -> None:
+    """Also where it is newer than another one, as it ends later."""
+    fleet = crash_in_a_deployment()
+    fold = WhyFold(GROUP_ID, at=AtTime(fleet.began_ms - 60_000))
+    around = Around(fold)
+    for item in fleet.history().items:
+        for incident in fold.feed(item):
+            around.take(incident)
+    for incident in fold.end():
+        around.take(incident)
+    assert [each.kind for each in around.end()] == ["start", "deployment"]
