@@ -11,12 +11,15 @@ from typing import Final
 from muster.events.causes import Cause
 from muster.replay.incidents.windows import ASKED_AGAIN_MS, SECOND_ROUND_MS
 from muster.replay.rebalances.rebalance import Movement, PartitionMove, Rebalance
+from muster.replay.rebalances.wording import is_of_application, says_something
 
 _ASKED: Final = frozenset({Cause.METADATA_CHANGED, Cause.LEADER_REJOINED})
 
 
 def goes_on(before: Rebalance, after: Rebalance) -> bool:
-    """Whether it is part of what the one before was about."""
+    """Whether it is part of what the one before was about, and not what an application asked for in its own words."""
+    if is_of_application(after.trigger.client_reason):
+        return False
     return is_second_round(before, after) or _is_asked_again(before, after) or _is_given_back(before, after)
 
 
@@ -37,7 +40,9 @@ def _is_asked_again(before: Rebalance, after: Rebalance) -> bool:
 
     Topics that have partitions now and had none before are those that it had not known when it assigned.
     """
-    if after.trigger.cause is not Cause.LEADER_REJOINED or after.trigger.client_reason or after.movement is None:
+    if after.trigger.cause is not Cause.LEADER_REJOINED or says_something(after.trigger.client_reason):
+        return False
+    if after.movement is None:
         return False
     ended_ms = before.started_ms + (before.duration_ms or 0)
     return after.started_ms - ended_ms <= ASKED_AGAIN_MS and not _grew_or_shrank(after.movement)

@@ -55,6 +55,9 @@ _BOILERPLATE: Final = re.compile(
     r"need to re-join with the given member-id"
     r"|(?:the )?consumer (?:is being closed|unsubscribed from all topics|poll timeout has expired\.?)"
     r"|rebalance enforced by user|max\.poll\.interval\.ms exceeded|group is already rebalancing"
+    r"|cached metadata has changed|the subscription has changed|need to revoke partitions"
+    r"|consumer pro-actively leaving the group|rebalance failed due to \w+Exception"
+    r"|encountered [A-Z_]+ from [A-Z_]+ response"
 )
 """Reasons that clients give by themselves, up to where a name may follow."""
 

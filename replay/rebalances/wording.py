@@ -120,6 +120,16 @@ BOILERPLATE = (
 )
 """The begin of reasons that clients give by themselves (KIP-800), and that say no more than the event does."""
 
+_SAID_BY_CLIENTS = (
+    "rebalance failed due to",
+    "encountered ",
+    "cached metadata has changed",
+    "the subscription has changed",
+    "need to revoke partitions",
+    "consumer pro-actively leaving the group",
+)
+"""The begin of further reasons that Java's client gives by itself when it joins (KIP-800), and that say something."""
+
 _BY_ANOTHER = "{member} was removed"
 """The text of a leave that somebody else asked for."""
 
@@ -140,6 +150,19 @@ _REMOVED = "member was removed by an admin"
 def says_something(client_reason: str | None) -> bool:
     """Whether a client's own reason is worth a sentence."""
     return bool(client_reason) and not (client_reason or "").startswith(BOILERPLATE) and client_reason != _REMOVED
+
+
+def is_of_application(client_reason: str | None) -> bool:
+    """Whether a reason to join is none of those that clients give by themselves: the application asked (KIP-568)."""
+    return says_something(client_reason) and not (client_reason or "").startswith(_SAID_BY_CLIENTS)
+
+
+def clients_say(reasons: Iterable[str | None]) -> str:
+    """'the clients say: "a", "b" and 2 others': a few of the different ones."""
+    quoted = list(dict.fromkeys(f'"{each}"' for each in reasons))
+    if len(quoted) > NAMED_MAX:
+        quoted = [*quoted[:NAMED_MAX], plural(len(quoted) - NAMED_MAX, "other")]
+    return f"the clients say: {listed(quoted)}"
 
 
 def is_close(client_reason: str | None) -> bool:

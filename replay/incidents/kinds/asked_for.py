@@ -11,7 +11,7 @@ from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.rounds import goes_on, is_soon_after
 from muster.replay.rebalances.rebalance import Outcome, PartitionMove, Rebalance
-from muster.replay.rebalances.wording import plural
+from muster.replay.rebalances.wording import is_of_application, plural, says_something
 from muster.replay.times import instant
 
 ENFORCED = Kind(
@@ -54,9 +54,12 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 def _claims(view: EpisodeView, act: Rejoined, rebalance: Rebalance) -> Iterator[IncidentClaim]:
     """Yield at most one claim."""
-    if act.why.client_reason and "enforce" in act.why.client_reason.lower():
-        text = f"{process_name(act.member)} asked for a rebalance; {client_word(act)}"
-        yield IncidentClaim(kind=ENFORCED, acts=(act,), culprits=(act.member,), grade=Grade.RECORDED, headline=text)
+    shown = _shown_by(view, rebalance)
+    grown = partitions_changed(shown)
+    reason = act.why.client_reason
+    if is_of_application(reason):
+        words = f"a rebalance; {client_word(act)}{f'; {grown}' if grown else ''}"
+        yield _asked_claim(act, Grade.RECORDED, words)
         return
     if _goes_on(view, rebalance):
         return
@@ -67,17 +70,20 @@ def _claims(view: EpisodeView, act: Rejoined, rebalance: Rebalance) -> Iterator[
         )
         yield IncidentClaim(kind=ROUND, acts=(act,), culprits=(), grade=Grade.INFERRED, headline=text)
         return
-    shown = _shown_by(view, rebalance)
-    grown = partitions_changed(shown)
-    says_so = (act.why.client_reason or "").startswith(SAYS_METADATA_CHANGED)
+    says_so = (reason or "").startswith(SAYS_METADATA_CHANGED)
     if grown is not None:
         yield _grown_claim(act, rebalance, shown, grown, Grade.RECORDED if says_so else Grade.INFERRED)
-        return
-    if says_so:
+    elif says_so:
         yield _metadata_claim(act, shown)
-        return
-    text = f"{process_name(act.member)} asked for a new assignment with the same subscription; why is not recorded"
-    yield IncidentClaim(kind=ENFORCED, acts=(act,), culprits=(act.member,), grade=Grade.INFERRED, headline=text)
+    elif says_something(reason):  # what its client did by itself
+        yield _asked_claim(act, Grade.INFERRED, f"a new assignment with the same subscription; {client_word(act)}")
+    else:
+        yield _asked_claim(act, Grade.INFERRED, "a new assignment with the same subscription; why is not recorded")
+
+
+def _asked_claim(act: Rejoined, grade: Grade, what: str) -> IncidentClaim:
+    text = f"{process_name(act.member)} asked for {what}"
+    return IncidentClaim(kind=ENFORCED, acts=(act,), culprits=(act.member,), grade=grade, headline=text)
 
 
 def _shown_by(view: EpisodeView, rebalance: Rebalance) -> Rebalance:

@@ -8,6 +8,7 @@ from muster.replay.incidents.episode.acts import Rejoined, members_of
 from muster.replay.incidents.evidence.naming import processes
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import IncidentClaim, Kind
+from muster.replay.rebalances.wording import clients_say, is_of_application
 
 
 def claim_changes(
@@ -25,5 +26,11 @@ def claim_changes(
             acts=tuple(acts),
             culprits=members,
             grade=Grade.RECORDED,
-            headline=f"{processes(members)} {came}: {what}",
+            headline=f"{processes(members)} {came}: {what}{_words(acts)}",
         )
+
+
+def _words(acts: Sequence[Rejoined]) -> str:
+    """What their applications say, where they say something of their own."""
+    own = [act.why.client_reason for act in acts if is_of_application(act.why.client_reason)]
+    return f"; {clients_say(own)}" if own else ""

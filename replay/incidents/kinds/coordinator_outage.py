@@ -20,7 +20,7 @@ from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.poll_timeout import is_poll_timeout
 from muster.replay.incidents.windows import OUTAGE_AFTERMATH_MS
 from muster.replay.rebalances.takeovers import end_text, taken_over
-from muster.replay.rebalances.wording import plural
+from muster.replay.rebalances.wording import plural, says_something
 from muster.replay.times import duration, instant, moment, setting
 
 OUTAGE = Kind(
@@ -98,7 +98,8 @@ def _asked(view: EpisodeView, away: Away) -> Iterator[Rejoined]:
         rebalance = view.episode.rebalance_of(act)
         if rebalance is None or partitions_changed(rebalance) is not None:
             continue
-        is_due = reason.startswith(_SAYS_DUE_TO_IT) or (not reason and _may_cost_its_id(away, act.member))
+        is_silent = not says_something(reason)
+        is_due = reason.startswith(_SAYS_DUE_TO_IT) or (is_silent and _may_cost_its_id(away, act.member))
         if is_due and away.until_ms <= act.at_ms <= away.until_ms + act.member.session_timeout_ms + OUTAGE_AFTERMATH_MS:
             yield act
 

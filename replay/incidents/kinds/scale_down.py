@@ -7,7 +7,7 @@ from muster.replay.incidents.evidence.naming import processes
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.scaling import changes_of_size, span_text
-from muster.replay.rebalances.wording import is_close, says_something
+from muster.replay.rebalances.wording import clients_say, is_close, says_something
 
 DOWN = Kind("scale-down", "Processes left in good order, and none came for them.", "the processes that left")
 SHUTDOWN = Kind("shutdown", "All processes left in good order, and the group was empty.", "all processes")
@@ -32,7 +32,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 
 def _reason(run: Sequence[Went]) -> str:
-    """The clients' own reason, if all have one and it says more than that they were closed."""
-    reasons = {act.why.client_reason for act in run}
-    (reason,) = reasons if len(reasons) == 1 else (None,)
-    return f'; the clients say: "{reason}"' if says_something(reason) and not is_close(reason) else ""
+    """The clients' own reasons, where they say more than that they were closed."""
+    reasons = [act.why.client_reason for act in run]
+    own = [each for each in reasons if says_something(each) and not is_close(each)]
+    return f"; {clients_say(own)}" if own else ""

@@ -170,6 +170,68 @@ def test_a_rebalance_that_the_application_enforced_is_its(level: int) -> None:
     expect(fleet.only(level), "enforced", "recorded", headline, "app-2")
 
 
+OWN_WORDS = "triggered followup rebalance scheduled for 1795880000000"
+
+
+@BOTH
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_what_an_application_says_in_its_own_words_is_quoted(assignor: str, level: int) -> None:
+    """Kafka Streams' leader asks again and again; also right after a rebalance that another member began."""
+    fleet = Fleet(3, assignors=(assignor,))
+    fleet.start(4)
+    fleet.rest(8 * S)
+    fleet.world.leader().rejoin_soon(OWN_WORDS)
+    fleet.rest(5 * S)
+    headline = f"'app-2' (10.0.1.2) asked for a rebalance; the client says: \"{OWN_WORDS}\""
+    _, asked = fleet.told(level)
+    expect(asked, "enforced", "recorded", headline, "app-2")
+    assert len(asked.rebalances) == 1
+
+
+@pytest.mark.parametrize("reason", ["rebalance failed due to DisconnectException", "group is already rebalancing"])
+def test_what_a_client_does_by_itself_is_not_its_applications_wish(reason: str) -> None:
+    """Its words are quoted where they say more than the event does."""
+    fleet = Fleet(3)
+    fleet.world.leader().rejoin_soon(reason)
+    fleet.rest(5 * S)
+    why = f'the client says: "{reason}"' if "failed" in reason else "why is not recorded"
+    headline = f"'app-2' (10.0.1.2) asked for a new assignment with the same subscription; {why}"
+    expect(fleet.only(), "enforced", "inferred", headline, "app-2")
+
+
+def test_an_application_that_asks_when_a_topic_has_grown_is_quoted_with_that() -> None:
+    """Which of the two was the reason is not known: both are told."""
+    fleet = Fleet(3)
+    fleet.world.partitions["orders"] = 24
+    fleet.world.leader().rejoin_soon(OWN_WORDS)
+    fleet.rest(5 * S)
+    headline = f'... asked for a rebalance; the client says: "{OWN_WORDS}"; orders has 24 partitions instead of 12'
+    expect(fleet.only(), "enforced", "recorded", headline, "app-2")
+
+
+def test_the_words_of_an_application_that_changes_its_subscription_are_quoted() -> None:
+    """Java's own are not: they say no more than the event does."""
+    for reason, ending in ((OWN_WORDS, f'; the clients say: "{OWN_WORDS}"'), ("the subscription has changed from", "")):
+        fleet = Fleet(3)
+        fleet.world.partitions["payments"] = 6
+        leader = fleet.world.leader()
+        leader.setup = leader.setup.but(topics=("orders", "payments"))
+        leader.rejoin_soon(reason)
+        fleet.rest(5 * S)
+        headline = f"'app-2' (10.0.1.2) subscribed other topics: orders, payments instead of orders{ending}"
+        expect(fleet.only(), "subscription-change", "recorded", headline, "app-2")
+
+
+def test_the_reasons_of_members_that_leave_are_quoted_also_where_they_differ() -> None:
+    """A few of them, each once; that a client was closed is no reason of its own."""
+    fleet = Fleet(6)
+    reasons = ("moving to another cluster", "the consumer is being closed", "low on memory", "low on memory", None)
+    for number, reason in enumerate(reasons, start=1):
+        fleet[number].close(reason)
+    fleet.rest(20 * S)
+    assert fleet.only().headline.endswith('; the clients say: "moving to another cluster" and "low on memory"')
+
+
 @BOTH
 def test_a_rebalance_that_an_administrator_asked_for_names_who(level: int) -> None:
     """Client, address, principal."""

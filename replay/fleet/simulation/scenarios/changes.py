@@ -107,6 +107,19 @@ def enforced_by_application(stage: Stage) -> None:
     stage.rest(5 * SECOND)
 
 
+@scenario(ScenarioSort.PLAIN, Wanted(libraries=("java",), version_min=9))
+def enforced_again_and_again(stage: Stage) -> None:
+    """The leader's application asks three times in words of its own, the first time soon after a newcomer."""
+    newcomer(stage)
+    stage.rest(stage.random.randint(3 * SECOND, 8 * SECOND))
+    for number in range(3):
+        leader = stage.world.leader()
+        leader.story = stage.world.story("enforced", culprits=[leader.name])
+        stage.note(f"{leader.name}, the leader, asks for a rebalance in words of its own")
+        leader.rejoin_soon(f"triggered followup rebalance scheduled for {number}")
+        stage.rest(stage.random.randint(4 * SECOND, 20 * SECOND))
+
+
 @scenario(ScenarioSort.PLAIN)
 def enforced_by_administrator(stage: Stage) -> None:
     """An administrator asks Muster for a rebalance."""
