@@ -13,3 +13,8 @@ class Grade(StrEnum):
     """Events bear it, and do not say it."""
     UNKNOWN = "unknown"
     """Events do not bear it."""
+
+
+def at_best(limit: Grade, grade: Grade) -> Grade:
+    """The grade, or the limit if that is worse: a story is no better known than its parts."""
+    return max(limit, grade, key=list(Grade).index)

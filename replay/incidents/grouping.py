@@ -24,7 +24,7 @@ from muster.replay.incidents.episode.holes import Hole, is_within_events, may_hi
 from muster.replay.incidents.evidence.naming import refs
 from muster.replay.incidents.evidence.standbys import calls
 from muster.replay.incidents.evidence.subscriptions import given_up as gave_up
-from muster.replay.incidents.evidence.waiting import given_up, held_ms, waits
+from muster.replay.incidents.evidence.waiting import awaited_in_vain, held_ms, waits
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Cost, Incident, Statement
 from muster.replay.incidents.kinds import PRECEDENCE, UNKNOWN, duel, group_end, scale_down
@@ -162,7 +162,7 @@ def _holder(rebalance: Rebalance, episode: Episode, by_seq: dict[int, _Draft]) -
     """The incident of the member whose end was what the join phase waited for, longer than for anybody else."""
     if held_ms(rebalance) is None:
         return None
-    holders = [by_seq[act.seq] for act in given_up(rebalance, episode) if act.seq in by_seq]
+    holders = [by_seq[act.seq] for act in awaited_in_vain(rebalance, episode) if act.seq in by_seq]
     began = by_seq.get(rebalance.trigger.seq)
     return began if began in holders else next(iter(holders), None)
 

@@ -158,6 +158,14 @@ class Episode:
         """The member, as it was last seen; None if the history does not have it."""
         return self._members.get(member_id)
 
+    def came_ms(self, member_id: MemberId) -> int | None:
+        """When the member came under this id; None if that was before, or is not in the history."""
+        return self._came_ms.get(member_id)
+
+    @cached_property
+    def _came_ms(self) -> dict[MemberId, int]:
+        return {act.member.member_id: act.at_ms for act in self.acts if isinstance(act, _COMERS)}
+
     @cached_property
     def _last_joins_ms(self) -> dict[MemberId, int]:
         joins = (act for act in self.acts if isinstance(act, JOINERS))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from muster.events.events import GroupEmptied, JoinPhaseCompleted
 from muster.events.ids import MemberId
 from muster.events.state import HandedOutId
-from muster.replay.incidents.episode.acts import Departure, Phase, Went
+from muster.replay.incidents.episode.acts import CameBack, Departure, Phase, Went
 from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.evidence.naming import process_name, processes
 from muster.replay.incidents.grade import Grade
@@ -40,6 +40,18 @@ def given_up(rebalance: Rebalance, episode: Episode) -> list[Went]:
     end_ms = rebalance.started_ms + phase.duration_ms
     gone = (act for act in episode.within(rebalance) if isinstance(act, Went))
     return [act for act in gone if act.at_ms == end_ms and act.is_silent]
+
+
+def awaited_in_vain(rebalance: Rebalance, episode: Episode) -> list[Went | CameBack]:
+    """What became of the members that its join phase waited for in vain: they were given up, or kept their places as
+    static members until they were dropped or came back."""
+    end = end_of_join_phase(rebalance, episode)
+    absent = set() if end is None else set(_absent_ids(end))
+    later: list[Went | CameBack] = []
+    if absent:
+        later += [act for act in episode.of(Went) if act.member.member_id in absent and act.seq > rebalance.first_seq]
+        later += [act for act in episode.of(CameBack) if act.replaced_member_id in absent]
+    return [*given_up(rebalance, episode), *sorted(later, key=lambda act: act.seq)]
 
 
 def end_of_join_phase(rebalance: Rebalance, episode: Episode) -> Phase | None:

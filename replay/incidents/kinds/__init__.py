@@ -11,6 +11,7 @@ slow_member.py          A live member that held the join phase up.
 unused_id.py            A member id that was handed out and not used, for which a join phase waited.
 slow_leader.py          A leader that held the sync phase up.
 poll_timeout.py         A member that did not poll in time, and whose client says so.
+unsubscribe.py          Members that left by themselves and came back, and had not ended.
 crash_loop.py           One process that went and came back again and again.
 network_cut.py          Several members that fell silent at the same moment.
 deployment.py           Many processes that were replaced, one after another or at once.
@@ -51,6 +52,7 @@ from muster.replay.incidents.kinds import (
     slow_leader,
     slow_member,
     subscription_change,
+    unsubscribe,
     unused_id,
 )
 from muster.replay.incidents.kinds.kind import Find, Kind
@@ -66,6 +68,7 @@ PRECEDENCE: Final[tuple[tuple[Find, tuple[Kind, ...]], ...]] = (
     (unused_id.find, (unused_id.KIND,)),
     (slow_leader.find, (slow_leader.KIND,)),
     (poll_timeout.find, (poll_timeout.KIND,)),
+    (unsubscribe.find, (unsubscribe.KIND,)),
     (crash_loop.find, (crash_loop.KIND,)),
     (network_cut.find, (network_cut.KIND,)),
     (deployment.find, (deployment.KIND,)),

@@ -1,10 +1,15 @@
 """One process that went and came back again and again."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
+from muster.replay.incidents.episode.acts import CameBack
+from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.episode.replacements import Replacement
+from muster.replay.incidents.evidence.former_process import FormerProcess, former_process
 from muster.replay.incidents.evidence.naming import process_name
+from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.replaced import acts_of, grade_of, members_of
 from muster.replay.incidents.runs import runs
@@ -14,30 +19,50 @@ from muster.replay.incidents.windows import (
 )
 from muster.replay.times import duration
 
+MAY_HAVE_LIVED: Final = "; whether it had ended each time, or was only silent, is not recorded"
+
 KIND = Kind(
     "crash-loop",
-    "One process went and came back three times or more, never more than ten minutes apart.",
+    "One process ended and came back three times or more, never more than ten minutes apart.",
     "the process",
 )
 
 
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
+    for run in loops(each for each in view.free_replacements() if not had_not_ended(view.episode, each)):
+        span_ms = run[-1].end_ms - run[0].begin_ms
+        yield IncidentClaim(
+            kind=KIND,
+            acts=acts_of(run),
+            culprits=members_of(run),
+            grade=grade_of(run) if _would_be_heard(run) else Grade.UNKNOWN,
+            headline=(
+                f"{process_name(run[0].member)} {_what(run)} {len(run)} times within {duration(span_ms)}"
+                f"{'' if _would_be_heard(run) else MAY_HAVE_LIVED}"
+            ),
+            advice=("look at why this process ends, in its own log",),
+        )
+
+
+def loops(replaced: Iterable[Replacement]) -> Iterator[list[Replacement]]:
+    """The runs in which one process went and came back often enough."""
     by_process: defaultdict[tuple[str, ...], list[Replacement]] = defaultdict(list)
-    for each in view.free_replacements():
+    for each in replaced:
         by_process[each.process.key].append(each)
     for times in by_process.values():
-        for run in runs(times, _goes_on):
-            if len(run) < CRASH_LOOP_TIMES_MIN:
-                continue
-            span_ms = run[-1].end_ms - run[0].begin_ms
-            yield IncidentClaim(
-                kind=KIND,
-                acts=acts_of(run),
-                culprits=members_of(run),
-                grade=grade_of(run),
-                headline=(f"{process_name(run[0].member)} {_what(run)} {len(run)} times within {duration(span_ms)}"),
-                advice=("look at why this process ends, in its own log",),
-            )
+        yield from (run for run in runs(times, _goes_on) if len(run) >= CRASH_LOOP_TIMES_MIN)
+
+
+def had_not_ended(episode: Episode, each: Replacement) -> bool:
+    """Whether it is recorded that the process lived on: it was heard from under its old member id, or was fenced."""
+    if each.former_id in episode.heard_again:
+        return True
+    return isinstance(each.came, CameBack) and former_process(episode, each.came) is FormerProcess.ALIVE
+
+
+def _would_be_heard(run: Sequence[Replacement]) -> bool:
+    """Whether one that only fell silent, and lived, would be recorded as heard from again (format level 4)."""
+    return not all(each.went is not None and each.went.is_silent and each.went.heard is None for each in run)
 
 
 def _what(run: Sequence[Replacement]) -> str:

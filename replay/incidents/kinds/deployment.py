@@ -1,6 +1,6 @@
 """Many processes that were replaced, one after another or at once."""
 
-from collections import Counter, defaultdict
+from bisect import bisect_left
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Final
 
@@ -35,15 +35,37 @@ KIND = Kind(
 def deployments(view: EpisodeView) -> Iterator[tuple[list[Replacement], int]]:
     """The runs of free replacements that are of enough processes, each with the size of its group.
 
-    A deployment replaces each process once: one that is replaced again belongs to the next deployment, or to none. One
-    that was heard from again under its former member id had not ended.
+    A deployment replaces those who were there when it began, each once: one that came later, or is replaced again,
+    belongs to the next deployment, or to none. One that was heard from again under its former member id had not ended.
     """
     replaced = [each for each in view.free_replacements() if each.former_id not in view.episode.heard_again]
     for gone_together in runs(sorted(replaced, key=lambda each: each.gone_ms), _goes_on):
-        for run in _rounds(sorted(gone_together, key=lambda each: each.begin_ms)):
-            size = max(len(view.episode.members_at(run[0].begin_ms)), len(run))
-            if len(run) >= DEPLOYMENT_PROCESSES_MIN and len(run) >= size * DEPLOYMENT_SHARE_MIN:
-                yield run, size
+        for wave in _waves(view, gone_together):
+            for replaced_together in runs(wave, _goes_on):
+                run = sorted(replaced_together, key=lambda each: each.begin_ms)
+                if len(run) < DEPLOYMENT_PROCESSES_MIN:
+                    continue
+                size = max(len(view.episode.members_at(run[0].begin_ms)), len(run))
+                if len(run) >= size * DEPLOYMENT_SHARE_MIN:
+                    yield run, size
+
+
+def _waves(view: EpisodeView, replaced: Sequence[Replacement]) -> list[list[Replacement]]:
+    """Each replacement, by when the process ended, in the first wave in which it can be: those who were there when the
+    wave began, each once."""
+    waves: list[list[Replacement]] = []
+    begins_ms: list[int] = []
+    wave_after: dict[Hashable, int] = {}
+    for each in replaced:
+        came_ms = view.episode.came_ms(each.former_id)
+        first = 0 if came_ms is None else bisect_left(begins_ms, came_ms)
+        place = max(first, wave_after.get(each.process.key, 0))
+        if place == len(waves):
+            waves.append([])
+            begins_ms.append(each.gone_ms)
+        waves[place].append(each)
+        wave_after[each.process.key] = place + 1
+    return waves
 
 
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
@@ -107,16 +129,6 @@ def _fell_silent_at_once(view: EpisodeView, run: Sequence[Replacement]) -> bool:
 def _would_be_heard(run: Sequence[Replacement]) -> bool:
     """Whether the log would say that they were heard from again under their old ids (format level 4)."""
     return all(each.went is not None and each.went.heard is not None for each in run)
-
-
-def _rounds(replacements: Sequence[Replacement]) -> Iterator[list[Replacement]]:
-    """The first replacement of each process, then the second ones, and so on."""
-    rounds: defaultdict[int, list[Replacement]] = defaultdict(list)
-    times: Counter[Hashable] = Counter()
-    for each in replacements:
-        times[each.process.key] += 1
-        rounds[times[each.process.key]].append(each)
-    yield from rounds.values()
 
 
 def _goes_on(run: Sequence[Replacement], each: Replacement) -> bool:

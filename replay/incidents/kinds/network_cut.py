@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import Final
 
 from muster.events.ids import MemberId
@@ -32,7 +33,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     expired = (act for act in view.free(Went) if act.how is Departure.EXPIRED)
     seen = (act for act in expired if view.episode.silence_of(act).is_known)
     silent = sorted(seen, key=lambda act: act.last_seen_ms)
-    for together in runs(silent, _is_same_moment):
+    for together in runs(silent, partial(_is_same_moment, view)):
         members = [act.member for act in together]
         others = view.episode.members_at(together[0].at_ms) - {member.member_id for member in members}
         others -= _came_back_from(view, together)
@@ -104,5 +105,11 @@ def _are_deployed(view: EpisodeView, together: Sequence[Went]) -> bool:
     return False
 
 
-def _is_same_moment(together: list[Went], act: Went) -> bool:
-    return act.last_seen_ms - together[0].last_seen_ms <= SAME_MOMENT_MS
+def _is_same_moment(view: EpisodeView, together: list[Went], act: Went) -> bool:
+    """Whether it fell silent with them: it was there when the first of them was missed, and is none of them anew."""
+    if act.last_seen_ms - together[0].last_seen_ms > SAME_MOMENT_MS:
+        return False
+    came_ms = view.episode.came_ms(act.member.member_id)
+    processes = {view.episode.process_of(each.member).key for each in together}
+    is_other = view.episode.process_of(act.member).key not in processes
+    return is_other and (came_ms is None or came_ms <= min(each.at_ms for each in together))

@@ -1,13 +1,14 @@
 """The parts that kinds about replaced processes share."""
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
 
 from muster.events.state import Member
 from muster.replay.incidents.episode.acts import AnyAct, CameBack, Departure, Went
 from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.episode.replacements import Replacement
 from muster.replay.incidents.evidence.former_process import former_statement
-from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.grade import Grade, at_best
 from muster.replay.incidents.incident import Statement
 
 
@@ -22,9 +23,8 @@ def members_of(replacements: Sequence[Replacement]) -> tuple[Member, ...]:
 
 
 def grade_of(replacements: Sequence[Replacement]) -> Grade:
-    """The worst of them: a story is no better known than its parts."""
-    grades = {each.process.grade for each in replacements}
-    return next(grade for grade in (Grade.UNKNOWN, Grade.INFERRED, Grade.RECORDED) if grade in grades)
+    """The worst of them."""
+    return reduce(at_best, (each.process.grade for each in replacements), Grade.RECORDED)
 
 
 def how_it_went(went: Went | None) -> str:

@@ -1,6 +1,6 @@
 """One process that ended and came back."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from muster.replay.incidents.episode.acts import CameBack, Departure, Went
@@ -9,11 +9,12 @@ from muster.replay.incidents.episode.replacements import Replacement
 from muster.replay.incidents.evidence.former_process import FormerProcess, former_process, former_statement
 from muster.replay.incidents.evidence.naming import process_name
 from muster.replay.incidents.evidence.silence import silences
-from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.grade import Grade, at_best
 from muster.replay.incidents.incident import Statement
+from muster.replay.incidents.kinds.crash_loop import loops
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.poll_timeout import LONGER_POLLS
-from muster.replay.incidents.kinds.replaced import advice_on, members_of
+from muster.replay.incidents.kinds.replaced import acts_of, advice_on, grade_of, members_of
 from muster.replay.rebalances.wording import host, is_close, says_something
 from muster.replay.times import duration, instant, setting
 
@@ -32,15 +33,26 @@ _GIVEN_UP: Final = {
     Departure.NOT_SYNCED: "did not ask for its assignment",
 }
 
+SLOW_BEAT: Final = (
+    "if it does nothing but beat too slowly: set its heartbeat.interval.ms to a third of its session.timeout.ms at most"
+)
+
 KIND = Kind(
     "restart",
-    "One process ended and came back, or another one took its place; a late poll may look the same.",
+    "One process ended and came back, or another one took its place; or a live one lost its place and came back, once"
+    " or again and again. A late poll may look the same.",
     "the process",
 )
 
 
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
+    again = list(loops(each for each in view.free_replacements() if each.former_id in view.episode.heard_again))
+    yield from (_lived_through(view, run) for run in again)
+    yield from (_not_back(view, act) for act in view.free(Went) if _lives_elsewhere(view.episode, act))
+    told = {id(each) for run in again for each in run}
     for each in view.free_replacements():
+        if id(each) in told:
+            continue
         yield IncidentClaim(
             kind=KIND,
             acts=each.acts,
@@ -52,12 +64,53 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
         )
 
 
+def _lived_through(view: EpisodeView, run: Sequence[Replacement]) -> IncidentClaim:
+    """Claim the times that one process lost its place while it lived: it was heard from under each id that it lost."""
+    name, span_ms = process_name(run[0].member), run[-1].end_ms - run[0].begin_ms
+    session = setting(run[0].member.session_timeout_ms)
+    went = [each.went for each in run if each.went is not None]
+    return IncidentClaim(
+        kind=KIND,
+        acts=acts_of(run),
+        culprits=members_of(run),
+        grade=at_best(Grade.INFERRED, grade_of(run)),
+        headline=(
+            f"{name} lost its place {len(run)} times within {duration(span_ms)}, and came back each time: it had not"
+            f" died, but stood still, was cut off, or its heartbeats come too slowly for a session timeout of {session}"
+        ),
+        chain=tuple(silences(view.episode, went)),
+        advice=(HELD_UP, SLOW_BEAT),
+    )
+
+
+def _lives_elsewhere(episode: Episode, went: Went) -> bool:
+    """Whether it was heard from after it had been removed, and is not known to have joined again."""
+    return went.is_silent and went.member.member_id in episode.heard_again and went.seq not in episode.paired_seqs
+
+
+def _not_back(view: EpisodeView, went: Went) -> IncidentClaim:
+    heard_ms, _ = view.episode.heard_again[went.member.member_id]
+    return IncidentClaim(
+        kind=KIND,
+        acts=(went,),
+        culprits=(went.member,),
+        grade=Grade.INFERRED,
+        headline=(
+            f"{process_name(went.member)} lost its place, and was heard from again"
+            f" {duration(max(0, heard_ms - went.last_seen_ms))} after its last sign of life: it had not died, but"
+            f" {_held_up(went, view.episode)}; that it joined again is not known"
+        ),
+        chain=tuple(silences(view.episode, [went])),
+        advice=(HELD_UP,),
+    )
+
+
 def _grade(each: Replacement, episode: Episode) -> Grade:
-    """An instance id says who it is; whether its process had ended is recorded if it was silent, or was fenced."""
-    if not isinstance(each.came, CameBack):
-        return each.process.grade
-    is_seen = former_process(episode, each.came) in (FormerProcess.ALIVE, FormerProcess.SILENT)
-    return Grade.RECORDED if is_seen else Grade.INFERRED
+    """An instance id says who it is, not that its process had ended: its client's word, and one that is fenced, do."""
+    if isinstance(each.came, CameBack):
+        return Grade.RECORDED if former_process(episode, each.came) is FormerProcess.ALIVE else Grade.INFERRED
+    assert each.went is not None
+    return each.process.grade if is_close(each.went.why.client_reason) else at_best(Grade.INFERRED, each.process.grade)
 
 
 def _advice(each: Replacement, episode: Episode) -> tuple[str, ...]:
@@ -70,7 +123,9 @@ def _advice(each: Replacement, episode: Episode) -> tuple[str, ...]:
         return (HELD_UP, REVOKING) if _is_silent_in_join_phase(each.went, episode) else (HELD_UP,)
     says = each.went.why.client_reason
     if each.went.how is Departure.LEFT and not is_close(says) and not says_something(says):
-        return (*advice_on([each]), f"if it was a poll time-out: {LONGER_POLLS}")
+        interval = setting(each.went.member.rebalance_timeout_ms)
+        late_poll = f"if it was a poll time-out: its max.poll.interval.ms is {interval}, as its rebalance timeout says"
+        return (*advice_on([each]), f"{late_poll}; {LONGER_POLLS}")
     return advice_on([each])
 
 

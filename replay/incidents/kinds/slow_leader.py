@@ -77,6 +77,9 @@ def _claim(view: EpisodeView, rebalance: Rebalance, leader: Member, went: Went |
 def _what(view: EpisodeView, rebalance: Rebalance, leader: Member, went: Went | None, slow_ms: int) -> str:
     assigning = f"the assignment ({rebalance.protocol_name}, {plural(len(rebalance.members_after), 'member')})"
     if went is not None and went.how is Departure.EXPIRED:
+        if went.member.member_id in view.episode.heard_again:
+            session = setting(leader.session_timeout_ms)
+            return f"sent no heartbeat for its session timeout of {session} while all waited for {assigning}; it lives"
         return f"was not heard from any more while all waited for {assigning}"
     if went is not None and went.how is Departure.NOT_REJOINED:
         timeout = setting(leader.rebalance_timeout_ms)

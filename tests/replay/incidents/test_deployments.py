@@ -97,6 +97,50 @@ def test_a_deployment_spans_from_its_first_rebalance_although_another_process_ha
     expect(fleet.only(), "deployment", "inferred", headline, "app-1", "app-2", "app-3")
 
 
+def test_who_came_after_a_deployment_had_begun_is_none_of_those_that_it_replaced() -> None:
+    """A newcomer that leaves by itself a minute later, as by a late poll, and comes back is an incident of its own."""
+    fleet = Fleet(4, library="librdkafka")
+    for number in (1, 2, 3, 4):
+        fleet.restart(number, 2 * S)
+        fleet.run(6 * S)
+    fleet.start(5)
+    fleet.run(40 * S)
+    fleet[5].stop_polling()
+    fleet.world.at(15 * S, fleet[5].poll_again)
+    fleet.rest(60 * S)
+    told = fleet.told()
+    headline = "4 processes of 4 stopped and started one after another, within ...: ..."
+    expect(of_kind(told, "deployment"), "deployment", "inferred", headline, "app-1", "app-2", "app-3", "app-4")
+    late = of_kind(told, "restart")
+    headline = "'app-5' (10.0.1.5) left, then came back 15.0 s later: a restart or a poll time-out"
+    expect(late, "restart", "inferred", headline, "app-5")
+    assert any("its max.poll.interval.ms is 1 min" in each for each in late.advice), shown(late)
+
+
+@pytest.mark.parametrize("library", ["java", "librdkafka"])
+def test_all_that_are_replaced_twice_are_two_deployments(library: str) -> None:
+    """The second begins a minute after the first: none of those that it replaces was there when the first began.
+
+    Also where it is not known which process came back as which.
+    """
+    fleet = Fleet(4, library=library)
+    alike = [fleet.setup(number).but(client_id="app", host="/10.0.1.1") for number in range(1, 5)]
+    for setup in alike:
+        fleet[int(setup.name.removeprefix("app-"))].close()
+        fleet.start(0, setup)
+        fleet.rest(5 * S)
+    fleet.run(QUIET_MS)
+    fleet.began_ms = fleet.wall_ms
+    for _ in range(2):
+        for setup in alike:
+            fleet[int(setup.name.removeprefix("app-"))].close()
+            fleet.run(2 * S)
+            fleet.start(0, setup)
+            fleet.rest(10 * S)
+        fleet.run(60 * S)
+    assert [(each.kind, len(each.culprits)) for each in fleet.told()] == [("deployment", 8), ("deployment", 8)]
+
+
 def test_members_that_fell_silent_for_good_are_a_cut_beside_a_deployment() -> None:
     """None of them was replaced."""
     fleet = Fleet(8)

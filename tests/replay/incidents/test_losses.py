@@ -11,7 +11,8 @@ import pytest
 from muster.coordinator.group.configs import TARGET_GROUP_SIZE
 from muster.replay.fleet.simulation.world import outages
 from muster.replay.history.items import Coordinated, Happened
-from muster.replay.incidents.kinds.restart import HELD_UP, REVOKING
+from muster.replay.incidents.kinds.restart import HELD_UP, REVOKING, SLOW_BEAT
+from muster.replay.rebalances.rebalance import Outcome
 from muster.replay.times import wall_ms_of
 from tests.replay import memberships
 from tests.replay.incidents.fleet import BOTH, OLDER, QUIET_MS, Fleet, expect, of_kind, said, shown
@@ -178,15 +179,99 @@ def test_of_members_that_were_cut_off_it_is_said_how_many_came_back() -> None:
 
 @BOTH
 def test_a_crash_loop_of_eight_is_one_incident(level: int) -> None:
-    """With its sixteen rebalances, and what they cost."""
+    """With its sixteen rebalances, and what they cost. An older log does not record whether it lived."""
     fleet = Fleet(3)
     for _ in range(8):
         fleet.restart(2, 15 * S, kill=True)
         fleet.rest(30 * S)
     incident = fleet.only(level)
-    expect(incident, "crash-loop", "inferred", "'app-2' (10.0.1.2) went and came back 8 times within ...", "app-2")
+    headline = "'app-2' (10.0.1.2) went and came back 8 times within 3 min 36 s"
+    if level == OLDER:
+        headline += "; whether it had ended each time, or was only silent, is not recorded"
+    expect(incident, "crash-loop", "inferred" if level > OLDER else "unknown", headline, "app-2")
     assert len(incident.rebalances) == incident.cost.rebalances == 16
     assert incident.cost.rebalancing_ms == sum(each.duration_ms or 0 for each in incident.rebalances)
+
+
+def test_a_live_process_that_beats_too_slowly_is_no_crash_loop() -> None:
+    """It was heard from under each of the member ids that it lost, although it is alone in the group."""
+    fleet = Fleet(1, session_ms=10 * S)
+    usual = fleet[1].setup
+    fleet[1].setup = usual.but(heartbeat_ms=12 * S)
+    fleet.run(50 * S)
+    fleet[1].setup = usual
+    fleet.rest(30 * S)
+    headline = (
+        "'app-1' (10.0.1.1) lost its place ... times within ..., and came back each time: it had not died, but stood"
+        " still, was cut off, or its heartbeats come too slowly for a session timeout of 10 s"
+    )
+    incident = fleet.only()
+    expect(incident, "restart", "inferred", headline, "app-1")
+    times = len([each for each in incident.rebalances if each.outcome is Outcome.EMPTIED])
+    assert times >= 3
+    assert said(incident, "recorded").count("had not died: it was heard from again") == times
+    assert incident.advice == (HELD_UP, SLOW_BEAT)
+
+
+def test_a_process_that_was_heard_again_and_did_not_join_had_not_crashed() -> None:
+    """It asked under the member id that it had lost, and ended before it joined."""
+    fleet = Fleet(4)
+    process = fleet[2]
+    process.freeze()
+    fleet.run(20 * S)
+    process.thaw()
+    fleet.run(5)
+    process.die()
+    fleet.start(5)
+    fleet.rest(20 * S)
+    headline = (
+        "'app-2' (10.0.1.2) lost its place, and was heard from again ... after its last sign of life: it had not died,"
+        " but stood still or was cut off; that it joined again is not known"
+    )
+    expect(of_kind(fleet.told(), "restart"), "restart", "inferred", headline, "app-2")
+    assert [each.kind for each in fleet.told()] == ["restart", "scale-up"]
+
+
+def test_two_lives_of_one_process_are_not_two_members_that_were_cut_off() -> None:
+    """It dies twice within the time in which members fall silent at the same moment."""
+    fleet = Fleet(3, session_ms=6 * S)
+    fleet[2].die()
+    fleet.run(S)
+    fleet.start(2).die()
+    fleet.rest(30 * S)
+    assert "network-cut" not in [each.kind for each in fleet.told()]
+
+
+@BOTH
+@pytest.mark.parametrize("reason", [None, "the consumer unsubscribed from all topics"])
+def test_a_static_member_that_sends_leave_group_was_unsubscribed(reason: str | None, level: int) -> None:
+    """No client sends one when it closes a static member, or polls too late: its process did not end."""
+    fleet = Fleet(3, library="java" if reason else "librdkafka", static=3)
+    fleet[2].unsubscribe()
+    fleet.world.at(3 * S, fleet[2].poll_again)
+    fleet.rest(20 * S)
+    headline = "'app-2' (10.0.1.2) left and came back 3.0 s later"
+    if reason:
+        headline += f'; the client says: "{reason}"'
+    else:
+        headline += (
+            ": a static member that is closed or polls too late sends no LeaveGroup, so it was unsubscribed, or removed"
+        )
+    incident = fleet.only(level)
+    expect(incident, "unsubscribe", "recorded" if reason else "inferred", headline, "app-2")
+    assert not any("max.poll.interval.ms" in each for each in incident.advice)
+
+
+def test_static_members_that_unsubscribe_together_are_one_incident() -> None:
+    """An application that pauses all its consumers does so; it is no deployment."""
+    fleet = Fleet(4, library="librdkafka", static=4)
+    for number in (1, 2, 3):
+        fleet[number].unsubscribe()
+        fleet.world.at(5 * S, fleet[number].poll_again)
+        fleet.run(S)
+    fleet.rest(20 * S)
+    headline = "3 members left by themselves and came back, within ...: 'app-1' (10.0.1.1), ...: a static member ..."
+    expect(fleet.only(), "unsubscribe", "inferred", headline, "app-1", "app-2", "app-3")
 
 
 def late_poll(library: str, *, static: int = 0) -> Fleet:
@@ -219,12 +304,12 @@ def test_a_client_that_only_leaves_may_have_been_restarted(level: int) -> None:
 
 @BOTH
 def test_a_static_member_that_polls_late_and_rejoins_is_one_incident(level: int) -> None:
-    """The member is recorded, the reason is not."""
+    """The member and its silence are recorded; whether its process had ended is not."""
     incident = late_poll("java", static=3).only(level)
     expect(
         incident,
         "restart",
-        "recorded",
+        "inferred",
         "'app-2' (10.0.1.2) was not heard from for its session timeout of 10 s, and came back 41.0 s after its"
         " last sign of life: a restart, a late poll, or it stood still or was cut off",
         "app-2",

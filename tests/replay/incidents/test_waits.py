@@ -5,7 +5,8 @@ The same story is told of a log of the format level before, which recorded less:
 
 import pytest
 
-from tests.judge.case import make_case
+from muster.replay.fleet.simulation.scenario import SCENARIOS
+from tests.judge.case import play
 from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, of_kind, said, shown
 from tests.replay.whole import incidents
 
@@ -216,7 +217,7 @@ def test_a_leader_that_was_interrupted_sent_nothing(level: int) -> None:
 
 def test_both_rounds_of_a_cooperative_assignor_that_wait_for_one_id_are_one_incident() -> None:
     """Found by the judge (seed 8000013)."""
-    case = make_case(8_000_013)
+    case = play(SCENARIOS["unused-id"], 8_000_013)
     unused = [each for each in incidents(case.history) if each.kind == "unused-id"]
     assert [len(each.rebalances) for each in unused] == [2]
     assert unused[0].headline.startswith("all waited 37.3 s for 'ghost-11'")
@@ -360,3 +361,20 @@ def test_a_leader_that_stood_still_while_others_were_replaced_was_slow() -> None
     assert [each.kind for each in fleet.told()] == ["slow-leader", "deployment"]
     slow = of_kind(fleet.told(), "slow-leader")
     assert "had not died: it was heard from again under its old member id" in said(slow, "recorded")
+
+
+def test_a_leader_that_stood_still_while_all_waited_for_the_assignment_had_not_died() -> None:
+    """It was heard from again under the member id that it lost."""
+    fleet = Fleet(3)
+    leader = fleet.world.leader()
+    leader.assign_slow_ms = 25 * S
+    fleet.start(4)
+    fleet.run(5 * S)
+    leader.freeze()
+    fleet.run(25 * S)
+    leader.thaw()
+    fleet.rest(40 * S)
+    slow = of_kind(fleet.told(), "slow-leader")
+    assert "sent no heartbeat for its session timeout of 10 s while all waited for the assignment" in slow.headline
+    assert "not heard from any more" not in slow.headline
+    assert "had not died: it was heard from again" in said(slow, "recorded")

@@ -5,7 +5,7 @@ from muster.replay.fleet.simulation.scenario import ScenarioSort, scenario
 from muster.replay.fleet.simulation.scenarios.administration import remove
 from muster.replay.fleet.simulation.scenarios.changes import SUBSCRIPTION_CHANGED, change
 from muster.replay.fleet.simulation.scenarios.coordinators import away, conclude
-from muster.replay.fleet.simulation.scenarios.losses import crash_of, silent_ms
+from muster.replay.fleet.simulation.scenarios.losses import crash_of, late_poll, silent_ms
 from muster.replay.fleet.simulation.scenarios.replacing import shut_down, third
 from muster.replay.fleet.simulation.scenarios.slowness import newcomer
 from muster.replay.fleet.simulation.stage import MINUTE, SECOND, Stage, Style, Wanted
@@ -83,11 +83,12 @@ def crash_before_outage(stage: Stage) -> None:
 @scenario(ScenarioSort.COMPOUND)
 def crash_and_newcomer(stage: Stage) -> None:
     """A process dies, and one that is no replacement comes first: its phase waits for the dead one."""
-    crash_of(stage, stage.one())
+    process = stage.one()
+    crash_of(stage, process)
     crashed = stage.world.stories[-1]
     stage.run(stage.random.randint(300, stage.session_ms - 3_500))
     scaled = newcomer(stage)
-    if stage.style in (Style.ALIKE, Style.PODS):
+    if stage.style is Style.ALIKE and not process.is_static and not stage.processes[-1].is_static:
         for each in (crashed, scaled):
             each.infer(Knowable.UNKNOWABLE)
     stage.rest(silent_ms(stage))
@@ -122,6 +123,19 @@ def deployment_then_scale_up(stage: Stage) -> None:
     scaled = stage.world.story("scale-up")
     stage.newcomers(scaled, stage.random.randint(1, 4), lambda: stage.random.randint(0, 5 * SECOND))
     stage.rest(SECOND)
+
+
+@scenario(ScenarioSort.COMPOUND, Wanted(size_min=3, size_max=12, styles=TELLING))
+def late_poll_after_deployment(stage: Stage) -> None:
+    """All are replaced, one more comes, and soon that one polls too late: it is none of those that were replaced."""
+    deployed = stage.world.story("deployment", culprits=[each.name for each in stage.processes])
+    for each in stage.processes:
+        stage.restart(each, deployed, stage.random.randint(2 * SECOND, 5 * SECOND), crash=False)
+        stage.run(stage.random.randint(8 * SECOND, 20 * SECOND))
+    stage.rest(silent_ms(stage))
+    newcomer(stage)
+    stage.rest(stage.random.randint(5 * SECOND, MINUTE))
+    late_poll(stage, stage.processes[-1], MINUTE)
 
 
 @scenario(ScenarioSort.COMPOUND, Wanted(static=0.0, size_max=8, styles=TELLING), opens=True)

@@ -64,14 +64,18 @@ def crash_loop(stage: Stage) -> None:
 @scenario(ScenarioSort.PLAIN)
 def poll_timeout(stage: Stage) -> None:
     """A process is busy for longer than its poll interval, and comes back."""
-    process = stage.one()
+    late_poll(stage, stage.one())
+
+
+def late_poll(stage: Stage, process: Process, longest_ms: int = 8 * MINUTE) -> None:
+    """Have it be busy for longer than it may, by so much at most, and come back."""
     says_so = process.setup.tells_reasons and not process.is_static
     kinds = ("poll-timeout",) if says_so else ("poll-timeout", "restart")
     story = stage.world.story(*kinds, culprits=[process.name])
     identity = stage.identity(process, returned=True)
     if not says_so or identity is Knowable.UNKNOWABLE:
         story.infer(max(identity, Knowable.INFERRED, key=list(Knowable).index))
-    away_ms = stage.random.randint(silent_ms(stage), 8 * MINUTE)
+    away_ms = stage.random.randint(silent_ms(stage), longest_ms)
     stage.note(f"{process.name} does not poll for {away_ms / SECOND:.1f} s more than it may")
     process.story = story
     story.act(stage.world.wall_ms)
@@ -84,6 +88,47 @@ def poll_timeout(stage: Stage) -> None:
 def poll_timeout_with_reason(stage: Stage) -> None:
     """The same with a client that says so."""
     poll_timeout(stage)
+
+
+def _unsubscribe(stage: Stage, knowable: Knowable) -> None:
+    process = stage.one()
+    story = stage.world.story("unsubscribe", culprits=[process.name], knowable=knowable)
+    story.infer(stage.identity(process, returned=True))
+    away_ms = stage.random.choice((stage.random.randint(500, 5 * SECOND), stage.random.randint(SECOND, 5 * MINUTE)))
+    stage.note(f"{process.name} unsubscribes, and subscribes again {away_ms / SECOND:.1f} s later")
+    process.story = story
+    story.act(stage.world.wall_ms)
+    process.unsubscribe()
+    stage.world.at(away_ms, process.poll_again)
+    stage.rest(away_ms + SECOND)
+
+
+@scenario(ScenarioSort.PLAIN, Wanted(static=1.0, libraries=("librdkafka",)))
+def unsubscribe_of_static(stage: Stage) -> None:
+    """A static member's application unsubscribes and subscribes again: its client sends LeaveGroup without a reason."""
+    _unsubscribe(stage, Knowable.INFERRED)
+
+
+@scenario(ScenarioSort.PLAIN, Wanted(static=0.0, libraries=("java",), version_min=9))
+def unsubscribe_with_reason(stage: Stage) -> None:
+    """The same of a dynamic member, whose client says so."""
+    _unsubscribe(stage, Knowable.RECORDED)
+
+
+@scenario(ScenarioSort.PLAIN, Wanted(size_max=8))
+def slow_beat(stage: Stage) -> None:
+    """A live process sends heartbeats more slowly than its session allows: it loses its place again and again."""
+    process = stage.one()
+    usual = process.setup
+    story = stage.world.story("restart", culprits=[process.name], knowable=Knowable.INFERRED)
+    story.infer(stage.identity(process, returned=True))
+    process.setup = usual.but(heartbeat_ms=stage.session_ms + stage.random.randint(500, 4 * SECOND))
+    process.story = story
+    stage.note(f"{process.name} sends a heartbeat each {process.setup.heartbeat_ms / SECOND:.1f} s from now on")
+    stage.run(stage.random.randint(4, 8) * process.setup.heartbeat_ms)
+    stage.note(f"{process.name} beats as it did before")
+    process.setup = usual
+    stage.rest(silent_ms(stage) + process.setup.session_ms)
 
 
 @scenario(

@@ -116,6 +116,7 @@ class Process:
         group = self.world.rules.group
         return (
             self.next_heartbeat_ms != NEVER
+            and self.setup.heartbeat_ms < self.setup.session_ms
             and not self.cut
             and group is not None
             and self.generation_id == group.generation_id
@@ -156,6 +157,12 @@ class Process:
             self.leave("consumer poll timeout has expired.")
         self.is_stalled = True
         self.next_heartbeat_ms = NEVER
+        self._forget()
+
+    def unsubscribe(self) -> None:
+        """Leave, and go on without a group until `poll_again`. librdkafka sends LeaveGroup for a static member, too."""
+        self.leave("the consumer unsubscribed from all topics")
+        self.is_stalled = True
         self._forget()
 
     def poll_again(self) -> None:

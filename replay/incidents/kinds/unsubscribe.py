@@ -1,0 +1,88 @@
+"""Members that left by themselves and came back, although their processes went on: they were unsubscribed for a while.
+
+Java's client says so. librdkafka does not, but where the member is static the LeaveGroup itself says something: of the
+client families that were tried none sends one for a static member that is closed, or polls too late.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from muster.events.state import Member
+from muster.replay.incidents.episode.acts import Departure, Went
+from muster.replay.incidents.episode.replacements import Replacement
+from muster.replay.incidents.evidence.naming import process_name, processes
+from muster.replay.incidents.grade import Grade, at_best
+from muster.replay.incidents.incident import Statement
+from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
+from muster.replay.incidents.kinds.replaced import acts_of, grade_of, members_of
+from muster.replay.incidents.kinds.scaling import changes_of_size
+from muster.replay.rebalances.wording import is_close, says_something
+from muster.replay.times import duration, instant
+
+KIND = Kind(
+    "unsubscribe",
+    "Members left by themselves and came back: their applications had unsubscribed them, or somebody had removed them.",
+    "the members that left",
+)
+
+_SAYS_UNSUBSCRIBED = "the consumer unsubscribed"
+"""Java's client says so (KIP-800)."""
+
+_WHO_REMOVES = "if its application did not unsubscribe it: see who removes members by their ids, from its host"
+
+
+def find(view: EpisodeView) -> Iterator[IncidentClaim]:
+    back = view.returns()
+    went = [act for act in view.free(Went) if act.seq in back and _is_unsubscribed(act)]
+    for run in changes_of_size(went):
+        yield _claim([back[act.seq] for act in run], run)
+
+
+def _is_unsubscribed(went: Went) -> bool:
+    reason = went.why.client_reason
+    if went.how is not Departure.LEFT:
+        return False
+    if says_something(reason):
+        return (reason or "").startswith(_SAYS_UNSUBSCRIBED)
+    return went.member.group_instance_id is not None and not is_close(reason)
+
+
+def _claim(run: Sequence[Replacement], went: Sequence[Went]) -> IncidentClaim:
+    say_so = all(says_something(act.why.client_reason) for act in went)
+    return IncidentClaim(
+        kind=KIND,
+        acts=acts_of(run),
+        culprits=members_of(run),
+        grade=grade_of(run) if say_so else at_best(Grade.INFERRED, grade_of(run)),
+        headline=f"{_who([act.member for act in went], run)}{_why(went, say_so=say_so)}",
+        chain=tuple(statement for each, act in zip(run, went, strict=True) for statement in _evidence(each, act)),
+        advice=() if say_so else (_WHO_REMOVES,),
+    )
+
+
+def _who(members: Sequence[Member], run: Sequence[Replacement]) -> str:
+    if len(run) == 1:
+        return f"{process_name(members[0])} left and came back {duration(run[0].came.at_ms - run[0].gone_ms)} later"
+    span_ms = max(each.end_ms for each in run) - min(each.begin_ms for each in run)
+    return f"{len(run)} members left by themselves and came back, within {duration(span_ms)}: {processes(members)}"
+
+
+def _why(went: Sequence[Went], *, say_so: bool) -> str:
+    if say_so:
+        clients = "the client says" if len(went) == 1 else "the clients say"
+        return f'; {clients}: "{went[0].why.client_reason}"'
+    return ": a static member that is closed or polls too late sends no LeaveGroup, so it was unsubscribed, or removed"
+
+
+def _evidence(each: Replacement, went: Went) -> Iterator[Statement]:
+    yield Statement(
+        text=f"{process_name(went.member)} sent LeaveGroup for itself",
+        grade=Grade.RECORDED,
+        at=instant(went.at_ms),
+        seqs=(went.seq,),
+    )
+    yield Statement(
+        text=f"{process_name(each.came.member)} came under a new member id",
+        grade=Grade.RECORDED,
+        at=instant(each.came.at_ms),
+        seqs=(each.came.seq,),
+    )
