@@ -37,6 +37,7 @@ KINDS = {
     "start",
     "subscription-change",
     "unknown",
+    "unsubscribe",
     "unused-id",
 }
 SEEDS = range(2)
