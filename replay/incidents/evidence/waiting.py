@@ -43,8 +43,8 @@ def given_up(rebalance: Rebalance, episode: Episode) -> list[Went]:
 
 
 def awaited_in_vain(rebalance: Rebalance, episode: Episode) -> list[Went | CameBack]:
-    """What became of the members that its join phase waited for in vain: they were given up, or kept their places as
-    static members until they were dropped or came back."""
+    """The acts of those for whom its join phase waited in vain: they were given up, or kept their places as static
+    members until they were dropped or came back."""
     end = end_of_join_phase(rebalance, episode)
     absent = set() if end is None else set(_absent_ids(end))
     later: list[Went | CameBack] = []

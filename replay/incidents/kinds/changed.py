@@ -31,6 +31,6 @@ def claim_changes(
 
 
 def _words(acts: Sequence[Rejoined]) -> str:
-    """What their applications say, where they say something of their own."""
+    """Quote their applications, where they say something of their own."""
     own = [act.why.client_reason for act in acts if is_of_application(act.why.client_reason)]
     return f"; {clients_say(own)}" if own else ""

@@ -194,7 +194,7 @@ async def test_what_is_missing_since_the_last_rebalance_is_noted_however_quiet_i
 
 
 def by_age(told: list[Incident]) -> list[Incident]:
-    """By their newest rebalances, the newest last."""
+    """Sort them by their newest rebalances, the newest last."""
     return sorted(told, key=lambda each: each.newest_ms)
 
 
