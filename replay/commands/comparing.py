@@ -22,7 +22,7 @@ from muster.replay.commands.asked import (
     start_of,
     when,
 )
-from muster.replay.commands.opening import DAMAGED, NOT_FOUND, Source, fail, opened, run, say
+from muster.replay.commands.opening import CANNOT_READ, DAMAGED, NOT_FOUND, Source, fail, opened, run, say
 from muster.replay.form import Format, View
 from muster.replay.history.window import WHOLE, At, AtGeneration, Cut, Place, Window, bounds
 from muster.replay.logs.reading import Reading
@@ -37,6 +37,7 @@ from muster.replay.verify.verification import Verification
 from muster.replay.whatif.addresses import SharedAddresses
 from muster.replay.whatif.alterations import Alterations
 from muster.replay.whatif.answer import Counted
+from muster.replay.whatif.limits import SettingRefused
 from muster.replay.whatif.verdict import Line
 from muster.replay.whatif.whatif import WhatIfFold
 
@@ -70,42 +71,46 @@ def diff(source: Source, group: str, view: View, *, before: At | AtGeneration, a
 def whatif(source: Source, group: str, view: View, alterations: Alterations, *, window: Window = WHOLE) -> None:
     """`muster replay whatif`. JSON lines are written as they come; else the last rebalances are listed."""
 
-    async def read() -> None:
-        async with opened(source) as reading:
-            start = await start_of(reading, GroupId(group), window, view)
-            before = start.checkpoint.group(start.group_id)
-            shared = await _shared(reading, start) if alterations.is_static else None
-            fold, counted = WhatIfFold(start.group_id, alterations, before, shared), Counted()
-            out = terminal.stdout().file
+    try:
+        run(_whatif(source, group, view, alterations, window))
+    except SettingRefused as refused:
+        fail(str(refused), CANNOT_READ)
 
-            def take(lines: Iterator[Line]) -> None:
-                for line in lines:
-                    counted.take(line)
-                    if view.form is Format.JSONL:
-                        write_line(line, out)
 
-            cut, is_known, is_within = Cut(window, start.life), start.last is not None, False
-            reads = items(reading, start)
-            async with aclosing(reads):
-                async for item in reads:
-                    place, is_known = cut.place(item), True
-                    is_within = is_within or place is Place.WITHIN
-                    take(fold.feed(item, is_within=place is Place.WITHIN))
-                    if place is Place.AFTER and fold.is_over:
-                        break
-            if not is_known:
-                await fail_unknown(reading, group)
-            if not is_within:
-                await fail_outside(reading, start, window, view)
-            take(fold.end())
-            if view.form is Format.JSONL:
-                for note in fold.notes:
-                    say(f"not known: {note}")
-                return
-            location, span = reading.log.location, bounds(window)
-            render(counted.result(start.group_id, location, alterations, fold.notes, span), view, terminal.stdout())
+async def _whatif(source: Source, group: str, view: View, alterations: Alterations, window: Window) -> None:
+    async with opened(source) as reading:
+        start = await start_of(reading, GroupId(group), window, view)
+        before = start.checkpoint.group(start.group_id)
+        shared = await _shared(reading, start) if alterations.is_static else None
+        fold, counted = WhatIfFold(start.group_id, alterations, before, shared), Counted()
+        out = terminal.stdout().file
 
-    run(read())
+        def take(lines: Iterator[Line]) -> None:
+            for line in lines:
+                counted.take(line)
+                if view.form is Format.JSONL:
+                    write_line(line, out)
+
+        cut, is_known, is_within = Cut(window, start.life), start.last is not None, False
+        reads = items(reading, start)
+        async with aclosing(reads):
+            async for item in reads:
+                place, is_known = cut.place(item), True
+                is_within = is_within or place is Place.WITHIN
+                take(fold.feed(item, is_within=place is Place.WITHIN))
+                if place is Place.AFTER and fold.is_over:
+                    break
+        if not is_known:
+            await fail_unknown(reading, group)
+        if not is_within:
+            await fail_outside(reading, start, window, view)
+        take(fold.end())
+        if view.form is Format.JSONL:
+            for note in fold.notes:
+                say(f"not known: {note}")
+            return
+        location, span = reading.log.location, bounds(window)
+        render(counted.result(start.group_id, location, alterations, fold.notes, span), view, terminal.stdout())
 
 
 async def _shared(reading: Reading, start: Start) -> SharedAddresses:

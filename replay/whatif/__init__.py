@@ -4,6 +4,7 @@ The rules themselves answer. Each recorded rebalance is played from the recorded
 that were recorded and the pace at which its members rejoined; what depends on the settings follows from the rules.
 
 alterations.py  The other settings, and what they make of members, joins and groups.
+limits.py       Other settings that a coordinator, or a client, would refuse.
 addresses.py    Client ids at hosts that two live members had at once: those processes cannot be told apart.
 facts.py        What came in, in order: the recorded history as commands, with the events that each made.
 lookahead.py    Facts, held back until what follows from them is known, too.

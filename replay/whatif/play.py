@@ -18,7 +18,7 @@ from muster.coordinator.group.commands import (
     PromoteLearners,
 )
 from muster.coordinator.group.decide import decide
-from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.group.settings import INT32_MAX, GroupSettings
 from muster.coordinator.group.soft_state import PHASES
 from muster.coordinator.group.takeover import restore_soft_state
 from muster.coordinator.group.timeouts import due
@@ -35,6 +35,8 @@ _PLANS = (EndRegistration, EndRetirement, PromoteLearners)
 _COMES_AT = (Cause.NOT_REJOINED, Cause.SYNC_TIMED_OUT)
 DECISIONS_MAX = 100_000
 """Decisions of one play, so that none goes on for ever."""
+BY_ITSELF_MAX = 20
+"""The rebalances of one play beyond two for each thing that came in: with more, they lead to one another."""
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +58,11 @@ class ExpiredSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TooLong(Exception):
-    """The play made more than DECISIONS_MAX decisions."""
+    """The play was given up; the text says why."""
+
+
+TOO_LONG = f"playing it took more than {DECISIONS_MAX} decisions, and was given up"
+CIRCLES = "with these settings one rebalance would have led to the next, again and again: playing it was given up"
 
 
 class Play:
@@ -80,6 +86,7 @@ class Play:
         self._dropped: set[MemberId] = set()
         self._sync_ms = NEVER  # a sync phase that was running when the play began was recorded to be superseded
         self._decisions = 0
+        self._came_in = 0
 
     @property
     def is_settled(self) -> bool:
@@ -131,6 +138,7 @@ class Play:
             changed = msgspec.structs.replace(session, deadline_ms=deadline_ms, last_seen_ms=last_seen_ms)
             self._soft.sessions[member.member_id] = changed
             self.silent[member.member_id] = member
+            self._came_in += 1
 
     def arrive(self, member: Member) -> None:
         """A process joins, and knows of no member id."""
@@ -149,6 +157,7 @@ class Play:
 
     def feed(self, command: AnyCommand) -> None:
         """Decide a command, and let the members go along with it."""
+        self._came_in += 1
         self._decide(command)
         self._go_along()
 
@@ -177,6 +186,7 @@ class Play:
             next_ms = min(self._soft.next_deadline_ms(), self._next_of_members())
             if next_ms > until_ms:
                 break
+            self._count()
             self.now_ms = max(self.now_ms, math.ceil(next_ms))
             for command in due(self.group.group_id, self._soft, self.now_ms):
                 self._pass(command)
@@ -211,8 +221,8 @@ class Play:
         if isinstance(command, ExpireSession) and command.member_id not in self.silent:
             session = self._soft.sessions.get(command.member_id)
             if session is not None and session.deadline_ms <= self.now_ms:
-                self._count()
-                session.refresh(self.now_ms, None)
+                # Once and for all, not at each session timeout: `silence` sets the deadline of who falls silent.
+                session.timeout_ms, session.deadline_ms = INT32_MAX, NEVER
             return
         held = self._soft.held_joins.get(command.member_id) if isinstance(command, EndHold) else None
         self._decide(command)
@@ -222,7 +232,7 @@ class Play:
     def _count(self) -> None:
         self._decisions += 1
         if self._decisions > DECISIONS_MAX:
-            raise TooLong
+            raise TooLong(TOO_LONG)
 
     def _decide(self, command: AnyCommand) -> None:
         self._count()
@@ -285,6 +295,8 @@ class Play:
                 self._dropped.add(member.member_id)
 
     def _note_start(self, event: RebalanceStarted) -> None:
+        if len(self.started) >= BY_ITSELF_MAX + 2 * self._came_in:
+            raise TooLong(CIRCLES)
         self.started.append(self._begun(event))
         members = self.group.members if self.group is not None else {}
         self._rejoins = Rejoins({each: self.now_ms + self.pace.rejoins_after_ms(each) for each in members})

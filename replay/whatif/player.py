@@ -40,7 +40,7 @@ from muster.replay.whatif.lookahead import Lookahead
 from muster.replay.whatif.pace import pace_of
 from muster.replay.whatif.play import Play, Started, TooLong
 from muster.replay.whatif.rebalances import Open, VerdictTeller, recorded_as
-from muster.replay.whatif.verdict import Additional
+from muster.replay.whatif.verdict import Additional, Verdict
 
 _LEFT = Cause.MEMBER_LEFT
 _PLANNED = PLANNED_TRIGGERS - {Cause.EXPANSION_DELAY_ELAPSED}
@@ -97,15 +97,15 @@ class Player:
                 self._coordinated(step)
             else:
                 self._abandon(telling.BEHIND_GAP)
-        except TooLong:
-            self._abandon(telling.TOO_LONG)
+        except TooLong as given_up:
+            self._give_up(str(given_up), step)
 
     def end(self) -> None:
         """End: nothing comes any more."""
         try:
             self._end(self._last_ms)
-        except TooLong:
-            self._abandon(telling.TOO_LONG)
+        except TooLong as given_up:
+            self._give_up(str(given_up))
 
     def besides(self, before_ms: float) -> list[tuple[int, Additional]]:
         """Give, with their times, the rebalances that there would have been besides: now surely not in the log."""
@@ -357,6 +357,28 @@ class Player:
             else:
                 self._verdicts.cannot_tell(one.started, one.doubt or reason)
         self._close()
+
+    def _give_up(self, reason: str, step: Step | None = None) -> None:
+        """End the play, while a step was taken: the rebalance that begins with it may not have been opened yet."""
+        started = step.started if isinstance(step, Fact) else None
+        is_open = any(one.started is started for one in self._open)
+        self._add_given_up(reason)
+        self._abandon(reason)
+        if started is not None and not is_open:
+            self._verdicts.cannot_tell(started, reason)
+
+    def _add_given_up(self, reason: str) -> None:
+        """Say once that there may have been more, in place of each that there may have been."""
+        play = self._play
+        if play is None or not play.started or not self._is_within:
+            return
+        last = play.started[-1]
+        more = telling.given_up(last, self._open, reason)
+        unknown = {id(each) for each in play.started}
+        self._early = [
+            each for each in self._early if each[1].verdict is not Verdict.CANNOT_TELL or id(each[0]) not in unknown
+        ]
+        self._early.append((last, more))
 
     def _close(self) -> None:
         self._play, self._open, self._told = None, [], 0

@@ -9,7 +9,7 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.times import duration, instant
 from muster.replay.whatif.alterations import Altered
 from muster.replay.whatif.facts import Fact
-from muster.replay.whatif.play import DECISIONS_MAX, Play, Started
+from muster.replay.whatif.play import Play, Started
 from muster.replay.whatif.rebalances import Open
 from muster.replay.whatif.verdict import Additional, Verdict
 
@@ -60,7 +60,6 @@ def _of_silent(silent: Member, member: Member, *, is_static: bool) -> Iterator[s
 
 
 DELETED: Final = "the group was deleted before it would have been decided"
-TOO_LONG: Final = f"playing it took more than {DECISIONS_MAX} decisions, and was given up"
 TAKEN_OVER: Final = "another coordinator took over meanwhile, and it is not known what the one before it still did"
 BEHIND_UNKNOWN: Final = (
     "of the one before it nobody can tell whether it would have happened, and so not how the group would have stood"
@@ -103,8 +102,6 @@ def would_not_text(one: Open, together: Sequence[Open], play: Play) -> str:
 
 def additional(begun: Started, together: Sequence[Open], *, is_first: bool) -> Additional:
     """A rebalance that began in a play of these, and is none of them. `is_first`: of those of the play."""
-    seq = together[-1].started.seq if together else 0
-    since = min((each.started.why.decided_ms for each in together), default=begun.at_ms)
     reason = f"one more rebalance would have begun ({begun.cause.value})"
     if begun.is_late:
         reason = "a member that would have been dropped for being late comes back: in the same rebalance, or in another"
@@ -115,6 +112,17 @@ def additional(begun: Started, together: Sequence[Open], *, is_first: bool) -> A
     elif not is_first:
         reason = f"there may have been another ({begun.cause.value}): how fast members would have rejoined is not known"
     is_known = is_first and not begun.is_late and not begun.is_dead
+    return _additional(begun, together, reason, is_known=is_known)
+
+
+def given_up(last: Started, together: Sequence[Open], reason: str) -> Additional:
+    """The rebalances up to the last one of a play that was given up, and those that would have come after it."""
+    return _additional(last, together, reason, is_known=False)
+
+
+def _additional(begun: Started, together: Sequence[Open], reason: str, *, is_known: bool) -> Additional:
+    seq = together[-1].started.seq if together else 0
+    since = min((each.started.why.decided_ms for each in together), default=begun.at_ms)
     return Additional(
         since=instant(min(since, begun.at_ms)),
         until=instant(begun.at_ms),

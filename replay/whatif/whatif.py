@@ -9,13 +9,14 @@ import math
 from collections.abc import Iterator
 
 from muster.events.avro.evolve import apply, is_gone
-from muster.events.events import GroupCreated
+from muster.events.events import CoordinatorElected, GroupCreated
 from muster.events.ids import GroupId
 from muster.events.state import Group, new_group
-from muster.replay.history.items import Item
+from muster.replay.history.items import Coordinated, Item
 from muster.replay.whatif.addresses import SharedAddresses
 from muster.replay.whatif.alterations import Alterations, Altered
 from muster.replay.whatif.facts import Fact, RecordedFacts
+from muster.replay.whatif.limits import check, check_for
 from muster.replay.whatif.lookahead import STEPS_MAX, Lookahead
 from muster.replay.whatif.player import Player
 from muster.replay.whatif.rebalances import SAME_MS, Verdicts
@@ -29,7 +30,8 @@ NEVER_SHORTER_MS = 2**31
 class WhatIfFold:
     """The fold. `group`: as it stood, at rest, before the first item.
 
-    `shared`: from an earlier pass over the same items; needed only where the members are to be static.
+    `shared`: from an earlier pass over the same items; needed only where the members are to be static. To make it and
+    to feed it raises SettingRefused.
     """
 
     def __init__(
@@ -39,6 +41,8 @@ class WhatIfFold:
         group: Group | None = None,
         shared: SharedAddresses | None = None,
     ) -> None:
+        check(alterations)
+        self._alterations = alterations
         self._facts = RecordedFacts(group)
         self._ahead = Lookahead()
         self._group = group.copy() if group is not None else new_group(group_id, incarnation=-1, wall_ms=0)
@@ -66,6 +70,8 @@ class WhatIfFold:
 
     def feed(self, item: Item, *, is_within: bool = True) -> Iterator[Line]:
         """Take in the next item; gives what is decided by now. `is_within`: whether it is in the window."""
+        if isinstance(item, Coordinated) and isinstance(item.event, CoordinatorElected):
+            check_for(self._alterations, item.event)
         self._verdicts.feed(item, is_within=is_within)
         found = self._silences.feed(item)
         if found is not None and is_within:

@@ -393,6 +393,13 @@ def test_whatif_needs_another_setting(url: str) -> None:
     assert "60000' should be a number with a unit" in without_unit.output
 
 
+@pytest.mark.parametrize("form", ["table", "jsonl"])
+def test_whatif_refuses_settings_that_a_coordinator_would_refuse(url: str, form: str) -> None:
+    """With the setting, its value and what is accepted; nothing is printed as an answer."""
+    given = ("whatif", "orders", "--session-timeout-ms", "0", "--format", form)
+    assert_fails(run(*given, log=url), 2, "session.timeout.ms=0 would be refused: give")
+
+
 def test_diff_of_generations_and_of_moments(url: str) -> None:
     """A generation is as of its assignment; one that the log does not know is named, with those that it knows."""
     generations = run("diff", "orders", "1", "2", log=url)
