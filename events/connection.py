@@ -40,3 +40,8 @@ class LastConnection(msgspec.Struct, frozen=True, kw_only=True):
     received_ms: int
     end: ConnectionEnd | None = None
     ended_ms: int | None = None
+
+    def shifted(self, by_ms: int) -> "LastConnection":
+        """Return the same with all times moved."""
+        ended_ms = None if self.ended_ms is None else self.ended_ms + by_ms
+        return msgspec.structs.replace(self, received_ms=self.received_ms + by_ms, ended_ms=ended_ms)

@@ -16,6 +16,8 @@ from muster.events.events import (
     GroupEmptied,
     JoinPhaseCompleted,
     MemberEvent,
+    MemberRejoined,
+    MemberRemoved,
     StaticMemberReplaced,
     Why,
 )
@@ -71,12 +73,19 @@ def _shifted(event: AnyEvent, by_ms: int) -> AnyEvent:
     why = msgspec.structs.replace(
         event.why, decided_ms=event.why.decided_ms + by_ms, arrived_ms=event.why.arrived_ms + by_ms
     )
-    if isinstance(event, StaticMemberReplaced) and event.replaced_last_seen_ms is not None:
-        event = msgspec.structs.replace(event, replaced_last_seen_ms=event.replaced_last_seen_ms + by_ms)
+    if isinstance(event, StaticMemberReplaced):
+        seen_ms, connection = event.replaced_last_seen_ms, event.replaced_connection
+        event = msgspec.structs.replace(
+            event,
+            replaced_last_seen_ms=None if seen_ms is None else seen_ms + by_ms,
+            replaced_connection=None if connection is None else connection.shifted(by_ms),
+        )
+    if isinstance(event, MemberRejoined | MemberRemoved) and event.last_connection is not None:
+        event = msgspec.structs.replace(event, last_connection=event.last_connection.shifted(by_ms))
     if isinstance(event, JoinPhaseCompleted):
-        seen_ms = tuple(None if each is None else each + by_ms for each in event.absent_seen_ms)
+        absent_seen_ms = tuple(None if each is None else each + by_ms for each in event.absent_seen_ms)
         returned = tuple(msgspec.structs.replace(each, heard_ms=each.heard_ms + by_ms) for each in event.returned)
-        event = msgspec.structs.replace(event, absent_seen_ms=seen_ms, returned=returned)
+        event = msgspec.structs.replace(event, absent_seen_ms=absent_seen_ms, returned=returned)
     if isinstance(event, MemberEvent):
         return msgspec.structs.replace(event, why=why, last_seen_ms=event.last_seen_ms + by_ms)
     return msgspec.structs.replace(event, why=why)

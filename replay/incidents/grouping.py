@@ -35,7 +35,11 @@ from muster.replay.rebalances.rebalance import MemberRef, Outcome, Rebalance
 from muster.replay.rebalances.wording import missing_text
 from muster.replay.times import duration, instant
 
-CHILDREN: Final = {"crash": frozenset({"deployment", "blue-green"}), "slow-member": frozenset({"deployment"})}
+CHILDREN: Final = {
+    "crash": frozenset({"deployment", "blue-green"}),
+    "stopped": frozenset({"deployment", "blue-green"}),
+    "slow-member": frozenset({"deployment"}),
+}
 """The kinds that happen within others: a process that died, or was slow, while others were being replaced."""
 
 ORDERLY_ENDS: Final = frozenset(

@@ -43,7 +43,9 @@ BRIEFS_MAX: Final = 100_000
 """How many incidents are looked at for storms."""
 
 OUTAGES: Final = frozenset({"coordinator-outage", "coordinator-change"})
-OF_PROCESSES: Final = frozenset({"crash", "crash-loop", "network-cut", "restart", "slow-member", "poll-timeout"})
+OF_PROCESSES: Final = frozenset(
+    {"crash", "crash-loop", "network-cut", "restart", "slow-member", "poll-timeout", "stopped"}
+)
 NOWHERE: Final = ("127.", "::1", "0:0:0:0:0:0:0:1")
 """The hosts of clients behind a sidecar on their own machine say nothing."""
 

@@ -179,13 +179,13 @@ class Stage:
         story.act(self.world.wall_ms, self.world.wall_ms + 100)
         return self.world.add(setup, story)
 
-    def kill(self, process: Process, story: Story) -> None:
-        """kill -9. The log may know of its last heartbeat before, and of nothing until its session expires."""
-        self.note(f"{process.name} is killed")
+    def kill(self, process: Process, story: Story, *, with_machine: bool = False) -> None:
+        """kill -9, or its machine dies. The log may know its last heartbeat before, and nothing until it is removed."""
+        self.note(f"the machine of {process.name} dies" if with_machine else f"{process.name} is killed")
         process.story = story
         silent_ms = self.world.now_ms - process.last_heard_ms
         story.act(self.world.wall_ms - silent_ms, self.world.wall_ms)
-        process.die()
+        process.die(with_machine=with_machine)
 
     def stop(self, process: Process, story: Story) -> None:
         """An orderly end: a dynamic member leaves, a static one falls silent."""

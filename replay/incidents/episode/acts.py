@@ -13,9 +13,11 @@ from typing import Any, Final
 import msgspec
 
 from muster.events.causes import PLANNED_TRIGGERS, Cause
+from muster.events.connection import LastConnection
 from muster.events.consumer_protocol import subscribed_topics
 from muster.events.events import (
     AnyGroupEvent,
+    AnyMemberEvent,
     GroupAdvanced,
     GroupConfigured,
     GroupCreated,
@@ -68,12 +70,20 @@ _DEPARTURES = {
 }
 
 
+ConnectionKey = tuple[int, int]
+"""A connection by its owner_epoch and its number, which is unique there."""
+
+
 class Act(msgspec.Struct, frozen=True, kw_only=True):
-    """A single thing that happened to a member or the group. `why` is the event's."""
+    """A single thing that happened to a member or the group. `why` is the event's.
+
+    `connection`: the one that the request came on; None: it is a timer's, or not recorded.
+    """
 
     seq: int
     at_ms: int
     why: Why
+    connection: ConnectionKey | None = None
 
     @property
     def since_ms(self) -> int:
@@ -93,11 +103,14 @@ class CameBack(Act, frozen=True, kw_only=True):
 
     `last_seen_ms`: since when it may not have been there: the begin of the longest silence that ended with its return.
     `heard`: whether that is a sign of life; False: it was not heard from since a takeover; None: not recorded.
-    `longest_silence_ms`: the longest between two signs of life, the last one among them.
+    `longest_silence_ms`: the longest between two signs of life, the last one among them. `last_connection`: the one
+    that the process before last spoke on; None: not known.
     """
 
     member: Member
     before: Member | None  # None: not known
+    last_connection: LastConnection | None = None
+    last_connection_key: ConnectionKey | None = None
     replaced_member_id: MemberId
     replaced_client_host: str
     last_seen_ms: int
@@ -115,11 +128,14 @@ class Went(Act, frozen=True, kw_only=True):
     """A member is gone.
 
     `heard`: whether `last_seen_ms` is a sign of life; False: it is the time of a takeover; None: not recorded.
-    `longest_silence_ms`: the longest between two signs of life, since the event of it before.
+    `longest_silence_ms`: the longest between two signs of life, since the event of it before. `last_connection`: the
+    one that it last spoke on; None: not known.
     """
 
     member: Member
     how: Departure
+    last_connection: LastConnection | None = None
+    last_connection_key: ConnectionKey | None = None
     last_seen_ms: int
     longest_silence_ms: int
     heard: bool | None
@@ -242,6 +258,9 @@ def _went(part: MemberRemoved, _step: Transition) -> Went:
         last_seen_ms=part.last_seen_ms,
         longest_silence_ms=part.longest_silence_ms,
         heard=part.heard,
+        connection=_connection(part),
+        last_connection=part.last_connection,
+        last_connection_key=_key(part, part.last_connection),
     )
 
 
@@ -282,13 +301,21 @@ def _rejoined(part: MemberRejoined, step: Transition) -> Rejoined:
         why=part.why,
         member=part.member,
         before=step.before.members.get(part.member.member_id),
+        connection=_connection(part),
     )
 
 
 def _came(part: MemberJoined, step: Transition) -> Came:
     registered = part.member.group_instance_id in step.before.registrations
     planned = registered or part.why.cause in _PLANNED_JOINS
-    return Came(seq=part.seq, at_ms=part.why.decided_ms, why=part.why, member=part.member, planned=planned)
+    return Came(
+        seq=part.seq,
+        at_ms=part.why.decided_ms,
+        why=part.why,
+        member=part.member,
+        planned=planned,
+        connection=_connection(part),
+    )
 
 
 def _came_back(part: StaticMemberReplaced, step: Transition) -> CameBack:
@@ -304,7 +331,19 @@ def _came_back(part: StaticMemberReplaced, step: Transition) -> CameBack:
         longest_silence_ms=part.longest_silence_ms,
         heard=None if part.heard is None else part.replaced_last_seen_ms is not None,
         absorbed=part.why.cause is Cause.STATIC_RESTART_ABSORBED,
+        connection=_connection(part),
+        last_connection=part.replaced_connection,
+        last_connection_key=_key(part, part.replaced_connection),
     )
+
+
+def _connection(event: AnyMemberEvent) -> ConnectionKey | None:
+    number = event.why.connection_id
+    return None if number is None else (event.owner_epoch, number)
+
+
+def _key(event: AnyMemberEvent, connection: LastConnection | None) -> ConnectionKey | None:
+    return None if connection is None else (event.owner_epoch, connection.connection_id)
 
 
 def _last_seen_of_replaced(part: StaticMemberReplaced) -> int:

@@ -16,6 +16,7 @@ from muster.events.ids import MemberId
 from muster.events.state import Group, Member
 from muster.replay.history.items import UNREADABLE_NAMED, Broken, Gap
 from muster.replay.incidents.episode.acts import AnyAct, Came, CameBack, Departure, Duelled, Phase, Rejoined, Went
+from muster.replay.incidents.episode.connections import MemberConnections
 from muster.replay.incidents.episode.coordinator_absences import Away
 from muster.replay.incidents.episode.holes import Hole
 from muster.replay.incidents.episode.identity import Identities, Life, ProcessIdentity
@@ -125,6 +126,11 @@ class Episode:
                 members[act.member.member_id] = msgspec.structs.replace(act.member, joined_ms=act.at_ms)
         return Identities(_life(member, went.get(member_id)) for member_id, member in members.items())
 
+    @cached_property
+    def connections(self) -> MemberConnections:
+        """The connections that its members spoke on."""
+        return MemberConnections(self.acts)
+
     def process_of(self, member: Member) -> ProcessIdentity:
         """The member's process."""
         return self.identities.process_of(member)
@@ -138,7 +144,7 @@ class Episode:
         """
         if not any(self.of(Came)) and not any(self.of(CameBack)):  # then nobody came back
             return ()
-        return replacements(self.acts, self.identities)
+        return replacements(self.acts, self.identities, self.connections)
 
     @cached_property
     def paired_seqs(self) -> frozenset[int]:

@@ -14,6 +14,7 @@ import msgspec
 from muster.events.ids import MemberId
 from muster.events.state import Member
 from muster.replay.incidents.episode.acts import AnyAct, Came, CameBack, Departure, Went
+from muster.replay.incidents.episode.connections import MemberConnections
 from muster.replay.incidents.episode.identity import Identities, ProcessIdentity
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.windows import DEPLOYMENT_PROCESSES_MIN, REPLACED_MS
@@ -25,6 +26,8 @@ class Replacement(msgspec.Struct, frozen=True, kw_only=True):
     process: ProcessIdentity
     went: Went | None
     came: Came | CameBack
+    on_same_connection: bool = False
+    """Whether it came on a connection that it had spoken on before: its process had not ended."""
 
     @property
     def is_elsewhere(self) -> bool:
@@ -73,12 +76,14 @@ class Replacement(msgspec.Struct, frozen=True, kw_only=True):
         return self.came.member if self.went is None else self.went.member
 
 
-def replacements(acts: Iterable[AnyAct], identities: Identities) -> tuple[Replacement, ...]:
+def replacements(
+    acts: Iterable[AnyAct], identities: Identities, connections: MemberConnections
+) -> tuple[Replacement, ...]:
     """The replacements among these acts, in order of their beginnings."""
-    pairs = _Pairs(identities)
+    pairs = _Pairs(identities, connections)
     for act in acts:
         if isinstance(act, CameBack):
-            pairs.found.append(Replacement(process=identities.process_of(act.member), went=None, came=act))
+            pairs.come_back(act)
         elif isinstance(act, Came):
             pairs.come(act)
         elif isinstance(act, Went):
@@ -88,17 +93,29 @@ def replacements(acts: Iterable[AnyAct], identities: Identities) -> tuple[Replac
 
 
 class _Pairs:
-    """Processes that went and processes that came, until they are paired."""
+    """Processes that went and processes that came, until they are paired: by their connections first."""
 
-    def __init__(self, identities: Identities) -> None:
+    def __init__(self, identities: Identities, connections: MemberConnections) -> None:
         self.found: list[Replacement] = []
+        self._connections = connections
         self._identities = identities
         self._went: list[Went] = []
         self._came: list[Came] = []
 
+    def come_back(self, came: CameBack) -> None:
+        """A static member joined while the one before it was still a member."""
+        on_same = self._connections.are_same_process(came.replaced_member_id, came.member.member_id)
+        process = self._identities.process_of(came.member)
+        self.found.append(Replacement(process=process, went=None, came=came, on_same_connection=on_same))
+
     def come(self, came: Came) -> None:
         """A member joined; it may have been there before."""
         recent = [went for went in self._went if came.at_ms - went.at_ms <= REPLACED_MS]
+        for went in recent:
+            if self._connections.are_same_process(went.member.member_id, came.member.member_id):
+                self._went.remove(went)
+                self._pair(went, came)
+                return
         alike = [went for went in recent if self._identities.may_be_same(went.member, came.member)]
         at_home = [went for went in alike if went.member.client_host == came.member.client_host]
         for went in (at_home or alike)[:1]:
@@ -135,7 +152,10 @@ class _Pairs:
     def _pair(self, went: Went, came: Came) -> None:
         former, later = (self._identities.process_of(act.member) for act in (went, came))
         process = former if former.key == later.key else _somebody(went)
-        self.found.append(Replacement(process=process, went=went, came=came))
+        on_same = self._connections.are_same_process(went.member.member_id, came.member.member_id)
+        if on_same:
+            process = ProcessIdentity(former.key, Grade.RECORDED)
+        self.found.append(Replacement(process=process, went=went, came=came, on_same_connection=on_same))
 
 
 def _may_follow(went: Went, came: Came) -> bool:

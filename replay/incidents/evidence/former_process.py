@@ -1,6 +1,7 @@
 """The process that had an instance id before another one came with it, in words: had it ended?
 
 ALIVE    it was fenced afterwards
+CLOSED   its side had closed its connection, within a heartbeat of its last sign of life (format level 6)
 SILENT   it had not been heard from for longer than a live one is (a heartbeat comes in each third of the session)
 ENDED    it was never heard from again, though a live one would have been fenced at its next heartbeat
 UNKNOWN  it was alive shortly before, and the history does not show what became of it: a restart, a late poll and a
@@ -11,6 +12,7 @@ from enum import Enum, auto, unique
 
 from muster.replay.incidents.episode.acts import CameBack
 from muster.replay.incidents.episode.episode import Episode
+from muster.replay.incidents.evidence.connection_ends import Ending, ended_ms, ending
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.rebalances.wording import host, plural
@@ -22,6 +24,7 @@ class FormerProcess(Enum):
     """The end of the process, as far as the history bears it. See the module."""
 
     ALIVE = auto()
+    CLOSED = auto()
     SILENT = auto()
     ENDED = auto()
     UNKNOWN = auto()
@@ -31,6 +34,8 @@ def former_process(episode: Episode, came: CameBack) -> FormerProcess:
     """Whether the process that had the instance id before this one had ended."""
     if episode.fenced_after(came):
         return FormerProcess.ALIVE
+    if ending(came) is Ending.ENDED:
+        return FormerProcess.CLOSED
     if _was_silent(episode, came):
         return FormerProcess.SILENT
     return FormerProcess.ENDED if _would_have_been_fenced(episode, came) else FormerProcess.UNKNOWN
@@ -70,6 +75,10 @@ def former_statement(episode: Episode, came: CameBack) -> Statement:
     silent = "" if from_ms is None else f" for {duration(max(0, came.at_ms - from_ms))}"
     before = f"it had not been heard from{silent}" if silent else "when it was last heard from is not recorded"
     text, grade = {
+        FormerProcess.CLOSED: (
+            f"the process before it had closed its connection {duration(max(0, came.at_ms - ended_ms(came)))} before",
+            Grade.RECORDED,
+        ),
         FormerProcess.SILENT: (f"the process before it had not been heard from{silent}", Grade.RECORDED),
         FormerProcess.ENDED: (
             f"the process before it did not go on beside it: {before}, and nothing of it was fenced afterwards",

@@ -5,6 +5,7 @@ from typing import Final
 
 from muster.replay.incidents.episode.acts import Departure, Phase, Went
 from muster.replay.incidents.episode.episode import Episode
+from muster.replay.incidents.evidence.connection_ends import connection_statement
 from muster.replay.incidents.evidence.naming import process_name
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
@@ -18,6 +19,7 @@ def silences(episode: Episode, gone: Sequence[Went]) -> Iterator[Statement]:
     """The statements about each of them."""
     for act in gone:
         yield _last_seen(episode, act)
+        yield from connection_statement(act)
         yield from _late(episode, act)
         yield from _heard_again(episode, act)
 

@@ -17,6 +17,7 @@ network_cut.py          Several members that fell silent at the same moment.
 deployment.py           Many processes that were replaced, one after another or at once.
 blue_green.py           As many new processes as old ones, which left.
 restart.py              One process that ended and came back.
+stopped.py              Static members whose processes ended.
 crash.py                A member that fell silent and did not come back.
 assignor_change.py      Members that stayed, and came with other assignors.
 subscription_change.py  Members that stayed, and subscribed other topics.
@@ -51,6 +52,7 @@ from muster.replay.incidents.kinds import (
     scale_up,
     slow_leader,
     slow_member,
+    stopped,
     subscription_change,
     unsubscribe,
     unused_id,
@@ -74,6 +76,7 @@ PRECEDENCE: Final[tuple[tuple[Find, tuple[Kind, ...]], ...]] = (
     (deployment.find, (deployment.KIND,)),
     (blue_green.find, (blue_green.KIND,)),
     (restart.find, (restart.KIND,)),
+    (stopped.find, (stopped.KIND,)),
     (crash.find, (crash.KIND,)),
     (assignor_change.find, (assignor_change.KIND,)),
     (subscription_change.find, (subscription_change.KIND,)),

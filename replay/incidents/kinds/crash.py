@@ -1,16 +1,18 @@
 """A member that fell silent and did not come back."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from muster.replay.incidents.episode.acts import Came, Departure, Went
+from muster.replay.incidents.evidence.connection_ends import Ending, ended_ms, ended_together, ending
 from muster.replay.incidents.evidence.naming import process_name, processes
 from muster.replay.incidents.evidence.silence import silences
 from muster.replay.incidents.evidence.standbys import call_for, call_text
 from muster.replay.incidents.evidence.waiting import given_up
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
-from muster.replay.incidents.windows import REPLACED_MS
+from muster.replay.incidents.runs import runs
+from muster.replay.incidents.windows import REPLACED_MS, SAME_MOMENT_MS
 from muster.replay.times import duration, setting
 
 ADVICE: Final = "look at what became of it, in its own log and in that of its machine"
@@ -18,6 +20,21 @@ STATIC_ADVICE: Final = (
     "a static member that is closed falls silent, too: retire one that is taken away for good (muster members retire),"
     f" and the group does not wait for its session; if this one was not, {ADVICE}"
 )
+
+UNLESS_STOPPED: Final = (
+    "if it was stopped on purpose: Kafka Streams, and a consumer that is closed with REMAIN_IN_GROUP, do not leave"
+)
+MACHINE_ADVICE: Final = (
+    "look at its machine, and at the network to it: its connection was never closed, as it is when a process ends; or"
+    " the process stands still, or polled too late and has not come back"
+)
+_HOW: Final = {
+    Ending.ENDED: "ended without leaving, which closed its connection",
+    Ending.CLOSED: "fell silent without leaving",
+    Ending.OPEN: "fell silent without leaving, its connection still open",
+    Ending.LOST: "fell silent without leaving, and its connection was lost",
+    Ending.UNKNOWN: "fell silent without leaving",
+}
 
 KIND = Kind(
     "crash",
@@ -27,24 +44,58 @@ KIND = Kind(
 
 
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
-    for act in view.free(Went):
-        if not act.is_silent:
-            continue
-        is_static = act.member.group_instance_id is not None
-        is_known = view.episode.silence_of(act).is_known
-        silent = "fell silent without leaving" if is_known else "was not heard from any more"
-        yield IncidentClaim(
-            kind=KIND,
-            acts=(act,),
-            culprits=(act.member,),
-            grade=Grade.RECORDED if is_known else Grade.INFERRED,
-            headline=(
-                f"{process_name(act.member)} {silent}, was removed {_why_removed(act, is_known=is_known)}, and"
-                f" {_its_place(view, act)}{_held(view, act)}"
-            ),
-            chain=tuple(silences(view.episode, [act])),
-            advice=(STATIC_ADVICE if is_static else ADVICE,),
-        )
+    silent = [act for act in view.free(Went) if act.is_silent]
+    ended = sorted((act for act in silent if ending(act) is Ending.ENDED), key=ended_ms)
+    at_once = [run for run in runs(ended, _ended_at_once) if len(run) > 1]
+    yield from (_of_several(view, run) for run in at_once)
+    told = {act.seq for run in at_once for act in run}
+    yield from (_of_one(view, act) for act in silent if act.seq not in told)
+
+
+def _of_several(view: EpisodeView, run: Sequence[Went]) -> IncidentClaim:
+    members = tuple(act.member for act in run)
+    return IncidentClaim(
+        kind=KIND,
+        acts=tuple(sorted(run, key=lambda act: act.seq)),
+        culprits=members,
+        grade=Grade.INFERRED,
+        headline=(
+            f"{len(run)} processes ended without leaving within {duration(ended_ms(run[-1]) - ended_ms(run[0]))}:"
+            f" {processes(members)}; each closed its connection, and nobody took their places"
+        ),
+        chain=(*silences(view.episode, run), *ended_together(run)),
+        advice=(f"{ADVICE}: what they have in common there", UNLESS_STOPPED),
+    )
+
+
+def _of_one(view: EpisodeView, act: Went) -> IncidentClaim:
+    is_known = view.episode.silence_of(act).is_known
+    found = ending(act)
+    how = _HOW[found] if is_known else "was not heard from any more"
+    return IncidentClaim(
+        kind=KIND,
+        acts=(act,),
+        culprits=(act.member,),
+        grade=Grade.RECORDED if is_known and act.last_connection is None else Grade.INFERRED,
+        headline=(
+            f"{process_name(act.member)} {how}, was removed {_why_removed(act, is_known=is_known)}, and"
+            f" {_its_place(view, act)}{_held(view, act)}"
+        ),
+        chain=tuple(silences(view.episode, [act])),
+        advice=_advice(act, found),
+    )
+
+
+def _advice(act: Went, found: Ending) -> tuple[str, ...]:
+    if found in (Ending.OPEN, Ending.LOST):
+        return (MACHINE_ADVICE,)
+    if act.member.group_instance_id is not None:
+        return (STATIC_ADVICE,)
+    return (ADVICE, UNLESS_STOPPED) if found is Ending.ENDED else (ADVICE,)
+
+
+def _ended_at_once(run: list[Went], act: Went) -> bool:
+    return ended_ms(act) - ended_ms(run[0]) <= SAME_MOMENT_MS
 
 
 def _its_place(view: EpisodeView, act: Went) -> str:

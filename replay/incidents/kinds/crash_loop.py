@@ -11,10 +11,9 @@ from muster.replay.incidents.evidence.former_process import FormerProcess, forme
 from muster.replay.incidents.evidence.naming import process_name
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
-from muster.replay.incidents.kinds.replaced import acts_of, grade_of, members_of
+from muster.replay.incidents.kinds.replaced import acts_of, grade_of, is_soon_again, members_of
 from muster.replay.incidents.runs import runs
 from muster.replay.incidents.windows import (
-    CRASH_LOOP_NEXT_MS,
     CRASH_LOOP_TIMES_MIN,
 )
 from muster.replay.times import duration
@@ -50,12 +49,13 @@ def loops(replaced: Iterable[Replacement]) -> Iterator[list[Replacement]]:
     for each in replaced:
         by_process[each.process.key].append(each)
     for times in by_process.values():
-        yield from (run for run in runs(times, _goes_on) if len(run) >= CRASH_LOOP_TIMES_MIN)
+        yield from (run for run in runs(times, is_soon_again) if len(run) >= CRASH_LOOP_TIMES_MIN)
 
 
 def had_not_ended(episode: Episode, each: Replacement) -> bool:
-    """Whether it is recorded that the process lived on: it was heard from under its old member id, or was fenced."""
-    if each.former_id in episode.heard_again:
+    """Whether it is recorded that the process lived on: it was heard from under its old member id, or was fenced, or
+    came back on the connection that it had."""
+    if each.on_same_connection or each.former_id in episode.heard_again:
         return True
     return isinstance(each.came, CameBack) and former_process(episode, each.came) is FormerProcess.ALIVE
 
@@ -68,7 +68,3 @@ def _would_be_heard(run: Sequence[Replacement]) -> bool:
 def _what(run: Sequence[Replacement]) -> str:
     """Word what it did; a static one may not have been missed."""
     return "came back" if all(each.went is None for each in run) else "went and came back"
-
-
-def _goes_on(run: Sequence[Replacement], each: Replacement) -> bool:
-    return min(each.begin_ms - run[-1].end_ms, each.begin_ms - run[-1].begin_ms) <= CRASH_LOOP_NEXT_MS

@@ -7,6 +7,7 @@ from typing import Final
 from muster.events.state import Member
 from muster.replay.incidents.episode.acts import CameBack, Departure, protocols_of
 from muster.replay.incidents.episode.replacements import Replacement
+from muster.replay.incidents.evidence.connection_ends import all_ended
 from muster.replay.incidents.evidence.naming import process_name, processes
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
@@ -38,7 +39,11 @@ def deployments(view: EpisodeView) -> Iterator[tuple[list[Replacement], int]]:
     A deployment replaces those who were there when it began, each once: one that came later, or is replaced again,
     belongs to the next deployment, or to none. One that was heard from again under its former member id had not ended.
     """
-    replaced = [each for each in view.free_replacements() if each.former_id not in view.episode.heard_again]
+    replaced = [
+        each
+        for each in view.free_replacements()
+        if each.former_id not in view.episode.heard_again and not each.on_same_connection
+    ]
     for gone_together in runs(sorted(replaced, key=lambda each: each.gone_ms), _goes_on):
         for wave in _waves(view, gone_together):
             for replaced_together in runs(wave, _goes_on):
@@ -119,7 +124,7 @@ def _fell_silent_at_once(view: EpisodeView, run: Sequence[Replacement]) -> bool:
     """Whether all were missed before any was back, at one moment: a cut network looks the same, but for clients that
     come with their old member ids, which is `network-cut`."""
     went = [each.went for each in run if each.went is not None and each.went.how is Departure.EXPIRED]
-    if len(went) < len(run) or not all(view.episode.silence_of(act).is_known for act in went):
+    if len(went) < len(run) or all_ended(went) or not all(view.episode.silence_of(act).is_known for act in went):
         return False
     seen = [act.last_seen_ms for act in went]
     are_missed_first = all(each.came.at_ms >= act.at_ms for each, act in zip(run, went, strict=True))

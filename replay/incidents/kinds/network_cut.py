@@ -9,6 +9,7 @@ from muster.events.ids import MemberId
 from muster.events.state import Member
 from muster.replay.incidents.episode.acts import AnyAct, Came, CameBack, Departure, Went
 from muster.replay.incidents.episode.replacements import Replacement
+from muster.replay.incidents.evidence.connection_ends import Ending, ending
 from muster.replay.incidents.evidence.naming import common_network, processes
 from muster.replay.incidents.evidence.silence import silences
 from muster.replay.incidents.grade import Grade
@@ -23,7 +24,8 @@ TO_COORDINATOR: Final = "look at the network between the members and the coordin
 
 KIND = Kind(
     "network-cut",
-    "Two or more members fell silent at the same moment without leaving, and others did not, or some were heard again.",
+    "Two or more members fell silent at the same moment without leaving, and others did not, or some were heard again."
+    " Their connections were not closed from their side.",
     "the members that fell silent",
 )
 
@@ -31,7 +33,7 @@ KIND = Kind(
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     back = view.returns()
     expired = (act for act in view.free(Went) if act.how is Departure.EXPIRED)
-    seen = (act for act in expired if view.episode.silence_of(act).is_known)
+    seen = (act for act in expired if view.episode.silence_of(act).is_known and ending(act) is not Ending.ENDED)
     silent = sorted(seen, key=lambda act: act.last_seen_ms)
     for together in runs(silent, partial(_is_same_moment, view)):
         members = [act.member for act in together]

@@ -1,15 +1,19 @@
 """A member that did not poll in time, and whose client says so."""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from muster.replay.incidents.episode.acts import Came, CameBack, Departure, Went
+from muster.replay.incidents.episode.replacements import Replacement
 from muster.replay.incidents.evidence.naming import process_name
 from muster.replay.incidents.evidence.silence import silences
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
-from muster.replay.incidents.kinds.replaced import grade_of, members_of
+from muster.replay.incidents.kinds.replaced import acts_of, grade_of, is_soon_again, members_of
+from muster.replay.incidents.runs import runs
+from muster.replay.rebalances.wording import says_something
 from muster.replay.times import duration, instant, setting
 
 LONGER_POLLS: Final = "raise max.poll.interval.ms, or lower max.poll.records, so that a batch is done within it"
@@ -74,7 +78,80 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
             chain=tuple(_evidence(went, None if each is None else each.came)),
             advice=(LONGER_POLLS,),
         )
+    yield from _on_same_connection(view)
     yield from _of_static_members(view)
+
+
+def _on_same_connection(view: EpisodeView) -> Iterator[IncidentClaim]:
+    """Claim the times that a process left, or fell silent, and came back on the connection that it had.
+
+    So it had not ended. One that had stood still, or was cut off, is heard from under its old member id first; a client
+    that unsubscribed on purpose may say so.
+    """
+    by_process: defaultdict[tuple[str, ...], list[Replacement]] = defaultdict(list)
+    for each in view.free_replacements():
+        if each.on_same_connection and _may_be_late_poll(view, each):
+            by_process[each.process.key].append(each)
+    for times in by_process.values():
+        for run in runs(times, is_soon_again):
+            yield _late_polls(view, run)
+
+
+def _may_be_late_poll(view: EpisodeView, each: Replacement) -> bool:
+    if each.former_id in view.episode.heard_again or _left_silently(each.came):
+        return False
+    if each.went is None or each.went.how is not Departure.LEFT:
+        return True
+    # Of a static member's own LeaveGroup see `unsubscribe.py`.
+    return each.went.member.group_instance_id is None and not says_something(each.went.why.client_reason)
+
+
+def _late_polls(view: EpisodeView, run: Sequence[Replacement]) -> IncidentClaim:
+    first, last = run[0], run[-1]
+    left = first.went is not None and first.went.how is Departure.LEFT
+    how = "left" if left else "fell silent" if first.went is not None else "joined anew"
+    if len(run) > 1:
+        again = f" {len(run)} times within {duration(last.end_ms - first.begin_ms)}, and came back each time"
+    elif first.went is not None:
+        again = f", and came back {duration(max(0, first.came.at_ms - first.gone_ms))} later"
+    else:
+        again = f" {duration(max(0, first.came.at_ms - first.gone_ms))} after its last sign of life"
+    interval = setting(first.member.rebalance_timeout_ms)
+    return IncidentClaim(
+        kind=KIND,
+        acts=acts_of(run),
+        culprits=members_of(run),
+        grade=Grade.INFERRED,
+        headline=(
+            f"{process_name(first.member)} {how}{again}, on the same connection: its process had not ended, but polled"
+            " too late, or unsubscribed and subscribed again"
+        ),
+        chain=(
+            *(statement for each in run if each.went is not None for statement in _parting(view, each.went)),
+            *(
+                Statement(
+                    text=f"{process_name(each.came.member)} came under a new member id, on the connection that it had",
+                    grade=Grade.RECORDED,
+                    at=instant(each.came.at_ms),
+                    seqs=tuple(act.seq for act in each.acts),
+                )
+                for each in run
+            ),
+        ),
+        advice=(f"its max.poll.interval.ms is {interval}, as its rebalance timeout says: {LONGER_POLLS}",),
+    )
+
+
+def _parting(view: EpisodeView, went: Went) -> Iterator[Statement]:
+    if went.is_silent:
+        yield from silences(view.episode, [went])
+        return
+    yield Statement(
+        text=f"{process_name(went.member)} left by itself, without a reason",
+        grade=Grade.RECORDED,
+        at=instant(went.at_ms),
+        seqs=(went.seq,),
+    )
 
 
 def _of_static_members(view: EpisodeView) -> Iterator[IncidentClaim]:

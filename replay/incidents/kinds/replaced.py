@@ -10,6 +10,7 @@ from muster.replay.incidents.episode.replacements import Replacement
 from muster.replay.incidents.evidence.former_process import former_statement
 from muster.replay.incidents.grade import Grade, at_best
 from muster.replay.incidents.incident import Statement
+from muster.replay.incidents.windows import CRASH_LOOP_NEXT_MS
 
 
 def acts_of(replacements: Sequence[Replacement]) -> tuple[AnyAct, ...]:
@@ -25,6 +26,11 @@ def members_of(replacements: Sequence[Replacement]) -> tuple[Member, ...]:
 def grade_of(replacements: Sequence[Replacement]) -> Grade:
     """The worst of them."""
     return reduce(at_best, (each.process.grade for each in replacements), Grade.RECORDED)
+
+
+def is_soon_again(run: Sequence[Replacement], each: Replacement) -> bool:
+    """Whether a process went again soon after it had come back, or gone, before."""
+    return min(each.begin_ms - run[-1].end_ms, each.begin_ms - run[-1].begin_ms) <= CRASH_LOOP_NEXT_MS
 
 
 def how_it_went(went: Went | None) -> str:

@@ -68,9 +68,21 @@ PLAIN, COMPOUND, NEAR_MISS, QUIET = (
 # ---- losses ---------------------------------------------------------------------------------------------------------
 
 
-def crash_of(stage: RealStage, process: RealProcess, parent: Story | None = None) -> Story:
-    """Kill it, for good; its session expires."""
-    story = stage.story("crash", culprits=[process.name], knowable=Knowable.INFERRED, parent=parent)
+def crash_kinds(process: RealProcess) -> tuple[str, ...]:
+    """A static member that is killed looks as if it had been stopped."""
+    return ("stopped", "crash") if process.is_static else ("crash",)
+
+
+def crash_of(
+    stage: RealStage, process: RealProcess, parent: Story | None = None, together: Story | None = None
+) -> Story:
+    """Kill it, for good; its session expires. Static members that are killed soon after another are one story."""
+    if together is not None and process.is_static and "stopped" in together.kinds:
+        story = together
+        assert story.culprits is not None
+        story.culprits.add(process.name)
+    else:
+        story = stage.story(*crash_kinds(process), culprits=[process.name], knowable=Knowable.INFERRED, parent=parent)
     with stage.doing(story, after_ms=stage.session_ms - HEARTBEAT_MS):
         stage.kill(process, story)
         stage.until_gone(process.member_id)
@@ -215,6 +227,19 @@ def newcomers(stage: RealStage, number: int) -> Story:
 def scale_down(stage: RealStage) -> None:
     """One is closed for good."""
     leave(stage, [stage.one()])
+
+
+@scenario(PLAIN, Wanted(static=True, size_min=3))
+def static_scale_down(stage: RealStage) -> None:
+    """Two static members are closed at once (SIGTERM), as when a StatefulSet is scaled down."""
+    leaving = [stage.one()]
+    leaving.append(stage.one(*leaving))
+    story = stage.story("stopped", culprits=[each.name for each in leaving], knowable=Knowable.INFERRED)
+    with stage.doing(story, after_ms=stage.session_ms - HEARTBEAT_MS):
+        for each in leaving:
+            stage.stop(each, story)
+        for each in leaving:
+            stage.until_gone(each.member_id)
 
 
 def leave(stage: RealStage, leaving: list[RealProcess]) -> Story:
@@ -420,9 +445,9 @@ def coordinator_back_soon(stage: RealStage) -> None:
 @scenario(COMPOUND, Wanted(size_min=3))
 def two_crashes(stage: RealStage) -> None:
     """Two are killed, one after the other: no network cut."""
-    crash_of(stage, stage.one())
+    first = crash_of(stage, stage.one())
     stage.wait_ms(stage.random.choice((0, 20 * SECOND)))
-    crash_of(stage, stage.one())
+    crash_of(stage, stage.one(), together=first)
 
 
 @scenario(COMPOUND, Wanted(static=False, size_min=4, size_max=5, styles=OWN))
@@ -462,7 +487,7 @@ def crash_and_newcomer(stage: RealStage) -> None:
     """One is killed, and one that is no replacement comes at once: its phase waits for the dead one."""
     stage.wait_ms(START_OVER_MS)
     process = stage.one()
-    crashed = stage.story("crash", culprits=[process.name], knowable=Knowable.INFERRED)
+    crashed = stage.story(*crash_kinds(process), culprits=[process.name], knowable=Knowable.INFERRED)
     scaled = stage.story("scale-up")
     with stage.doing(crashed, scaled):
         stage.kill(process, crashed)
@@ -474,7 +499,7 @@ def crash_and_newcomer(stage: RealStage) -> None:
 def crash_before_outage(stage: RealStage) -> None:
     """One is killed shortly before Muster is, which comes back and gives it its full session."""
     process = stage.one()
-    crashed = stage.story("crash", culprits=[process.name], knowable=Knowable.INFERRED)
+    crashed = stage.story(*crash_kinds(process), culprits=[process.name], knowable=Knowable.INFERRED)
     stage.kill(process, crashed)
     stage.wait_ms(stage.random.randint(200, SECOND))
     be_away(stage, stage.random.randint(0, SECOND), paused=False, blamed=crashed)

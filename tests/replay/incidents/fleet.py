@@ -35,6 +35,15 @@ QUIET_MS = 660_000
 OLDER = 3
 """The last level without what explains events."""
 BOTH = pytest.mark.parametrize("level", [FORMAT_LEVEL, OLDER])
+
+
+def crashed(level: int) -> tuple[str, str]:
+    """The grade of a crash, and how it is worded: from format level 6 on its connection is known to be closed."""
+    if level < FORMAT_LEVEL:
+        return "recorded", "fell silent without leaving"
+    return "inferred", "ended without leaving, which closed its connection"
+
+
 BY_ADMIN = "asked for by client admin-1 at 10.0.200.1, User:admin"
 
 

@@ -25,7 +25,7 @@ def taken(*, heard_s: float, ends: bool = True) -> Fleet:
         fleet.run(10)
     first = fleet[2]
     if heard_s > 2:
-        first.die()
+        first.die(with_machine=True)  # its connection stays open
     fleet.run(int(heard_s * S))
     fleet.start(2, fleet.setup(2).but(host="/10.0.3.2"))
     if ends:
@@ -135,7 +135,7 @@ def test_nobody_was_there_to_fence_it_while_the_coordinator_was_away() -> None:
 def test_what_is_not_heard_while_the_coordinator_stands_still_is_no_silence() -> None:
     """Twenty seconds, of which it was there for five."""
     fleet = Fleet(3, static=3, session_ms=45 * S)
-    fleet[2].die()
+    fleet[2].die(with_machine=True)
     fleet.paused(20 * S)
     fleet.run(3 * S)
     fleet.start(2)

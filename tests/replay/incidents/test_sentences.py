@@ -31,7 +31,7 @@ SENTENCES = [
     (
         "crash",
         "crash",
-        rf"{PROCESS} fell silent without leaving, was removed .*, and nobody (took|has taken) its place( so far)?",
+        rf"{PROCESS} (ended without leaving, which .*|fell silent .*), was removed .*, and nobody (took|has taken) its",
     ),
     ("restart_at_once", "restart", rf"{PROCESS} was restarted: it was last seen .* before it came back"),
     ("crash_loop", "crash-loop", rf"{PROCESS} went and came back \d+ times within"),

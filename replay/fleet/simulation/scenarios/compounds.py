@@ -20,9 +20,9 @@ HOUR_MS = 60 * MINUTE
 def two_crashes(stage: Stage) -> None:
     """Two processes die, half a minute apart."""
     first, second = stage.some(2)
-    crash_of(stage, first)
+    story = crash_of(stage, first)
     stage.run(stage.random.randint(20 * SECOND, 45 * SECOND))
-    crash_of(stage, second)
+    crash_of(stage, second, story)
     stage.rest(silent_ms(stage))
 
 
@@ -37,7 +37,8 @@ def crash_in_deployment(stage: Stage) -> None:
         stage.restart(process, deployed, stage.random.randint(2 * SECOND, 5 * SECOND), crash=False)
         stage.run(stage.random.randint(8 * SECOND, 60 * SECOND))
         if place == dies_with:
-            crashed = stage.world.story("crash", culprits=[other.name], knowable=Knowable.INFERRED, parent=deployed)
+            kinds = ("stopped", "crash") if other.is_static else ("crash",)
+            crashed = stage.world.story(*kinds, culprits=[other.name], knowable=Knowable.INFERRED, parent=deployed)
             stage.kill(other, crashed)
             stage.run(stage.random.randint(0, 20 * SECOND))
     stage.rest(silent_ms(stage))

@@ -9,10 +9,15 @@ from muster.replay.fleet.simulation.world.process import Process
 from muster.replay.fleet.simulation.world.truth import Knowable, Story
 
 
-def crash_of(stage: Stage, process: Process) -> None:
-    """Kill it, for good."""
-    story = stage.world.story("crash", culprits=[process.name], knowable=Knowable.INFERRED)
-    stage.kill(process, story)
+def crash_of(stage: Stage, process: Process, together: Story | None = None) -> Story:
+    """Kill it, for good. A static member looks as if it had been stopped, so two of them are one story: `together`."""
+    kinds = ("stopped", "crash") if process.is_static else ("crash",)
+    if together is None or together.kinds != kinds or not process.is_static:
+        together = stage.world.story(*kinds, culprits=[process.name], knowable=Knowable.INFERRED)
+    else:
+        together.blame(process.name)
+    stage.kill(process, together)
+    return together
 
 
 def silent_ms(stage: Stage) -> int:
@@ -177,7 +182,7 @@ def network_cut_for_good(stage: Stage) -> None:
     processes = stage.some(stage.random.randint(2, stage.size - 1))
     story = stage.world.story("network-cut", culprits=[each.name for each in processes], knowable=Knowable.INFERRED)
     for each in processes:
-        stage.kill(each, story)
+        stage.kill(each, story, with_machine=True)
     stage.rest(silent_ms(stage))
 
 

@@ -105,9 +105,9 @@ def too_late_for_restart(stage: Stage) -> None:
 def two_crashes_no_cut(stage: Stage) -> None:
     """Two processes die ten seconds apart, as no network cut has it."""
     first, second = stage.some(2)
-    crash_of(stage, first)
+    story = crash_of(stage, first)
     stage.run(stage.random.randint(8 * SECOND, 14 * SECOND))
-    crash_of(stage, second)
+    crash_of(stage, second, story)
     stage.rest(silent_ms(stage))
 
 

@@ -114,6 +114,18 @@ def scale_down(stage: Stage) -> None:
     stage.rest(SECOND)
 
 
+@scenario(ScenarioSort.PLAIN, Wanted(static=1.0))
+def static_scale_down(stage: Stage) -> None:
+    """Some static members are closed, or all are: they send no LeaveGroup, and their sessions expire."""
+    story = stage.world.story("stopped", culprits=[], knowable=Knowable.INFERRED)
+    longest_ms = stage.random.choice((0, SECOND, 50 * SECOND))
+    for each in stage.some(stage.random.randint(1, min(8, stage.size))):
+        story.blame(each.name)
+        stage.stop(each, story)
+        stage.run(stage.random.randint(0, longest_ms))
+    stage.rest(stage.session_ms + stage.rebalance_ms + 4 * SECOND)
+
+
 def shut_down(stage: Stage) -> None:
     """All leave."""
     story = stage.world.story("shutdown", culprits=[each.name for each in stage.processes])

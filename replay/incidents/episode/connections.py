@@ -1,0 +1,64 @@
+"""Connections that members spoke on: the same one under two member ids is the same process.
+
+What belongs here: which members of an episode spoke on which connections (format level 6). Different connections prove
+nothing: a client may have several, and opens a new one when it has lost the one before.
+
+A connection that two live members spoke on at the same time is a proxy's, or of a client with several members: it tells
+no processes apart.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+
+from muster.events.ids import MemberId
+from muster.replay.incidents.episode.acts import AnyAct, Came, CameBack, ConnectionKey, Departure, Rejoined, Went
+
+
+class MemberConnections:
+    """The connections of the members of an episode."""
+
+    def __init__(self, acts: Iterable[AnyAct]) -> None:
+        self._of: defaultdict[MemberId, set[ConnectionKey]] = defaultdict(set)
+        began_ms: dict[MemberId, float] = {}
+        ended_ms: dict[MemberId, float] = {}
+        for act in acts:
+            if isinstance(act, Came | CameBack | Rejoined):
+                self._note(act.member.member_id, act.connection)
+                if not isinstance(act, Rejoined):
+                    began_ms[act.member.member_id] = act.at_ms
+            if isinstance(act, CameBack):
+                self._note(act.replaced_member_id, act.last_connection_key)
+                ended_ms[act.replaced_member_id] = act.at_ms
+            elif isinstance(act, Went):
+                self._note(act.member.member_id, act.last_connection_key)
+                if act.how is Departure.LEFT:
+                    self._note(act.member.member_id, act.connection)
+                ended_ms[act.member.member_id] = act.at_ms
+        self._shared = self._shared_keys(began_ms, ended_ms)
+
+    def are_same_process(self, one: MemberId, other: MemberId) -> bool:
+        """Whether both spoke on one connection, which was no other member's at that time."""
+        common = self._of.get(one, set()) & self._of.get(other, set())
+        return bool(common - self._shared)
+
+    def _note(self, member_id: MemberId, connection: ConnectionKey | None) -> None:
+        if connection is not None:
+            self._of[member_id].add(connection)
+
+    def _shared_keys(self, began_ms: dict[MemberId, float], ended_ms: dict[MemberId, float]) -> set[ConnectionKey]:
+        """The connections that two members spoke on who were there at the same time."""
+        lives: defaultdict[ConnectionKey, list[tuple[float, float]]] = defaultdict(list)
+        for member_id, connections in self._of.items():
+            for each in connections:
+                lives[each].append((began_ms.get(member_id, -math.inf), ended_ms.get(member_id, math.inf)))
+        return {key for key, spans in lives.items() if _overlap(spans)}
+
+
+def _overlap(spans: list[tuple[float, float]]) -> bool:
+    end_ms = -math.inf
+    for begin_ms, until_ms in sorted(spans):
+        if begin_ms < end_ms:
+            return True
+        end_ms = max(end_ms, until_ms)
+    return False

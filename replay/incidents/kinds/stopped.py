@@ -1,0 +1,88 @@
+"""Static members whose processes ended, and whose places nobody took.
+
+A static member that is closed sends no LeaveGroup, in any client family (docs/clients.md), and neither does one that is
+killed: either way its connection is closed, and the group waits for its session. So a stop and a crash look the same.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from muster.events.state import Member
+from muster.replay.incidents.episode.acts import Went
+from muster.replay.incidents.evidence.connection_ends import Ending, ended_ms, ended_together, ending
+from muster.replay.incidents.evidence.naming import processes
+from muster.replay.incidents.evidence.silence import silences
+from muster.replay.incidents.evidence.standbys import call_for
+from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
+from muster.replay.incidents.runs import runs
+from muster.replay.incidents.windows import SCALING_NEXT_MS
+from muster.replay.rebalances.wording import listed
+from muster.replay.times import duration, setting
+
+KIND = Kind(
+    "stopped",
+    "Processes of static members ended, stopped or killed: they closed their connections and sent no LeaveGroup, as"
+    " static members do, and nobody took their places within ten minutes.",
+    "the members whose processes ended",
+)
+
+NAMED_IN_ADVICE: Final = 5
+
+
+def find(view: EpisodeView) -> Iterator[IncidentClaim]:
+    ended = [act for act in view.free(Went) if _is_stopped(view, act)]
+    for run in runs(sorted(ended, key=ended_ms), _goes_on):
+        members = tuple(act.member for act in run)
+        yield IncidentClaim(
+            kind=KIND,
+            acts=tuple(sorted(run, key=lambda act: act.seq)),
+            culprits=members,
+            grade=Grade.INFERRED,
+            headline=(
+                f"{_count(run)} ended{_span(run)}{_emptied(view, run)}: {processes(members)};"
+                f" {'it' if len(run) == 1 else 'each'} closed its connection and sent no LeaveGroup, as a static member"
+                " does that is stopped or killed"
+            ),
+            chain=(*silences(view.episode, run), *ended_together(run)),
+            advice=(_advice(members),),
+        )
+
+
+def _is_stopped(view: EpisodeView, act: Went) -> bool:
+    """Whether it is a static member whose process ended, and for which no standby was called."""
+    is_static = act.member.group_instance_id is not None
+    return is_static and act.is_silent and ending(act) is Ending.ENDED and call_for(view.episode, act) is None
+
+
+def _goes_on(run: list[Went], act: Went) -> bool:
+    return ended_ms(act) - ended_ms(run[-1]) <= SCALING_NEXT_MS
+
+
+def _count(run: Sequence[Went]) -> str:
+    return "a static member" if len(run) == 1 else f"{len(run)} static members"
+
+
+def _span(run: Sequence[Went]) -> str:
+    span_ms = ended_ms(run[-1]) - ended_ms(run[0])
+    return f" within {duration(span_ms)}" if len(run) > 1 else ""
+
+
+def _emptied(view: EpisodeView, run: Sequence[Went]) -> str:
+    gone = {act.member.member_id for act in run}
+    last_ms = max(act.at_ms for act in run)
+    return ", and the group was empty" if view.episode.members_at(last_ms + 1) <= gone else ""
+
+
+def _advice(members: Sequence[Member]) -> str:
+    """Say how to remove members at once, where their processes are not meant to come back."""
+    names = [str(member.group_instance_id) for member in members[:NAMED_IN_ADVICE]]
+    more = "" if len(members) <= NAMED_IN_ADVICE else " ..."
+    session_ms = max(member.session_timeout_ms for member in members)
+    them, they_were = ("it", "it was") if len(members) == 1 else ("them", "they were")
+    return (
+        f"if {they_were} stopped for good, remove {them} at once (muster members remove GROUP {' '.join(names)}{more}),"
+        f" or retire {them} before (muster members retire): else the group waits for the session timeout of"
+        f" {setting(session_ms)}; if not, look at what became of {listed(names) + more}, in the logs of the process and"
+        " its machine"
+    )

@@ -1,0 +1,151 @@
+"""How a connection ended tells processes that ended from machines that died, and from polls that came too late."""
+
+from functools import partial
+
+import pytest
+
+from muster.replay.fleet.simulation.world import outages
+from tests.replay.incidents.fleet import OLDER, Fleet, expect, of_kind, said
+
+S = 1_000
+
+
+def test_static_members_that_are_stopped_are_one_incident_and_no_network_cut() -> None:
+    """Two of five, as when a StatefulSet is scaled down: a static member sends no LeaveGroup."""
+    fleet = Fleet(5, static=5)
+    for number in (4, 5):
+        fleet[number].close()
+        fleet.run(1 * S)
+    fleet.rest(20 * S)
+    stopped = fleet.only()
+    expect(
+        stopped,
+        "stopped",
+        "inferred",
+        "2 static members ended within 1.0 s: 'app-4' (10.0.1.4) and 'app-5' (10.0.1.5); each closed its connection and"
+        " sent no LeaveGroup, as a static member does that is stopped or killed",
+        "app-4",
+        "app-5",
+    )
+    assert said(stopped, "recorded").count("was closed from its side") == 2
+    assert "muster members remove GROUP app-4 app-5" in stopped.advice[0]
+    assert fleet.only(OLDER).kind == "network-cut"
+
+
+def test_all_static_members_that_are_stopped_are_one_incident() -> None:
+    """Their silence is recorded, a crash is not."""
+    fleet = Fleet(3, static=3)
+    for number in (1, 2, 3):
+        fleet[number].close()
+        fleet.run(2 * S)
+    fleet.rest(30 * S)
+    headline = "3 static members ended within 4.0 s, and the group was empty: ...; each closed its connection and ..."
+    expect(fleet.only(), "stopped", "inferred", headline, "app-1", "app-2", "app-3")
+
+
+def test_static_members_whose_machines_died_were_cut_off() -> None:
+    """Their connections were never closed."""
+    fleet = Fleet(5, static=5)
+    for number in (4, 5):
+        fleet[number].die(with_machine=True)
+    fleet.rest(20 * S)
+    cut = fleet.only()
+    headline = "2 members fell silent at the same moment, all from 10.0.1.x, and 3 others did not: ..."
+    assert cut.kind == "network-cut"
+    assert said(cut, "recorded").count("was still open when it was removed") == 2
+    assert cut.headline.startswith(headline.partition(",")[0])
+
+
+def test_dynamic_members_that_are_killed_at_once_are_one_crash() -> None:
+    """No network cut: their connections were closed."""
+    fleet = Fleet(6)
+    for number in (2, 3):
+        fleet[number].die()
+    fleet.rest(20 * S)
+    headline = (
+        "2 processes ended without leaving within 0 ms: 'app-2' (10.0.1.2) and 'app-3' (10.0.1.3); each closed its"
+        " connection, and nobody took their places"
+    )
+    expect(fleet.only(), "crash", "inferred", headline, "app-2", "app-3")
+    assert fleet.only(OLDER).kind == "network-cut"
+
+
+def test_a_member_whose_connection_stays_open_points_to_its_machine_or_network() -> None:
+    """Its process may stand still, too."""
+    fleet = Fleet(3)
+    fleet[2].die(with_machine=True)
+    fleet.rest(20 * S)
+    crash = fleet.only()
+    assert crash.headline.startswith("'app-2' (10.0.1.2) fell silent without leaving, its connection still open, was")
+    assert "look at its machine, and at the network to it" in crash.advice[0]
+
+
+@pytest.mark.parametrize("static", [0, 4])
+def test_a_process_that_comes_back_on_its_connection_had_polled_too_late(static: int) -> None:
+    """Within minutes of a deployment of the others, which it is no part of."""
+    fleet = Fleet(4, static=static, library="librdkafka")
+    for number in (1, 2, 3):
+        fleet.restart(number, 2 * S)
+        fleet.run(8 * S)
+    fleet[4].stop_polling()
+    fleet.world.at(25 * S, fleet[4].poll_again)
+    fleet.rest(60 * S)
+    told = fleet.told()
+    assert {each.member_id.rpartition("-")[0] for each in of_kind(told, "deployment").culprits} == {
+        "app-1",
+        "app-2",
+        "app-3",
+    }
+    how = "fell silent" if static else "left"
+    headline = (
+        f"'app-4' (10.0.1.4) {how}, and came back ... later, on the same connection: its process had not ended, but"
+        " polled too late, or unsubscribed and subscribed again"
+    )
+    late = of_kind(told, "poll-timeout")
+    expect(late, "poll-timeout", "inferred", headline, "app-4")
+    assert "max.poll.interval.ms is 1 min" in late.advice[0]
+
+
+def test_one_that_polls_too_late_again_and_again_is_no_crash_loop() -> None:
+    """It is told once, with how often."""
+    fleet = Fleet(3, library="librdkafka")
+    for _ in range(4):
+        fleet[2].stop_polling()
+        fleet.world.at(15 * S, fleet[2].poll_again)
+        fleet.rest(60 * S)
+    late = fleet.only()
+    assert (late.kind, fleet.only(OLDER).kind) == ("poll-timeout", "crash-loop")
+    assert late.headline.startswith("'app-2' (10.0.1.2) left 4 times within")
+
+
+def test_members_behind_one_proxy_that_end_in_one_moment_may_have_lost_the_proxy() -> None:
+    """One address may have one thing that ended."""
+    fleet = Fleet(6, static=2)
+    for number in (1, 2):
+        fleet[number].die()
+    fleet.rest(30 * S)
+    assert "whether the processes ended, or a proxy" not in said(fleet.only())
+
+    fleet = Fleet(6)
+    for number in (5, 6):
+        fleet[number].close()
+    fleet.run(700 * S)
+    fleet.began_ms = fleet.wall_ms
+    for number in (7, 8):
+        fleet.start(number, fleet.setup(number).but(host="/10.0.9.9"))
+    fleet.run(700 * S)
+    fleet.began_ms = fleet.wall_ms
+    for number in (7, 8):
+        fleet[number].die()
+    fleet.rest(30 * S)
+    assert "all 2 connections came from 10.0.9.9 and ended within" in said(fleet.only(), "unknown")
+
+
+def test_a_member_that_was_cut_off_is_heard_again_and_is_not_told_as_a_late_poll() -> None:
+    """It comes with its old member id first."""
+    fleet = Fleet(4)
+    outages.cut(fleet.world, [fleet[2]])
+    fleet.world.at(30 * S, partial(outages.heal, fleet.world, [fleet[2]]))
+    fleet.rest(45 * S)
+    assert fleet.only().kind == "restart"
+    assert "had not died" in said(fleet.only())
