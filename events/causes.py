@@ -74,6 +74,8 @@ class Cause(StrEnum):
     # What was refused.
     GROUP_FULL = "group-full"
     PROTOCOL_MISMATCH = "protocol-mismatch"
+    SESSION_TIMEOUT_REFUSED = "session-timeout-refused"
+    METADATA_TOO_LARGE = "metadata-too-large"
     UNKNOWN_MEMBER = "unknown-member"
     INSTANCE_FENCED = "instance-fenced"
     INSTANCE_DUEL = "instance-duel"
@@ -137,7 +139,7 @@ TEXTS = {
         "{member} came back under a new member id while the leader was computing the assignment"
     ),
     Cause.SESSION_EXPIRED: "{member} was not heard from within its session timeout",
-    Cause.SYNC_TIMED_OUT: "{member} joined but did not ask for its assignment in time",
+    Cause.SYNC_TIMED_OUT: "{member} did not ask for its assignment in time",
     Cause.MEMBER_LEFT: "{member} left the group",
     Cause.MEMBER_REMOVED_BY_ADMIN: "{member} was removed by its instance id, as an administrator does",
     Cause.PENDING_MEMBER_LEFT: "{member} left before it had joined",
@@ -180,6 +182,11 @@ TEXTS = {
     Cause.OFFSETS_FOUND: "the event log did not know the group, and it has committed offsets: it was made anew",
     Cause.GROUP_FULL: "{member} was refused, the group has group.max.size members",
     Cause.PROTOCOL_MISMATCH: "{member} was refused, it has no protocol in common with the group",
+    Cause.SESSION_TIMEOUT_REFUSED: (
+        "{member} was refused, its session timeout is outside of group.min.session.timeout.ms and"
+        " group.max.session.timeout.ms"
+    ),
+    Cause.METADATA_TOO_LARGE: "{member} was refused, its metadata is larger than --member-metadata-max-bytes",
     Cause.UNKNOWN_MEMBER: "{member} was refused, its member id is not known here",
     Cause.INSTANCE_FENCED: "{member} was fenced, another process has its instance id",
     Cause.RECORD_OVERWRITTEN: "a record that Muster did not write stood in its place in the event log: written again",

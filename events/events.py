@@ -108,8 +108,16 @@ class GroupDeleted(GroupEvent, frozen=True, kw_only=True):
 
 
 class JoinRefused(GroupEvent, frozen=True, kw_only=True):
+    """A join was refused. `protocol_type`, `offered_protocols` (names, 16 at most), `session_timeout_ms`: what it had.
+
+    A group that is not there is made for it, and deleted at once.
+    """
+
     error_code: int
     suppressed: int
+    protocol_type: str | None = None
+    offered_protocols: tuple[str, ...] = ()
+    session_timeout_ms: int | None = None
     why: Why
 
 

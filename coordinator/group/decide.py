@@ -37,7 +37,13 @@ from muster.coordinator.group.delete import delete_group
 from muster.coordinator.group.describe import describe
 from muster.coordinator.group.duels import note_if_fenced
 from muster.coordinator.group.heartbeat import heartbeat_error
-from muster.coordinator.group.join import error_before_lookup, join_error, join_group
+from muster.coordinator.group.join import (
+    REFUSED_BEFORE_LOOKUP,
+    error_before_lookup,
+    join_error,
+    join_group,
+    refuse_before_lookup,
+)
 from muster.coordinator.group.leave import leave_group, leave_unknown_group
 from muster.coordinator.group.listing import describe_config
 from muster.coordinator.group.membership_timeouts import arm_deadlines
@@ -70,7 +76,7 @@ from muster.coordinator.group.timeouts import run_deadline
 from muster.coordinator.group.turn import Moment, Turn
 from muster.events.avro.evolve import is_gone
 from muster.events.causes import Cause
-from muster.events.events import AnyEvent, GroupCreated
+from muster.events.events import AnyEvent, GroupCreated, GroupDeleted
 from muster.events.ids import UNKNOWN_MEMBER_ID
 from muster.events.state import Group, GroupState, new_group
 
@@ -191,11 +197,23 @@ def _decide_join(
     command: JoinGroup, group: Group | None, soft: SoftState, moment: Moment, settings: GroupSettings
 ) -> Decision:
     error = _error_without_turn(command, group, settings)
+    is_released = group is not None and settings.offsets_are_upstream and bool(group.config.coordinator)
+    if error in REFUSED_BEFORE_LOOKUP and error is error_before_lookup(command, settings) and not is_released:
+        turn = _turn_of_join(command, group, soft, moment, settings)
+        refuse_before_lookup(turn, command, error)
+        return _for_history_alone(turn, soft) if group is None else _decision(turn)
     if error is not ErrorCode.none:
         return _answer(command, JoinGroupOutcome(error=error, member_id=command.member_id), group, soft)
     turn = _turn_of_join(command, group, soft, moment, settings)
     join_group(turn, command)
     return _decision(turn)
+
+
+def _for_history_alone(turn: Turn, soft: SoftState) -> Decision:
+    """A group that is not there was made to record a refusal: it is deleted at once, and what else is of it stays."""
+    turn.enter(GroupState.DEAD)
+    turn.record(GroupDeleted)
+    return Decision(events=tuple(turn.events), replies=tuple(turn.replies), group=None, soft=soft)
 
 
 def would_refuse(

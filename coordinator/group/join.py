@@ -43,6 +43,10 @@ METADATA_TOO_LARGE: Final = ErrorCode.unknown_server_error
 """The only use of this error before the group is looked up."""
 
 
+REFUSED_BEFORE_LOOKUP: Final = frozenset({ErrorCode.invalid_session_timeout, METADATA_TOO_LARGE})
+"""The errors of `error_before_lookup` that are recorded in the group's history."""
+
+
 def error_before_lookup(command: JoinGroup, settings: GroupSettings) -> ErrorCode:
     """Validate a join before the group is looked up (G15, K1).
 
@@ -140,7 +144,7 @@ def _refuse(turn: Turn, command: JoinGroup, error: ErrorCode) -> None:
             return
         case _:
             turn.caused_by(Cause.UNKNOWN_MEMBER, command.caller, member_id, instance, command.reason)
-    turn.note_refused_join(error)
+    turn.note_refused_join(command, error)
     turn.reply(command.caller, JoinGroupOutcome(error=error, member_id=echo))
 
 
@@ -167,6 +171,15 @@ def _has_room(turn: Turn, command: JoinGroup, member_id: MemberId) -> bool:
         case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
             size = len(group.members) + len(turn.soft.held_joins)
             return member_id in group.members or member_id in turn.soft.held_joins or size < turn.settings.max_size
+
+
+def refuse_before_lookup(turn: Turn, command: JoinGroup, error: ErrorCode) -> None:
+    """Answer with an error of `error_before_lookup`, and record the refusal."""
+    is_size = error is METADATA_TOO_LARGE
+    cause = Cause.METADATA_TOO_LARGE if is_size else Cause.SESSION_TIMEOUT_REFUSED
+    turn.caused_by(cause, command.caller, command.member_id, command.group_instance_id, command.reason)
+    turn.note_refused_join(command, error)
+    turn.reply(command.caller, JoinGroupOutcome(error=error, member_id=command.member_id))
 
 
 # ---- who joins ---------------------------------------------------------------------------------

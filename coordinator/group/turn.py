@@ -16,7 +16,7 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.census import Census, count
-from muster.coordinator.group.commands import Caller
+from muster.coordinator.group.commands import Caller, JoinGroup
 from muster.coordinator.group.outcomes import JoinGroupOutcome, Outcome, Reply, SyncGroupOutcome
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.soft_state import RateLimitWindow, Session, SoftState
@@ -49,6 +49,10 @@ REMOVED_MEMBERS_MAX = 1_000
 REFUSALS_WINDOW_MS = 60_000
 REFUSALS_PER_WINDOW = 10
 """The refused requests of a group that are written per window; the next one written counts the others."""
+
+OFFERED_MAX = 16
+NAME_CHARS_MAX = 255
+"""The protocols of a refused join that are written, and the characters of each name: a client may send any."""
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
@@ -295,11 +299,18 @@ class Turn:
 
     # ---- refusals -------------------------------------------------------------------------------
 
-    def note_refused_join(self, error: ErrorCode) -> None:
-        """Record that a join was refused, within the rate limit."""
+    def note_refused_join(self, join: JoinGroup, error: ErrorCode) -> None:
+        """Record that a join was refused, and what it offered, within the rate limit."""
         self.soft.refusals, suppressed = self._counted(self.soft.refusals)
         if suppressed is not None:
-            self.record(JoinRefused, error_code=error.value, suppressed=suppressed)
+            self.record(
+                JoinRefused,
+                error_code=error.value,
+                suppressed=suppressed,
+                protocol_type=join.protocol_type[:NAME_CHARS_MAX],
+                offered_protocols=tuple(protocol.name[:NAME_CHARS_MAX] for protocol in join.protocols[:OFFERED_MAX]),
+                session_timeout_ms=join.session_timeout_ms,
+            )
 
     def note_fenced(self, error: ErrorCode, current: Member | None) -> None:
         """Record that a request was fenced, and the member that holds the instance id, within the rate limit."""

@@ -166,6 +166,8 @@ def _creation(situation: Situation) -> AnyCommand:
     ):
         rest = Situation(events=situation.events[1:], group=None, soft=situation.soft)
         return _join(rest, following.member, following)
+    if isinstance(following, JoinRefused) and is_same_request(following.why, why):
+        return _refused_join(Situation(events=situation.events[1:], group=None, soft=situation.soft))
     if why.api_key != _JOIN_GROUP:
         return CommitOffsets(
             group_id=situation.group_id,
@@ -205,8 +207,13 @@ def _offer(situation: Situation) -> tuple[Protocol, ...]:
 
 
 def _refused_join(situation: Situation) -> JoinGroup:
-    """Refused for its protocols, or for whom it says it is, or because the group is full."""
-    return _anonymous_join(situation, known_id=situation.why.cause is not Cause.PROTOCOL_MISMATCH)
+    """Refused for its protocols, its session timeout, for whom it says it is, or because the group is full."""
+    join = _anonymous_join(situation, known_id=situation.why.cause is not Cause.PROTOCOL_MISMATCH)
+    event = situation.event
+    if situation.why.cause is not Cause.SESSION_TIMEOUT_REFUSED or not isinstance(event, JoinRefused):
+        return join
+    asked_ms = -1 if event.session_timeout_ms is None else event.session_timeout_ms  # below level 6
+    return msgspec.structs.replace(join, session_timeout_ms=asked_ms)
 
 
 def _fenced(situation: Situation) -> AnyCommand | None:

@@ -22,6 +22,7 @@ from muster.coordinator.group.soft_state import NEVER, RateLimitWindow, Session,
 from muster.coordinator.group.takeover import restore_soft_state
 from muster.coordinator.group.turn import Moment
 from muster.events.avro.evolve import evolve, is_gone
+from muster.events.causes import Cause
 from muster.events.events import (
     AnyEvent,
     CoordinatorElected,
@@ -203,9 +204,11 @@ class Rerunner:
         return len(made)
 
     def _settings_for(self, events: Sequence[AnyEvent]) -> GroupSettings:
-        """The delay that was in force stands in the event itself, too."""
+        """The delay that was in force stands in the event itself, too; the size of refused metadata nowhere."""
         for event in events:
             if isinstance(event, GroupEvent):
+                if event.why.cause is Cause.METADATA_TOO_LARGE:
+                    return msgspec.structs.replace(self._settings, member_metadata_max_bytes=-1)
                 if isinstance(event, RebalanceStarted) and event.group.previous_state is GroupState.EMPTY:
                     return msgspec.structs.replace(self._settings, initial_rebalance_delay_ms=event.timeout_ms)
                 if not isinstance(event, GroupCreated):
@@ -252,7 +255,11 @@ def _comparable(event: AnyEvent) -> AnyEvent:
     match event:
         case MemberEvent():
             return msgspec.structs.replace(event, last_seen_ms=0, longest_silence_ms=0, heard=None)
-        case JoinRefused() | MemberFenced():
+        case JoinRefused():
+            return msgspec.structs.replace(
+                event, suppressed=0, protocol_type=None, offered_protocols=(), session_timeout_ms=None
+            )
+        case MemberFenced():
             return msgspec.structs.replace(event, suppressed=0)
         case JoinPhaseCompleted():
             return msgspec.structs.replace(

@@ -90,7 +90,7 @@ LEVEL_6 = {
     "GroupStabilized": "99affc81a19b69bb",
     "InstanceRegistered": "4bbf47de0afc32e3",
     "JoinPhaseCompleted": "6bcb15eda25f411f",
-    "JoinRefused": "bb4a214c8543b91f",
+    "JoinRefused": "ad0ba4fa7d62c233",
     "MemberAssigned": "f2ac1e72a009c9b2",
     "MemberFenced": "23362443b8d2edac",
     "MemberJoined": "e5e631297a380d02",
@@ -130,6 +130,7 @@ DEFAULTS = {
     "handed_out_ids": [],
     "handed_out_ids_more": 0,
     "returned": [],
+    "offered_protocols": [],
     "returned_more": 0,
 }
 """Beside null, which every optional field has."""

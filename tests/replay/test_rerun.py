@@ -19,7 +19,7 @@ from muster.coordinator.group.commands import (
 )
 from muster.coordinator.group.settings import GroupSettings
 from muster.events.causes import Cause
-from muster.events.events import MemberAssigned, MemberRemoved, RebalanceStarted
+from muster.events.events import JoinRefused, MemberAssigned, MemberRemoved, RebalanceStarted
 from muster.events.ids import UNKNOWN_MEMBER_ID
 from muster.events.state import GroupState
 from muster.replay.history.items import Happened, with_gaps
@@ -118,6 +118,18 @@ def test_refusals_are_derived_too() -> None:
     assert causes >= {Cause.PROTOCOL_MISMATCH, Cause.UNKNOWN_MEMBER, Cause.INSTANCE_FENCED, Cause.GROUP_FULL}
     assert_same(h)
     assert b.member_id in h.live.members
+
+
+def test_a_refusal_before_the_group_is_looked_up_is_derived() -> None:
+    """For the session timeout, or the size of the metadata, which is not recorded; with a group, and without one."""
+    h = Harness(member_metadata_max_bytes=200)
+    h.dynamic("hasty").join(session_timeout_ms=1)
+    h.stable_group(h.static("a"))
+    h.dynamic("hasty").join(session_timeout_ms=1)
+    h.dynamic("large", protocols=protocols("range", metadata=bytes(300))).join()
+    causes = [event.why.cause for event in h.events if isinstance(event, JoinRefused)]
+    assert causes == [Cause.SESSION_TIMEOUT_REFUSED, Cause.SESSION_TIMEOUT_REFUSED, Cause.METADATA_TOO_LARGE]
+    assert_same(h)
 
 
 def test_a_refusal_is_derived_whatever_assignor_the_group_has() -> None:

@@ -9,16 +9,19 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum, unique
 from typing import Final
 
+import msgspec
 import structlog
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import JoinGroup
+from muster.coordinator.group.decide import Decision
 from muster.coordinator.group.join import METADATA_TOO_LARGE, metadata_bytes
 from muster.coordinator.group.members import supported_by_all
 from muster.coordinator.group.outcomes import JoinGroupOutcome, Reply
 from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.log_throttle import NAMES_MAX, NamesThrottle
+from muster.coordinator.log_throttle import LINE_INTERVAL_MS, NAMES_MAX, LogThrottle, NamesThrottle
 from muster.coordinator.observability.metrics import JOINS_REFUSED
+from muster.events.events import JoinRefused
 from muster.events.state import Group
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -44,6 +47,9 @@ REFUSALS: Final = {
     ErrorCode.invalid_group_id: RefusedFor.NO_GROUP_ID,
 }
 
+RECORDS_WITHOUT_GROUP_MAX: Final = 100
+"""The refusals of groups that are not there that are written in a minute, for a partition."""
+
 for _reason in RefusedFor:
     JOINS_REFUSED.labels(_reason.value)  # each is there from the start, so that the first one is an increase
 
@@ -53,7 +59,30 @@ class RefusedJoins:
 
     def __init__(self, settings: GroupSettings, monotonic_ms: Callable[[], int]) -> None:
         self._settings = settings
+        self._monotonic_ms = monotonic_ms
         self._throttle = NamesThrottle(monotonic_ms)
+        self._records = LogThrottle(monotonic_ms)
+        self._began_ms = monotonic_ms()
+        self._written = 0
+
+    def recorded(self, decision: Decision) -> Decision:
+        """Return the decision with what is written of a refusal for a group that is not there: one a minute.
+
+        Such a group keeps no soft state, so the limit is here; of made-up groups it is one for all of them together.
+        """
+        group_id = decision.events[0].group_id
+        suppressed = self._records.due(group_id)
+        now_ms = self._monotonic_ms()
+        if now_ms - self._began_ms >= LINE_INTERVAL_MS:
+            self._began_ms, self._written = now_ms, 0
+        if suppressed is None or self._written >= RECORDS_WITHOUT_GROUP_MAX:
+            return msgspec.structs.replace(decision, events=())
+        self._written += 1
+        events = (
+            msgspec.structs.replace(event, suppressed=suppressed) if isinstance(event, JoinRefused) else event
+            for event in decision.events
+        )
+        return msgspec.structs.replace(decision, events=tuple(events))
 
     def note(self, join: JoinGroup, replies: Iterable[Reply], group: Group | None) -> None:
         """Count and report the join if its answer refuses it. `group`: as it is now."""

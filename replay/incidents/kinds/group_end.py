@@ -16,11 +16,14 @@ DELETED = Kind("group-deleted", "The group was deleted.", "none of the members; 
 EXPIRED = Kind("group-expired", "The group had been empty for as long as it is kept.", "none of the members")
 
 
+_ENDS = frozenset({Cause.GROUP_DELETED, Cause.GROUP_EXPIRED})
+
+
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     for act in view.free(Phase):
         event = act.event
-        if not isinstance(event, GroupDeleted):
-            continue
+        if not isinstance(event, GroupDeleted) or act.why.cause not in _ENDS:
+            continue  # or it was made for a refused join alone
         what = f"{cause_text(act.why, [])}{asked_by(act.why)}"
         yield IncidentClaim(
             kind=EXPIRED if act.why.cause is Cause.GROUP_EXPIRED else DELETED,

@@ -4,10 +4,12 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.coordinator.group.turn import NAME_CHARS_MAX, OFFERED_MAX
 from muster.events.causes import Cause
 from muster.events.events import (
     GroupAdvanced,
     GroupCreated,
+    GroupDeleted,
     JoinRefused,
     MemberFenced,
     MemberJoined,
@@ -32,6 +34,49 @@ def test_session_timeout_out_of_bounds_is_refused_before_the_group_is_made(timeo
     call = h.static("a").join(session_timeout_ms=timeout_ms, member_id=MemberId("me"))
     assert call.outcome == refusal(ErrorCode.invalid_session_timeout, "me")
     assert h.group is None
+
+
+def test_a_refusal_of_a_group_that_is_not_there_is_recorded_and_leaves_nothing() -> None:
+    """Its history is all that is left, so that an operator can be told why a consumer cannot join."""
+    h = Harness()
+    h.static("a", protocols=protocols("range", "sticky")).join(session_timeout_ms=1)
+    created, refused, deleted = h.events
+    assert isinstance(created, GroupCreated)
+    assert isinstance(refused, JoinRefused)
+    assert isinstance(deleted, GroupDeleted)
+    assert (refused.why.cause, refused.error_code) == (
+        Cause.SESSION_TIMEOUT_REFUSED,
+        ErrorCode.invalid_session_timeout.value,
+    )
+    assert (refused.protocol_type, refused.offered_protocols, refused.session_timeout_ms) == (
+        "consumer",
+        ("range", "sticky"),
+        1,
+    )
+    assert h.group is None
+    assert h.decisions[-1].offsets is None
+
+
+def test_a_refusal_is_recorded_in_the_group_that_is_there() -> None:
+    """Whatever it is refused for; nothing of the group changes."""
+    h = Harness()
+    (a,) = h.stable_group(h.static("a"))
+    h.dynamic("b").join(session_timeout_ms=1)
+    refused = h.events[-1]
+    assert isinstance(refused, JoinRefused)
+    assert (refused.why.client_id, refused.group.state) == ("b", GroupState.STABLE)
+    assert a.heartbeat().error is ErrorCode.none
+
+
+def test_what_a_refused_join_offered_is_recorded_up_to_a_limit() -> None:
+    """A client may send any names."""
+    h = Harness()
+    h.stable_group(h.static("a"))
+    h.dynamic("b", protocols=protocols(*(f"{number}-{'x' * 1000}" for number in range(100)))).join()
+    refused = h.events[-1]
+    assert isinstance(refused, JoinRefused)
+    assert len(refused.offered_protocols) == OFFERED_MAX
+    assert {len(name) for name in refused.offered_protocols} == {NAME_CHARS_MAX}
 
 
 @pytest.mark.parametrize("timeout_ms", [6_000, 1_800_000])

@@ -10,7 +10,9 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.log_throttle import LINE_INTERVAL_MS, NAMES_MAX
 from muster.coordinator.observability.metrics import REGISTRY
-from muster.coordinator.runtime.partition.refused_joins import RefusedFor
+from muster.coordinator.runtime.partition.refused_joins import RECORDS_WITHOUT_GROUP_MAX, RefusedFor
+from muster.events.avro.codec import decode
+from muster.events.events import JoinRefused
 from muster.events.ids import GroupId
 from muster.events.log.memory import MemoryStorage
 from tests.simulation.process import SimulatedProcess
@@ -151,6 +153,46 @@ def test_refusals_that_pass_by_themselves_are_not_told() -> None:
         with structlog.testing.capture_logs() as told:
             assert (await process.join(member_id="never-there")).error is ErrorCode.unknown_member_id
         assert lines(told) == []
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def refusals_in(storage: MemoryStorage) -> list[JoinRefused]:
+    events = [decode(each.value) for records in storage.records for each in records if each.value is not None]
+    return [event for event in events if isinstance(event, JoinRefused)]
+
+
+def test_refusals_of_a_group_that_is_not_there_are_written_once_a_minute() -> None:
+    """The next one counts those since; the group is not there afterwards, nor after a takeover."""
+
+    async def story() -> None:
+        storage = MemoryStorage()
+        process = await SimulatedProcess(storage).start()
+        for _ in range(20):
+            assert (await process.join("a", session_timeout_ms=1)).error is ErrorCode.invalid_session_timeout
+        await asyncio.sleep(LINE_INTERVAL_MS / 1000)
+        await process.join("a", session_timeout_ms=1)
+        assert [each.suppressed for each in refusals_in(storage)] == [0, 19]
+        assert not process.runtime.list_groups()
+        await process.runtime.stop()
+        successor = await SimulatedProcess(storage).start()
+        assert not successor.runtime.list_groups()
+        await successor.runtime.stop()
+
+    simulate(story())
+
+
+def test_made_up_group_ids_fill_no_log() -> None:
+    """So many are written in a minute, whatever a client sends; each of them is refused as before."""
+
+    async def story() -> None:
+        storage = MemoryStorage(partitions=1)
+        process = await SimulatedProcess(storage).start()
+        for number in range(3 * RECORDS_WITHOUT_GROUP_MAX):
+            process.group_id = GroupId(f"made-up-{number}")
+            assert (await process.join("a", session_timeout_ms=1)).error is ErrorCode.invalid_session_timeout
+        assert len(refusals_in(storage)) == RECORDS_WITHOUT_GROUP_MAX
         await process.runtime.stop()
 
     simulate(story())
