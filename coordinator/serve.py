@@ -51,6 +51,7 @@ from muster.coordinator.service import Service
 from muster.coordinator.settings.addresses import Address, why_not_bound
 from muster.coordinator.settings.setting_sources import PROPERTY_FIELDS
 from muster.coordinator.settings.settings import Settings
+from muster.coordinator.standalone.missing_topics import MissingTopics
 from muster.coordinator.standalone.server import Server, ServerSettings
 from muster.coordinator.topics import BadTopic
 from muster.coordinator.wire.registry import APIS, load_messages_of_members
@@ -170,6 +171,7 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
     service = new_service(
         WaitingLimit(runtime, waiting_quota, runtime.is_member), cluster, clock, runtime, waiting_quota
     )
+    service.missing_topic = MissingTopics(service.monotonic_ms).note
     server = Server(settings=_server_settings(settings), service=service, apis=APIS, metrics=metrics)
     await _listen(server, settings)
     stack.push_async_callback(server.close)

@@ -28,6 +28,10 @@ def ignore_request_id(_request_id: int) -> None:
     """Do nothing: the default, where waiting requests have no quota."""
 
 
+def ignore_missing_topic(_topic: str, _client_id: str, _client_host: str) -> None:
+    """Do nothing: the default."""
+
+
 class CommittedOffset(msgspec.Struct, frozen=True, kw_only=True):
     """A committed offset in OffsetFetch; `leader_epoch` is -1 when the commit named none (OC19)."""
 
@@ -120,6 +124,8 @@ class Service(msgspec.Struct, kw_only=True):
     new_connection_number: Callable[[], int] = msgspec.field(default_factory=lambda: itertools.count(1).__next__)
     gone: Callable[[int], None] = ignore_request_id
     """Called with the request id of a join or sync whose client disconnected before it was answered."""
+    missing_topic: Callable[[str, str, str], None] = ignore_missing_topic
+    """Called with a topic that is not declared, and the client's id and host that asked for it."""
     turns: Turns = msgspec.field(default_factory=Turns)
     """The turns of all connections of the process."""
     slices: Slices = msgspec.field(default_factory=Slices)

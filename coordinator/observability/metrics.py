@@ -115,6 +115,11 @@ JOINS_REFUSED = PrometheusCounter(
     ["reason"],
     registry=REGISTRY,
 )
+TOPICS_NOT_DECLARED = PrometheusCounter(
+    "muster_topics_not_declared",
+    "Times that a client asked a standalone server for a topic that is not declared (--topic)",
+    registry=REGISTRY,
+)
 STRANGERS_RECORDS = PrometheusCounter(
     "muster_strangers_records",
     "Records in the event log that Muster did not write: they are skipped",

@@ -32,7 +32,7 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
     else:
         # A topic that is named many times is answered once: its answer is a hundred times as long as its name.
         once = {(topic.name, getattr(topic, "topic_id", None)): topic for topic in body.topics}
-        topics = Each(lambda topic: _asked(topic, cluster, version, operations), once.values())
+        topics = Each(lambda topic: _asked(topic, context, service, operations), once.values())
     answer(
         {
             "brokers": [
@@ -51,7 +51,8 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
     )
 
 
-def _asked(asked: Body, cluster: Cluster, version: int, operations: int) -> Fields:
+def _asked(asked: Body, context: RequestContext, service: Service, operations: int) -> Fields:
+    cluster, version = service.cluster, context.api_version
     topic_id = getattr(asked, "topic_id", None)
     if version < 12 and (asked.name is None or topic_id is not None):
         return _missing(ErrorCode.invalid_request, asked.name or "", topic_id)
@@ -66,6 +67,8 @@ def _asked(asked: Body, cluster: Cluster, version: int, operations: int) -> Fiel
     if declared is not None:
         return _declared(declared, cluster, operations)
     known_form = asked.name is not None and is_topic_name(asked.name)
+    if known_form:
+        service.missing_topic(asked.name, context.client_id, context.client_host)
     error = ErrorCode.unknown_topic_or_partition if known_form else ErrorCode.invalid_topic_exception
     return _missing(error, asked.name or "", None, operations)
 

@@ -1,0 +1,35 @@
+"""Topics that clients ask for and that are not declared: each is counted, and named in a log line with the way out.
+
+Some clients wait for such a topic and never join their group, so that nothing else tells of them. Ten topics have lines
+of their own, one a minute; all others share one.
+"""
+
+from collections.abc import Callable
+
+import structlog
+
+from muster.coordinator.log_throttle import NamesThrottle
+from muster.coordinator.observability.metrics import TOPICS_NOT_DECLARED
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class MissingTopics:
+    """See the module."""
+
+    def __init__(self, monotonic_ms: Callable[[], int]) -> None:
+        self._throttle = NamesThrottle(monotonic_ms)
+
+    def note(self, topic: str, client_id: str, client_host: str) -> None:
+        """Count and report that a client asked for the topic."""
+        TOPICS_NOT_DECLARED.inc()
+        suppressed = self._throttle.due("topic", topic)
+        if suppressed is not None:
+            log.warning(
+                "a client asks for a topic that is not declared",
+                topic=topic,
+                client_id=client_id,
+                client_host=client_host,
+                way_out=f"see whether the name is right; else start muster serve with --topic {topic}:PARTITIONS, too",
+                others_since=suppressed,
+            )

@@ -1,0 +1,51 @@
+"""Topics that clients ask for and that are not declared: a line that names them, and the way out."""
+
+from typing import Any
+
+from structlog.testing import capture_logs
+
+from muster.coordinator.log_throttle import LINE_INTERVAL_MS, NAMES_MAX
+from muster.coordinator.observability.metrics import REGISTRY
+from muster.coordinator.standalone.missing_topics import MissingTopics
+from tests.coordinator.kio_client import Exchange
+from tests.coordinator.scripted import ScriptedGroups, new_service
+
+
+def test_a_topic_that_is_not_declared_is_named_once_a_minute() -> None:
+    """The next line counts what came since; names that are made up share one."""
+    now_ms = 0
+    missing = MissingTopics(lambda: now_ms)
+    before = REGISTRY.get_sample_value("muster_topics_not_declared_total") or 0.0
+    with capture_logs() as told:
+        for _ in range(5):
+            missing.note("odrers", "etl", "/10.0.0.7")
+        now_ms += LINE_INTERVAL_MS
+        missing.note("odrers", "etl", "/10.0.0.7")
+        for number in range(100):
+            missing.note(f"made-up-{number}", "etl", "/10.0.0.7")
+    assert REGISTRY.get_sample_value("muster_topics_not_declared_total") == before + 106
+    assert [(line["topic"], line["others_since"]) for line in told[:2]] == [("odrers", 0), ("odrers", 4)]
+    assert len(told) == 2 + NAMES_MAX
+    assert "--topic odrers:PARTITIONS" in told[0]["way_out"]
+
+
+def test_metadata_tells_of_topics_that_are_asked_for_by_name_and_are_not_there() -> None:
+    """A name that no topic can have is the client's own mistake; all topics are asked for without a name."""
+    asked: list[tuple[str, str]] = []
+    service = new_service(ScriptedGroups(lambda _command: None))
+    service.missing_topic = lambda topic, client_id, _: asked.append((topic, client_id))
+
+    def metadata(topics: Any) -> None:
+        Exchange(
+            service,
+            "Metadata",
+            9,
+            topics=topics,
+            allow_auto_topic_creation=True,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+
+    metadata(None)
+    metadata([{"name": "orders"}, {"name": "odrers"}, {"name": "no topic!"}])
+    assert [topic for topic, _ in asked] == ["odrers"]
