@@ -292,7 +292,10 @@ def _can_touch(hole: Hole, draft: _Draft, episode: Episode) -> bool:
 
 
 def _distinct(claim: IncidentClaim) -> Iterable[Member | MemberRef]:
-    return {member.member_id: member for member in claim.culprits}.values()
+    """A client that was refused has no member id yet: then it is one by its names."""
+    return {
+        each.member_id or (each.group_instance_id, each.client_id, each.client_host): each for each in claim.culprits
+    }.values()
 
 
 def _told(rebalances: Iterable[Rebalance], episode: Episode) -> Iterator[Statement]:

@@ -52,6 +52,9 @@ TAKEOVER_MS: Final = 2_000
 OUTAGE_AFTERMATH_MS: Final = 2_000
 """Consequences of an outage come within the session timeout after its end, and this."""
 
+UNREAD_MS: Final = 10_000
+"""A topic that nobody is assigned is told from this time on: a leader may learn of its topics late."""
+
 SAME_DUEL_MS: Final = 60_000
 """An instance id that changes hands within this time after it was fought for, is fought for still."""
 

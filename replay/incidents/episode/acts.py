@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from muster.coordinator.group.members import supported_by_all
 from muster.events.causes import PLANNED_TRIGGERS, Cause
 from muster.events.connection import LastConnection
 from muster.events.consumer_protocol import subscribed_topics
@@ -39,6 +40,7 @@ from muster.events.events import (
 from muster.events.ids import MemberId
 from muster.events.state import Member
 from muster.replay.history.transitions import Transition
+from muster.replay.incidents.evidence.unread import unread_topics
 from muster.replay.rebalances.wording import is_of_another
 
 
@@ -123,6 +125,16 @@ class CameBack(Act, frozen=True, kw_only=True):
         """The last sign of life of the one before."""
         return self.last_seen_ms
 
+    @property
+    def topics(self) -> frozenset[str] | None:
+        """The topics that it subscribes; None if they cannot be read."""
+        return topics_of(self.member)
+
+    @property
+    def changed_topics(self) -> bool:
+        """Whether it subscribes other topics than the one before, by what can be read of it."""
+        return self.before is not None and topics_of(self.before) != self.topics
+
 
 class Went(Act, frozen=True, kw_only=True):
     """A member is gone.
@@ -181,10 +193,18 @@ class Duelled(Act, frozen=True, kw_only=True):
 
 
 class JoinNotLetIn(Act, frozen=True, kw_only=True):
-    """A join was refused."""
+    """A join was refused. `members`: how many the group had; `common`: the protocols that all of them offered."""
 
-    error_code: int
     times: int
+    event: JoinRefused
+    members: int
+    common: tuple[str, ...]
+
+
+class TopicsUnread(Act, frozen=True, kw_only=True):
+    """From here on nobody is assigned these topics, which members subscribe."""
+
+    topics: frozenset[str]
 
 
 class AskedFor(Act, frozen=True, kw_only=True):
@@ -213,7 +233,9 @@ class Phase(Act, frozen=True, kw_only=True):
     members: tuple[MemberId, ...]
 
 
-AnyAct = Came | CameBack | Went | Rejoined | Duelled | JoinNotLetIn | AskedFor | Called | TookOver | Phase
+AnyAct = (
+    Came | CameBack | Went | Rejoined | Duelled | JoinNotLetIn | TopicsUnread | AskedFor | Called | TookOver | Phase
+)
 
 _PLANNED_JOINS = frozenset({Cause.LEARNER_ADMITTED, Cause.STANDBY_ADMITTED, Cause.REGISTRATION_COMPLETE})
 _PHASES = frozenset({GroupCreated, RebalanceStarted, JoinPhaseCompleted, GroupStabilized, GroupEmptied, GroupDeleted})
@@ -231,7 +253,20 @@ def acts_of(step: Transition) -> list[AnyAct]:
             acts.append(act)
     if not isinstance(step.event, GroupAdvanced):  # most are
         acts += _of_group(step)
-    return acts
+    unread = _unread(step, acts)
+    return acts if unread is None else [*acts, unread]
+
+
+def _unread(step: Transition, acts: Iterable[AnyAct]) -> TopicsUnread | None:
+    """The topics that nobody is assigned, where an assignment was made, or a member came back to its old one."""
+    came_back = next((act for act in acts if isinstance(act, CameBack) and act.absorbed and act.changed_topics), None)
+    if came_back is None and not isinstance(step.event, GroupStabilized):
+        return None
+    topics, event = unread_topics(step.after), step.event
+    if not topics:
+        return None
+    seq = event.seq if came_back is None else came_back.seq
+    return TopicsUnread(seq=seq, at_ms=event.why.decided_ms, why=event.why, topics=topics)
 
 
 def _of_group(step: Transition) -> Iterator[AnyAct]:
@@ -243,7 +278,10 @@ def _of_group(step: Transition) -> Iterator[AnyAct]:
         is_duel = why.cause is Cause.INSTANCE_DUEL
         yield Duelled(seq=seq, at_ms=at_ms, why=why, is_duel=is_duel, times=1 + event.suppressed, event=event)
     elif isinstance(event, JoinRefused):
-        yield JoinNotLetIn(seq=seq, at_ms=at_ms, why=why, error_code=event.error_code, times=1 + event.suppressed)
+        members = step.after.members.values()
+        common = tuple(sorted(supported_by_all(members))) if why.cause is Cause.PROTOCOL_MISMATCH else ()
+        times = 1 + event.suppressed
+        yield JoinNotLetIn(seq=seq, at_ms=at_ms, why=why, times=times, event=event, members=len(members), common=common)
     elif type(event) in _PHASES:
         yield Phase(seq=seq, at_ms=at_ms, why=why, event=event, members=tuple(step.after.members))
 

@@ -9,7 +9,7 @@ from muster.replay.incidents.evidence.connection_ends import connection_statemen
 from muster.replay.incidents.evidence.naming import process_name
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
-from muster.replay.times import duration, instant, moment
+from muster.replay.times import duration, instant, moment, setting
 
 LATE_MS: Final = 2_000
 """A member that is removed within this time after its session timeout is removed in time: timers and logs take some."""
@@ -21,6 +21,7 @@ def silences(episode: Episode, gone: Sequence[Went]) -> Iterator[Statement]:
         yield _last_seen(episode, act)
         yield from connection_statement(act)
         yield from _late(episode, act)
+        yield from _early(episode, act)
         yield from _heard_again(episode, act)
 
 
@@ -59,6 +60,25 @@ def _late(episode: Episode, act: Went) -> Iterator[Statement]:
     else:
         text += "; why is not recorded: the log or the broker behind the coordinator may have been slow"
         yield Statement(text=text, grade=Grade.UNKNOWN, at=instant(act.at_ms), seqs=(act.seq,))
+
+
+def _early(episode: Episode, act: Went) -> Iterator[Statement]:
+    """Why it was removed before its session timeout: in a rebalance a member has its rebalance timeout alone."""
+    silence = episode.silence_of(act)
+    session_ms = act.member.session_timeout_ms
+    if act.how is Departure.EXPIRED or not silence.is_known or act.at_ms - act.last_seen_ms >= session_ms:
+        return
+    kept = ""
+    if act.how is Departure.NOT_SYNCED and act.member.group_instance_id is not None:
+        kept = "; a static member that misses a join phase keeps its place for one rebalance timeout more"
+    missed = "did not rejoin" if act.how is Departure.NOT_REJOINED else "did not ask for its assignment"
+    yield Statement(
+        text=f"{process_name(act.member)} was removed before its session timeout of {setting(session_ms)} had passed:"
+        f" it {missed} in time, which the rebalance timeout (max.poll.interval.ms) limits{kept}",
+        grade=Grade.RECORDED,
+        at=instant(act.at_ms),
+        seqs=(act.seq,),
+    )
 
 
 def _heard_again(episode: Episode, act: Went) -> Iterator[Statement]:

@@ -25,6 +25,8 @@ asked_for.py            A member that asked for a new assignment with the subscr
 scale_up.py             Processes that came, and replaced nobody.
 scale_down.py           Processes that left, and nobody came for them.
 group_end.py            The end of a group.
+refused.py              Consumers that were refused.
+unread_topic.py         Topics that nobody was assigned.
 replaced.py             What the kinds that are about replaced processes share.
 changed.py              What the kinds about members that came with something else share.
 docs_tables.py          The tables of docs/incidents.md.
@@ -46,6 +48,7 @@ from muster.replay.incidents.kinds import (
     network_cut,
     planned,
     poll_timeout,
+    refused,
     removed_by_admin,
     restart,
     scale_down,
@@ -54,6 +57,7 @@ from muster.replay.incidents.kinds import (
     slow_member,
     stopped,
     subscription_change,
+    unread_topic,
     unsubscribe,
     unused_id,
 )
@@ -84,6 +88,8 @@ PRECEDENCE: Final[tuple[tuple[Find, tuple[Kind, ...]], ...]] = (
     (scale_up.find, (scale_up.UP, scale_up.START)),
     (scale_down.find, (scale_down.DOWN, scale_down.SHUTDOWN)),
     (group_end.find, (group_end.DELETED, group_end.EXPIRED)),
+    (refused.find, (refused.KIND,)),
+    (unread_topic.find, (unread_topic.KIND,)),
 )
 """The functions that find incidents, each with the kinds that it tells."""
 

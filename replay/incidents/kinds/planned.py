@@ -9,6 +9,7 @@ from muster.replay.incidents.episode.acts import AnyAct, AskedFor, Came, Departu
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.asked_for import ENFORCED
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
+from muster.replay.incidents.kinds.refused import named, refused_text, statements
 from muster.replay.rebalances.rebalance import Actor
 from muster.replay.rebalances.wording import cause_text, plural
 
@@ -45,11 +46,18 @@ def _over_capacity(view: EpisodeView) -> Iterator[IncidentClaim]:
     acts: list[AnyAct] = sorted([*refused, *dropped, *phases], key=lambda act: act.seq)
     if not acts:
         return
-    times = sum(act.times for act in refused)
-    text = f"the group has as many members as group.max.size allows: {plural(times, 'join')} refused"
-    if dropped:
-        text += f", {plural(len(dropped), 'member')} dropped"
-    yield IncidentClaim(kind=CAPACITY, acts=tuple(acts), culprits=(), grade=Grade.RECORDED, headline=text)
+    parts = [f"{named(refused)} {refused_text(refused)}"] if refused else []
+    parts += [f"{plural(len(dropped), 'member')} dropped"] if dropped else []
+    allowed = f", {plural(refused[-1].members, 'member')}" if refused else ""
+    yield IncidentClaim(
+        kind=CAPACITY,
+        acts=tuple(acts),
+        culprits=(),
+        grade=Grade.RECORDED,
+        headline=f"the group has as many members as group.max.size allows{allowed}: {', '.join(parts)}",
+        chain=tuple(statements(refused)),
+        advice=("raise group.max.size, or start fewer consumers of this group",),
+    )
 
 
 def _planned(view: EpisodeView) -> Iterator[IncidentClaim]:

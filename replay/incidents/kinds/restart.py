@@ -28,6 +28,8 @@ REVOKING: Final = (
 
 _ALIKE: Final = "a restart, a late poll, or a second process with its instance id"
 
+_HELD: Final = "stood still or was cut off"
+
 _GIVEN_UP: Final = {
     Departure.NOT_REJOINED: "did not rejoin",
     Departure.NOT_SYNCED: "did not ask for its assignment",
@@ -145,7 +147,7 @@ def _evidence(each: Replacement, episode: Episode) -> tuple[Statement, ...]:
 def _held_up(went: Went, episode: Episode) -> str:
     if _is_silent_in_join_phase(went, episode):
         return "stood still, was cut off, or was busy with giving up its partitions"
-    return "stood still or was cut off"
+    return _HELD
 
 
 def _is_silent_in_join_phase(went: Went, episode: Episode) -> bool:
@@ -189,11 +191,16 @@ def _restart_text(each: Replacement, episode: Episode) -> str:
         return f'{name} left and came back {duration(gap_ms)} later; the client says: "{each.went.why.client_reason}"'
     if each.went.how is Departure.LEFT:
         return f"{name} left, then came back {duration(gap_ms)} later: a restart or a poll time-out"
-    if each.went.how in _GIVEN_UP and each.went.member.member_id in episode.heard_again:
+    late_poll = ", a late poll" if each.went.member.group_instance_id is not None else ""
+    if each.went.how in _GIVEN_UP and gap_ms >= 0 and episode.silence_of(each.went).is_known:
         timeout = setting(each.went.member.rebalance_timeout_ms)
+        lives = each.went.member.member_id in episode.heard_again
+        was = f"a restart{late_poll}, or it {_HELD}"
+        if lives:
+            was = f"it had not died, but {_held_up(each.went, episode)}"
         return (
             f"{name} {_GIVEN_UP[each.went.how]} within the rebalance timeout of {timeout}, and came back"
-            f" {duration(gap_ms)} after its last sign of life: it had not died, but {_held_up(each.went, episode)}"
+            f" {duration(gap_ms)} after its last sign of life: {was}"
         )
     session = setting(each.went.member.session_timeout_ms)
     if gap_ms < 0 or not episode.silence_of(each.went).is_known:
@@ -208,8 +215,7 @@ def _restart_text(each: Replacement, episode: Episode) -> str:
             f"{name} was restarted: it was last seen {duration(gap_ms)} before it came back, and its former member id"
             f" was waited for until its session timeout of {session} had passed"
         )
-    late_poll = ", a late poll" if each.went.member.group_instance_id is not None else ""
     return (
         f"{name} was not heard from for its session timeout of {session}, and came back {duration(gap_ms)} after its"
-        f" last sign of life: a restart{late_poll}, or it stood still or was cut off"
+        f" last sign of life: a restart{late_poll}, or it {_HELD}"
     )

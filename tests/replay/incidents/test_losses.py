@@ -512,3 +512,23 @@ def test_a_duel_names_both_clients() -> None:
     assert "client app-b at 10.0.0.7" in duel.headline
     assert "client app-b at 10.0.0.7 took the instance id" in said(duel, "recorded")
     assert "fenced: the other one had taken it" in said(duel, "recorded")
+
+
+@BOTH
+def test_a_static_member_that_misses_a_join_phase_is_removed_one_rebalance_timeout_later(level: int) -> None:
+    """However long its session is: it is not told that its session had ended."""
+    fleet = Fleet(3, static=3, session_ms=100 * S, rebalance_ms=20 * S)
+    fleet[2].freeze()
+    fleet.run(S)
+    fleet.start(4)
+    fleet.run(60 * S)
+    fleet[2].thaw()
+    fleet.rest(20 * S)
+    restart = of_kind(fleet.told(level), "restart")
+    assert "'app-2' (10.0.1.2) did not ask for its assignment within the rebalance timeout of 20 s" in restart.headline
+    assert "session timeout" not in restart.headline
+    assert (
+        "'app-2' (10.0.1.2) was removed before its session timeout of 100 s had passed: it did not ask for its"
+        " assignment in time, which the rebalance timeout (max.poll.interval.ms) limits; a static member that misses a"
+        " join phase keeps its place for one rebalance timeout more" in said(restart, "recorded")
+    )

@@ -9,6 +9,8 @@ administration.py   removals, deletion, expiry, what was planned; a log with a h
 compounds.py        two things at a time
 near_misses.py      what is nearly another kind
 quiet.py            nothing, or nothing that matters
+refusals.py         consumers that never become members
+unread_topics.py    topics that are assigned to nobody
 """
 
 from muster.replay.fleet.simulation.scenarios import (
@@ -19,8 +21,10 @@ from muster.replay.fleet.simulation.scenarios import (
     losses,
     near_misses,
     quiet,
+    refusals,
     replacing,
     slowness,
+    unread_topics,
 )
 
 __all__ = [
@@ -31,6 +35,8 @@ __all__ = [
     "losses",
     "near_misses",
     "quiet",
+    "refusals",
     "replacing",
     "slowness",
+    "unread_topics",
 ]

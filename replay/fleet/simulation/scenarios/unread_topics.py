@@ -1,0 +1,80 @@
+"""Topics that members subscribe and that are assigned to nobody."""
+
+from muster.coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation
+from muster.coordinator.group.configs import REBALANCE
+from muster.replay.fleet.simulation.scenario import ScenarioSort, scenario
+from muster.replay.fleet.simulation.stage import SECOND, Stage, Wanted
+from muster.replay.fleet.simulation.world.truth import Knowable, Story
+
+UNREAD_FROM_MS = 15 * SECOND
+"""Longer than what is taken for a client that learns of its topics late."""
+
+
+def restart_with_topics(stage: Stage, topics: tuple[str, ...]) -> Story:
+    """Some static members are restarted with another subscription, one after another, each within its session."""
+    restarted = stage.some(stage.random.randint(1, stage.size))
+    unread = stage.world.story("unread-topic", culprits=[each.name for each in restarted])
+    restarts = stage.world.story("restart", "deployment", culprits=None, is_optional=True)
+    for each in restarted:
+        stage.stop(each, restarts)
+        setup = stage.restarted(each.setup.but(topics=topics))
+        stage.note(f"{each.name} will subscribe {', '.join(topics)}")
+        stage.run(stage.random.randint(100, 2 * SECOND))
+        unread.act(stage.world.wall_ms)
+        stage.start(setup, restarts)
+        stage.run(stage.random.randint(SECOND, 5 * SECOND))
+    return unread
+
+
+def rebalance(stage: Stage) -> Story:
+    """An administrator asks for a rebalance."""
+    story = stage.world.story("enforced", culprits=None)
+    forced = ConfigChange(name=REBALANCE, operation=ConfigOperation.SET, value="force")
+    stage.world.administer(
+        story,
+        lambda caller: AlterGroupConfig(
+            group_id=stage.world.rules.group_id, caller=caller, changes=(forced,), validate_only=False
+        ),
+    )
+    stage.rest(5 * SECOND)
+    return story
+
+
+@scenario(ScenarioSort.PLAIN, Wanted(static=1.0))
+def static_restart_with_topics(stage: Stage) -> None:
+    """Static members come back with one topic more, and nobody rebalances; it ends with a rebalance that is asked for,
+    or not at all."""
+    stage.world.partitions["payments"] = 6
+    unread = restart_with_topics(stage, ("orders", "payments"))
+    stage.run(UNREAD_FROM_MS)
+    if stage.random.random() < 0.7:
+        rebalance(stage)
+        unread.act(stage.world.view.rebalances[-1].ends_after(stage.world.view.rebalances[-1])[0])
+
+
+@scenario(ScenarioSort.NEAR_MISS, Wanted(static=1.0, size_max=12))
+def static_restart_with_topics_healed(stage: Stage) -> None:
+    """A static member comes back with one topic more, and a newcomer makes all rebalance right after that."""
+    stage.world.partitions["payments"] = 6
+    restart = stage.world.story("restart", culprits=None, is_optional=True)
+    process = stage.one()
+    stage.stop(process, restart)
+    stage.run(stage.random.randint(100, 2 * SECOND))
+    stage.start(stage.restarted(process.setup.but(topics=("orders", "payments"))), restart)
+    stage.run(stage.random.randint(SECOND, 2 * SECOND))
+    stage.newcomers(stage.world.story("scale-up"), 1, lambda: SECOND)
+    stage.rest(SECOND)
+
+
+@scenario(ScenarioSort.PLAIN, Wanted(size_max=12))
+def unknown_topic(stage: Stage) -> None:
+    """Newcomers subscribe a topic that does not exist, beside the group's own."""
+    scale_up = stage.world.story("scale-up")
+    unread = stage.world.story("unread-topic", knowable=Knowable.INFERRED)
+    setup = stage.setup("new").but(topics=("orders", "odrers"))
+    scale_up.blame(setup.name)
+    stage.start(setup, scale_up)
+    stage.rest(SECOND)
+    ends_ms = [each.ends_after(each)[0] for each in scale_up.must]  # two rounds of a cooperative assignor
+    unread.act(ends_ms[0], ends_ms[-1])
+    stage.run(UNREAD_FROM_MS)

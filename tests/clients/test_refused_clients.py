@@ -1,0 +1,132 @@
+"""Real clients that cannot join, and real static members whose new topic nobody reads: what is told of them."""
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor as AiokafkaRoundRobin
+from confluent_kafka.admin import AdminClient
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor as KafkaPythonRoundRobin
+
+from tests.clients.consumers import Aiokafka, Confluent, KafkaPython, RunningConsumer
+from tests.muster_process import MusterProcess, running_muster, sqlite_log
+from tests.waiting import until_so
+
+pytestmark = pytest.mark.clients
+
+ROUND_ROBIN: Mapping[type[RunningConsumer], dict[str, Any]] = {
+    Aiokafka: {"partition_assignment_strategy": (AiokafkaRoundRobin,)},
+    KafkaPython: {"partition_assignment_strategy": (KafkaPythonRoundRobin,)},
+    Confluent: {"partition.assignment.strategy": "roundrobin"},
+}
+HALF_AN_HOUR_MORE = 3_600_000
+LONG_SESSION: Mapping[type[RunningConsumer], dict[str, Any]] = {
+    Aiokafka: {"session_timeout_ms": HALF_AN_HOUR_MORE, "rebalance_timeout_ms": HALF_AN_HOUR_MORE},
+    KafkaPython: {
+        "session_timeout_ms": HALF_AN_HOUR_MORE,
+        "max_poll_interval_ms": HALF_AN_HOUR_MORE,
+        "request_timeout_ms": 2 * HALF_AN_HOUR_MORE,
+        "connections_max_idle_ms": 3 * HALF_AN_HOUR_MORE,
+    },
+    Confluent: {"session.timeout.ms": HALF_AN_HOUR_MORE, "max.poll.interval.ms": HALF_AN_HOUR_MORE},
+}
+
+
+def configured(
+    library: type[RunningConsumer], config: Mapping[str, Any], topics: tuple[str, ...] = ()
+) -> type[RunningConsumer]:
+    """The library's consumer with these settings, subscribed to these topics if there are any."""
+    changed: dict[str, Any] = {"OTHER_CONFIG": {**library.OTHER_CONFIG, **config}}  # type: ignore[attr-defined]
+    if topics:
+        changed["subscribe"] = lambda self, _: library.subscribe(self, topics)
+    return type(library.__name__, (library,), changed)
+
+
+def told(muster: MusterProcess, group_id: str) -> list[dict[str, Any]]:
+    """The incidents that `why` tells of the group."""
+    command = [sys.executable, "-m", "muster", "replay", "why", group_id, "--all", "--format", "jsonl"]
+    answer = subprocess.run([*command, "--log", muster.log], capture_output=True, check=True)
+    return [each for line in answer.stdout.splitlines() if "kind" in (each := msgspec.json.decode(line))]
+
+
+def refused_lines(muster: MusterProcess, group_id: str) -> list[dict[str, Any]]:
+    lines = (msgspec.json.decode(line) for line in muster.output.splitlines() if '"join refused' in line)
+    return [line for line in lines if line["group_id"] == group_id]
+
+
+def until_refused(muster: MusterProcess, group_id: str) -> dict[str, Any]:
+    until_so(lambda: bool(refused_lines(muster, group_id)), lambda: muster.output[-2_000:])
+    return refused_lines(muster, group_id)[0]
+
+
+def test_a_client_with_another_assignor_is_told_in_the_log_and_by_why(
+    muster: MusterProcess, library: type[RunningConsumer]
+) -> None:
+    """The first thing that happens to those who mix clients: their usual assignors have no name in common."""
+    group_id = f"mixed-{library.__name__}"
+    first = Confluent(muster.bootstrap, group_id, "orders").start()
+    until_so(lambda: len(first.assigned) == 6, lambda: repr(first.error))
+    second = configured(library, ROUND_ROBIN[library])(muster.bootstrap, group_id, "orders").start()
+    line = until_refused(muster, group_id)
+    second.end()
+    first.close()
+    assert (line["offers"], line["all_members_have"]) == (["roundrobin"], ["range"])
+    (refused,) = [each for each in told(muster, group_id) if each["kind"] == "refused"]
+    assert "it offered roundrobin, and all members of the group have range" in refused["headline"]
+    assert [each["client_id"] for each in refused["culprits"]] == [line["client_id"]]
+
+
+def test_a_client_with_a_session_timeout_that_is_not_allowed_has_a_history_without_a_group(
+    muster: MusterProcess, library: type[RunningConsumer]
+) -> None:
+    group_id = f"session-{library.__name__}"
+    consumer = configured(library, LONG_SESSION[library])(muster.bootstrap, group_id, "orders").start()
+    line = until_refused(muster, group_id)
+    consumer.end()
+    assert line["session_timeout_ms"] == HALF_AN_HOUR_MORE
+    (refused,) = told(muster, group_id)
+    assert refused["kind"] == "refused"
+    assert "it asked for a session timeout of 60 min, which is outside of group.min." in refused["headline"]
+    admin = AdminClient({"bootstrap.servers": muster.bootstrap})
+    assert group_id not in {each.group_id for each in admin.list_consumer_groups().result().valid}
+
+
+def test_a_client_whose_topic_is_not_declared_is_told_in_the_log(
+    muster: MusterProcess, library: type[RunningConsumer]
+) -> None:
+    """aiokafka and librdkafka never join for it, so that their group has no history."""
+    topic = f"nowhere-{library.__name__}"
+    consumer = library(muster.bootstrap, f"group-{topic}", topic).start()
+
+    def lines() -> list[dict[str, Any]]:
+        return [
+            each for each in muster.events("a client asks for a topic that is not declared") if each["topic"] == topic
+        ]
+
+    until_so(lambda: bool(lines()), lambda: muster.output[-2_000:])
+    consumer.end()
+    assert f"--topic {topic}:PARTITIONS" in lines()[0]["way_out"]
+    assert lines()[0]["client_id"]
+
+
+def test_a_static_client_that_comes_back_with_another_topic_is_told_as_what_nobody_reads(
+    tmp_path: Path, library: type[RunningConsumer]
+) -> None:
+    """None of the client families asks for a rebalance, as on Kafka."""
+    with running_muster(log=sqlite_log(tmp_path), topics=["orders:6", "payments:2"]) as muster:
+        one = library(muster.bootstrap, "orders-group", "orders", instance="one").start()
+        two = library(muster.bootstrap, "orders-group", "orders", instance="two").start()
+        until_so(lambda: len(one.assigned) == len(two.assigned) == 3, lambda: repr((one.error, two.error)))
+        two.close()
+        both = configured(library, {}, ("orders", "payments"))
+        two = both(muster.bootstrap, "orders-group", "orders", instance="two").start()
+        until_so(lambda: two.assignments > 0, lambda: repr(two.error))
+        unread = [each for each in told(muster, "orders-group") if each["kind"] == "unread-topic"]
+        assert ["payments is assigned to nobody so far" in each["headline"] for each in unread] == [True]
+        assert [each["group_instance_id"] for each in unread[0]["culprits"]] == ["two"]
+        two.close()
+        one.close()

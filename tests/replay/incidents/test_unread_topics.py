@@ -1,0 +1,117 @@
+"""The words for topics that members subscribe and that are assigned to nobody."""
+
+import pytest
+
+from muster.coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation
+from muster.coordinator.group.configs import REBALANCE
+from muster.replay.fleet.simulation.world.rules import GROUP_ID
+from tests.replay.incidents.fleet import BOTH, Fleet, expect, of_kind, said
+
+S = 1_000
+
+
+def restart_with(fleet: Fleet, number: int, *topics: str) -> None:
+    """A static member ends, and comes back at once with another subscription."""
+    fleet[number].close()
+    fleet.run(S)
+    fleet.start(number, fleet.setup(number).but(topics=topics))
+    fleet.run(5 * S)
+
+
+def rebalance(fleet: Fleet) -> None:
+    """An administrator asks for one."""
+    change = ConfigChange(name=REBALANCE, operation=ConfigOperation.SET, value="force")
+    fleet.world.administer(
+        fleet.story,
+        lambda caller: AlterGroupConfig(group_id=GROUP_ID, caller=caller, changes=(change,), validate_only=False),
+    )
+    fleet.rest(5 * S)
+
+
+@BOTH
+def test_a_static_member_that_comes_back_with_another_topic_is_told(level: int) -> None:
+    """Nobody rebalanced, so nobody has it; its restart is an incident of its own."""
+    fleet = Fleet(3, static=3)
+    fleet.world.partitions["payments"] = 6
+    restart_with(fleet, 2, "orders", "payments")
+    fleet.run(60 * S)
+    told = fleet.told(level)
+    assert sorted(each.kind for each in told) == ["restart", "unread-topic"]
+    unread = of_kind(told, "unread-topic")
+    expect(
+        unread,
+        "unread-topic",
+        "recorded",
+        "'app-2' (10.0.1.2) came back with another subscription, and nobody rebalanced: payments is assigned to nobody"
+        " so far",
+        "app-2",
+    )
+    assert said(unread) == (
+        "'app-2' (10.0.1.2) came back subscribed to orders, payments instead of orders, and was given the assignment"
+        " that it had"
+    )
+    assert "muster members rebalance orders" in unread.advice[0]
+    assert unread.rebalances == ()
+
+
+def test_it_ends_with_the_rebalance_that_somebody_asks_for() -> None:
+    fleet = Fleet(3, static=3)
+    fleet.world.partitions["payments"] = 6
+    restart_with(fleet, 2, "orders", "payments")
+    fleet.run(55 * S)
+    rebalance(fleet)
+    unread = of_kind(fleet.told(), "unread-topic")
+    assert unread.headline.endswith("payments is assigned to nobody, for 1 min 01 s, until the next assignment")
+
+
+def test_a_deployment_with_another_subscription_is_told_once() -> None:
+    """All members come back with it: a deployment, and what it left unread."""
+    fleet = Fleet(3, static=3)
+    fleet.world.partitions["payments"] = 6
+    for number in (1, 2, 3):
+        restart_with(fleet, number, "orders", "payments")
+    fleet.run(60 * S)
+    unread = of_kind(fleet.told(), "unread-topic")
+    assert {each.group_instance_id for each in unread.culprits} == {"app-1", "app-2", "app-3"}
+
+
+def test_a_topic_that_does_not_exist_is_told_as_what_the_leader_did_not_assign() -> None:
+    """Why it did not is not recorded."""
+    fleet = Fleet(3)
+    fleet.start(4, fleet.setup(4).but(topics=("orders", "odrers")))
+    fleet.rest(5 * S)
+    fleet.run(60 * S)
+    unread = of_kind(fleet.told(), "unread-topic")
+    expect(
+        unread,
+        "unread-topic",
+        "inferred",
+        "odrers is subscribed and assigned to nobody so far: there is no such topic, or the leader's client does not"
+        " know of it",
+    )
+    assert said(unread, "recorded") == "the leader's assignment has no partition of odrers"
+
+
+@pytest.mark.parametrize("topics", [("orders",), ("orders", "payments")])
+def test_topics_that_somebody_has_are_not_told(topics: tuple[str, ...]) -> None:
+    """A static member comes back with what the group's other members read already."""
+    fleet = Fleet(3, static=3)
+    fleet.world.partitions["payments"] = 6
+    leader = fleet.world.leader()
+    leader.setup = leader.setup.but(topics=("orders", "payments"))
+    leader.rejoin_soon()
+    fleet.rest(5 * S)
+    other = next(number for number in (1, 2, 3) if fleet[number] is not leader)
+    restart_with(fleet, other, *topics)
+    fleet.run(60 * S)
+    assert "unread-topic" not in {each.kind for each in fleet.told()}
+
+
+def test_a_topic_that_is_assigned_within_seconds_is_not_told() -> None:
+    """A newcomer makes all rebalance."""
+    fleet = Fleet(3, static=3)
+    fleet.world.partitions["payments"] = 6
+    restart_with(fleet, 2, "orders", "payments")
+    fleet.start(4)
+    fleet.rest(5 * S)
+    assert "unread-topic" not in {each.kind for each in fleet.told()}
