@@ -15,9 +15,10 @@ from muster.coordinator.group.outcomes import (
 )
 from muster.coordinator.peers.link.messages import LENGTH, NotOwned
 from muster.coordinator.sidecar.forwarding import edge as edge_module
+from muster.events.connection import ConnectionEnd
 from muster.events.ids import MemberId
 from tests.coordinator.kio_client import frame, parse, with_length
-from tests.coordinator.sidecar.forwarding.stage import forwarding
+from tests.coordinator.sidecar.forwarding.stage import EDGE, forwarding
 from tests.coordinator.sidecar.relay.test_relay import heartbeat, join, leave, sync
 from tests.coordinator.sidecar.scripted_broker import DESCRIBE_GROUPS, Asked, allowing
 from tests.waiting import until
@@ -90,6 +91,38 @@ async def test_what_is_left_of_a_request_is_dropped_when_the_next_one_comes() ->
         (command, _) = stage.groups.parked[0]
         assert isinstance(command, JoinGroup)
         assert gone == [command.caller.request_id]
+
+
+@pytest.mark.parametrize("by_client", [True, False])
+async def test_the_owner_learns_how_the_clients_connection_to_the_edge_ended(by_client: bool) -> None:
+    """Where the edge itself is lost, nobody knows what became of the client."""
+    async with forwarding() as stage:
+        client, _ = await stage.parked_join()
+        (command, _) = stage.groups.parked[0]
+        assert isinstance(command, JoinGroup)
+        record = command.caller.connection
+        assert record is not None
+        assert (record.edge, record.end) == (EDGE, None)
+        if by_client:
+            client.close()
+        else:
+            await stage.links.close()
+        await until(lambda: record.end is not None)
+        assert record.end is (ConnectionEnd.CLOSED if by_client else ConnectionEnd.UNKNOWN)
+
+
+async def test_a_client_of_the_process_itself_has_one_connection_as_edge_and_as_owner() -> None:
+    """Its joins take the way of forwarded ones, and its heartbeats do not."""
+    async with forwarding() as stage:
+        stage.give_to(stage.edge.service.cluster.node)
+        client = await stage.edge.connect(1)
+        client.send(join())
+        await until(lambda: stage.edge.groups.parked)
+        (command, _) = stage.edge.groups.parked[0]
+        assert isinstance(command, JoinGroup)
+        (served,) = stage.edge.listening.connections
+        assert command.caller.connection is served.record
+        assert served.record.edge is None
 
 
 async def test_a_join_whose_owner_ends_is_sent_to_the_next_one_with_the_same_id() -> None:
