@@ -50,6 +50,7 @@ from muster.coordinator.settings.file_watch import watch_file
 from muster.coordinator.settings.settings import Settings
 from muster.coordinator.settings.sidecar import EDGE
 from muster.coordinator.tasks import on_failure
+from muster.events.kafka.known_brokers import KnownBrokers
 from muster.events.kafka.tls_files import contexts_of_files
 from muster.events.log.base import EventLog, LogMissing, LogUnavailable
 from muster.events.log.kafka.log import KafkaEventLog
@@ -87,7 +88,7 @@ class Readiness:
         await outage.retry_until_available(opening)
 
 
-def new_log(settings: Settings) -> EventLog:
+def new_log(settings: Settings, known_brokers: KnownBrokers) -> EventLog:
     """The event log, which is not open yet; a process that owns nothing only looks at it. Raises CannotServe."""
     try:
         return open_log(
@@ -97,6 +98,7 @@ def new_log(settings: Settings) -> EventLog:
             replication=settings.log_replication,
             audit_window_ms=settings.audit_window_ms,
             security=settings.log_security(),
+            known_brokers=known_brokers,
         )
     except InvalidLogUrl as error:
         raise CannotServe(f"{settings.name_of('log')}: {error}") from error

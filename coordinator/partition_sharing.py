@@ -23,6 +23,7 @@ from muster.coordinator.tasks import BackgroundTasks
 from muster.coordinator.upstream.group_requests import AsMember
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.security import UpstreamSecurity
+from muster.events.kafka.known_brokers import KnownBrokers
 from muster.events.log.base import EventLog
 from muster.events.log.kafka.names import ownership_group
 from muster.events.ownership import OwnershipEnd
@@ -31,8 +32,20 @@ from muster.events.ownership import OwnershipEnd
 class PartitionSharing:
     """See the module."""
 
-    def __init__(self, settings: Settings, event_log: EventLog, clock: Clock, *, upstream: str = "") -> None:
-        """`upstream`: the id of the cluster in front of which this process is; empty: standalone."""
+    def __init__(
+        self,
+        settings: Settings,
+        event_log: EventLog,
+        clock: Clock,
+        *,
+        upstream: str = "",
+        known_brokers: KnownBrokers | None = None,
+    ) -> None:
+        """`upstream`: the id of the cluster in front of which this process is; empty: standalone.
+
+        `known_brokers`: shared with other links of the process.
+        """
+        self._known_brokers = known_brokers
         self._upstream = upstream
         self._settings = settings
         self._log = event_log
@@ -130,6 +143,7 @@ class PartitionSharing:
             give_up=lost,
             monotonic_ms=self._clock.monotonic_ms,
             cluster="the event log's cluster",
+            known_brokers=self._known_brokers,
         )
 
     def _as_member(self) -> AsMember:

@@ -55,6 +55,7 @@ from muster.coordinator.standalone.missing_topics import MissingTopics
 from muster.coordinator.standalone.server import Server, ServerSettings
 from muster.coordinator.topics import BadTopic
 from muster.coordinator.wire.registry import APIS, load_messages_of_members
+from muster.events.kafka.known_brokers import KnownBrokers
 from muster.events.log.base import Deposed, LogDamaged, LogError
 from muster.events.records import EventsError
 from muster.variables import sets_nothing
@@ -144,9 +145,14 @@ async def _assembled(
 
 async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[Exception], None]) -> None:
     """Start all parts; the stack stops them in reverse order."""
-    event_log = new_log(settings)
+    known_brokers = KnownBrokers()
+    event_log = new_log(settings, known_brokers)
     offsets = offset_store_for(
-        event_log, settings.log, replication=settings.log_replication, security=settings.log_security()
+        event_log,
+        settings.log,
+        replication=settings.log_replication,
+        security=settings.log_security(),
+        known_brokers=known_brokers,
     )
     load_messages_of_members()
     watch = watch_loop(stack)  # all is imported: imports hold the loop
@@ -158,7 +164,9 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
     keep_certificates(stack, lost=lost)
     watch_files(readiness, stack, lost=lost)
     owner = new_owner(settings, event_log, offsets, clock)
-    sharing = PartitionSharing(settings, event_log, clock) if settings.share_partitions else None
+    sharing = (
+        PartitionSharing(settings, event_log, clock, known_brokers=known_brokers) if settings.share_partitions else None
+    )
     runtime = Runtime(
         owner,
         give_up=lost,

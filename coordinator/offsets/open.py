@@ -4,6 +4,7 @@ from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.offsets.memory import MemoryOffsetStore
 from muster.coordinator.offsets.sqlite import SqliteOffsetStore
 from muster.coordinator.offsets.topic import TopicOffsetStore
+from muster.events.kafka.known_brokers import KnownBrokers
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 from muster.events.log.base import EventLog
 from muster.events.log.kafka.names import OFFSETS_SUFFIX
@@ -12,9 +13,17 @@ from muster.events.log.url import open_log
 
 
 def offset_store_for(
-    event_log: EventLog, url: str, *, replication: int | None, security: KafkaSecurity = NOT_SECURED
+    event_log: EventLog,
+    url: str,
+    *,
+    replication: int | None,
+    security: KafkaSecurity = NOT_SECURED,
+    known_brokers: KnownBrokers | None = None,
 ) -> OffsetStore:
-    """Make the store: in the same file, in a topic beside the event topic, or in memory. `event_log` opens first."""
+    """Make the store: in the same file, in a topic beside the event topic, or in memory. `event_log` opens first.
+
+    `known_brokers`: shared with other links of the process.
+    """
     if isinstance(event_log, SqliteEventLog):
         return SqliteOffsetStore(event_log.file)
     if url.startswith("kafka:"):
@@ -26,6 +35,7 @@ def offset_store_for(
                 replication=replication,
                 audit_window_ms=0,
                 security=security,
+                known_brokers=known_brokers,
                 new_format_level=event_log.format_level,  # so that the same versions can use both
             )
         )

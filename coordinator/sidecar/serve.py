@@ -55,6 +55,7 @@ from muster.coordinator.sidecar.upstream_cluster import UpstreamCluster
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadows import ShadowName
 from muster.coordinator.wire.registry import load_messages_of_members
+from muster.events.kafka.known_brokers import KnownBrokers
 from muster.events.log.base import EventLog
 
 log = structlog.get_logger(__name__)
@@ -85,11 +86,13 @@ class _Sidecar:
         self.relayed = RelayMetrics()
         self.readiness = Readiness(self.clock)
         self.status = StatusParts()
+        self.known_brokers = KnownBrokers()
         self.link = UpstreamLink(
             settings.upstream or "",
             settings.upstream_security(),
             give_up=lost,
             monotonic_ms=self.clock.monotonic_ms,
+            known_brokers=self.known_brokers,
         )
         self.upstream = UpstreamCluster(settings, self.link, self.readiness, self.clock.monotonic_ms)
 
@@ -105,7 +108,7 @@ class _Sidecar:
         keep_certificates(stack, lost=self.lost)
         watch_files(self.readiness, stack, lost=self.lost)
         await self.upstream.find()
-        await self._assemble(new_log(settings))
+        await self._assemble(new_log(settings, self.known_brokers))
         self.kept.serves()
 
     async def _assemble(self, event_log: EventLog) -> None:
@@ -114,7 +117,9 @@ class _Sidecar:
         reserved = await self.upstream.reserved(event_log)
         sharing = None
         if settings.share_partitions:
-            sharing = PartitionSharing(settings, event_log, self.clock, upstream=self.link.cluster_id)
+            sharing = PartitionSharing(
+                settings, event_log, self.clock, upstream=self.link.cluster_id, known_brokers=self.known_brokers
+            )
         parts = GroupParts(
             settings, event_log, self.link, self.clock, stack, metrics=self.metrics, sharing=sharing, lost=self.lost
         )

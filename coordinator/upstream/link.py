@@ -32,6 +32,7 @@ from muster.events.kafka.addresses import BrokerAddress, read_servers
 from muster.events.kafka.connections import OtherCluster, ignore
 from muster.events.kafka.errors import COORDINATOR_MOVED, AnswerLost, LinkError, OwnShortage, TryAgain
 from muster.events.kafka.exchange import Exchange, NotOffered
+from muster.events.kafka.known_brokers import KnownBrokers
 from muster.events.kafka.link import ClusterLink, Versions
 from muster.events.kafka.metadata import ClusterView, topic_id_of
 
@@ -75,10 +76,12 @@ class UpstreamLink(ClusterLink):
         metadata_max_age_ms: int = METADATA_MAX_AGE_MS,
         monotonic_ms: Callable[[], int] = _CLOCK.monotonic_ms,
         cluster: str = UPSTREAM,
+        known_brokers: KnownBrokers | None = None,
     ) -> None:
         """`bootstrap`: HOST:PORT, comma-separated. Raises UpstreamRefused if it cannot be parsed.
 
-        `cluster`: what it is called in log lines, where it is not the sidecar's.
+        `cluster`: what it is called in log lines, where it is not the sidecar's. `known_brokers`: shared with other
+        links of the process.
         """
         try:
             servers = read_servers(bootstrap)
@@ -91,6 +94,7 @@ class UpstreamLink(ClusterLink):
             connect_timeout_ms=request_timeout_ms,
             request_timeout_ms=request_timeout_ms,
             metadata_max_age_ms=metadata_max_age_ms,
+            known=known_brokers,
         )
         self._give_up = give_up
         self.outage = ClusterOutage(self.asked_at, monotonic_ms, cluster)

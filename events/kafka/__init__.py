@@ -10,6 +10,7 @@ errors.py          The errors of requests to brokers: retry, outcome unknown, re
 exchange.py        A request of kio's through a connection of aiokafka's.
 failures.py        Sorting the errors of aiokafka and of the event loop.
 first_answer.py    Hedging requests that any broker can answer: the next broker is asked when one is silent.
+known_brokers.py   Addresses of brokers that a cluster has named, for when those that it named last are all away.
 link.py            The brokers of a cluster, and each request to the right one: the base of the log's link and of
                    upstream's.
 metadata.py        Metadata: a cluster's id and its brokers.

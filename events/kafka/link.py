@@ -5,8 +5,9 @@ requests, and the wording of failures. Sockets are in connections.py; Metadata i
 
 How it works: one task sends Metadata: every few seconds, and at once when a request has failed or a connection was
 lost. A request that any broker can answer is hedged (first_answer.py); connections to a silent broker are closed, and
-it is asked last from then on, so that a broker that hangs delays one request. Each user of a cluster has a subclass:
-for its topics, its requests and its errors.
+it is asked last from then on, so that a broker that hangs delays one request. Where all are away, those are asked that
+were named before, to this link or to another one of the process (known_brokers.py). Each user of a cluster has a
+subclass: for its topics, its requests and its errors.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from muster.events.kafka.addresses import BrokerAddress
 from muster.events.kafka.connections import Connections, ignore
 from muster.events.kafka.errors import LinkError, LinkRefused, OwnShortage, TryAgain
 from muster.events.kafka.first_answer import first_answer
+from muster.events.kafka.known_brokers import KnownBrokers
 from muster.events.kafka.metadata import ClusterView, MetadataQuestion
 from muster.events.kafka.security import KafkaSecurity
 
@@ -46,7 +48,10 @@ class ClusterLink:
         connect_timeout_ms: int,
         request_timeout_ms: int,
         metadata_max_age_ms: int,
+        known: KnownBrokers | None = None,
     ) -> None:
+        """`known`: what other links of the process have learned, and learn from this one."""
+        self._known = KnownBrokers() if known is None else known
         self._bootstrap = bootstrap
         self._security = security
         self._view = view
@@ -110,7 +115,9 @@ class ClusterLink:
     async def _ask_metadata(self) -> None:
         """Refresh the brokers now. Raises as `ask_any` does."""
         self._apply_metadata(await self.ask_any(MetadataQuestion(self._topics())))
-        self._connections.cluster_id = self._view.cluster_id
+        self._connections.cluster_id = cluster_id = self._view.cluster_id
+        if cluster_id is not None:
+            self._known.note(cluster_id, self._security.security_protocol, self._view.brokers.values())
         known = {*self._view.brokers.values(), *self._bootstrap}
         self._connections.forget_others(known)
         self._silent &= known
@@ -171,6 +178,10 @@ class ClusterLink:
             return await self._connections.ask(address, request, lane=QUESTIONS, timeout_ms=self._request_timeout_ms)
 
         asked = await first_answer(among, ask, (LinkError,))
+        if asked.answer is None and any(isinstance(error, TryAgain) for error in asked.failed):
+            former = self._known.of(self._view.cluster_id, self._security.security_protocol)
+            again = await first_answer([each for each in former if each not in among], ask, (LinkError,))
+            asked = asked if again.answer is None else again
         if asked.answer is None:
             may_recover = any(isinstance(error, TryAgain) for error in asked.failed)
             is_ours = asked.all_failed_as(OwnShortage)

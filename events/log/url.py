@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from muster.events.kafka.addresses import read_address
+from muster.events.kafka.known_brokers import KnownBrokers
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 from muster.events.log.base import EventLog, LogError, LogMissing
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
@@ -51,13 +52,15 @@ def open_log(
     security: KafkaSecurity = NOT_SECURED,
     new_format_level: int = FORMAT_LEVEL,
     wall_ms: Callable[[], int] | None = None,
+    known_brokers: KnownBrokers | None = None,
 ) -> EventLog:
     """Make the log of a URL; the caller awaits its `open()`. Raises InvalidLogUrl; LogMissing to read `memory:`.
 
     `partitions`, `replication` (Kafka alone) and `audit_window_ms` are settings of the log when it is made, and are
     compared with it when it exists; None takes it as it is. `read_only` makes nothing and claims nothing. `security`
     is how the cluster is reached, `new_format_level` the level of a topic that has no records yet, `wall_ms` the clock
-    whose times the records of one keep, instead of those of their appends (both Kafka alone).
+    whose times the records of one keep, instead of those of their appends (both Kafka alone). `known_brokers`: shared
+    with other links of the process.
     """
     scheme, separator, _ = url.partition(":")
     if not separator:
@@ -85,6 +88,7 @@ def open_log(
                 security=security,
                 new_format_level=new_format_level,
                 wall_ms=wall_ms,
+                known_brokers=known_brokers,
             )
         case _:
             raise InvalidLogUrl(url, f"there is no scheme {scheme!r}")
@@ -117,6 +121,7 @@ def _kafka(
     security: KafkaSecurity,
     new_format_level: int,
     wall_ms: Callable[[], int] | None,
+    known_brokers: KnownBrokers | None,
 ) -> EventLog:
     servers = parts.netloc.split(",")
     for server in servers:
@@ -140,6 +145,7 @@ def _kafka(
         new_format_level=new_format_level,
         wall_ms=wall_clock_ms if wall_ms is None else wall_ms,
         keeps_times=wall_ms is not None,
+        known_brokers=known_brokers,
     )
 
 

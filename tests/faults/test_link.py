@@ -8,7 +8,9 @@ from itertools import pairwise
 import pytest
 from aiokafka.protocol.admin import ApiVersionRequest
 
+from muster.events.kafka.addresses import BrokerAddress
 from muster.events.kafka.errors import TryAgain
+from muster.events.kafka.known_brokers import ADDRESSES_MAX, KnownBrokers
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 from muster.events.log.base import LogUnavailable
 from muster.events.log.kafka.client.errors import RETRY_PAUSE_MAX_S, RETRY_PAUSE_MIN_S, retried
@@ -20,16 +22,18 @@ from tests.faults.cluster import FETCH, HOST, INIT_PRODUCER_ID, METADATA, PRODUC
 from tests.faults.network import Connection, NetworkLoop
 from tests.faults.process import TOPIC, seconds, story
 from tests.faults.stumbling import stumbling
+from tests.waiting import until
 
 PARTITIONS = 8
 LIMIT_S = Timeouts().delivery_timeout_ms / 1000
 
 
 @asynccontextmanager
-async def linked(nodes: int = 1) -> AsyncIterator[tuple[FakeCluster, KafkaLink]]:
+async def linked(nodes: int = 1, *, names: int | None = None) -> AsyncIterator[tuple[FakeCluster, KafkaLink]]:
+    """`names`: how many of the brokers the link is given; by default all."""
     cluster = FakeCluster(nodes)
     cluster.create(TOPIC, PARTITIONS)
-    link = KafkaLink(cluster.bootstrap, NOT_SECURED, Timeouts())
+    link = KafkaLink(cluster.bootstrap[:names], NOT_SECURED, Timeouts())
     await link.open()
     await link.follow([TOPIC])
     yield cluster, link
@@ -239,6 +243,69 @@ async def test_who_waits_when_the_link_is_closed_is_told_so() -> None:
         await link.close()
         assert await kinds(*claims) == {LogUnavailable}
         assert seconds() - began < 1
+
+
+async def until_it_leads(node: int, link: KafkaLink) -> None:
+    """Wait until the link has found the partition at this broker. Raises TimeoutError."""
+    await until(lambda: link.brokers() == [node], within_s=10)
+    await link.ask_leader(TOPIC, 0, ApiVersionRequest(), lane=writer_config(0).lane)
+
+
+def take_away(cluster: FakeCluster, node: int) -> None:
+    """The broker ends, and the others have noticed."""
+    cluster.stop(node)
+    cluster.fail_over(node)
+
+
+@story
+async def test_a_broker_that_was_away_is_found_again_though_the_one_that_was_named_ends() -> None:
+    """As while a cluster is restarted one by one: Metadata names one broker at a time."""
+    async with linked(2, names=1) as (cluster, link):
+        take_away(cluster, 2)
+        await link.refresh()
+        assert link.brokers() == [1]
+        cluster.start(2)
+        take_away(cluster, 1)
+        await until_it_leads(2, link)
+
+
+@story
+async def test_a_link_finds_what_another_one_of_the_process_knows() -> None:
+    """It was never told of the broker that the partition moves to."""
+    known = KnownBrokers()
+    cluster = FakeCluster(2)
+    cluster.create(TOPIC, PARTITIONS)
+    take_away(cluster, 2)
+    first, second = [KafkaLink(cluster.bootstrap[:names], NOT_SECURED, Timeouts(), known) for names in (1, 2)]
+    for link in (first, second):
+        await link.open()
+        await link.follow([TOPIC])
+    cluster.start(2)
+    await second.refresh()
+    take_away(cluster, 1)
+    await until_it_leads(2, first)
+    for link in (first, second):
+        await link.close()
+
+
+def test_addresses_of_another_listener_are_not_asked() -> None:
+    """Nor is what another cluster named."""
+    known = KnownBrokers()
+    address = BrokerAddress("elsewhere", 9092)
+    known.note("fake", "SASL_SSL", [address])
+    known.note("another", "PLAINTEXT", [address])
+    assert [list(known.of(each, "PLAINTEXT")) for each in ("fake", None)] == [[], []]
+    assert list(known.of("fake", "SASL_SSL")) == [address]
+
+
+def test_few_addresses_are_kept() -> None:
+    """The latest: brokers may come back under new ones for ever."""
+    known = KnownBrokers()
+    for port in range(1, 1_000):
+        known.note("fake", "PLAINTEXT", [BrokerAddress("kafka", 1), BrokerAddress("kafka", port)])
+    kept = known.of("fake", "PLAINTEXT")
+    assert len(kept) == ADDRESSES_MAX
+    assert BrokerAddress("kafka", 1) in kept
 
 
 class Refusing:

@@ -17,6 +17,7 @@ from functools import partial
 import msgspec
 
 from muster.events.kafka.errors import LinkError
+from muster.events.kafka.known_brokers import KnownBrokers
 from muster.events.kafka.muster_check import is_muster
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 from muster.events.log.base import (
@@ -76,8 +77,12 @@ class KafkaEventLog:
         new_format_level: int = FORMAT_LEVEL,
         wall_ms: Callable[[], int] = wall_clock_ms,
         keeps_times: bool = False,
+        known_brokers: KnownBrokers | None = None,
     ) -> None:
-        """`new_format_level`: of a log that has no records yet. `keeps_times`: records have those of `wall_ms`."""
+        """`new_format_level`: of a log that has no records yet. `keeps_times`: records have those of `wall_ms`.
+
+        `known_brokers`: shared with other links of the process.
+        """
         self._plan = TopicPlan(
             name=topic,
             partitions=partitions,
@@ -89,7 +94,7 @@ class KafkaEventLog:
         self._timeout_ms = timeouts.delivery_timeout_ms
         self._read_only = read_only
         self._wall_ms = wall_ms
-        self._link = KafkaLink(bootstrap_servers, security, timeouts)
+        self._link = KafkaLink(bootstrap_servers, security, timeouts, known_brokers)
         self._facts = TopicFacts(partitions=0, replication=0)
         self._guarantees: Guarantees | None = None
         self._new_format_level = new_format_level

@@ -23,6 +23,7 @@ from muster.events.kafka.connections import OtherCluster
 from muster.events.kafka.errors import AnswerLost, LinkError, LinkRefused, TryAgain
 from muster.events.kafka.exchange import NotOffered
 from muster.events.kafka.failures import hung_up, is_refusal, refusal, said
+from muster.events.kafka.known_brokers import KnownBrokers
 from muster.events.kafka.link import ClusterLink
 from muster.events.kafka.metadata import MetadataQuestion
 from muster.events.kafka.security import KAFKA_CONFIG, KafkaSecurity
@@ -76,7 +77,13 @@ class KafkaLink(ClusterLink):
 
     _view: FollowedTopics
 
-    def __init__(self, bootstrap_servers: Sequence[str], security: KafkaSecurity, timeouts: Timeouts) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: Sequence[str],
+        security: KafkaSecurity,
+        timeouts: Timeouts,
+        known: KnownBrokers | None = None,
+    ) -> None:
         """Raises ValueError for a server that is no HOST:PORT."""
         super().__init__(
             [read_address(server.strip()) for server in bootstrap_servers],
@@ -85,6 +92,7 @@ class KafkaLink(ClusterLink):
             connect_timeout_ms=timeouts.connect_timeout_ms,
             request_timeout_ms=timeouts.request_timeout_ms,
             metadata_max_age_ms=timeouts.metadata_max_age_ms,
+            known=known,
         )
         self.timeouts = timeouts
         self._transaction_coordinators: dict[str, int] = {}

@@ -32,6 +32,7 @@ from muster.coordinator.peers.link.messages import (
     Pong,
     Proof,
     Relay,
+    RequestSuperseded,
     Revoked,
     Welcome,
     decode,
@@ -61,6 +62,7 @@ KINDS = (
     Revoked,
     HeardMembers,
     Leases,
+    RequestSuperseded,
 )
 
 
@@ -120,6 +122,7 @@ def test_each_message_has_a_number_of_its_own() -> None:
         "Granted": 26,
         "Revoked": 27,
         "Leases": 28,
+        "RequestSuperseded": 29,
     }
 
 
