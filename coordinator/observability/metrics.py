@@ -115,6 +115,11 @@ JOINS_REFUSED = PrometheusCounter(
     ["reason"],
     registry=REGISTRY,
 )
+SUBSCRIPTIONS_NOT_ASSIGNED = PrometheusCounter(
+    "muster_subscriptions_not_assigned",
+    "Static members that came back with another subscription and kept their assignments: nobody rebalances",
+    registry=REGISTRY,
+)
 TOPICS_NOT_DECLARED = PrometheusCounter(
     "muster_topics_not_declared",
     "Times that a client asked a standalone server for a topic that is not declared (--topic)",

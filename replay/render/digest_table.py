@@ -27,6 +27,10 @@ def print_digest(digest: Digest, console: Console) -> None:
         console.print()
         console.print(text(incident.group_id, "bold cyan"))
         print_incident(incident, console, Detail.BRIEF)
+    for incident in digest.unserved:
+        console.print()
+        console.print(text(incident.group_id, "bold cyan"))
+        print_incident(incident, console, Detail.BRIEF)
     for line in _rest(digest):
         console.print()
         console.print(text(line, "dim"))
@@ -42,13 +46,15 @@ def digest_in_markdown(digest: Digest) -> str:
         )
     if digest.incidents:
         told += "\n## What cost most\n\n" + "".join(map(_incident, digest.incidents))
+    if digest.unserved:
+        told += "\n## Consumers without partitions\n\n" + "".join(map(_incident, digest.unserved))
     return told + "".join(f"\n{escaped(line)}\n" for line in _rest(digest))
 
 
 def _incident(incident: Incident) -> str:
     lines = [escaped(cost_text(incident.cost)), *map(escaped, incident.advice), *map(escaped, incident.notes)]
     head = f"* **{escaped(incident.group_id)}**, {escaped(title_of(incident))}: {escaped(incident.headline)}\n"
-    return head + "".join(f"  * {line}\n" for line in lines)
+    return head + "".join(f"  * {line}\n" for line in lines if line)
 
 
 def _answer(digest: Digest) -> str:

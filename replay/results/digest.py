@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum, unique
-from heapq import heappush, heapreplace, nlargest
+from heapq import heappush, heappushpop, heapreplace, nlargest
 from itertools import count
 from operator import attrgetter
 from typing import Final
@@ -43,6 +43,7 @@ BRIEFS_MAX: Final = 100_000
 """How many incidents are looked at for storms."""
 
 OUTAGES: Final = frozenset({"coordinator-outage", "coordinator-change"})
+UNSERVED: Final = frozenset({"refused", "unread-topic"})
 OF_PROCESSES: Final = frozenset(
     {"crash", "crash-loop", "network-cut", "restart", "slow-member", "poll-timeout", "stopped"}
 )
@@ -87,6 +88,8 @@ class Digest(msgspec.Struct, frozen=True, kw_only=True):
     incidents: tuple[Incident, ...]
     more: int
     """The other incidents that have a rebalance, and are in no storm."""
+    unserved: tuple[Incident, ...] = ()
+    """Consumers that were refused, and topics that nobody reads: these cost no rebalance. The newest, newest first."""
     ended_at: Instant | None = None
     """The last event of the groups, if that was before the window."""
 
@@ -281,6 +284,7 @@ class _Collected:
         self._kinds: Counter[str] = Counter()
         self._groups: set[GroupId] = set()
         self._without_rebalance = 0
+        self._unserved: list[tuple[Instant, int, Packed[Incident]]] = []
 
     def add(self, incidents: Iterable[Incident]) -> None:
         """Take in what a group tells."""
@@ -288,6 +292,9 @@ class _Collected:
             self._kinds[incident.kind] += 1
             self._groups.add(incident.group_id)
             self._without_rebalance += not incident.rebalances
+            if incident.kind in UNSERVED:
+                entry = (incident.started_at, next(self._number), Packed(incident))
+                (heappush if len(self._unserved) < SHOWN else heappushpop)(self._unserved, entry)
             if len(self._briefs) < BRIEFS_MAX:
                 self._briefs += _briefs(incident)
             if incident.rebalances:
@@ -316,6 +323,7 @@ class _Collected:
             storms=tuple(storm for storm, _ in found),
             incidents=shown,
             more=told - self._without_rebalance - in_storms - len(shown),
+            unserved=tuple(packed.value for *_, packed in sorted(self._unserved, reverse=True)),
             ended_at=ended_at,
         )
 

@@ -1,6 +1,6 @@
 """`muster replay state --at`: the group as it was at a moment, by the same `evolve` that the coordinator uses."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -13,6 +13,7 @@ from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.state import Group, GroupState, Member, MemberRole, new_group
 from muster.replay.history.items import Coordinated, Happened, Item
 from muster.replay.history.window import At, AtGeneration, AtSeq, AtTime
+from muster.replay.incidents.evidence.unread import unread_topics
 from muster.replay.rebalances.moves import partitions_of
 from muster.replay.rebalances.rebalance import MemberRef, TopicPartitions, ref
 from muster.replay.rebalances.wording import missing_text
@@ -160,13 +161,20 @@ def state_of(group: Group, log: str, at_ms: int, coordinator: str | None, notes:
         leader_id=image.leader_id,
         coordinator=coordinator,
         members=tuple(_member(group, member) for member in members),
-        notes=tuple(notes),
+        notes=(*notes, *_unread(group)),
         registrations=tuple(
             RegistrationState(group_instance_id=instance, registered_at=instant(each.registered_ms))
             for instance, each in sorted(group.registrations.items())
         ),
         configs=values_set(group.config),
     )
+
+
+def _unread(group: Group) -> Iterator[str]:
+    """A note on topics that members subscribe and nobody is assigned."""
+    topics = sorted(unread_topics(group))
+    if topics:
+        yield f"subscribed by members and assigned to nobody: {', '.join(topics)}"
 
 
 def _member(group: Group, member: Member) -> MemberState:

@@ -13,6 +13,7 @@ answer_lease.py        Until when a partition's answers may leave, and those tha
 old_leases.py          Until when former owners may still answer from memory.
 pauses.py              Pauses of the process or its machine: what they mean for sessions, and their event.
 announce.py            Metrics and log lines for events that became durable.
+kept_assignments.py    Metrics and log lines for static members that come back with another subscription.
 refused_joins.py       Metrics and log lines for joins that are refused for good.
 rebalance_log.py       One line, and the durations, of each rebalance.
 owner.py               What all partitions of this process share: its name, its logs, its settings.

@@ -44,6 +44,7 @@ from muster.coordinator.load.slices import SLICE_MS, Slices
 from muster.coordinator.observability.metrics import OFFSETS_EXPIRED
 from muster.coordinator.runtime.partition.announce import announce
 from muster.coordinator.runtime.partition.group_context import Batch, CheckDeadlines, GroupContext
+from muster.coordinator.runtime.partition.kept_assignments import KeptAssignments
 from muster.coordinator.runtime.partition.outbox import OnLost, Outbox, WriteUnit
 from muster.coordinator.runtime.partition.rebalance_log import RebalanceLines, follow
 from muster.coordinator.runtime.partition.refused_joins import RefusedJoins
@@ -108,6 +109,7 @@ class CommandProcessor:
         self._changed = changed
         self._idle = idle
         self._refused_joins = RefusedJoins(settings, clock.monotonic_ms)
+        self._kept_assignments = KeptAssignments(clock.monotonic_ms)
         self._rebalance_lines = RebalanceLines(clock.monotonic_ms)
         self._is_closed = False
         self.puts_off = False
@@ -293,7 +295,7 @@ class CommandProcessor:
     def _take_effect(
         self, context: GroupContext, commands: Sequence[AnyCommand], decisions: Sequence[Decision], now_ms: int
     ) -> None:
-        last = decisions[-1]
+        last, before = decisions[-1], context.group
         if last.soft is not context.soft or last.group is not context.group:
             context.group, context.soft = last.group, last.soft
             context.invalidate_tickets()
@@ -301,6 +303,7 @@ class CommandProcessor:
         for command, decision in zip(commands, decisions, strict=True):
             if decision.events:
                 announce(decision.events)
+                self._kept_assignments.note(decision.events, before)
                 context.rebalance = follow(context.rebalance, decision.events, now_ms, self._rebalance_lines)
             if isinstance(command, JoinGroup):
                 self._refused_joins.note(command, decision.replies, decision.group)

@@ -5,7 +5,9 @@ import pytest
 from muster.coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation
 from muster.coordinator.group.configs import REBALANCE
 from muster.replay.fleet.simulation.world.rules import GROUP_ID
+from muster.replay.history.window import AtTime
 from tests.replay.incidents.fleet import BOTH, Fleet, expect, of_kind, said
+from tests.replay.whole import state_at
 
 S = 1_000
 
@@ -52,6 +54,19 @@ def test_a_static_member_that_comes_back_with_another_topic_is_told(level: int) 
     )
     assert "muster members rebalance orders" in unread.advice[0]
     assert unread.rebalances == ()
+
+
+def test_the_state_of_the_group_has_a_note_until_it_is_assigned() -> None:
+    fleet = Fleet(3, static=3)
+    fleet.world.partitions["payments"] = 6
+    restart_with(fleet, 2, "orders", "payments")
+    state = state_at(fleet.history(), AtTime(fleet.wall_ms))
+    assert state is not None
+    assert state.notes == ("subscribed by members and assigned to nobody: payments",)
+    rebalance(fleet)
+    healed = state_at(fleet.history(), AtTime(fleet.wall_ms))
+    assert healed is not None
+    assert healed.notes == ()
 
 
 def test_it_ends_with_the_rebalance_that_somebody_asks_for() -> None:

@@ -300,3 +300,19 @@ def test_a_window_in_which_nothing_went_on_has_nothing(tmp_path: Path) -> None:
     result = digest(url, "--since", "2026-11-22")
     assert (result["told"], result["groups"], result["quiet"]) == (0, 1, 1)
     assert_fails(run("why", told.group_id, "--since", "2026-11-22", log=url), 1, "does not tell of")
+
+
+def test_consumers_that_were_refused_are_shown_though_nothing_rebalanced(tmp_path: Path) -> None:
+    """The newest first, as on-call engineers are asked for them; for people and for programs."""
+    logged = []
+    for number in range(30):
+        told = one_host(f"group-{number}", "/10.0.0.8", after_ms=number * 1_000)
+        told.wait(7_200_000).refused(told.member("odd", host="/10.0.0.9"), 23, Cause.PROTOCOL_MISMATCH)
+        logged.append(told)
+    url = asyncio.run(sqlite_log(tmp_path / "muster.db", *logged))
+    ever = ["--since", "2026-01-01T00:00:00"]
+    shown = digest(url, *ever)
+    assert [each["group_id"] for each in shown["unserved"]] == [f"group-{number}" for number in range(29, 9, -1)]
+    assert {each["kind"] for each in shown["unserved"]} == {"refused"}
+    assert "was refused: it had no protocol in common" in run("digest", *ever, log=url).stdout
+    assert "## Consumers without partitions" in run("digest", *ever, "--format", "md", log=url).stdout

@@ -1,0 +1,60 @@
+"""Static members that come back with another subscription: nobody rebalances, as in Kafka, so a line says so.
+
+They are given the assignment that they had, and what they subscribe beside that has no consumer until the next
+rebalance.
+Ten groups have lines of their own, one a minute; all others share one.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import structlog
+
+from muster.coordinator.log_throttle import NAMES_MAX, NamesThrottle
+from muster.coordinator.observability.metrics import SUBSCRIPTIONS_NOT_ASSIGNED
+from muster.events.causes import Cause
+from muster.events.consumer_protocol import subscribed_topics
+from muster.events.events import AnyEvent, StaticMemberReplaced
+from muster.events.state import Group, Member
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+EVENT: Final = "a static member came back with another subscription, and kept its assignment: nobody rebalances"
+
+
+class KeptAssignments:
+    """See the module."""
+
+    def __init__(self, monotonic_ms: Callable[[], int]) -> None:
+        self._throttle = NamesThrottle(monotonic_ms)
+
+    def note(self, events: Iterable[AnyEvent], before: Group | None) -> None:
+        """Report those of these events, which are durable. `before`: the group as it stood before them."""
+        for event in events:
+            if isinstance(event, StaticMemberReplaced) and event.why.cause is Cause.STATIC_RESTART_ABSORBED:
+                replaced = None if before is None else before.members.get(event.replaced_member_id)
+                if replaced is not None and replaced.protocols != event.member.protocols:
+                    self._note(event, replaced)
+
+    def _note(self, event: StaticMemberReplaced, replaced: Member) -> None:
+        topics, former = _topics(event.member), _topics(replaced)
+        if topics is None or former is None or topics == former:
+            return
+        SUBSCRIPTIONS_NOT_ASSIGNED.inc()
+        suppressed = self._throttle.due("subscription", event.group_id)
+        if suppressed is not None:
+            log.warning(
+                EVENT,
+                group_id=event.group_id,
+                group_instance_id=event.member.group_instance_id,
+                client_id=event.member.client_id,
+                client_host=event.member.client_host,
+                new_topics=sorted(topics - former)[:NAMES_MAX],
+                former_topics=sorted(former - topics)[:NAMES_MAX],
+                way_out=f"when all are restarted: muster members rebalance {event.group_id}",
+                others_since=suppressed,
+            )
+
+
+def _topics(member: Member) -> frozenset[str] | None:
+    return subscribed_topics(member.protocols[0].metadata) if member.protocols else None
