@@ -3,7 +3,7 @@
 import pytest
 
 from muster.events.kafka.muster_check import CONFIG_OF_A_MUSTER
-from muster.events.log.base import LogMismatch
+from muster.events.log.base import LogMismatch, LogMissing
 from muster.events.log.kafka.log import KafkaEventLog
 from muster.events.log.kafka.names import PROBE_SUFFIX
 from muster.events.records import FORMAT_LEVEL, Record
@@ -114,3 +114,27 @@ async def test_a_log_that_is_only_read_claims_nothing() -> None:
     assert await owner.has_owners_record(0)
     for log in (owner, reader):
         await log.close()
+
+
+@pytest.mark.parametrize("mode", ["nobody opened it", "no right to the probe"])
+@story
+async def test_an_empty_topic_that_no_owner_has_opened_is_no_empty_log(mode: str) -> None:
+    """It is somebody else's, or made for a log that is yet to come; an opened one may be empty."""
+    cluster = FakeCluster()
+    cluster.create(TOPIC, 2, {"cleanup.policy": "delete"})
+    if mode == "no right to the probe":
+        cluster.may_not_describe.add(TOPIC + PROBE_SUFFIX)
+    reader = KafkaEventLog(cluster.bootstrap, TOPIC, read_only=True)
+    with pytest.raises(LogMissing, match=f"topic {TOPIC} is empty, and no Muster has opened it as its event log: "):
+        await reader.open()
+
+
+@story
+async def test_an_empty_topic_of_which_nothing_is_known_is_read() -> None:
+    """A reader needs no right to the probe's topic, nor to the configs."""
+    cluster = FakeCluster()
+    cluster.create(TOPIC, 2)
+    cluster.may_not_describe.add(TOPIC + PROBE_SUFFIX)
+    reader = KafkaEventLog(cluster.bootstrap, TOPIC, read_only=True)
+    await reader.open()
+    await reader.close()

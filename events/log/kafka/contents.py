@@ -10,7 +10,8 @@ with `muster`; what was written before there were headers is known by its key, w
 have written before the first owner, and a lot since. So where a log of this name was opened before, as the topic for
 the probe of the fences tells, owners are looked for in all of it.
 
-What is not ideal: a topic that is empty for the moment seems to belong to nobody.
+What is not ideal: a topic that is empty for the moment seems to belong to nobody. A reader goes by whether an owner has
+ever opened it (log.py), an owner by its settings (client/settings.py).
 """
 
 from collections.abc import Awaitable, Callable, Iterator

@@ -289,6 +289,8 @@ class KafkaEventLog:
         if facts is None:
             raise LogMissing(f"there is no topic {self._plan.name}, and a log opened for reading makes none")
         contents = await self._look_into(facts)
+        if contents is Contents.NOTHING:
+            await self._check_was_opened()
         found = await notes_of(
             self._link, self._plan.name, facts.partitions, facts.cluster_id, timeout_ms=self._timeout_ms
         )
@@ -304,6 +306,25 @@ class KafkaEventLog:
         return await refuse_somebody_elses(
             self._link, name, facts.partitions, was_opened=self._was_opened, timeout_ms=self._timeout_ms
         )
+
+    async def _check_was_opened(self) -> None:
+        """Check that an empty topic is a log: an owner has opened it, and made the probe's topic.
+
+        A reader without a right to that topic goes by the policy, which may not be known either. Raises LogMissing.
+        """
+        name, link, timeout_ms = self._plan.name, self._link, self._timeout_ms
+        try:
+            was_opened = await topic_facts(link, self._probe, timeout_ms=timeout_ms) is not None
+            why = f"no topic {self._probe}, which it makes"
+        except LogMismatch:
+            policy = await cleanup_policy(link, name, timeout_ms=timeout_ms)
+            was_opened = policy is None or "compact" in policy
+            why = f"cleanup.policy={policy}, and an event log is compacted"
+        if not was_opened:
+            raise LogMissing(
+                f"topic {name} is empty, and no Muster has opened it as its event log: there is {why}. If it was made"
+                " for one, start that; else give --log the name of an event log"
+            )
 
     async def _was_opened(self) -> bool:
         """Whether a log of this name was opened before: then the probe's topic exists."""

@@ -10,6 +10,7 @@ from muster.events.log.base import LogMismatch, LogMissing
 from muster.events.log.kafka.batches import Stamp
 from muster.events.log.kafka.log import KafkaEventLog
 from muster.events.log.kafka.marks import Origin
+from muster.events.log.kafka.names import PROBE_SUFFIX
 from tests.events.log.kafka.client.test_metadata import MISSING, answer, topic
 from tests.events.log.kafka.test_contents import StoredBatches, batch_of, unmarked
 
@@ -37,7 +38,7 @@ class Cluster(StoredBatches):
         return self._offered
 
     async def metadata(self, topics: Collection[str]) -> Any:
-        has_it = self._batches and list(topics) == [TOPIC]
+        has_it = self._batches and list(topics) in ([TOPIC], [f"{TOPIC}{PROBE_SUFFIX}"])
         return answer(topic(*((1, 0) for _ in self._batches)) if has_it else MISSING)
 
     async def follow(self, topics: Iterable[str]) -> None:

@@ -1,10 +1,14 @@
 """Topics that an event log cannot be kept in, on a real broker: one clear line, and nothing is changed."""
 
+import asyncio
+
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from kio.schema.errors import ErrorCode
+from typer.testing import CliRunner
 
+from muster import cli
 from muster.events.log.base import LogMismatch, LogUnavailable
 from muster.events.log.kafka.batches import Stamp
 from muster.events.log.kafka.client.link import Timeouts
@@ -71,6 +75,17 @@ async def test_a_topic_of_another_cluster_or_of_a_newer_version_is_refused_untou
     assert records_of(await read_all(reader, 1)) == list(transition("mirrored"))
     assert await reader.end_offset(0) == 0
     await reader.close()
+
+
+async def test_an_empty_topic_of_somebody_else_is_told_as_that(
+    kafka_broker: Broker, admin: AIOKafkaAdminClient, topic: str
+) -> None:
+    """Replay said that there were no groups, as of an empty log."""
+    await create_topic(admin, topic, {"cleanup.policy": "delete"})
+    command = ["replay", "groups", "--log", f"kafka://{kafka_broker.bootstrap}/{topic}"]
+    asked = await asyncio.to_thread(CliRunner().invoke, cli.app, command)
+    assert (asked.exit_code, asked.stdout) == (2, ""), asked.output
+    assert f"topic {topic} is empty, and no Muster has opened it as its event log" in " ".join(asked.stderr.split())
 
 
 async def somebody_elses(broker: Broker, topic: str) -> None:
