@@ -188,7 +188,9 @@ class ReportFold:
         self._total.add(incident.cost)
         self._kinds[incident.kind] += 1
         if incident.rebalances:
-            self._weightiest = sorted([*self._weightiest, told], key=attrgetter("weight"), reverse=True)[:WEIGHTIEST]
+            self._weightiest = sorted([*self._weightiest, told], key=attrgetter("story.weight"), reverse=True)[
+                :WEIGHTIEST
+            ]
         for rebalance in incident.rebalances:
             self.rebalances += 1
             self._shifts.add(shift(rebalance))

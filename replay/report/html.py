@@ -18,11 +18,16 @@ import msgspec
 from jinja2 import BaseLoader, Environment, PackageLoader, StrictUndefined, Template
 
 from muster import DISTRIBUTION
+from muster.replay.incidents.families import Family, family_of
 from muster.replay.report.fold import ReportFold
 from muster.replay.report.page import LIMITS, Lane, Page, SpanOnPage
 from muster.replay.times import Instant, in_zone, instant, zone_of
 
 PAGE_BYTES_MAX: Final = 2_000_000
+INCIDENTS_ON_PAPER: Final = 12
+ROWS_ON_PAPER: Final = 20
+LANES_ON_PAPER: Final = 15
+"""The incidents, the rows of a table and the lanes of the chart that are printed, for ten pages of paper at most."""
 _IN_SCRIPT: Final = {ord(each): f"\\u{ord(each):04x}" for each in "<>&'\u2028\u2029"}
 
 
@@ -37,6 +42,8 @@ class _Drawing(msgspec.Struct, frozen=True, kw_only=True):
     takeovers: tuple[msgspec.Struct, ...]
     missing: tuple[int, ...]
     incidents: tuple[tuple[int, int | None, tuple[int, ...]], ...]
+    opens_on: int | None
+    lanes_on_paper: int = LANES_ON_PAPER
 
 
 def document(page: Page, zone: tzinfo = UTC) -> str:
@@ -51,18 +58,31 @@ def document(page: Page, zone: tzinfo = UTC) -> str:
         takeovers=page.takeovers,
         missing=tuple(each.at_ms for each in page.missing),
         incidents=tuple((each.begin_ms, each.end_ms, each.lanes) for each in page.stories),
+        opens_on=max(page.weightiest, key=lambda n: page.stories[n].weight[1:], default=None),
     )
+    kinds = Counter(each.kind for each in page.stories)
+    families = {family_of(kind) for kind in kinds}
     return template.render(
         page=page,
         told=lambda at: told_in(at, zone),
         zone=zone_name(zone),
-        kinds=sorted(Counter(each.kind for each in page.stories).items()),
+        kinds=sorted(kinds.items()),
+        family=family_of,
+        families=[each for each in Family if each in families],
+        on_paper=_on_paper(page),
+        rows_on_paper=ROWS_ON_PAPER,
         style=style,
         script=script,
         data=in_script(drawing),
         policy=policy(style, script),
         version=version(DISTRIBUTION),
     )
+
+
+def _on_paper(page: Page) -> frozenset[int]:
+    """The numbers of the incidents that are printed: those that cost most."""
+    weights = sorted(range(len(page.stories)), key=lambda n: page.stories[n].weight, reverse=True)
+    return frozenset(weights[:INCIDENTS_ON_PAPER])
 
 
 def fitting(

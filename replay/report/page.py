@@ -98,7 +98,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 class IncidentOnPage(msgspec.Struct, frozen=True, kw_only=True):
     """An incident. `lanes` are those of its culprits; `parent`: the number of the one within which it happened.
 
-    `crosses`: which edges of the window.
+    `crosses`: which edges of the window. `weight` compares it with others: whether it goes on, then what it cost.
     """
 
     key: str
@@ -114,6 +114,7 @@ class IncidentOnPage(msgspec.Struct, frozen=True, kw_only=True):
     took: str
     crosses: tuple[WindowEdge, ...]
     parent: int | None
+    weight: tuple[bool, int, int, int]
     generations: str
     chain: tuple[Told, ...]
     chain_more: int

@@ -6,7 +6,7 @@ const byId = (id) => document.getElementById(id);
 const [chart, head, body, tip] = ["chart", "head", "body", "tip"].map(byId);
 const articles = [...document.querySelectorAll("article")];
 const rows = [...byId("lanes").rows];
-const AXIS = 22, GENERATION = 13, ROW = 16, ROWS_MAX = 6, LANE = 36, BAR_Y = 19, BAR = 13, SPAN_MIN_MS = 20, COUNTS_MAX = 1500;
+const AXIS = 22, GENERATION = 13, ROW = 16, ROWS_MAX = 6, LANE = 36, BAR_Y = 19, BAR = 13, SPAN_MIN_MS = 20, COUNTS_MAX = 1500, SENTENCES_ON_PAPER = 60;
 const STEPS = [1, 5, 10, 50, 100, 500, 1e3, 5e3, 15e3, 6e4, 3e5, 9e5, 36e5, 108e5, 216e5, 864e5, 6048e5, 2592e6, 31536e6];
 const ENDS = {"left": "○", "planned": "○", "removed": "□", "came-back": "|"};
 const whole = Math.max(1000, data.end - data.begin), margin = whole * 0.01;
@@ -17,6 +17,7 @@ let view = {...all}, width = 0, zone = "UTC", clocks = null, selected = -1, lane
 
 const incidents = data.incidents.map(([begin, end, lanes], n) =>
   ({n, begin, end: end ?? data.end, lanes, article: articles[n], row: 0, shown: true,
+    family: [...articles[n].classList].find((each) => each.startsWith("f-")) ?? "",
     kind: articles[n].dataset.kind, grade: articles[n].querySelector(".grade").textContent}));
 const lanes = data.lanes.map((lane, n) => ({...lane, n, text: (lane.name + " " + lane.where).toLowerCase(), shown: true}));
 
@@ -123,7 +124,7 @@ function drawIncident(each) {
   const left = Math.max(-9, x(each.begin)), right = Math.max(left + 6, Math.min(width + 9, x(each.end))), y = AXIS + each.row * ROW;
   const next = incidents.find((other) => other.shown && other.row === each.row && other.begin > each.begin);
   const free = Math.min(width, next ? x(next.begin) : width) - right - 8, needs = each.kind.length * 6.5;
-  const of = {class: `incident ${each.grade}${each.n === selected ? " on" : ""}`, "data-n": each.n};
+  const of = {class: `incident ${each.grade} ${each.family}${each.n === selected ? " on" : ""}`, "data-n": each.n};
   add(head, "rect", {...of, x: left, y: y + 2, width: right - left, height: ROW - 4, rx: 3});
   const isIn = Math.min(right, width) - Math.max(left, 0) > needs + 10;
   if (isIn || free > needs) add(head, "text", {class: isIn ? `in ${each.grade}` : "", x: isIn ? Math.max(left, 0) + 5 : right + 4, y: y + ROW - 4}, each.kind);
@@ -137,7 +138,7 @@ function drawBody() {
   paths(body, "unstable", boxes(data.unstable, 0, height));
   if (selected >= 0) {
     const each = incidents[selected];
-    add(body, "rect", {class: "shade", x: Math.max(-9, x(each.begin)), y: 0, height,
+    add(body, "rect", {class: `shade ${each.family}`, x: Math.max(-9, x(each.begin)), y: 0, height,
       width: Math.max(3, Math.min(width + 9, x(each.end)) - Math.max(-9, x(each.begin)))});
   }
   drawHead(height);
@@ -267,8 +268,10 @@ function select(n, goes) {
   articles.forEach((article, k) => article.classList.toggle("on", k === n));
   const each = incidents[n];
   if (each.end < view.from || each.begin > view.to || !goes) {
-    const size = Math.max(each.end - each.begin, 2000);
-    show(each.begin - size / 2, each.begin + size * 1.5);
+    const begin = Math.min(each.begin, ...each.lanes.flatMap((lane) => lanes[lane].silences
+      .filter(([, to]) => to >= each.begin && to <= each.end).map(([from]) => from)));
+    const size = Math.max(each.end - begin, 2000);
+    show(begin - size / 4, begin + size * 1.25);
   } else redraw();
   if (goes) each.article.focus();
 }
@@ -354,18 +357,30 @@ byId("zone").addEventListener("change", changeZone);
 
 // ---- begin ----
 
-let closed = [];
+// On paper are the whole time, the lanes of the incidents that are printed, and what happened, if all of that is short.
+let closed = [], unprinted = [], seen = null;
 addEventListener("beforeprint", () => {
+  seen = view;
+  const most = data.lanes_on_paper ?? lanes.length, printed = articles.filter((each) => !each.classList.contains("off-paper"));
+  const first = new Set(incidents.filter((each) => printed.includes(each.article)).flatMap((each) => each.lanes));
+  const ranked = lanes.filter((each) => each.shown).sort((a, b) => first.has(b.n) - first.has(a.n) || a.n - b.n);
+  unprinted = ranked.slice(most);
+  for (const each of unprinted) each.shown = false;
   view = {...all}; width = 1000; draw();
-  closed = [...document.querySelectorAll("details:not([open])")];
+  const sentences = printed.reduce((sum, each) => sum + each.querySelectorAll("details li").length, 0);
+  closed = sentences > SENTENCES_ON_PAPER ? [] : [...document.querySelectorAll("details:not([open])")];
   for (const each of closed) each.open = true;
 });
 addEventListener("afterprint", () => {
   for (const each of closed) each.open = false;
-  width = 0; measure();
+  for (const each of unprinted) each.shown = true;
+  view = seen; width = 0; measure();
 });
 new ResizeObserver(measure).observe(chart);
 changeZone();
 measure();
 filter();
+const linked = articles.findIndex((article) => location.hash === "#" + article.id);
+if (linked >= 0) select(linked, true);
+else if (data.opens_on !== null && data.opens_on !== undefined) select(data.opens_on, false);
 })();

@@ -12,7 +12,7 @@ from muster.replay.times import duration, wall_ms_of
 
 STATEMENTS_MAX = 30
 MOVES_MAX = 6
-CULPRITS_MAX = 8
+CULPRITS_MAX = 20
 GENERATIONS_MAX = 8
 SEQS_MAX = 8
 
@@ -24,8 +24,6 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
     incident_id: str
     parent_id: str | None
     culprits: tuple[MemberRef, ...]
-    weight: tuple[bool, int, int, int]
-    """Compares it with others: whether it goes on, then what it cost."""
 
 
 class Total:
@@ -64,6 +62,7 @@ def brief(incident: Incident) -> Brief:
         took="not over" if end_ms is None else duration(end_ms - begin_ms),
         crosses=incident.crosses,
         parent=None,
+        weight=(end_ms is None, *incident.cost.weight),
         generations=_generations(incident.rebalances),
         chain=tuple(_told(each) for each in incident.chain[:STATEMENTS_MAX]),
         chain_more=max(0, len(incident.chain) - STATEMENTS_MAX),
@@ -76,7 +75,6 @@ def brief(incident: Incident) -> Brief:
         incident_id=incident.id,
         parent_id=incident.parent,
         culprits=incident.culprits,
-        weight=(end_ms is None, *incident.cost.weight),
     )
 
 

@@ -69,7 +69,7 @@ GROUP_COSTS: Final = """
 """
 """The cost of each group; null: nothing of which that is known."""
 
-_COST: Final = "partition_ms desc nulls last, rebalancing_ms desc nulls last"
+COST: Final = "partition_ms desc nulls last, rebalancing_ms desc nulls last"
 
 TOP: Final = f"""
 with told as (
@@ -79,25 +79,25 @@ with told as (
 )
 select group_id, rebalances, incidents, worst_kind, rebalancing_ms, longest_ms, partition_ms, avoided
 from group_costs_asked left join told using (group_id)
-order by {_COST}, rebalances desc, group_id limit $limit
+order by {COST}, rebalances desc, group_id limit $limit
 """  # noqa: S608
 BY_KIND: Final = f"""
 select
     kind, count(*) as incidents, count(distinct group_id) as groups, sum(rebalances)::bigint as rebalances,
     sum(rebalancing_ms)::bigint as rebalancing_ms, sum(partition_ms)::bigint as partition_ms,
     count(*) filter (grade = 'unknown') as unknown
-from incidents_asked group by kind order by {_COST}, incidents desc, kind limit $limit
+from incidents_asked group by kind order by {COST}, incidents desc, kind limit $limit
 """  # noqa: S608
 BY_TRIGGER: Final = f"""
 select
     trigger, count(*) as rebalances, count(distinct group_id) as groups,
     sum(duration_ms)::bigint as rebalancing_ms, sum(partition_ms)::bigint as partition_ms
-from rebalances_asked group by trigger order by {_COST}, rebalances desc, trigger limit $limit
+from rebalances_asked group by trigger order by {COST}, rebalances desc, trigger limit $limit
 """  # noqa: S608
 STORMS: Final = f"""
 select started_at, ended_at, kind, client_host, len(groups) as groups_hit, incidents, rebalances, rebalancing_ms,
     partition_ms, groups
-from storms_asked order by {_COST}, started_at limit $limit
+from storms_asked order by {COST}, started_at limit $limit
 """  # noqa: S608
 _INCIDENT: Final = """
 select
@@ -105,7 +105,7 @@ select
 from incidents_asked where $kind is null or kind = $kind
 """
 INCIDENTS: Final = {
-    Order.COST: f"{_INCIDENT} order by {_COST}, started_at, group_id, incident limit $limit",
+    Order.COST: f"{_INCIDENT} order by {COST}, started_at, group_id, incident limit $limit",
     Order.TIME: f"{_INCIDENT} order by started_at desc, group_id, incident limit $limit",
 }
 OF_GROUP: Final = {

@@ -7,13 +7,17 @@ from typing import Any, Final
 import msgspec
 
 from muster.replay.fleet.asked import Order
-from muster.replay.fleet.questions.queries import BY_KIND, BY_TRIGGER, INCIDENTS, STORMS, Answer, AskedRows, ask
+from muster.replay.fleet.questions.queries import BY_KIND, BY_TRIGGER, COST, INCIDENTS, STORMS, Answer, AskedRows, ask
 from muster.replay.fleet.report.heat import HOUR_MS, HeatRow, Scale, paths_of, scale_of
 from muster.replay.fleet.report.teams import GroupCost, Team, teams_of
 from muster.replay.times import Instant
 
 ROWS_MAX: Final = 40
 """The groups that have a row of their own."""
+
+STORIES_OF_GROUP: Final = 3
+REBALANCES_OF_STORY: Final = 10
+"""The incidents of a group that have a story if the group has a row, and the rebalances of a story that are listed."""
 
 THE_REST: Final = "all others"
 
@@ -46,6 +50,29 @@ select until_at, owner, owner_before, count(*) as groups_hit, sum(members)::int 
 from coordinator_downtime_asked group by until_at, owner, owner_before
 order by max(longest_ms) * count(*) desc, until_at limit $limit
 """
+_CHOSEN: Final = f"""
+with costs as ({_COSTS} limit $most),
+ranked as (
+    select *, row_number() over (partition by group_id order by {COST}, started_at, incident) as of_group,
+        row_number() over (order by {COST}, started_at, group_id, incident) as of_all
+    from incidents_asked
+),
+chosen as (
+    select * from ranked
+    where of_all <= $most or (of_group <= {STORIES_OF_GROUP} and group_id in (select group_id from costs))
+)
+"""  # noqa: S608
+_STORIES: Final = f"""
+{_CHOSEN} select group_id, incident, kind, grade, headline, culprits, started_at, ended_at, rebalances, rebalancing_ms,
+    partition_ms from chosen order by group_id, started_at, incident
+"""  # noqa: S608
+_STORY_REBALANCES: Final = f"""
+{_CHOSEN} select group_id, incident, started_at, duration_ms, outcome, from_generation, to_generation, trigger,
+    client_reason, coalesce(trigger_group_instance_id, trigger_client_id) as trigger_by
+from rebalances_asked semi join chosen using (group_id, incident)
+qualify row_number() over (partition by group_id, incident order by started_at, first_seq) <= {REBALANCES_OF_STORY}
+order by group_id, incident, started_at, first_seq
+"""  # noqa: S608
 QUERIES: Final = {
     "extent": _EXTENT,
     "costs": _COSTS,
@@ -56,9 +83,27 @@ QUERIES: Final = {
     "incidents": INCIDENTS[Order.COST],
     "flapping": _FLAPPING,
     "downtime": _DOWNTIME,
+    "stories": _STORIES,
+    "story_rebalances": _STORY_REBALANCES,
 }
 
 Record = dict[str, Any]
+
+
+class IncidentStory(msgspec.Struct, frozen=True, kw_only=True):
+    """An incident with its first rebalances. `key`: the name by which the page links it."""
+
+    key: str
+    incident: Record
+    rebalances: tuple[Record, ...]
+
+
+class GroupStories(msgspec.Struct, frozen=True, kw_only=True):
+    """The stories of a group."""
+
+    key: str
+    group_id: str
+    stories: tuple[IncidentStory, ...]
 
 
 class FleetFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +121,18 @@ class FleetFacts(msgspec.Struct, frozen=True, kw_only=True):
     incidents: tuple[Record, ...]
     flapping: tuple[Record, ...]
     downtime: tuple[Record, ...]
+    stories: tuple[GroupStories, ...]
+
+    @property
+    def links(self) -> dict[str, str]:
+        """The stories of each group, by its id: the names by which the page links them."""
+        return {each.group_id: each.key for each in self.stories}
+
+    @property
+    def incident_links(self) -> dict[tuple[str, str], str]:
+        """The story of each incident that has one, by its group and its id."""
+        stories = (story for each in self.stories for story in each.stories)
+        return {(each.incident["group_id"], each.incident["incident"]): each.key for each in stories}
 
 
 def facts_of(folder: Path, asked: AskedRows, pattern: re.Pattern[str], *, rows: int = ROWS_MAX) -> FleetFacts:
@@ -92,10 +149,29 @@ def facts_of(folder: Path, asked: AskedRows, pattern: re.Pattern[str], *, rows: 
         rest=max(0, len(costs) - rows),
         teams=tuple(teams[: asked.limit]),
         teams_more=max(0, len(teams) - asked.limit),
+        stories=_stories(told["stories"], told["story_rebalances"], costs),
         **{
             name: tuple(told[name].records)
             for name in ("causes", "triggers", "storms", "incidents", "flapping", "downtime")
         },
+    )
+
+
+def _stories(incidents: Answer, rebalances: Answer, costs: list[GroupCost]) -> tuple[GroupStories, ...]:
+    """The stories of each group, the one that cost most first."""
+    of_incident: dict[tuple[str, str], list[Record]] = {}
+    for each in rebalances.records:
+        of_incident.setdefault((each["group_id"], each["incident"]), []).append(each)
+    of_group: dict[str, list[IncidentStory]] = {}
+    for number, each in enumerate(incidents.records):
+        its = tuple(of_incident.get((each["group_id"], each["incident"]), ()))
+        story = IncidentStory(key=f"story-{number}", incident=each, rebalances=its)
+        of_group.setdefault(each["group_id"], []).append(story)
+    place = {each.group_id: number for number, each in enumerate(costs)}
+    names = sorted(of_group, key=lambda name: (place.get(name, len(place)), name))
+    return tuple(
+        GroupStories(key=f"group-{number}", group_id=name, stories=tuple(of_group[name]))
+        for number, name in enumerate(names)
     )
 
 

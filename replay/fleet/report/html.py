@@ -8,20 +8,23 @@ from datetime import UTC, tzinfo
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 from jinja2 import PackageLoader, Template
 
 from muster import DISTRIBUTION
 from muster.replay.fleet.questions.queries import AskedRows
-from muster.replay.fleet.report.facts import ROWS_MAX, FleetFacts, facts_of
+from muster.replay.fleet.report.facts import ROWS_MAX, STORIES_OF_GROUP, FleetFacts, facts_of
 from muster.replay.fleet.report.heat import LEVELS
+from muster.replay.incidents.families import Family, family_of
 from muster.replay.report.html import PAGE_BYTES_MAX, policy, style_and_script, templates, told_in
 from muster.replay.report.page import shown
 from muster.replay.times import Instant, duration, instant
 
+CULPRITS_MAX: Final = 20
 NAMED: Final = 5
-"""The groups of a storm that are named."""
+"""The culprits of a story, and the groups of a storm, that are named."""
 
 
 def document(
@@ -47,10 +50,20 @@ def document(
         duration=duration,
         levels=LEVELS,
         named=NAMED,
+        family=family_of,
+        families=[each for each in Family if each in {family_of(row["kind"]) for row in facts.causes}],
+        command=_command,
+        per_group=STORIES_OF_GROUP,
+        culprits=CULPRITS_MAX,
         style=style,
         policy=policy(style),
         version=version(DISTRIBUTION),
     )
+
+
+def _command(group_id: str, started_at: Instant) -> str:
+    """The command that tells an incident whole, as a shell takes it."""
+    return shown(f"muster replay why {quote(group_id)} --at {started_at}")
 
 
 def fitting(

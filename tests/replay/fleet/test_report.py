@@ -7,6 +7,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 
 import msgspec
@@ -20,11 +21,12 @@ from muster.replay.fleet.report.facts import THE_REST, facts_of
 from muster.replay.fleet.report.heat import COLUMNS_MAX, LEVELS, level_of, paths_of, scale_of
 from muster.replay.fleet.report.html import document
 from muster.replay.fleet.report.teams import DEFAULT_PATTERN, GroupCost, team_of, teams_of
+from muster.replay.incidents.families import family_of
 from muster.replay.report.html import PAGE_BYTES_MAX
 from muster.replay.times import wall_ms_of
 from tests.replay.fleet.fleets import built, judged, rows_of
 from tests.replay.report.browser import Tab, browser, found, url_of
-from tests.replay.report.test_browser import IS_CI, IS_OPTED_OUT, WHY
+from tests.replay.report.test_browser import IS_CI, IS_OPTED_OUT, WHY, pages_of
 from tests.replay.report.test_document import Nesting
 from tests.replay.report.told import MADE_MS, hostile
 from tests.replay.written import sqlite_log
@@ -241,6 +243,23 @@ def test_times_are_told_in_the_zone_that_is_asked_for(tables: Path, tmp_path: Pa
         assert told in (tmp_path / "fleet.html").read_text(encoding="utf-8")
 
 
+def test_groups_and_incidents_are_linked_to_their_stories(page: str, tables: Path) -> None:
+    """Each group that has a row, and each incident that is listed, in the same page, with its rebalances."""
+    facts = facts_of(tables, AskedRows(), TEAM, rows=5)
+    for row in facts.rows[:-1]:
+        assert f'<th scope="row"><a href="#{facts.links[row.name]}"><bdi>{row.name}</bdi></a></th>' in page
+    rebalances = Counter((row["group_id"], row["incident"]) for row in rows_of(tables, "rebalances"))
+    for listed in facts.incidents[:5]:
+        key = facts.incident_links[listed["group_id"], listed["incident"]]
+        assert page.count(f'<a href="#{key}">') == 1
+        (story,) = re.findall(rf'<article id="{key}".*?</article>', page, re.DOTALL)
+        assert f'class="f-{family_of(listed["kind"])}"' in story
+        assert unescape(story).count(listed["headline"]) == 1
+        assert story.count("<li>") == min(10, rebalances[listed["group_id"], listed["incident"]])
+        assert f"muster replay why {listed['group_id']} --at {listed['started_at']}" in story
+    assert all(len(each.stories) <= 8 for each in facts.stories)
+
+
 # ---- browser ----------------------------------------------------------------------------------------------------
 
 in_browser = pytest.mark.skipif(IS_OPTED_OUT or not (IS_CI or found()), reason=f"{WHY}: NOT TESTED IN A BROWSER")
@@ -251,6 +270,20 @@ def tab() -> Iterator[Tab]:
     assert found() is not None, f"no Chromium: apt-get install chromium ({os.name})"
     with browser() as opened:
         yield opened
+
+
+@in_browser
+def test_headings_fit_on_a_phone_and_a_print_has_ten_pages(tab: Tab, page: str, tmp_path: Path) -> None:
+    """Those beside the heat map, which does not scroll."""
+    tab.size(420, 900)
+    path = tmp_path / "fleet.html"
+    path.write_text(page, encoding="utf-8")
+    tab.open(url_of(path))
+    cut = """[...document.querySelectorAll('h1, h2, h3, h4, .heat th, .heat .axis text')].filter(each =>
+        each.getBoundingClientRect().right > 412 || each.scrollWidth > each.clientWidth + 1
+    ).map(each => each.textContent)"""
+    assert tab.run(cut) == []
+    assert pages_of(tab) <= 10
 
 
 @in_browser

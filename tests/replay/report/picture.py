@@ -7,17 +7,19 @@ from typing import Final
 
 import msgspec
 
-from tests.judge.case import make_case
+from muster.replay.fleet.simulation.scenario import SCENARIOS
+from tests.judge.case import play
 from tests.replay.report.browser import browser, middle, url_of
 from tests.replay.report.told import document_of
 
-SEED: Final = 6
-"""A case of the judge: a process dies while others are being replaced."""
+SCENARIO: Final = "crash-in-deployment"
+SEED: Final = 1
+"""A process dies while others are being replaced."""
 PICTURE: Final = Path(__file__).parents[3] / "docs" / "report.png"
 
 
 def main() -> None:
-    history = msgspec.structs.replace(make_case(SEED).history, log="sqlite:///muster.db")
+    history = msgspec.structs.replace(play(SCENARIOS[SCENARIO], SEED).history, log="sqlite:///muster.db")
     with tempfile.TemporaryDirectory() as folder, browser() as tab:
         path = Path(folder, "report.html")
         path.write_text(document_of(history), encoding="utf-8")

@@ -1,6 +1,7 @@
 """The report in a real Chromium: it loads without errors, asks nobody, shows what the history holds; hover, filters."""
 
 import base64
+import json
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -63,12 +64,33 @@ def opened(tab: Tab, document: str, folder: Path) -> Tab:
 def test_it_loads_without_errors_and_shows_what_the_history_holds(night: Tab) -> None:
     """A lane for each process, a mark for each incident, the numbers of partitions."""
     assert [lane.split(" ")[0] for lane in night.run(LANES)] == ["billing-1", "billing-2", "billing-3", "aiokafka-0.14"]
+    night.run("document.querySelector('[data-do=all]').click()")
+    night.frame()
     marks, articles = (
         night.run(f"document.querySelectorAll('{each}').length") for each in ("rect.incident", "article")
     )
     assert marks == articles > 5
+    assert night.run("document.querySelector('.incident.f-failure') !== null")
     assert "4" in night.run("[...document.querySelectorAll('.count')].map(each => each.textContent)")
     assert night.errors == []
+
+
+def test_the_chart_opens_on_what_cost_most(night: Tab, tmp_path: Path) -> None:
+    """With the silence that it began with; a link to another incident opens that, and the button all."""
+    first = "[...document.querySelectorAll('article')].find(each => each.classList.contains('on')).dataset.kind"
+    drawn = "[...document.querySelectorAll('#head rect.incident')].map(each => Number(each.dataset.n))"
+    assert night.run(first) == "crash"
+    kinds = night.run("[...document.querySelectorAll('article')].map(each => each.dataset.kind)")
+    assert len(night.run(drawn)) < len(kinds)
+    begin = night.run(RANGE).split(" to ")[0]
+    assert "2026-11-21 02:11:00" < begin < "2026-11-21 02:12:45.1"
+    n = kinds.index("scale-down")
+    again = (tmp_path / "report.html").rename(tmp_path / "again.html")
+    night.open(f"{url_of(again)}#incident-{n}")
+    assert night.run(first) == "scale-down"
+    night.run("document.querySelector('[data-do=all]').click()")
+    night.frame()
+    assert len(night.run(drawn)) == len(kinds)
 
 
 def test_an_incident_is_told_on_hover(night: Tab) -> None:
@@ -112,13 +134,15 @@ def test_filters_leave_what_was_asked_for(night: Tab) -> None:
 def test_it_is_used_by_keyboard(night: Tab) -> None:
     """Plus zooms, arrows move, n goes to the next incident and Enter to its text, Home shows all."""
     night.run("document.querySelector('#chart').focus()")
+    night.key("Home")
     ranges = [night.run(RANGE)]
     for key in ("+", "ArrowRight", "Home"):
         night.key(key)
         ranges.append(night.run(RANGE))
     assert len(set(ranges)) == 3
     assert ranges[0] == ranges[3]
-    night.key("n")
+    for _ in range(9):
+        night.key("p")
     assert night.run(TIP).startswith("start (")
     night.key("Enter")
     assert night.run("document.activeElement.dataset.kind") == "start"
@@ -180,6 +204,7 @@ def busy_chart(tab: Tab, tmp_path: Path, request: pytest.FixtureRequest) -> Tab:
     """A report of 10,000 events, with the chart on the screen."""
     opened(tab, document_of(busy(10_000, members=request.param).history()), tmp_path)
     tab.run(COUNT_WORK)
+    tab.run("document.querySelector('[data-do=all]').click()")
     tab.run("document.querySelector('#chart').focus()")
     tab.run("document.querySelector('#chart').scrollIntoView({block: 'center'})")
     tab.frame()
@@ -313,10 +338,25 @@ def test_a_print_is_dark_on_white_and_breaks_between_parts(paper: Tab) -> None:
 def test_a_print_has_a_page_for_what_fits_on_one_and_more_for_more(paper: Tab, tmp_path: Path) -> None:
     """The whole page is printed, not what is on the screen."""
 
-    def pages() -> int:
-        pdf = base64.b64decode(paper.call("Page.printToPDF", paperWidth=8.27, paperHeight=11.69)["data"])
-        return len(re.findall(rb"/Type /Page\b", pdf))
-
-    many = pages()
+    many = pages_of(paper)
     opened(paper, document_of(a_night().history()), tmp_path)
-    assert 1 <= pages() < many
+    assert 1 <= pages_of(paper) < many
+
+
+def pages_of(tab: Tab) -> int:
+    """The pages of A4 that a print of it has."""
+    pdf = base64.b64decode(tab.call("Page.printToPDF", paperWidth=8.27, paperHeight=11.69)["data"])
+    return len(re.findall(rb"/Type /Page\b", pdf))
+
+
+@pytest.mark.parametrize("members", [3, 20, 200])
+def test_a_large_report_is_printed_on_ten_pages(tab: Tab, tmp_path: Path, members: int) -> None:
+    """The costly incidents alone; the rest of the page is counted, and is there again after the print."""
+    opened(tab, document_of(busy(10_000, members=members).history()), tmp_path)
+    before = tab.run(f"[{LANES}.length, {RANGE}]")
+    assert pages_of(tab) <= 10
+    tab.until(f"{RANGE} === {json.dumps(before[1])}")
+    assert tab.run(f"[{LANES}.length, {RANGE}]") == before
+    notes = tab.run("[...document.querySelectorAll('.on-paper')].map(each => each.textContent)")
+    assert any(note.startswith("Printed are the 12 that cost most, of ") for note in notes)
+    assert not tab.run("[...document.querySelectorAll('.on-paper')].some(each => each.offsetHeight)")

@@ -1,5 +1,7 @@
 """Other settings that would be refused, and plays that would not end."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -36,7 +38,7 @@ def without_its_coordinator(history: History) -> History:
         ({"scale_up_delay_ms": DAY_MS + 1}, f"members.expansion.delay.ms={DAY_MS + 1} would be refused: give 0 to"),
     ],
 )
-def test_what_nobody_accepts_is_refused_without_a_coordinator(refused: dict[str, int], text: str) -> None:
+def test_what_nobody_accepts_is_refused_without_a_coordinator(refused: dict[str, Any], text: str) -> None:
     """Before anything is read of the history."""
     with pytest.raises(SettingRefused, match=text):
         what_if(without_its_coordinator(history_of(LIVED)), Alterations(**refused))

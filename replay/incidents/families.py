@@ -1,0 +1,59 @@
+"""Families of kinds: what a reader looks for first. Pages give each a colour, the same on all of them."""
+
+from collections.abc import Mapping
+from enum import StrEnum, unique
+from typing import Final
+
+
+@unique
+class Family(StrEnum):
+    """The value is the name of the family in a page's style; `words` is what a page calls it."""
+
+    FAILURE = "failure"
+    SLOW = "slow"
+    COORDINATOR = "coordinator"
+    REPLACED = "replaced"
+    SIZE = "size"
+    ADMIN = "admin"
+    CONTENT = "content"
+    UNKNOWN = "unknown"
+
+    @property
+    def words(self) -> str:
+        return _WORDS[self]
+
+
+_WORDS: Final[Mapping[Family, str]] = {
+    Family.FAILURE: "members lost",
+    Family.SLOW: "members slow",
+    Family.COORDINATOR: "coordinator",
+    Family.REPLACED: "members replaced",
+    Family.SIZE: "group grew or shrank",
+    Family.ADMIN: "administrators",
+    Family.CONTENT: "topics and assignors",
+    Family.UNKNOWN: "unknown",
+}
+
+KINDS_OF: Final[Mapping[Family, tuple[str, ...]]] = {
+    Family.FAILURE: ("crash", "crash-loop", "network-cut", "duel"),
+    Family.SLOW: ("slow-member", "slow-leader", "poll-timeout", "unused-id"),
+    Family.COORDINATOR: ("coordinator-outage", "coordinator-change"),
+    Family.REPLACED: ("deployment", "blue-green", "restart"),
+    Family.SIZE: ("start", "scale-up", "scale-down", "shutdown", "capacity", "group-expired"),
+    Family.ADMIN: ("planned", "removed-by-admin", "enforced", "group-deleted"),
+    Family.CONTENT: (
+        "assignor-change",
+        "subscription-change",
+        "unsubscribe",
+        "partitions-changed",
+        "metadata-changed",
+        "cooperative-round",
+    ),
+}
+
+_FAMILY_OF: Final = {kind: family for family, kinds in KINDS_OF.items() for kind in kinds}
+
+
+def family_of(kind: str) -> Family:
+    """The family of a kind; that of an unknown one if it has none, as in tables that a newer Muster has made."""
+    return _FAMILY_OF.get(kind, Family.UNKNOWN)
