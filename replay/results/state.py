@@ -13,9 +13,9 @@ from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.state import Group, GroupState, Member, MemberRole, new_group
 from muster.replay.history.items import Coordinated, Happened, Item
 from muster.replay.history.window import At, AtGeneration, AtSeq, AtTime
-from muster.replay.incidents.evidence.unread import unread_topics
 from muster.replay.rebalances.moves import partitions_of
 from muster.replay.rebalances.rebalance import MemberRef, TopicPartitions, ref
+from muster.replay.rebalances.unread import unread_topics
 from muster.replay.rebalances.wording import missing_text
 from muster.replay.times import Instant, instant
 

@@ -40,7 +40,7 @@ from muster.events.events import (
 from muster.events.ids import MemberId
 from muster.events.state import Member
 from muster.replay.history.transitions import Transition
-from muster.replay.incidents.evidence.unread import unread_topics
+from muster.replay.rebalances.unread import unread_topics
 from muster.replay.rebalances.wording import is_of_another
 
 

@@ -6,7 +6,6 @@ connection_ends.py   How the connections of members ended that are gone.
 silence.py        When members that fell silent were last heard from.
 standbys.py       Standbys that were called for members that are gone.
 subscriptions.py  Partitions that members gave up, as their subscriptions say.
-unread.py         Topics that a group subscribes and that nobody was assigned.
 emptiness.py      Why a group has no members.
 naming.py         How sentences name members.
 """
