@@ -18,14 +18,17 @@ LASTING_PORTS: Final = range(15_000, 32_768)
 
 
 def held(ports: Sequence[int]) -> list[socket.socket]:
-    """Hold all these ports until the sockets are closed; none of them if somebody has one."""
-    with ExitStack() as tried:
-        for port in ports:
-            try:
-                tried.enter_context(socket.socket()).bind((HOST, port))
-            except OSError:
-                return []
-    return [_holding(port) for port in ports]
+    """Hold all these ports until the sockets are closed; none of them if somebody has one, or takes it meanwhile."""
+    with ExitStack() as kept:
+        try:
+            with ExitStack() as tried:
+                for port in ports:
+                    tried.enter_context(socket.socket()).bind((HOST, port))
+            sockets = [kept.enter_context(_holding(port)) for port in ports]
+        except OSError:
+            return []
+        kept.pop_all()
+        return sockets
 
 
 def some_held(count: int) -> list[socket.socket]:

@@ -4,6 +4,7 @@ consumers.py         a consumer of each library in a thread of its own, all with
 crew.py              the consumers of one group
 transactions.py      an application that consumes, transforms and produces in transactions
 foreign/             clients in other languages
+endings/             what clients show of their ends, an experiment outside CI
 through_sidecar/     all of them through a sidecar, in front of a real cluster
 probe.py             what Muster says of a group, asked over a socket of our own
 test_consumers.py    what groups of consumers go through

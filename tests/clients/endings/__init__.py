@@ -1,4 +1,4 @@
-"""What a coordinator sees when a real client ends, falls silent or returns: `python -m tests.clients.endings`.
+"""Ends of real clients, as a coordinator sees them at its socket: `python -m tests.clients.endings`.
 
 An experiment, outside CI: a real client of each family is ended in each way, and what arrives at the coordinator's
 socket is recorded. `docs/clients.md` has the result.

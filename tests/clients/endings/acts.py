@@ -1,10 +1,10 @@
-"""What is done to a client, and until when it is watched.
+"""Acts: each is done to a client, which is then watched.
 
 What belongs here: the acts. What it must not know: what is made of what was seen.
 
 How it works: a client is left alone until it is a member that heartbeats and has committed. Then comes the act. It is
-watched until its connections have ended, or it is a member again, or `LIMIT_S` is over: each wait is for something that
-the recorder has seen.
+watched until its connections have ended and it is no member any more, or it is a member again, or `LIMIT_S` is over:
+each wait is for something that is seen.
 """
 
 import signal
@@ -16,12 +16,15 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
-from tests.clients.endings.given import POLL_INTERVAL_MS, SESSION_MS, Act, ClientSettings, Trial
+from tests.clients.endings.given import LONG_MS, POLL_INTERVAL_MS, SESSION_MS, Act, ClientSettings, Trial
+from tests.clients.endings.logged import LoggedEvent, read_log
 from tests.clients.endings.places import Place
 from tests.clients.endings.process import ClientProcess, client_process
 from tests.clients.endings.programs import command_of
 from tests.clients.endings.recorder import SeenConnection, now_ms
+from tests.clients.probe import described
 from tests.waiting import until_so
 
 BEATS: Final = 3
@@ -32,12 +35,14 @@ LIMIT_S: Final = 45.0
 SILENT_S: Final = SESSION_MS / 1_000 + 4
 """The time for which it is stopped or cut off: its session is over by then."""
 
+LOOK_EVERY_S: Final = 0.02
+
 STALLED_S: Final = (SESSION_MS + POLL_INTERVAL_MS) / 1_000 + 3
 """The time for which it does not poll: its session is over by then, also if it only stops to heartbeat."""
 
 UNSUBSCRIBED_S: Final = 3.0
 AFTERWARDS_S: Final = 1.5
-"""What comes of an act that is over, such as the end of other connections, is seen by then."""
+"""The time in which the rest is seen of an act that is over, such as the end of other connections."""
 
 
 _LINES: Final[Mapping[Act, str]] = {
@@ -58,7 +63,7 @@ class NotAMember(Exception):
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
-    """What was seen of a trial."""
+    """All that was seen of a trial."""
 
     trial: Trial
     connections: list[SeenConnection]
@@ -68,6 +73,10 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
     """When it was undone: the process continued, the network back, the process started again, the poll resumed."""
     until_ms: float
     exited_ms: float | None
+    events: list[LoggedEvent] = []
+    """Muster's own record of the group's members."""
+    wall_of_ms: float = 0
+    """The wall clock less the recorder's."""
 
 
 def watch(trial: Trial, at: Place, folder: Path) -> Watched:
@@ -78,6 +87,8 @@ def watch(trial: Trial, at: Place, folder: Path) -> Watched:
         client_id=trial.name,
         instance_id=trial.name if trial.is_static else "",
         handles_sigterm=trial.act in {Act.SIGTERM_HANDLED, Act.RESTART},
+        session_ms=LONG_MS if trial.act is Act.RESTART else SESSION_MS,
+        poll_interval_ms=POLL_INTERVAL_MS if trial.act is Act.LATE_POLL else LONG_MS,
     )
     command = [*at.prefix, *command_of(trial.family), *settings.arguments()]
     output = folder / f"{trial.name}.txt"
@@ -92,8 +103,17 @@ def watch(trial: Trial, at: Place, folder: Path) -> Watched:
             time.sleep(AFTERWARDS_S)
             seen = [_copied(each) for each in at.recorder.of(trial.name)]
             until_ms = now_ms()
+    wall_of_ms = time.time() * 1_000 - now_ms()
+    events = read_log(at.muster.log, trial.name, folder)
     return Watched(
-        trial=trial, connections=seen, act_ms=act_ms, undone_ms=undone_ms, until_ms=until_ms, exited_ms=exited_ms
+        trial=trial,
+        connections=seen,
+        act_ms=act_ms,
+        undone_ms=undone_ms,
+        until_ms=until_ms,
+        exited_ms=exited_ms,
+        events=[each for each in events if each.decided_ms <= until_ms + wall_of_ms],
+        wall_of_ms=wall_of_ms,
     )
 
 
@@ -148,17 +168,19 @@ def _watch_end(trial: Trial, at: Place, process: ClientProcess, act_ms: float, u
     """Wait until there is no more to see; returns when the process had ended, if it did."""
     deadline_ms = now_ms() + LIMIT_S * 1_000
     exited_ms = None
+    is_gone = False
     while now_ms() < deadline_ms:
         if exited_ms is None and not process.runs:
             exited_ms = now_ms()
         if undone_ms is not None:
             if is_member(at.recorder.of(trial.name), undone_ms, beats=BEATS):
                 break
-        elif all(each.ended or each.server_ended_ms for each in at.recorder.of(trial.name)) and (
-            exited_ms is not None or not trial.act.ends_process
-        ):
-            break
-        time.sleep(0.005)
+        elif exited_ms is not None or not trial.act.ends_process:
+            have_ended = all(each.ended or each.server_ended_ms for each in at.recorder.of(trial.name))
+            is_gone = is_gone or not described(at.behind, trial.name)["members"]
+            if have_ended and is_gone:
+                break
+        time.sleep(LOOK_EVERY_S)
     return exited_ms
 
 
@@ -194,4 +216,4 @@ def _has_committed(trial: Trial, at: Place) -> bool:
 
 
 def _copied(seen: SeenConnection) -> SeenConnection:
-    return msgspec.structs.replace(seen, requests=list(seen.requests))
+    return replace(seen, requests=list(seen.requests))

@@ -1,4 +1,4 @@
-"""What was seen of a trial, as numbers and words.
+"""Facts: a trial in numbers and words.
 
 What belongs here: reading what the recorder noted. What it must not know: how acts are done.
 
@@ -12,6 +12,7 @@ import msgspec
 from tests.clients.endings.acts import Watched
 from tests.clients.endings.frames import SeenRequest
 from tests.clients.endings.given import Act, Family, Way
+from tests.clients.endings.logged import disagreements
 from tests.clients.endings.recorder import Ended, SeenConnection
 
 MEMBER_ID_REQUIRED: Final = 79
@@ -59,7 +60,7 @@ class Return(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):
-    """What the coordinator sees of an act. Times are ms."""
+    """An act as the coordinator sees it. Times are ms."""
 
     family: Family
     act: Act
@@ -77,6 +78,10 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     undone_ms: int | None = None
     """When the act was undone."""
     returned: Return | None = None
+    logged: str = ""
+    """Muster's own record of the member's end or return: the cause, and how its connection had ended by then."""
+    disagreements: tuple[str, ...] = ()
+    """Sentences on each difference between that record and what was seen."""
     roles: tuple[tuple[str, ...], ...] = ()
     """The requests of each of its connections that lived when the act began."""
 
@@ -104,6 +109,8 @@ def fact_of(watched: Watched, version: str) -> Fact:
         last_beat_ms=round(last_ms - act_ms),
         exited_ms=None if watched.exited_ms is None else round(watched.exited_ms - act_ms),
         undone_ms=None if watched.undone_ms is None else round(watched.undone_ms - act_ms),
+        logged=_logged(watched),
+        disagreements=tuple(disagreements(watched.events, watched.connections, watched.wall_of_ms)),
         returned=_returned(watched, own) if trial.act.returns else None,
         roles=tuple(tuple(sorted(each.apis() - {"ApiVersions", "Metadata"})) for each in living),
     )
@@ -166,6 +173,15 @@ def _returned(watched: Watched, own: SeenConnection) -> Return | None:
         beats_on_own=beat_on is own,
         join_on_old=joins[-1][1].opened_ms < watched.act_ms,
     )
+
+
+def _logged(watched: Watched) -> str:
+    since_ms = watched.act_ms + watched.wall_of_ms
+    for event in watched.events:
+        if event.decided_ms >= since_ms and event.kind in {"MemberRemoved", "StaticMemberReplaced", "MemberRejoined"}:
+            connection = "the same connection" if event.last is None else event.last.end or "open"
+            return f"{event.cause}, {connection}"
+    return "nothing"
 
 
 def _is_heard(request: SeenRequest, since_ms: float) -> bool:

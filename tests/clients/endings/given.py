@@ -13,6 +13,10 @@ HEARTBEAT_MS: Final = 1_000
 POLL_INTERVAL_MS: Final = 7_000
 """librdkafka takes none below its session timeout."""
 
+LONG_MS: Final = 60_000
+"""The max.poll.interval.ms of acts that it is not to matter in, and the session timeout of a client that is started
+again: a static one is to be back in time, on a busy machine, too."""
+
 TOPIC: Final = "orders"
 PARTITIONS: Final = 4
 

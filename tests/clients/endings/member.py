@@ -64,7 +64,7 @@ class Member:
         self._consumer: ProcessConsumer = PROCESSES[family](given_of(family, settings), lambda *_: None)
         self._is_closed = False
         self._rests: Callable[[], None] = self._consumer.poll
-        """What it does between two lines."""
+        """Called between two lines."""
 
     def run(self) -> None:
         if self._settings.handles_sigterm:

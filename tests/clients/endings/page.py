@@ -4,6 +4,7 @@ What belongs here: words for facts. A table stands between two marks, `<!-- name
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,7 @@ PAGE: Final = Path(__file__).parents[3] / "docs" / "clients.md"
 UNKNOWN_MEMBER_ID: Final = 25
 _ENDINGS: Final = [act for act in Act if not act.returns and act is not Act.PROXY_KILL]
 _RETURNS: Final = [act for act in Act if act.returns]
+_PROXIES: Final[Sequence[Way]] = (Way.SOCAT, Way.HAPROXY)
 _APIS: Final = ("FindCoordinator", "JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "OffsetFetch", "Fetch")
 
 
@@ -73,27 +75,31 @@ def reasons(facts: Sequence[Fact]) -> str:
     return _text(lines)
 
 
+def logged(facts: Sequence[Fact]) -> str:
+    """Muster's own record of each."""
+    return _by_family(facts, [*_ENDINGS, *_RETURNS], lambda fact: fact.logged)
+
+
+def agreement(facts: Sequence[Fact]) -> str:
+    """How often that agreed with what was seen, and where it did not."""
+    others = [each for each in facts if each.disagreements]
+    said = [f"In {len(facts) - len(others)} of {len(facts)} trials the log said what was seen at the socket."]
+    said += [f"* {each.family}, {each.act}: {'; '.join(each.disagreements)}" for each in others]
+    return _text(said)
+
+
 def proxies(facts: Sequence[Fact]) -> str:
-    """What the last hop shows."""
-    lines = ["| act | way | member | " + " | ".join(_of_proxies(facts)) + " |"]
-    lines.append("|" + "---|" * (3 + len(_of_proxies(facts))))
-    for act in Act:
-        for way in Way:
-            for is_static in (False, True):
-                cells = [
-                    (_return if act.returns else _ending)(each)
-                    for family in _of_proxies(facts)
-                    for each in facts
-                    if (each.act, each.way, each.is_static, each.family) == (act, way, is_static, family)
-                    and way is not Way.DIRECT
-                ]
-                if cells:
-                    lines.append(f"| {act} | {way} | {_sort(is_static)} | " + " | ".join(cells) + " |")
+    """The last hop's view."""
+    found = {(each.act, each.way, each.is_static, each.family): each for each in facts}
+    families = [family for family in Family if any(each.family is family and each.way in _PROXIES for each in facts)]
+    lines = ["| act | way | member | " + " | ".join(families) + " |", "|" + "---|" * (3 + len(families))]
+    for act, way, is_static in product(Act, _PROXIES, (False, True)):
+        row = [found.get((act, way, is_static, family)) for family in families]
+        if any(row):
+            cell = _return if act.returns else _ending
+            cells = ["" if each is None else cell(each) for each in row]
+            lines.append(f"| {act} | {way} | {_sort(is_static)} | " + " | ".join(cells) + " |")
     return _text(lines)
-
-
-def _of_proxies(facts: Sequence[Fact]) -> list[Family]:
-    return [family for family in Family if any(each.family is family and each.way is not Way.DIRECT for each in facts)]
 
 
 TABLES: Final[dict[str, Callable[[Sequence[Fact]], str]]] = {
@@ -102,6 +108,8 @@ TABLES: Final[dict[str, Callable[[Sequence[Fact]], str]]] = {
     "returns": returns,
     "reasons": reasons,
     "proxies": proxies,
+    "logged": logged,
+    "agreement": agreement,
 }
 
 
@@ -143,7 +151,7 @@ def _return(fact: Fact) -> str:
         parts.append("open")
     parts.append(_way_back(fact.returned))
     if fact.end is not None and fact.end.after_ms > undone_ms:
-        parts.append(f"{fact.end.how} of the old one {_time(fact.end.after_ms - undone_ms)} after it was undone")
+        parts.append(f"the old one {fact.end.how} {_time(fact.end.after_ms - undone_ms)} later")
     return ", ".join(parts)
 
 

@@ -46,6 +46,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     muster: MusterProcess
     recorder: Recorder
     bootstrap: str
+    behind: str
+    """Muster's own address; clients do not know it."""
     prefix: tuple[str, ...] = ()
     """A client's command begins with it."""
     link: "Link | None" = None
@@ -101,7 +103,9 @@ def place(way: Way, folder: Path, *, can_be_cut: bool = False) -> Iterator[Place
         stack.enter_context(recorder.serving(listener))
         proxy = None if way is Way.DIRECT else stack.enter_context(_proxy(way, seen, last_hop, folder, link))
         prefix = () if link is None else ("ip", "netns", "exec", link.client)
-        yield Place(muster=muster, recorder=recorder, bootstrap=seen, prefix=prefix, link=link, proxy=proxy)
+        yield Place(
+            muster=muster, recorder=recorder, bootstrap=seen, behind=behind, prefix=prefix, link=link, proxy=proxy
+        )
 
 
 def _listener(host: str = HOST) -> socket.socket:
