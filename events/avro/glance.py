@@ -12,10 +12,11 @@ from muster.events.state import GroupState
 
 
 class WhyGlance(msgspec.Struct, frozen=True, kw_only=True):
-    """Two fields of `events.Why`. `decided_ms`: wall clock."""
+    """Some fields of `events.Why`. `decided_ms`: wall clock; `uptime_ms`: the owner's monotonic one."""
 
     cause: Cause
     decided_ms: int
+    uptime_ms: int | None = None
 
 
 class Glance(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,5 +40,6 @@ class GroupGlance(msgspec.Struct, frozen=True, kw_only=True):
 
     incarnation: int
     seq: int
+    owner_epoch: int
     group: ImageGlance
     why: WhyGlance

@@ -5,14 +5,17 @@ import time
 from contextlib import aclosing
 from typing import Final, NoReturn, Protocol
 
+import msgspec
+
 from muster.events.ids import GroupId
 from muster.events.near_names import did_you_mean
 from muster.replay.commands.opening import CANNOT_READ, NOT_FOUND, fail
 from muster.replay.form import Format, View
 from muster.replay.history.items import Item
 from muster.replay.history.window import At, AtGeneration, AtSeq, AtTime, Window, read_at
+from muster.replay.history.wrong_times import AS_RECORDED, Times
 from muster.replay.logs.reading import Reading
-from muster.replay.logs.sources import Start, find_start, from_the_beginning, items
+from muster.replay.logs.sources import Start, find_start, from_the_beginning, items, survey_times
 from muster.replay.render.printable import printable
 from muster.replay.results.groups import read_names
 from muster.replay.results.state import StateFold
@@ -108,13 +111,22 @@ async def start_of(
 
     `may_go_on`: not for a window of times, in which an incident may go on, or the coordinator be away.
     """
+    times = await times_of(reading, group, window.since, window.until)
+    reading.notes.extend(times.texts)
     if window.since is None and not window.has_seq:
-        return from_the_beginning(group)
-    start = await find_start(reading, group, window, quiet_ms=quiet_ms, rebalances=2)
+        return msgspec.structs.replace(from_the_beginning(group), times=times)
+    start = await find_start(reading, group, window, quiet_ms=quiet_ms, rebalances=2, times=times)
     may_go_on = may_go_on and isinstance(window.since, AtTime)
     if start.last is not None and not start.is_reached and not goes_on and not may_go_on:
         await fail_outside(reading, start, window, view)
     return start
+
+
+async def times_of(reading: Reading, group: GroupId, *asked: object) -> Times:
+    """The times by which a group's events are found, if one of these moments is a time; else as they are recorded."""
+    if not any(isinstance(each, AtTime) for each in asked):
+        return AS_RECORDED
+    return await survey_times(reading, group)
 
 
 async def fail_unknown(reading: Reading, group: str) -> None:
@@ -137,7 +149,7 @@ def fail_unmatched(location: str, wanted: str) -> NoReturn:
 
 async def fail_outside(reading: Reading, start: Start, window: Window, view: View) -> NoReturn:
     """End the command: the log does not tell of that time. It says what there is."""
-    everything = await find_start(reading, start.group_id, None)
+    everything = await find_start(reading, start.group_id, None, times=start.times)
     first, last = everything.first, everything.last
     earliest_ms, latest_ms = everything.earliest_ms, everything.latest_ms
     if first is None or last is None or earliest_ms is None or latest_ms is None:

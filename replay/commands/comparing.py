@@ -20,6 +20,7 @@ from muster.replay.commands.asked import (
     fail_unmatched,
     feed,
     start_of,
+    times_of,
     when,
 )
 from muster.replay.commands.opening import CANNOT_READ, DAMAGED, NOT_FOUND, Source, fail, opened, run, say
@@ -54,7 +55,9 @@ def diff(source: Source, group: str, view: View, *, before: At | AtGeneration, a
     async def read() -> None:
         async with opened(source) as reading:
             start = from_the_beginning(GroupId(group))
-            fold = DiffFold(start.group_id, reading.log.location, before, after)
+            times = await times_of(reading, start.group_id, before, after)
+            reading.notes.extend(times.texts)
+            fold = DiffFold(start.group_id, reading.log.location, before, after, times)
             await feed(fold, reading, start)
             result = fold.result()
             if isinstance(result, Diff):
@@ -91,7 +94,7 @@ async def _whatif(source: Source, group: str, view: View, alterations: Alteratio
                 if view.form is Format.JSONL:
                     write_line(line, out)
 
-        cut, is_known, is_within = Cut(window, start.life), start.last is not None, False
+        cut, is_known, is_within = Cut(window, start.life, start.times), start.last is not None, False
         reads = items(reading, start)
         async with aclosing(reads):
             async for item in reads:

@@ -69,6 +69,8 @@ async def opened(source: Source, *, waits: bool = False) -> AsyncIterator[Readin
         await log.close()
         if reading.strangers.records:
             say(str(reading.strangers.report(log.location)))
+        for note in reading.notes:
+            say(note)
         for lack in reading.lacks:
             if waiting is None or lack not in waiting.told:
                 say(lack)

@@ -9,6 +9,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import IO
 
+import msgspec
 import typer
 
 from muster import terminal
@@ -22,6 +23,7 @@ from muster.replay.commands.asked import (
     moment,
     point,
     start_of,
+    times_of,
     view_of,
     when,
     window_of,
@@ -51,6 +53,7 @@ from muster.replay.results.groups import SORTS, Overview, read_overview
 from muster.replay.results.state import StateFold
 from muster.replay.results.states import StatesFold
 from muster.replay.results.story import StoryLines
+from muster.replay.results.surveys import survey_all, texts_of
 from muster.replay.times import Instant, in_zone, instant
 
 __all__ = [
@@ -80,7 +83,9 @@ def groups(source: Source, view: View, *, window: Window = WHOLE, wanted: str | 
 
     async def read() -> None:
         async with opened(source) as reading:
-            overview = Overview(since_ms=_ms(window.since), until_ms=_ms(window.until), wanted=wanted)
+            times = {} if window == WHOLE else await survey_all(reading, wanted)
+            overview = Overview(since_ms=_ms(window.since), until_ms=_ms(window.until), wanted=wanted, times=times)
+            reading.notes.extend(texts_of(times))
             await read_overview(reading, overview)
             result = overview.result(reading.log.location, bounds(window), SORTS[sort])
             reading.note_unreadable(overview.broken())
@@ -101,6 +106,7 @@ def digest(source: Source, view: View, *, window: Window, wanted: str | None = N
                 fold.take(chunk)
             result = fold.result(reading.log.location, bounds(window))
             reading.note_unreadable(fold.unreadable)
+            reading.notes.extend(texts_of(fold.wrong_times))
             if not result.groups:
                 _fail_without_groups(reading.log.location, fold.first_at, window, wanted, view)
             render(result, view, terminal.stdout())
@@ -128,7 +134,7 @@ def history(
         async with opened(source, waits=goes_on) as reading:
             group_id = GroupId(group)
             start = await start_of(reading, group_id, window, view, goes_on=goes_on)
-            cut, lines = Cut(window, start.life), StoryLines(start.checkpoint.group(start.group_id))
+            cut, lines = Cut(window, start.life, start.times), StoryLines(start.checkpoint.group(start.group_id))
             console = terminal.stdout()
             stream = story_stream(group_id, reading.log.location, bounds(window), view, console, goes_on=goes_on)
             is_known, is_told = start.last is not None, False
@@ -162,8 +168,9 @@ def state(source: Source, group: str | None, view: View, *, at: At | AtGeneratio
                 assert isinstance(at, AtTime)
                 await _states(reading, view, at, wanted)
                 return
-            start = from_the_beginning(GroupId(group))
-            fold = StateFold(start.group_id, reading.log.location, at)
+            times = await times_of(reading, GroupId(group), at)
+            start = msgspec.structs.replace(from_the_beginning(GroupId(group)), times=times)
+            fold = StateFold(start.group_id, reading.log.location, at, times)
             await feed(fold, reading, start)
             result = fold.result()
             if result is None:
@@ -177,7 +184,7 @@ def state(source: Source, group: str | None, view: View, *, at: At | AtGeneratio
 async def _states(reading: Reading, view: View, at: AtTime, wanted: str | None) -> None:
     """All groups that match, as they stood."""
     location, is_any = reading.log.location, False
-    fold = StatesFold(location, at, wanted)
+    fold = StatesFold(location, at, wanted, await survey_all(reading, wanted))
     async for chunk in reading.chunks(range(reading.log.partitions)):
         fold.take(chunk)
     stream = state_stream(location, instant(at.wall_ms), view, terminal.stdout())

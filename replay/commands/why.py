@@ -7,7 +7,7 @@ import msgspec
 
 from muster import terminal
 from muster.events.ids import GroupId
-from muster.replay.commands.asked import fail_outside, fail_unknown, start_of, when
+from muster.replay.commands.asked import fail_outside, fail_unknown, start_of, times_of, when
 from muster.replay.commands.opening import NOT_FOUND, Source, fail, opened, run
 from muster.replay.form import Format, View
 from muster.replay.history.window import WHOLE, At, AtSeq, Window, bounds
@@ -44,7 +44,9 @@ def why(source: Source, group: str, view: View, asked: AskedIncidents, window: W
     async def read() -> None:
         async with opened(source) as reading:
             start = await _start(reading, GroupId(group), asked, window, view)
-            fold = WhyFold(start.group_id, start.checkpoint, window=window, at=asked.at, life=start.life)
+            fold = WhyFold(
+                start.group_id, start.checkpoint, window=window, at=asked.at, life=start.life, times=start.times
+            )
             choice = _choice(asked, fold, view.form)
             stream = incident_stream(start.group_id, reading.log.location, bounds(window), view, terminal.stdout())
             shown = _Shown(stream, asked, choice)
@@ -92,7 +94,12 @@ async def _start(reading: Reading, group_id: GroupId, asked: AskedIncidents, win
     if isinstance(asked.at, AtSeq):  # which life it is of is known at the end
         start = await start_of(reading, group_id, Window(since=asked.at, until=asked.at), view)
         return msgspec.structs.replace(start, checkpoint=from_the_beginning(group_id).checkpoint)
-    return await start_of(reading, group_id, window, view, quiet_ms=QUIET_MS, may_go_on=True)
+    start = await start_of(reading, group_id, window, view, quiet_ms=QUIET_MS, may_go_on=True)
+    if asked.at is None:
+        return start
+    times = await times_of(reading, group_id, asked.at)
+    reading.notes.extend(times.texts)
+    return msgspec.structs.replace(start, times=times)
 
 
 def _choice(asked: AskedIncidents, fold: WhyFold, form: Format) -> IncidentChoice:

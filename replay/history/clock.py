@@ -27,46 +27,68 @@ SLEW: Final = 1 / 1_000
 """A wall clock that differs by more than this, and by more than it is slewed meanwhile (NTP: 1/2000), has jumped."""
 
 
-class SteadyClock:
-    """Follows the events of one group, in order."""
+class ClockReading(msgspec.Struct, frozen=True, kw_only=True):
+    """How the clock of an owner stood at an event: what a history that is read from there on goes on with.
 
-    def __init__(self) -> None:
+    `ahead_ms`: its wall clock less its uptime. `jumped_ms`: all jumps of its life together; `jumped_when_empty_ms`: as
+    of the moment when the group became empty last.
+    """
+
+    epoch: int | None = None
+    uptime_ms: int = 0
+    ahead_ms: int = 0
+    jumped_ms: int = 0
+    jumped_when_empty_ms: int = 0
+
+    def after(self, owner_epoch: int, decided_ms: int, uptime_ms: int | None) -> "ClockReading":
+        """How it stands at the next decision."""
+        if uptime_ms is None:
+            return ClockReading(jumped_when_empty_ms=self.jumped_when_empty_ms)
+        ahead_ms, jumped_ms = decided_ms - uptime_ms, 0
+        if self.epoch == owner_epoch:
+            is_jump = abs(ahead_ms - self.ahead_ms) > JUMP_MS + (uptime_ms - self.uptime_ms) * SLEW
+            jumped_ms = self.jumped_ms + (ahead_ms - self.ahead_ms if is_jump else 0)
+        return ClockReading(
+            epoch=owner_epoch,
+            uptime_ms=uptime_ms,
+            ahead_ms=ahead_ms,
+            jumped_ms=jumped_ms,
+            jumped_when_empty_ms=self.jumped_when_empty_ms,
+        )
+
+    def when_empty(self) -> "ClockReading":
+        """The same, at an event with which the group became empty."""
+        return msgspec.structs.replace(self, jumped_when_empty_ms=self.jumped_ms)
+
+
+BEGIN: Final = ClockReading()
+
+
+class SteadyClock:
+    """Follows the events of one group, in order, from a place in its history on."""
+
+    def __init__(self, reading: ClockReading = BEGIN) -> None:
+        self._reading = reading
         self._epoch: int | None = None
         self._why: Why | None = None
-        self._uptime_ms = 0
-        self._ahead_ms = 0
-        self._jumped_ms = 0  # in this owner's life, all jumps together
-        self._jumped_when_empty_ms = 0
 
     def steadied(self, event: AnyEvent) -> tuple[AnyEvent, int]:
         """The event with the times as they would be without jumps; and by how much the clock jumped before it, or 0."""
         why = event.why
         jump_ms = 0
         if why is not self._why or event.owner_epoch != self._epoch:  # else it is of the same decision
-            jump_ms = self._jump(event)
-            self._why = why
+            before = self._reading
+            self._reading = before.after(event.owner_epoch, why.decided_ms, why.uptime_ms)
+            if before.epoch == self._reading.epoch:
+                jump_ms = self._reading.jumped_ms - before.jumped_ms
+            self._epoch, self._why = event.owner_epoch, why
+        jumped_ms = self._reading.jumped_ms
         if isinstance(event, GroupEmptied):
-            self._jumped_when_empty_ms = self._jumped_ms
+            self._reading = self._reading.when_empty()
         elif isinstance(event, GroupDeleted) and event.empty_since_ms is not None:
-            event = msgspec.structs.replace(event, empty_since_ms=event.empty_since_ms - self._jumped_when_empty_ms)
-        return (_shifted(event, -self._jumped_ms) if self._jumped_ms else event), jump_ms
-
-    def _jump(self, event: AnyEvent) -> int:
-        """The time by which the clock jumped before the event; all jumps are summed up."""
-        why = event.why
-        if why.uptime_ms is None:
-            self._epoch, self._jumped_ms = None, 0
-            return 0
-        ahead_ms, jump_ms = why.decided_ms - why.uptime_ms, 0
-        if self._epoch == event.owner_epoch:
-            slewed_ms = (why.uptime_ms - self._uptime_ms) * SLEW
-            if abs(ahead_ms - self._ahead_ms) > JUMP_MS + slewed_ms:
-                jump_ms = ahead_ms - self._ahead_ms
-        else:
-            self._jumped_ms = 0
-        self._epoch, self._uptime_ms, self._ahead_ms = event.owner_epoch, why.uptime_ms, ahead_ms
-        self._jumped_ms += jump_ms
-        return jump_ms
+            since_ms = event.empty_since_ms - self._reading.jumped_when_empty_ms
+            event = msgspec.structs.replace(event, empty_since_ms=since_ms)
+        return (_shifted(event, -jumped_ms) if jumped_ms else event), jump_ms
 
 
 def _shifted(event: AnyEvent, by_ms: int) -> AnyEvent:

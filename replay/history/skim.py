@@ -34,6 +34,7 @@ from muster.events.events import (
 from muster.events.ids import GroupId
 from muster.events.records import BrokenRecord, StoredRecord, UnknownEventType
 from muster.events.state import Group, GroupState, new_group
+from muster.replay.history.clock import BEGIN, ClockReading
 from muster.replay.history.items import (
     NOTHING_MISSING,
     UNREADABLE_NAMED,
@@ -45,6 +46,7 @@ from muster.replay.history.items import (
     Told,
     Unreadable,
 )
+from muster.replay.history.wrong_times import AS_RECORDED, ClockSurvey, Times
 
 _ON_THE_GROUPS_KEY = frozenset(each for each in EVENT_TYPES if issubclass(each, GroupEvent))
 _TELLS_WHO_HAS_WHAT = frozenset({GroupStabilized, GroupEmptied, GroupCreated, GroupDeleted})
@@ -59,8 +61,8 @@ MISSING_KEPT: Final = 100
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A place in the group's partition, right behind a transition. `seq` and `at_ms` (wall clock) are those of the last
-    event before it, `records` make the group there.
+    """A place in the group's partition, right behind a transition. `seq` and `at_ms` (wall clock, as if it
+    had not jumped) are those of the last event before it, `records` make the group there.
 
     `prelude`: what a history that begins here has to say of the partition first. `missing`: what is missing of the
     group's since its last rebalance.
@@ -73,6 +75,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     records: tuple[StoredRecord, ...] = ()
     prelude: tuple[Told, ...] = ()
     missing: MissingParts = NOTHING_MISSING
+    clock: ClockReading = BEGIN
 
     def group(self, group_id: GroupId) -> Group | None:
         """The group as it stood; None before its first event. What cannot be read is left out."""
@@ -106,6 +109,7 @@ class Skim:
     is never quiet, `BUSY_EVENTS` later at the latest. `rebalances_kept`: how many of those before rebalances are kept,
     which several may have in common; at 0 none is made at all, for whoever asks how the group stands alone. What is
     counted is what was decided from `since_ms` on; after `until_ms` nothing is taken in.
+    `times`: when that was, as a survey of all of the history found it.
     """
 
     def __init__(
@@ -116,6 +120,7 @@ class Skim:
         rebalances_kept: int = 1,
         since_ms: int | None = None,
         until_ms: int | None = None,
+        times: Times = AS_RECORDED,
     ) -> None:
         self.checkpoint = BEGINNING
         """The last one."""
@@ -149,7 +154,10 @@ class Skim:
         self._busy: tuple[int, Checkpoint] = (0, BEGINNING)
         self.is_at_rest = True
         """Whether no rebalance is running."""
-        self._next_offset = 0
+        self.next_offset = 0
+        self._clock = BEGIN
+        self._times = times
+        self.survey = ClockSurvey()
         self._stood: tuple[Told, ...] = ()
         """All that there was to say of the partition behind the last transition."""
         self._records: dict[bytes, StoredRecord] = {}
@@ -186,7 +194,7 @@ class Skim:
                 self._note_broken(record)
                 continue
             assert isinstance(ended, GroupGlance)
-            if self._until_ms is not None and ended.why.decided_ms > self._until_ms:
+            if self._until_ms is not None and self._found_at(record.offset, ended) > self._until_ms:
                 self.is_over = True
                 self.events -= sum(part.value is not None for part in parts)
                 parts.clear()
@@ -219,9 +227,11 @@ class Skim:
         last = self.last
         if last is not None and ended.incarnation < last.incarnation:
             return False  # a leftover of an earlier life
+        clock = self._clock.after(ended.owner_epoch, ended.why.decided_ms, ended.why.uptime_ms)
         if self._is_due and last is not None and self.is_at_rest:
-            self._checkpoint(last, ended.why.decided_ms)
-        if not self.has_begun and self._since_ms is not None and ended.why.decided_ms >= self._since_ms:
+            self._checkpoint(ended.why.decided_ms - clock.jumped_ms)
+        since_ms = self._since_ms
+        if not self.has_begun and since_ms is not None and self._found_at(record.offset, ended) >= since_ms:
             self.has_begun = True
             self.events, self.missing, self.rebalances = 1 + sum(part.value is not None for part in parts), 0, 0
         if kind is RebalanceStarted:
@@ -243,15 +253,20 @@ class Skim:
         if kind is GroupDeleted:
             records.clear()
         records[record.key] = record
-        self._next_offset, self._stood = record.offset + 1, self._prelude.reads
-        self._note_last(ended)
+        self._clock = clock.when_empty() if kind is GroupEmptied else clock
+        self.survey.note(record.offset, ended)
+        self.next_offset, self._stood = record.offset + 1, self._prelude.reads
+        self._note_last(ended, self._found_at(record.offset, ended))
         self.is_at_rest = ended.group.state in _AT_REST
         if not self.is_at_rest:
             self._is_due = self._makes_checkpoints
         return True
 
-    def _note_last(self, ended: GroupGlance) -> None:
-        at_ms = ended.why.decided_ms
+    def _found_at(self, offset: int, ended: GroupGlance) -> int:
+        """The time by which a transition is found."""
+        return ended.why.decided_ms - self._times.ahead_ms(offset, ended.owner_epoch)
+
+    def _note_last(self, ended: GroupGlance, at_ms: int) -> None:
         if self.first is None or self.earliest_ms is None or self.latest_ms is None:
             self.first, self.earliest_ms, self.latest_ms = ended, at_ms, at_ms
         elif at_ms < self.earliest_ms:
@@ -267,8 +282,9 @@ class Skim:
         if self.is_at_rest and self._makes_checkpoints:
             self.before_last = self._made(self._records, self._stood)
 
-    def _checkpoint(self, last: GroupGlance, at_ms: int) -> None:
-        if not self._quiet_ms or at_ms - last.why.decided_ms > self._quiet_ms:
+    def _checkpoint(self, next_ms: int) -> None:
+        """Make a checkpoint, if it is quiet enough until the next transition."""
+        if not self._quiet_ms or next_ms - self.last_ms > self._quiet_ms:
             self._is_due = self._quiet_ms > 0
             self.checkpoint = self._made(self._records, self._stood)
             self._busy = (self.events, self.checkpoint)
@@ -276,15 +292,21 @@ class Skim:
             self.checkpoint = self._busy[1]  # so that as many events before this place are told
             self._busy = (self.events, self._made(self._records, self._stood))
 
+    @property
+    def last_ms(self) -> int:
+        """When the last transition was, as if the clock had not jumped."""
+        return self.last.why.decided_ms - self._clock.jumped_ms if self.last is not None else 0
+
     def _made(self, records: dict[bytes, StoredRecord], prelude: tuple[Told, ...]) -> Checkpoint:
         return Checkpoint(
-            offset=self._next_offset,
+            offset=self.next_offset,
             incarnation=self.last.incarnation if self.last else -1,
             seq=self.last.seq if self.last else 0,
-            at_ms=self.last.why.decided_ms if self.last else 0,
+            at_ms=self.last_ms,
             records=tuple(records.values()),
             prelude=prelude,
             missing=MissingParts(parts=tuple(self._missing), is_assigned_since=self._is_assigned),
+            clock=self._clock,
         )
 
     def _note_missing(

@@ -12,7 +12,7 @@ from muster.events.avro.evolve import evolve
 from muster.events.events import AnyEvent, AnyGroupEvent, GroupEvent
 from muster.events.ids import GroupId
 from muster.events.state import Group, new_group
-from muster.replay.history.clock import SteadyClock
+from muster.replay.history.clock import BEGIN, ClockReading, SteadyClock
 from muster.replay.history.items import Broken, Coordinated, Gap, Happened, Item, Part
 
 
@@ -41,12 +41,12 @@ Step = Transition | Coordinated | Gap | Broken
 
 
 class Transitions:
-    """The fold. `group`: as it stood before the first item, where that is not the first of its history."""
+    """The fold. `group`, `clock`: as they stood before the first item, where that is not the first of its history."""
 
-    def __init__(self, group_id: GroupId, group: Group | None = None) -> None:
+    def __init__(self, group_id: GroupId, group: Group | None = None, clock: ClockReading = BEGIN) -> None:
         self._group_id = group_id
         self._parts: list[Part] = []  # of the transition that is being read
-        self._clock = SteadyClock()
+        self._clock = SteadyClock(clock)
         self._jump_ms = 0
         self.group: Group | None = group
         """The group as of the last transition; None before the first."""

@@ -1,8 +1,8 @@
 """Windows of a history: from when, and until when, is it told? Pure.
 
 What comes before a window is folded, so that what is told in it is right, and not shown. A history is in the order of
-its log; where clocks have jumped that is not the order of times. So a window ends before the first event that was
-decided after its end, and of what stands before that, what was decided before its beginning is left out.
+its log; where clocks have jumped that is not the order of times (`wrong_times.py`). So a window ends before the first
+event that was decided after its end, and of what stands before that, what was decided before its beginning is left out.
 """
 
 from datetime import UTC, tzinfo
@@ -13,6 +13,7 @@ import msgspec
 
 from muster.events.avro.glance import GroupGlance
 from muster.replay.history.items import Coordinated, Happened, Item
+from muster.replay.history.wrong_times import AS_RECORDED, Times
 from muster.replay.times import Instant, instant, read_time
 
 
@@ -59,10 +60,10 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it depends on which life of the group is the last one."""
         return isinstance(self.since, AtSeq) or isinstance(self.until, AtSeq)
 
-    def begins_by(self, ended: GroupGlance) -> bool:
-        """Whether the transition that ended so is not before the window."""
+    def begins_by(self, ended: GroupGlance, at_ms: int) -> bool:
+        """Whether the transition that ended so, at that time, is not before the window."""
         if isinstance(self.since, AtTime):
-            return ended.why.decided_ms >= self.since.wall_ms
+            return at_ms >= self.since.wall_ms
         return self.since is None or ended.seq >= self.since.seq
 
 
@@ -87,7 +88,8 @@ class Place(Enum):
 class Cut:
     """Says of each item in turn whether it is in the window. `life`: the last incarnation, for numbers."""
 
-    def __init__(self, window: Window, life: int = -1) -> None:
+    def __init__(self, window: Window, life: int = -1, times: Times = AS_RECORDED) -> None:
+        self._times = times
         self._window = window
         self._life = life
         self._place = Place.WITHIN if window.since is None else Place.BEFORE
@@ -105,7 +107,7 @@ class Cut:
                 is_within = event.incarnation == self._life and event.seq >= since.seq
                 self._place = Place.WITHIN if is_within else Place.BEFORE
         has_time = isinstance(item, Happened | Coordinated)
-        at_ms = item.at_ms if isinstance(item, Happened | Coordinated) else item.position.timestamp_ms
+        at_ms = self._times.at_ms(item) if isinstance(item, Happened | Coordinated) else item.position.timestamp_ms
         if isinstance(until, AtTime) and has_time and at_ms > until.wall_ms:
             self._place = Place.AFTER
         if self._place is not Place.AFTER and isinstance(since, AtTime):

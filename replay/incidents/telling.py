@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from muster.events.events import GroupDeleted
 from muster.events.ids import GroupId
 from muster.events.state import Group
+from muster.replay.history.clock import BEGIN, ClockReading
 from muster.replay.history.items import NOTHING_MISSING, Broken, Coordinated, Gap, Item, MissingParts
 from muster.replay.history.transitions import Step, Transition, Transitions
 from muster.replay.incidents.episode.acts import acts_of
@@ -29,7 +30,7 @@ class IncidentTeller:
 
     `group`: as it stood before the first step, after a time of quiet (`QUIET_MS`), where that is not the first of its
     history; its last event was at `at_ms` (wall clock). `missing`: what is missing since its last
-    rebalance. `chained`: whether incidents have the statements that tell them.
+    rebalance. `clock`: how it stood at that event. `chained`: whether incidents have the statements that tell them.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class IncidentTeller:
         *,
         at_ms: int = 0,
         missing: MissingParts = NOTHING_MISSING,
+        clock: ClockReading = BEGIN,
         chained: bool = True,
     ) -> None:
         self._group_id = group_id
@@ -46,7 +48,7 @@ class IncidentTeller:
         self._begin_ms = at_ms
         self._last_ms = at_ms
         self._timeline = Timeline(group, missing=missing)
-        self._coordinators = Absences(at_ms)
+        self._coordinators = Absences(at_ms, clock)
         self._episode = Episode(group)
         self._end_of_life: GroupDeleted | None = None
         self.away: Away | None = None

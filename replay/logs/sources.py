@@ -43,6 +43,7 @@ from muster.replay.history.items import (
 )
 from muster.replay.history.skim import BEGINNING, Checkpoint, Skim
 from muster.replay.history.window import AtSeq, Window
+from muster.replay.history.wrong_times import AS_RECORDED, ClockSurvey, Times
 from muster.replay.logs.reading import Reading, chunks_of
 
 # ---- one group ----------------------------------------------------------------------------------
@@ -64,6 +65,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     earliest_ms: int | None = None
     latest_ms: int | None = None
     rebalances: int
+    times: Times = AS_RECORDED
     is_reached: bool
     """Whether the window has begun by the end of the log."""
 
@@ -73,15 +75,30 @@ def from_the_beginning(group_id: GroupId) -> Start:
     return Start(group_id=group_id, checkpoint=BEGINNING, life=-1, first=None, last=None, rebalances=0, is_reached=True)
 
 
+async def survey_times(reading: Reading, group: GroupId) -> Times:
+    """Read through the group's history for times that cannot be right. Raises as the log does."""
+    survey, prefix = ClockSurvey(), prefix_of(group)
+    async for chunk in chunks_of(reading, group, start=0):
+        survey.take(record for record in chunk if record.key.startswith(prefix))
+    return survey.times()
+
+
 async def find_start(
-    reading: Reading, group: GroupId, window: Window | None, *, quiet_ms: int = 0, rebalances: int = 1
+    reading: Reading,
+    group: GroupId,
+    window: Window | None,
+    *,
+    quiet_ms: int = 0,
+    rebalances: int = 1,
+    times: Times = AS_RECORDED,
 ) -> Start:
     """Skim the group's history up to the window; without one, up to the last so many rebalances.
 
     `quiet_ms`: see `Skim`; with it it is so many times of quiet with rebalances after them, and so many before a window
-    come, too. Raises LogTooNew, and as the log does.
+    come, too. `times`: by which its events are found. Raises LogTooNew, and as the log does.
     """
-    search = _Search(group, window, Skim(prelude := Prelude(), quiet_ms=quiet_ms, rebalances_kept=rebalances), prelude)
+    skim = Skim(prelude := Prelude(), quiet_ms=quiet_ms, rebalances_kept=rebalances, times=times)
+    search = _Search(group, window, skim, prelude, times)
     search.tells_before = quiet_ms > 0
     async for chunk in chunks_of(reading, group, start=0):
         if search.ends_within(chunk):
@@ -94,7 +111,8 @@ async def find_start(
 class _Search:
     """The search for the checkpoint before a window."""
 
-    def __init__(self, group: GroupId, window: Window | None, skim: Skim, prelude: Prelude) -> None:
+    def __init__(self, group: GroupId, window: Window | None, skim: Skim, prelude: Prelude, times: Times) -> None:
+        self._times = times
         self._group = group
         self._prefix = prefix_of(group)
         self._window = window
@@ -123,7 +141,8 @@ class _Search:
             if window is not None:
                 if isinstance(window.since, AtSeq) and before is not None and ended.incarnation > before.incarnation:
                     self._found = None
-                if self._found is None and window.begins_by(ended):
+                at_ms = ended.why.decided_ms - self._times.ahead_ms(skim.next_offset - 1, ended.owner_epoch)
+                if self._found is None and window.begins_by(ended, at_ms):
                     self._found = self._before_rebalances() if self.tells_before else skim.checkpoint
                 if self._found is not None and not window.has_seq:
                     return True
@@ -145,6 +164,7 @@ class _Search:
             latest_ms=skim.latest_ms,
             rebalances=skim.rebalances,
             is_reached=found is not None,
+            times=self._times,
         )
 
     def unreadable_before(self, start: Start) -> Iterator[Broken]:

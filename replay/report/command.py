@@ -40,6 +40,8 @@ def report(
                 missing=start.checkpoint.missing,
                 window=window,
                 life=start.life,
+                clock=start.checkpoint.clock,
+                times=start.times,
             )
             is_known = start.last is not None
             reads = items(reading, start)

@@ -11,9 +11,11 @@ from operator import attrgetter
 from muster.events.events import CoordinatorReady
 from muster.events.ids import GroupId
 from muster.events.state import Group
+from muster.replay.history.clock import BEGIN, ClockReading
 from muster.replay.history.items import NOTHING_MISSING, Broken, Coordinated, Gap, Happened, Item, MissingParts
 from muster.replay.history.transitions import Step, Transition, Transitions
 from muster.replay.history.window import WHOLE, AtTime, Cut, Place, Window, bounds
+from muster.replay.history.wrong_times import AS_RECORDED, Times
 from muster.replay.incidents.edges import Edges
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import IncidentTeller
@@ -34,7 +36,8 @@ class ReportFold:
 
     `group`: as it stood before the first item, after a time of quiet, where that is not the first of its history; its
     last event was at `at_ms` (wall clock), `missing` is what is missing since its last rebalance. `life`:
-    the last incarnation, for a window of numbers.
+    the last incarnation, for a window of numbers. `clock`: how it stood at that event; `times`: by which events are
+    found.
     """
 
     def __init__(
@@ -46,13 +49,16 @@ class ReportFold:
         missing: MissingParts = NOTHING_MISSING,
         window: Window = WHOLE,
         life: int = -1,
+        clock: ClockReading = BEGIN,
+        times: Times = AS_RECORDED,
     ) -> None:
         self._group_id = group_id
         self._window = window
-        self._cut = Cut(window, life)
+        self._times = times
+        self._cut = Cut(window, life, times)
         self._edges = Edges(window, life)
-        self._transitions = Transitions(group_id, group)
-        self._teller = IncidentTeller(group_id, group, at_ms=at_ms, missing=missing)
+        self._transitions = Transitions(group_id, group, clock)
+        self._teller = IncidentTeller(group_id, group, at_ms=at_ms, missing=missing, clock=clock)
         self._lives = Lives(group, at_ms=at_ms)
         self._briefs: Latest[Brief] = Latest(LIMITS.incidents)
         self._weightiest: list[Brief] = []
@@ -81,7 +87,7 @@ class ReportFold:
         place = self._cut.place(item)
         step = self._transitions.feed(item)
         if isinstance(step, Transition) and isinstance(item, Happened):
-            self._edges.pass_by(item.at_ms, step)
+            self._edges.pass_by(self._times.at_ms(item), step)
         if place is Place.AFTER:
             self._go_on(step)
             return

@@ -11,5 +11,6 @@ digest.py       `digest`: what mattered over all groups, and storms over several
 by_group.py     The records of a log, given to their groups.
 kept_records.py Records that are kept until they are told, in memory or in a temporary file.
 group_tail.py   The last records of a group, which say what its last incident was.
+surveys.py      A first pass over a log, for times that cannot be right.
 event_texts.py  Each event type in one line of English.
 """

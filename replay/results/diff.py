@@ -11,6 +11,7 @@ import msgspec
 from muster.events.ids import GroupId
 from muster.replay.history.items import Item
 from muster.replay.history.window import At, AtGeneration
+from muster.replay.history.wrong_times import AS_RECORDED, Times
 from muster.replay.rebalances.moves import GroupAssignment, movement
 from muster.replay.rebalances.rebalance import MemberRef, Movement, ValueChange, ref
 from muster.replay.results.state import MemberState, StateAt, StateFold
@@ -55,10 +56,17 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DiffFold:
-    """The comparison of two moments, as the items of a group pass by."""
+    """The comparison of two moments, as the items of a group pass by. `times`: by which its events are found."""
 
-    def __init__(self, group_id: GroupId, log: str, before: At | AtGeneration, after: At | AtGeneration) -> None:
-        self._sides = [StateFold(group_id, log, at) for at in (before, after)]
+    def __init__(
+        self,
+        group_id: GroupId,
+        log: str,
+        before: At | AtGeneration,
+        after: At | AtGeneration,
+        times: Times = AS_RECORDED,
+    ) -> None:
+        self._sides = [StateFold(group_id, log, at, times) for at in (before, after)]
         self._open = list(self._sides)
 
     def feed(self, item: Item) -> bool:

@@ -23,6 +23,7 @@ from muster.events.records import StoredRecord
 from muster.replay.history.items import Broken, Item, SeqGaps
 from muster.replay.history.skim import Checkpoint, Skim
 from muster.replay.history.window import AtTime, Bounds, Window
+from muster.replay.history.wrong_times import Times
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.runs import runs
 from muster.replay.incidents.windows import QUIET_MS, STORM_GROUPS_MIN, STORM_NEXT_MS
@@ -118,6 +119,8 @@ class DigestFold:
         self._reaches_window = False
         self.unreadable: list[Broken] = []
         """The records that cannot be read, as far as the digest stands on them."""
+        self.wrong_times: dict[GroupId, Times] = {}
+        """The groups some of whose times cannot be right, once there is a result."""
 
     def take(self, records: Sequence[StoredRecord]) -> None:
         """The next records, which are of one partition. Raises LogTooNew, NoRoomToKeep."""
@@ -126,7 +129,8 @@ class DigestFold:
         number = records[0].partition
         if self._partition is None or self._partition[0] != number:
             self._end_partition()
-            self._partition = number, _PartitionFold(self._window, self._wanted, self.unreadable, self._extent)
+            fold = _PartitionFold(self._window, self._wanted, self.unreadable, self._extent, self.wrong_times)
+            self._partition = number, fold
         self._partition[1].take(records)
 
     def _end_partition(self) -> None:
@@ -153,7 +157,15 @@ class DigestFold:
 class _PartitionFold:
     """The groups of one partition: their records are kept, and told one group after another when all are there."""
 
-    def __init__(self, window: Window, wanted: str | None, unreadable: list[Broken], extent: Extent) -> None:
+    def __init__(
+        self,
+        window: Window,
+        wanted: str | None,
+        unreadable: list[Broken],
+        extent: Extent,
+        wrong_times: dict[GroupId, Times],
+    ) -> None:
+        self._wrong_times = wrong_times
         self._window = window
         self._home = Partition(unreadable, at_most=None)
         self._by_group = ByGroup(wanted, self._made, self._home.note)
@@ -177,6 +189,8 @@ class _PartitionFold:
         """The incidents of all its groups. Nothing is kept of them."""
         is_touched = self._home.has_events_since(self._window)
         for group in self._by_group.end():
+            if group.times.wrong:
+                self._wrong_times[group.group_id] = group.times
             self.groups += group.is_there
             self._extent.note(group.skim)
             self.reaches_window |= group.skim.has_begun
@@ -202,7 +216,7 @@ class _Group:
         since, until = window.since, window.until
         self._since_ms = since.wall_ms if isinstance(since, AtTime) else 0
         self._until_ms = until.wall_ms if isinstance(until, AtTime) else None
-        self._group_id = group_id
+        self.group_id = group_id
         self._number = number
         self._home = home
         self._kept = kept
@@ -219,6 +233,11 @@ class _Group:
         first = self.skim.first
         return first is not None and (self._until_ms is None or first.why.decided_ms <= self._until_ms)
 
+    @property
+    def times(self) -> Times:
+        """The times by which its events are found, once all records are there."""
+        return self.skim.survey.times()
+
     def take_waiting(self) -> None:
         """Take in the next records."""
         records, self.waiting = self.waiting, []
@@ -229,6 +248,8 @@ class _Group:
                 begin = self.skim.checkpoint
                 self._kept.drop(self._number, begin.offset)
                 records = records[bisect_left(records, begin.offset, key=attrgetter("offset")) :]
+        if self.skim.has_begun:  # the skim has ended there
+            self.skim.survey.take(each for each in records if each.offset >= self.skim.next_offset)
         self._begin = begin
         self._kept.add(self._number, records)
 
@@ -253,7 +274,7 @@ class _Group:
             self._unreadable += (each for each in skim.broken if each.position.timestamp_ms >= self._since_ms)
             return
         self._unreadable += (*skim.broken, *begin.broken())
-        fold = WhyFold(self._group_id, begin, window=self._window)
+        fold = WhyFold(self.group_id, begin, window=self._window, times=self.times)
         for item in self._items(begin):
             yield from fold.feed(item)
             if fold.is_over:

@@ -192,7 +192,8 @@ class Tail:
 
     def _last_rebalance(self) -> Rebalance | None:
         group = self._begin.group(self.group_id)
-        transitions, timeline, last = Transitions(self.group_id, group), Timeline(group), self._last
+        transitions = Transitions(self.group_id, group, self._begin.clock)
+        timeline, last = Timeline(group), self._last
         for step in transitions.steps(self._items()):
             last = timeline.feed(step) or last
         return timeline.running() or last

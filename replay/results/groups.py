@@ -4,7 +4,7 @@ Records are skimmed, not decoded (`skim.py`), and the last of each group kept, w
 (`group_tail.py`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum, unique
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from muster.replay.form import Sort
 from muster.replay.history.items import Broken
 from muster.replay.history.skim import Checkpoint, Skim
 from muster.replay.history.window import AtTime, Bounds, Window
+from muster.replay.history.wrong_times import AS_RECORDED, Times
 from muster.replay.incidents.windows import QUIET_MS
 from muster.replay.logs.reading import Reading
 from muster.replay.rebalances.rebalance import Outcome
@@ -112,7 +113,9 @@ class Overview:
         since_ms: int | None = None,
         until_ms: int | None = None,
         wanted: str | None = None,
+        times: Mapping[GroupId, Times] | None = None,
     ) -> None:
+        self._times = times or {}
         self._span = (since_ms, until_ms)
         self._window = Window(
             since=None if since_ms is None else AtTime(since_ms), until=None if until_ms is None else AtTime(until_ms)
@@ -177,7 +180,8 @@ class Overview:
     def _made(self, group_id: GroupId, partition: int) -> "_Group":
         since_ms, until_ms = self._span
         home = self._home
-        skim = Skim(home.prelude, quiet_ms=QUIET_MS, since_ms=since_ms, until_ms=until_ms)
+        times = self._times.get(group_id, AS_RECORDED)
+        skim = Skim(home.prelude, quiet_ms=QUIET_MS, since_ms=since_ms, until_ms=until_ms, times=times)
         return _Group(partition, skim, Tail(group_id, skim, home, self._kept), self._window)
 
     def _note(self, record: StoredRecord) -> None:
@@ -262,7 +266,7 @@ class _Group:
             last_cause=last.trigger.cause if last is not None else None,
             last_text=last.trigger.text if last is not None else None,
             last_outcome=last.outcome if last is not None else None,
-            last_event_at=instant(skim.last.why.decided_ms) if skim.last is not None else None,
+            last_event_at=instant(skim.last_ms) if skim.last is not None else None,
             events=skim.events if skim.has_begun else 0,
             missing_events=skim.missing if skim.has_begun else 0,
             unknown_events=skim.unknown_types,

@@ -13,6 +13,7 @@ from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.state import Group, GroupState, Member, MemberRole, new_group
 from muster.replay.history.items import Coordinated, Happened, Item
 from muster.replay.history.window import At, AtGeneration, AtSeq, AtTime
+from muster.replay.history.wrong_times import AS_RECORDED, Times
 from muster.replay.rebalances.moves import partitions_of
 from muster.replay.rebalances.rebalance import MemberRef, TopicPartitions, ref
 from muster.replay.rebalances.unread import unread_topics
@@ -71,16 +72,20 @@ class StateAt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateFold:
-    """The group at a moment, as its items pass by. A number is one of the group's last life."""
+    """The group at a moment, as its items pass by. A number is one of the group's last life.
 
-    def __init__(self, group_id: GroupId, log: str, at: At | AtGeneration) -> None:
+    `times`: by which its events are found.
+    """
+
+    def __init__(self, group_id: GroupId, log: str, at: At | AtGeneration, times: Times = AS_RECORDED) -> None:
+        self._times = times
         self._group_id = group_id
         self._log = log
         self.at = at
         self._group: Group | None = None
         self._last: Happened | None = None
         self._coordinator: str | None = None
-        self._notes: list[str] = []
+        self._notes: list[str] = times.texts
         self._notes_left_out = 0
         self._reached: StateAt | None = None
         """The group right after the number, or in the generation, unless a later life begins."""
@@ -91,7 +96,7 @@ class StateFold:
 
     def feed(self, item: Item) -> bool:
         """Take in the next item; returns whether a later one may matter."""
-        at_ms = item.at_ms if isinstance(item, Happened | Coordinated) else 0
+        at_ms = self._times.at_ms(item) if isinstance(item, Happened | Coordinated) else 0
         if isinstance(self.at, AtTime) and at_ms > self.at.wall_ms:
             return False
         if isinstance(item, Happened):

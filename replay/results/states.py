@@ -4,7 +4,7 @@ Records are skimmed, not decoded. The groups of a partition are told when it was
 shown: what is in memory is the last records of one partition's groups, and one group whole.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -13,6 +13,7 @@ from muster.events.records import StoredRecord
 from muster.replay.history.items import Broken, Coordinated
 from muster.replay.history.skim import Skim
 from muster.replay.history.window import AtTime
+from muster.replay.history.wrong_times import AS_RECORDED, Times
 from muster.replay.packed import Packed
 from muster.replay.rebalances.wording import missing_text
 from muster.replay.results.by_group import ByGroup
@@ -24,10 +25,13 @@ from muster.replay.times import instant
 class StatesFold:
     """Takes in the records of a log, one partition after another. `log`: its location.
 
-    `wanted`: a pattern of group ids, as for files.
+    `wanted`: a pattern of group ids, as for files. `times`: see `surveys.py`.
     """
 
-    def __init__(self, log: str, at: AtTime, wanted: str | None = None) -> None:
+    def __init__(
+        self, log: str, at: AtTime, wanted: str | None = None, times: Mapping[GroupId, Times] | None = None
+    ) -> None:
+        self._times = times or {}
         self._log = log
         self._at = at
         self._partition = -1
@@ -48,7 +52,9 @@ class StatesFold:
         self._by_group.take(records)
 
     def _made(self, group_id: GroupId, _partition: int) -> "_Group":
-        return _Group(group_id, Skim(self._home.prelude, until_ms=self._at.wall_ms, rebalances_kept=0))
+        times = self._times.get(group_id, AS_RECORDED)
+        skim = Skim(self._home.prelude, until_ms=self._at.wall_ms, rebalances_kept=0, times=times)
+        return _Group(group_id, skim, times)
 
     def _note(self, record: StoredRecord) -> None:
         self._home.note(record)
@@ -74,7 +80,8 @@ class StatesFold:
 class _Group:
     """One group, of which the last record of each entity is kept."""
 
-    def __init__(self, group_id: GroupId, skim: Skim) -> None:
+    def __init__(self, group_id: GroupId, skim: Skim, times: Times) -> None:
+        self._times = times
         self.group_id = group_id
         self._skim = skim
         self.waiting: list[StoredRecord] = []
@@ -95,7 +102,7 @@ class _Group:
         if group is None:
             return None
         missing = self._skim.missing
-        notes = [*([f"{missing} events before it are not in the log"] if missing else [])]
+        notes = [*self._times.texts, *([f"{missing} events before it are not in the log"] if missing else [])]
         notes += [missing_text(each) for each in broken]
         owners = [each.event.owner for each in now.prelude if isinstance(each, Coordinated)]
         return state_of(group, "", now.at_ms, owners[-1] if owners else None, notes)

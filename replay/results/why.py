@@ -15,6 +15,7 @@ from muster.replay.history.items import Happened, Item
 from muster.replay.history.skim import BEGINNING, Checkpoint
 from muster.replay.history.transitions import Transition, Transitions
 from muster.replay.history.window import WHOLE, At, Window
+from muster.replay.history.wrong_times import AS_RECORDED, Times
 from muster.replay.incidents.edges import Edges
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import IncidentTeller
@@ -28,7 +29,7 @@ NEWEST: Final = 20
 class WhyFold:
     """The fold. `start`: where the items begin. `life`: the last incarnation, which numbers of events are of.
 
-    `at`: a moment that is to be known in wall clock ms.
+    `at`: a moment that is to be known in wall clock ms. `times`: by which events are found.
     """
 
     def __init__(
@@ -39,9 +40,12 @@ class WhyFold:
         window: Window = WHOLE,
         at: At | None = None,
         life: int = -1,
+        times: Times = AS_RECORDED,
     ) -> None:
-        self._transitions = Transitions(group_id, start.group(group_id))
-        self._teller = IncidentTeller(group_id, start.group(group_id), at_ms=start.at_ms, missing=start.missing)
+        group, clock = start.group(group_id), start.clock
+        self._times = times
+        self._transitions = Transitions(group_id, group, clock)
+        self._teller = IncidentTeller(group_id, group, at_ms=start.at_ms, missing=start.missing, clock=clock)
         self._edges = Edges(window, life)
         self._at = Edges(Window(until=at), life)
         self.is_over = False
@@ -63,8 +67,9 @@ class WhyFold:
         if step is None:
             return
         if isinstance(step, Transition) and isinstance(item, Happened):
-            self._edges.pass_by(item.at_ms, step)
-            self._at.pass_by(item.at_ms, step)
+            at_ms = self._times.at_ms(item)
+            self._edges.pass_by(at_ms, step)
+            self._at.pass_by(at_ms, step)
             if self._edges.is_over:
                 self.is_over = self.is_over or self._teller.is_over_before(step)
         if self.is_over:

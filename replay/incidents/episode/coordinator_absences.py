@@ -13,6 +13,7 @@ import msgspec
 from muster.events.events import CoordinatorElected, CoordinatorPaused, CoordinatorReady, CoordinatorStopped
 from muster.events.ownership import OwnershipEnd
 from muster.events.state import Member
+from muster.replay.history.clock import BEGIN, ClockReading
 from muster.replay.history.items import Coordinated
 
 SIGN_OF_LIFE_MS: Final = 5_000
@@ -64,15 +65,15 @@ class Absences:
     """The fold over the partition's events.
 
     Times of one owner's life are steadied (`history/clock.py`), those of a takeover are compared by the wall clock:
-    it is all that two owners have in common. `begin_ms`: the wall clock of the group's last event before what is read;
-    the owner was there.
+    it is all that two owners have in common. `begin_ms`: when the group's last event before what is read was,
+    steadied, and `clock`: how it stood then; the owner was there.
     """
 
-    def __init__(self, begin_ms: int = 0) -> None:
-        self._begin_ms = begin_ms
+    def __init__(self, begin_ms: int = 0, clock: ClockReading = BEGIN) -> None:
+        self._begin_ms = begin_ms + clock.jumped_ms
         self._owner: str | None = None
-        self._epoch: int | None = None
-        self._jumped_ms = 0
+        self._epoch = clock.epoch
+        self._jumped_ms = clock.jumped_ms
         self._last_ms: int | None = None
         self._last_known = LastKnown.EVENT
 

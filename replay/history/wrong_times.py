@@ -1,0 +1,228 @@
+"""Times of a history that cannot be right, since later ones are earlier; and the times by which its events are found.
+
+A wall clock that is put back makes the times of a log fall. Who asks for a moment, or a window, asks for one by a right
+clock. What can be known of that:
+
+* Within the life of one owner, events have its monotonic clock, too. Where the wall clock jumped, and back again, it
+  was wrong in between, by as much as it jumped.
+* Where it was put back alone, or another owner has an earlier time, which of the two clocks was right is not known. The
+  events before are taken to be no later than those behind them: the order of the log is certain.
+* A clock that jumped ahead and stayed there may have been put right, or the machine was suspended: its times grow, and
+  are taken as they are.
+
+What belongs here: finding such parts, and the time of an event without the error. What is told of events has the times
+of `clock.py`.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from itertools import groupby
+from typing import Final
+
+import msgspec
+
+from muster.events.avro.codec import event_type_of, glance
+from muster.events.avro.glance import GroupGlance
+from muster.events.events import EVENT_TYPES, GroupEvent
+from muster.events.records import BrokenRecord, StoredRecord
+from muster.replay.history.clock import JUMP_MS, SLEW
+from muster.replay.history.items import Coordinated, Happened
+from muster.replay.times import duration
+
+_ENDS: Final = frozenset(each for each in EVENT_TYPES if issubclass(each, GroupEvent))
+"""The events with which transitions end."""
+
+RUNS_MAX: Final = 64
+"""Stretches of a history with one owner and no jump; where there are more, the oldest count as one."""
+
+
+TEXTS_MAX: Final = 3
+"""The parts that are named."""
+
+
+class WrongTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a group's history whose times are ahead by so much (less than 0: behind), by offsets and numbers.
+
+    `is_known`: by how much is recorded; else it is the least that it can be.
+    """
+
+    epoch: int
+    first_offset: int
+    end_offset: int
+    first_seq: int
+    last_seq: int
+    ahead_ms: int
+    is_known: bool
+
+    @property
+    def text(self) -> str:
+        """The sentence that people are given."""
+        seqs = f"seq {self.first_seq} to {self.last_seq}"
+        if self.is_known:
+            way = "ahead" if self.ahead_ms > 0 else "behind"
+            by = duration(abs(self.ahead_ms))
+            return f"the coordinator's wall clock was {way} by {by} for {seqs}, which are found by the right time"
+        return (
+            f"the times of the log fall back by {duration(self.ahead_ms)} after {seqs}: which clock was right is not"
+            " known, and those are found as if theirs had been ahead"
+        )
+
+
+class Times(msgspec.Struct, frozen=True):
+    """The times by which the events of a group are found."""
+
+    wrong: tuple[WrongTimes, ...] = ()
+
+    def ahead_ms(self, offset: int, epoch: int) -> int:
+        """By how much the time of an event with this offset, of this owner, is ahead."""
+        for part in self.wrong:
+            if part.first_offset <= offset < part.end_offset and part.epoch == epoch:
+                return part.ahead_ms
+        return 0
+
+    def at_ms(self, item: Happened | Coordinated) -> int:
+        """When it was, as far as that is known."""
+        return item.at_ms - (self.ahead_ms(item.position.offset, item.event.owner_epoch) if self.wrong else 0)
+
+    @property
+    def texts(self) -> list[str]:
+        """The sentences that people are given of it."""
+        more = len(self.wrong) - TEXTS_MAX
+        said = [part.text for part in self.wrong[:TEXTS_MAX]]
+        return [*said, *([f"the clock was wrong {more} more times"] if more > 0 else [])]
+
+
+AS_RECORDED: Final = Times()
+
+
+class _Run(msgspec.Struct, kw_only=True):
+    """A stretch of a history with one owner and no jump. `clock_ms`: wall clock less uptime, at its end."""
+
+    epoch: int
+    clock_ms: int | None
+    uptime_ms: int
+    first_offset: int
+    end_offset: int
+    first_seq: int
+    last_seq: int
+    first_ms: int
+    last_ms: int
+    ahead_ms: int = 0
+    is_known: bool = True
+
+
+class ClockSurvey:
+    """Follows the transitions of one group, in order, from the first one on."""
+
+    def __init__(self) -> None:
+        self._runs: list[_Run] = []
+        self._end_offset = 0
+        self._life = (-1, 0)  # the incarnation, and the number of its last event
+
+    def take(self, records: Iterable[StoredRecord]) -> None:
+        """Take in the next records of the group. What cannot be read is passed over."""
+        for record in records:
+            if record.value is None or event_type_of(record.value) not in _ENDS:
+                continue
+            with suppress(BrokenRecord):
+                ended = glance(record.value)
+                assert isinstance(ended, GroupGlance)
+                if ended.incarnation >= self._life[0]:  # else a leftover of an earlier life
+                    self.note(record.offset, ended)
+
+    def note(self, offset: int, ended: GroupGlance) -> None:
+        """Take in what ends the next transition, which has this offset."""
+        why = ended.why
+        incarnation, seq = self._life
+        first_seq = seq + 1 if ended.incarnation == incarnation else 1
+        clock_ms = None if why.uptime_ms is None else why.decided_ms - why.uptime_ms
+        run = self._runs[-1] if self._runs else None
+        if run is None or not _goes_on(run, ended, clock_ms):
+            self._runs.append(
+                _Run(
+                    epoch=ended.owner_epoch,
+                    clock_ms=clock_ms,
+                    uptime_ms=why.uptime_ms or 0,
+                    first_offset=self._end_offset,
+                    end_offset=offset + 1,
+                    first_seq=first_seq,
+                    last_seq=ended.seq,
+                    first_ms=why.decided_ms,
+                    last_ms=why.decided_ms,
+                )
+            )
+            if len(self._runs) > RUNS_MAX:
+                self._join_oldest()
+        else:
+            run.clock_ms, run.uptime_ms = clock_ms, why.uptime_ms or 0
+            run.end_offset, run.last_seq, run.last_ms = offset + 1, ended.seq, why.decided_ms
+        self._end_offset = offset + 1
+        self._life = ended.incarnation, ended.seq
+
+    def _join_oldest(self) -> None:
+        first, second = self._runs[:2]
+        second.first_offset, second.first_seq, second.first_ms = first.first_offset, first.first_seq, first.first_ms
+        del self._runs[0]
+
+    def times(self) -> Times:
+        """The times of all that was taken in."""
+        if len(self._runs) < 2:
+            return AS_RECORDED
+        runs = [msgspec.structs.replace(run) for run in self._runs]
+        for _, life in groupby(runs, key=lambda run: run.epoch):
+            _correct_jumps(list(life))
+        later: _Run | None = None
+        for run in reversed(runs):
+            over_ms = 0 if later is None else run.last_ms - run.ahead_ms - (later.first_ms - later.ahead_ms)
+            if over_ms > JUMP_MS:
+                run.ahead_ms, run.is_known = run.ahead_ms + over_ms, False
+            later = run
+        return Times(
+            tuple(
+                WrongTimes(
+                    epoch=run.epoch,
+                    first_offset=run.first_offset,
+                    end_offset=run.end_offset,
+                    first_seq=run.first_seq,
+                    last_seq=run.last_seq,
+                    ahead_ms=run.ahead_ms,
+                    is_known=run.is_known,
+                )
+                for run in runs
+                if run.ahead_ms
+            )
+        )
+
+
+def _goes_on(run: _Run, ended: GroupGlance, clock_ms: int | None) -> bool:
+    """Whether a transition is of the run's owner, whose clock has not jumped."""
+    if run.epoch != ended.owner_epoch or (run.clock_ms is None) != (clock_ms is None):
+        return False
+    if run.clock_ms is None or clock_ms is None or ended.why.uptime_ms is None:
+        return ended.why.decided_ms >= run.last_ms - JUMP_MS
+    return _is_same(run.clock_ms, clock_ms, ended.why.uptime_ms - run.uptime_ms)
+
+
+def _is_same(clock_ms: int, later_ms: int, passed_ms: int) -> bool:
+    return abs(later_ms - clock_ms) <= JUMP_MS + passed_ms * SLEW
+
+
+def _correct_jumps(life: list[_Run]) -> None:
+    """Between a jump and the one that took it back the clock was wrong."""
+    for place, run in enumerate(life):
+        if run.clock_ms is None or run.ahead_ms:
+            continue
+        back = next(
+            (
+                number
+                for number in range(len(life) - 1, place, -1)
+                if (clock_ms := life[number].clock_ms) is not None
+                and _is_same(run.clock_ms, clock_ms, life[number].uptime_ms - run.uptime_ms)
+            ),
+            place,
+        )
+        for wrong in life[place + 1 : back]:
+            if wrong.clock_ms is not None and not _is_same(
+                run.clock_ms, wrong.clock_ms, wrong.uptime_ms - run.uptime_ms
+            ):
+                wrong.ahead_ms = wrong.clock_ms - run.clock_ms

@@ -1,0 +1,190 @@
+"""Times that fall, and the events that are found by a time all the same."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from muster.events.avro.glance import GroupGlance, ImageGlance, WhyGlance
+from muster.events.causes import Cause
+from muster.events.state import GroupState
+from muster.replay.fleet.simulation.world.rules import GROUP_ID
+from muster.replay.history.items import Happened, Prelude
+from muster.replay.history.skim import Skim
+from muster.replay.history.window import AtTime, Window
+from muster.replay.history.wrong_times import RUNS_MAX, ClockSurvey, Times
+from muster.replay.results.why import WhyFold
+from tests.replay.commands.test_cli import run
+from tests.replay.incidents.fleet import QUIET_MS, Fleet
+from tests.replay.written import stored_items
+
+LOG = str(Path(__file__).parents[1] / "data" / "clock-ahead-orders.jsonl")
+"""A coordinator's wall clock was a day ahead from seq 7 to 13; from seq 20 on another owner wrote."""
+
+DAY_MS = 86_400_000
+SAID = "the coordinator's wall clock was ahead by 1 d 0 h for seq 7 to 13"
+
+
+def glance(epoch: int, seq: int, decided_ms: int, uptime_ms: int | None) -> GroupGlance:
+    image = ImageGlance(state=GroupState.STABLE, previous_state=GroupState.STABLE, generation_id=1)
+    why = WhyGlance(cause=Cause.ALL_JOINED, decided_ms=decided_ms, uptime_ms=uptime_ms)
+    return GroupGlance(incarnation=1, seq=seq, owner_epoch=epoch, group=image, why=why)
+
+
+def surveyed(*lives: list[tuple[int, int | None]]) -> Times:
+    """The times of owners one after another, each event with its wall clock and uptime; one offset for each."""
+    survey, offset = ClockSurvey(), 0
+    for epoch, life in enumerate(lives):
+        for decided_ms, uptime_ms in life:
+            survey.note(offset, glance(epoch, offset + 1, decided_ms, uptime_ms))
+            offset += 1
+    return survey.times()
+
+
+def told(times: Times) -> list[tuple[int, int, int, bool]]:
+    return [(each.first_seq, each.last_seq, each.ahead_ms, each.is_known) for each in times.wrong]
+
+
+@pytest.mark.parametrize("ahead_ms", [DAY_MS, -DAY_MS])
+def test_between_two_jumps_that_cancel_out_the_clock_was_wrong(ahead_ms: int) -> None:
+    """By as much as it jumped, in either direction; also twice, and where the second time is another."""
+    life = [(0, 0), (ahead_ms + 5_000, 5_000), (ahead_ms + 6_000, 6_000), (9_000, 9_000)]
+    assert told(surveyed(life)) == [(2, 3, ahead_ms, True)]
+    again = [*life, (3 * ahead_ms + 10_000, 10_000), (11_000, 11_000)]
+    assert told(surveyed(again)) == [(2, 3, ahead_ms, True), (5, 5, 3 * ahead_ms, True)]
+
+
+def test_a_clock_that_jumped_ahead_for_good_is_taken_as_it_is() -> None:
+    """It may have been put right, or the machine was suspended: the times grow."""
+    assert surveyed([(0, 0), (DAY_MS, 1_000), (DAY_MS + 9_000, 10_000)]) == Times()
+    assert surveyed([(0, 0), (9_000, 9_000)], [(DAY_MS, 0)]) == Times()
+    assert surveyed([(0, 0), (900, 1_000), (100, 1_100)]) == Times(), "within a second"
+
+
+def test_where_times_fall_the_order_of_the_log_counts_and_it_is_said() -> None:
+    """A clock that was put back alone; another owner with an earlier one; a level that has no uptime."""
+    expected = [(1, 2, DAY_MS - 1_000, False)]
+    assert told(surveyed([(DAY_MS, 0), (DAY_MS + 1_000, 1_000), (2_000, 2_000)])) == expected
+    assert told(surveyed([(DAY_MS, 0), (DAY_MS + 1_000, 1_000)], [(2_000, 5)])) == expected
+    times = surveyed([(DAY_MS, None), (DAY_MS + 1_000, None), (2_000, None)])
+    assert told(times) == expected
+    assert "which clock was right is not known" in times.texts[0]
+    assert told(surveyed([(0, None)], [(DAY_MS, None)], [(DAY_MS - 5_000, None)], [(9, None)])) == [
+        (2, 2, DAY_MS - 9, False),
+        (3, 3, DAY_MS - 5_009, False),
+    ]
+
+
+def test_of_a_clock_that_jumps_all_the_time_a_bounded_part_is_kept() -> None:
+    """The last jumps, and a few sentences."""
+    life = [(n * 10_000 + (n % 2) * DAY_MS, n * 10_000) for n in range(10 * RUNS_MAX)]
+    times = surveyed(life)
+    assert 0 < len(times.wrong) <= RUNS_MAX
+    assert len(times.texts) == 4
+
+
+# ---- commands -------------------------------------------------------------------------------------------------------
+
+
+def test_the_state_at_a_time_is_that_of_the_right_clock() -> None:
+    """Of one group, and of all; with a word. In between, too."""
+    for group in (["orders"], []):
+        result = run("state", *group, "--at", "2026-11-28T18:00:00Z", "--format", "jsonl", log=LOG)
+        state = msgspec.json.decode(result.stdout)
+        assert (state["state"], state["generation_id"], state["seq"]) == ("Empty", 4, 22)
+        assert SAID in state["notes"][0]
+        between = run("state", *group, "--at", "2026-11-28T15:59:30Z", "--format", "jsonl", log=LOG)
+        assert msgspec.json.decode(between.stdout)["generation_id"] == 2
+    compared = run("diff", "orders", "2026-11-28T15:59:25Z", "2026-11-28T18:00:00Z", "--format", "json", log=LOG)
+    diff = msgspec.json.decode(compared.stdout)
+    assert (diff["before"]["seq"], diff["after"]["seq"], SAID in compared.stderr) == (6, 22, True)
+
+
+def test_the_groups_and_their_last_incident_have_the_right_day() -> None:
+    """What is read last begins while the clock was ahead."""
+    for window in ([], ["--since", "2026-11-28T15:59:30Z"], ["--until", "2026-11-28T18:00:00Z"]):
+        (line,) = msgspec.json.decode(run("groups", *window, "--format", "json", log=LOG).stdout)["groups"]
+        assert (line["last_event_at"], line["last_incident"]["kind"]) == ("2026-11-28T15:59:56.229Z", "crash"), window
+        assert (line["last_rebalance_at"], line["state"]) == ("2026-11-28T15:59:56.229Z", "Empty")
+    (line,) = msgspec.json.decode(run("groups", "--until", "2026-11-28T15:59:30Z", "--format", "json", log=LOG).stdout)[
+        "groups"
+    ]
+    assert (line["state"], line["generation_id"]) == ("Stable", 2)
+
+
+def test_incidents_are_found_by_the_right_time() -> None:
+    """Of a window that ends after the clock was put right, all four; in between the second rebalance's."""
+    window = ["--since", "2026-11-28T15:00:00Z", "--until", "2026-11-28T18:00:00Z"]
+    digest = run("digest", *window, "--format", "json", log=LOG)
+    assert (msgspec.json.decode(digest.stdout)["told"], SAID in digest.stderr, digest.exit_code) == (4, True, 0)
+    why = run("why", "orders", *window, "--format", "jsonl", log=LOG)
+    assert (len(why.stdout.splitlines()), SAID in why.stderr) == (4, True)
+    last = msgspec.json.decode(run("why", "orders", "--last", "--format", "jsonl", log=LOG).stdout)
+    assert last["started_at"].startswith("2026-11-28T15:59:5")
+    at = msgspec.json.decode(
+        run("why", "orders", "--at", "2026-11-28T15:59:38Z", "--format", "jsonl", log=LOG).stdout.splitlines()[0]
+    )
+    assert at["kind"] == "scale-down"
+    for command in ("why", "history"):
+        later = run(command, "orders", "--since", "2026-11-29", log=LOG)
+        assert (later.exit_code, "to 2026-11-28T15:59:56.229Z" in later.stderr) == (1, True)
+
+
+def test_events_are_found_by_the_right_time(tmp_path: Path) -> None:
+    """Their own times are those that were recorded; reports, too."""
+    window = ["--since", "2026-11-28T15:59:25Z", "--until", "2026-11-28T15:59:33Z"]
+    told = run("history", "orders", *window, "--format", "jsonl", log=LOG).stdout.splitlines()
+    assert [msgspec.json.decode(line)["seq"] for line in told] == [7, 8, 9, 10, 11, 12, 13]
+    page = tmp_path / "page.html"
+    made = run("report", "orders", "-o", str(page), "--since", "2026-11-28T15:59:36Z", log=LOG)
+    assert "with 2 rebalances" in made.stdout
+
+
+def test_where_reading_begins_makes_no_difference() -> None:
+    """Incidents that are told from a checkpoint on, while the clock is ahead, are those of the whole history."""
+    fleet = Fleet(3)
+    for number in (4, 5, 6, 7):
+        fleet.start(number)
+        fleet.rest(2 * QUIET_MS)
+        if number == 4:
+            fleet.world.rules.wall_offset_ms += 20 * QUIET_MS
+    history = fleet.history()
+    whole = WhyFold(GROUP_ID)
+    expected = [incident for item in history.items for incident in whole.feed(item)] + list(whole.end())
+    skim = Skim(Prelude(), quiet_ms=QUIET_MS)
+    for _ in skim.transitions(stored_items(history.items, 0)):
+        pass
+    begin = skim.before_rebalances[-1]
+    assert begin.clock.jumped_ms
+    part = WhyFold(GROUP_ID, begin)
+    later = [item for item in history.items if item.position.offset >= begin.offset]
+    found = [incident for item in later for incident in part.feed(item)] + list(part.end())
+    assert found
+    assert _without_jumps(found) == _without_jumps(expected[-len(found) :])
+
+
+def _without_jumps(incidents: list[Any]) -> list[tuple[str, str, str | None]]:
+    return [(each.kind, each.started_at, each.ended_at) for each in incidents]
+
+
+def test_a_window_that_the_clock_was_behind_in_has_its_events() -> None:
+    """For a while it was an hour behind."""
+    fleet = Fleet(3)
+    for number, hours in ((4, -1), (5, 1), (6, 0)):
+        fleet.start(number)
+        fleet.rest(QUIET_MS)
+        fleet.world.rules.wall_offset_ms += hours * 3_600_000
+    items = fleet.history().items
+    survey = ClockSurvey()
+    survey.take(stored_items(items, 0))
+    (wrong,) = survey.times().wrong
+    assert (wrong.ahead_ms, wrong.is_known) == (-3_600_000, True)
+    (first,) = (
+        item.at_ms for item in items if isinstance(item, Happened) and item.position.offset == wrong.first_offset
+    )
+    since = AtTime(first + 3_600_000 - 1)
+    fold = WhyFold(GROUP_ID, window=Window(since=since), times=survey.times())
+    found = [incident for item in items for incident in fold.feed(item)] + list(fold.end())
+    names = [culprit.client_id for incident in found for culprit in incident.culprits]
+    assert names == ["app-5", "app-6"]
