@@ -13,6 +13,7 @@ offsets/            committed offsets
 settings/           settings of both modes, and what they name
 net/                connections, in both modes
 reading.py          reading a partition, from its beginning or on from where one is
+log_settings_watch.py   the event topic's settings, looked at while it is served
 strangers_watch.py  records in our topics that no owner wrote: found while a partition is served, and rewritten
 observability/      metrics, log lines, health
 upstream/           our own connections to the cluster upstream, and shadows in its groups

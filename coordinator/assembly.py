@@ -23,6 +23,7 @@ from muster.coordinator.cluster import Cluster
 from muster.coordinator.group.retention import MINUTE_MS
 from muster.coordinator.load.answer_memory import answer_memory_of
 from muster.coordinator.load.slices import Slices
+from muster.coordinator.log_settings_watch import LogSettingsWatch
 from muster.coordinator.net.free_files import FreeFiles
 from muster.coordinator.observability.group_metrics import NAMED_GROUPS
 from muster.coordinator.observability.loop_watch import LoopWatch
@@ -52,7 +53,7 @@ from muster.coordinator.settings.sidecar import EDGE
 from muster.coordinator.tasks import on_failure
 from muster.events.kafka.known_brokers import KnownBrokers
 from muster.events.kafka.tls_files import contexts_of_files
-from muster.events.log.base import EventLog, LogMissing, LogUnavailable
+from muster.events.log.base import EventLog, LogMissing, LogUnavailable, WatchedLog
 from muster.events.log.kafka.log import KafkaEventLog
 from muster.events.log.sqlite.log import SqliteEventLog
 from muster.events.log.url import InvalidLogUrl, open_log
@@ -230,6 +231,24 @@ def keep_trimmed(owner: Owner, stack: AsyncExitStack, *, lost: Callable[[Excepti
         trimming = asyncio.create_task(_trim(owner.event_log, owner.retention_clock), name="trim")
         trimming.add_done_callback(on_failure(lost))
         stack.callback(trimming.cancel)
+
+
+def watch_log_settings(
+    settings: Settings,
+    event_log: EventLog,
+    parts: StatusParts,
+    stack: AsyncExitStack,
+    *,
+    lost: Callable[[Exception], None],
+) -> None:
+    """Look at the settings of a topic that is served, until the stack is left; a file has none."""
+    if settings.role == EDGE or not isinstance(event_log, WatchedLog):
+        return
+    watch = LogSettingsWatch(event_log, event_log.location, event_log.warnings)
+    parts.log_flaws = lambda: watch.flaws
+    looking = asyncio.create_task(watch.keep_looking(), name="log-settings")
+    looking.add_done_callback(on_failure(lost))
+    stack.callback(looking.cancel)
 
 
 def keep_certificates(stack: AsyncExitStack, *, lost: Callable[[Exception], None]) -> None:

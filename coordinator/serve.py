@@ -30,6 +30,7 @@ from muster.coordinator.assembly import (
     snapshot_folder,
     take_over,
     watch_files,
+    watch_log_settings,
     watch_loop,
 )
 from muster.coordinator.clock import SystemClock
@@ -201,6 +202,7 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
         stop_listening = server.stop_listening
         await sharing.begin(runtime, service, stack, readiness, parts, lost=lost, stop_listening=stop_listening)
     keep_trimmed(owner, stack, lost=lost)
+    watch_log_settings(settings, event_log, parts, stack, lost=lost)
     log.info("serving", listen=listen, log=settings.log)
 
 

@@ -91,8 +91,15 @@ def _of_process(address: str, status: ProcessStatus) -> Iterator[Finding]:
         if not peer.connected:
             said = f"it has no connection to node {peer.node_id} at {peer.address}"
             yield _finding(note, address, said, "without one that node's end is noticed only when its session is over")
+    yield from _of_log(address, status)
     yield from _of_links(address, status)
     yield from _of_shadows(address, status)
+
+
+def _of_log(address: str, status: ProcessStatus) -> Iterator[Finding]:
+    for flaw in status.log_flaws:
+        way_out = "docs/runbook.md#mustereventlogflaws says what comes of it"
+        yield _finding(Severity.PROBLEM, address, flaw, way_out)
 
 
 def _of_links(address: str, status: ProcessStatus) -> Iterator[Finding]:

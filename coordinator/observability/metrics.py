@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum, unique
 
-from prometheus_client import CollectorRegistry, Histogram, disable_created_metrics
+from prometheus_client import CollectorRegistry, Gauge, Histogram, disable_created_metrics
 from prometheus_client import Counter as PrometheusCounter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -128,6 +128,11 @@ TOPICS_NOT_DECLARED = PrometheusCounter(
 STRANGERS_RECORDS = PrometheusCounter(
     "muster_strangers_records",
     "Records in the event log that Muster did not write: they are skipped",
+    registry=REGISTRY,
+)
+LOG_FLAWS = Gauge(
+    "muster_event_log_flaws",
+    "What has become wrong with the event topic while it is served: muster status and the log say what",
     registry=REGISTRY,
 )
 ENTITIES_REWRITTEN = PrometheusCounter(

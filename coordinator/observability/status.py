@@ -146,6 +146,8 @@ class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
     uptime_ms: int
     not_ready: str | None
     not_well: str | None
+    log_flaws: Sequence[str] = ()
+    """The flaws of the event topic, each with the way out."""
     ownership: OwnershipStatus = OwnershipStatus()
     elsewhere: Sequence[ElsewhereStatus] = ()
     peers: Sequence[PeerStatus] = ()
@@ -169,6 +171,7 @@ class StatusParts:
 
     def __init__(self) -> None:
         self.ownership: Callable[[], OwnershipStatus] = OwnershipStatus
+        self.log_flaws: Callable[[], Sequence[str]] = tuple
         self.elsewhere: Callable[[], Sequence[ElsewhereStatus]] = tuple
         self.peers: Callable[[], Sequence[PeerStatus]] = tuple
         self.links: Callable[[], LinksStatus] = LinksStatus
@@ -216,6 +219,7 @@ class StatusReport:
             uptime_ms=int((now_s - self._began_s) * 1000),
             not_ready=self._not_ready(),
             not_well=self._not_well(),
+            log_flaws=self._parts.log_flaws(),
             ownership=self._parts.ownership(),
             elsewhere=self._parts.elsewhere(),
             peers=self._parts.peers(),

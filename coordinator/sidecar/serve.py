@@ -25,6 +25,7 @@ from muster.coordinator.assembly import (
     open_metrics_endpoint,
     take_over,
     watch_files,
+    watch_log_settings,
     watch_loop,
 )
 from muster.coordinator.clock import SystemClock
@@ -144,6 +145,7 @@ class _Sidecar:
         else:
             await self._share(forwarding, parts, listening)
         keep_trimmed(parts.owner, stack, lost=self.lost)
+        watch_log_settings(settings, event_log, self.status, stack, lost=self.lost)
         where = {"role": OWNER} if listen is None else {"listen": listen}
         log.info("serving", **where, upstream=settings.upstream, log=settings.log)
 

@@ -327,6 +327,18 @@ class ReplaceableLog(Protocol):
         ...
 
 
+@runtime_checkable
+class WatchedLog(Protocol):
+    """A log whose settings somebody else may change, or of which somebody may delete a part, while it is served."""
+
+    async def flaws(self) -> Sequence[str]:
+        """Look at the settings, and where the records begin; say what is wrong, each with the way out.
+
+        Of a log that is open for writing. Raises LogUnavailable, LogMismatch.
+        """
+        ...
+
+
 class OwnersMarks(msgspec.Struct, frozen=True, kw_only=True):
     """The notes of a partition's owners, by which strangers' records are told (see kafka/marks.py).
 

@@ -157,6 +157,7 @@ class Skim:
         self.next_offset = 0
         self._clock = BEGIN
         self._times = times
+        self._known_times = times.known
         self.survey = ClockSurvey()
         self._stood: tuple[Told, ...] = ()
         """All that there was to say of the partition behind the last transition."""
@@ -256,7 +257,7 @@ class Skim:
         self._clock = clock.when_empty() if kind is GroupEmptied else clock
         self.survey.note(record.offset, ended)
         self.next_offset, self._stood = record.offset + 1, self._prelude.reads
-        self._note_last(ended, self._found_at(record.offset, ended))
+        self._note_last(ended, ended.why.decided_ms - self._known_times.ahead_ms(record.offset, ended.owner_epoch))
         self.is_at_rest = ended.group.state in _AT_REST
         if not self.is_at_rest:
             self._is_due = self._makes_checkpoints

@@ -74,11 +74,16 @@ class Times(msgspec.Struct, frozen=True):
     wrong: tuple[WrongTimes, ...] = ()
 
     def ahead_ms(self, offset: int, epoch: int) -> int:
-        """By how much the time of an event with this offset, of this owner, is ahead."""
+        """The time by which an event with this offset, of this owner, is ahead."""
         for part in self.wrong:
             if part.first_offset <= offset < part.end_offset and part.epoch == epoch:
                 return part.ahead_ms
         return 0
+
+    @property
+    def known(self) -> "Times":
+        """The same, but for what is not known to be wrong."""
+        return Times(tuple(part for part in self.wrong if part.is_known))
 
     def at_ms(self, item: Happened | Coordinated) -> int:
         """When it was, as far as that is known."""

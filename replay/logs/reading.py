@@ -37,7 +37,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     unreadable: dict[tuple[int, int], Broken] = msgspec.field(default_factory=dict)
     """The records that the answer needs and that cannot be read, by partition and offset."""
     notes: list[str] = msgspec.field(default_factory=list)
-    """What is to be said beside the answer, which lacks nothing."""
+    """The sentences beside the answer, which lacks nothing."""
     waiting: LogWait | None = None
     """The waiting for a log that is away; without one that is an error."""
 

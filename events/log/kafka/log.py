@@ -41,6 +41,7 @@ from muster.events.log.kafka.client.settings import (
     Guarantees,
     TopicFacts,
     TopicPlan,
+    deleted_beginning,
 )
 from muster.events.log.kafka.client.versions import READING, WRITING, Needed, check_versions
 from muster.events.log.kafka.contents import Contents, refuse_somebody_elses
@@ -48,9 +49,16 @@ from muster.events.log.kafka.marks import Marks, origin_of
 from muster.events.log.kafka.names import PROBE_SUFFIX, warning_of_new_topic
 from muster.events.log.kafka.origin import check_origin, notes_of
 from muster.events.log.kafka.producer import WriterConfig, claim, last_owner, prepare_claim
-from muster.events.log.kafka.reader import end_offset, end_offsets, newest_stamp, read, read_raw
+from muster.events.log.kafka.reader import begin_offset, end_offset, end_offsets, newest_stamp, read, read_raw
 from muster.events.log.kafka.resent_batches import repeat
-from muster.events.log.kafka.topic import check_topic, cleanup_policy, create_topic, created_topic_facts, topic_facts
+from muster.events.log.kafka.topic import (
+    check_topic,
+    cleanup_policy,
+    create_topic,
+    created_topic_facts,
+    topic_facts,
+    topic_flaws,
+)
 from muster.events.log.wall_clock import wall_clock_ms
 from muster.events.records import FORMAT_LEVEL, SIGNS_OF_LIFE_FROM_LEVEL, RawRecord, Record, StoredRecord
 
@@ -105,6 +113,7 @@ class KafkaEventLog:
         self._probe = topic + PROBE_SUFFIX
         self._follows_signs = False
         self._signs_warning: str | None = None
+        self._deletion_warning: str | None = None
         self._is_new = False
         self.created: list[str] = []
         """The topics that were missing, and made at the opening."""
@@ -140,7 +149,7 @@ class KafkaEventLog:
     def warnings(self) -> Sequence[str]:
         of_settings = self._guarantees.warnings if self._guarantees else ()
         made_anew = warning_of_new_topic(self._plan.name) if self._history_is_gone else None
-        return (*filter(None, (made_anew, self._signs_warning)), *of_settings)
+        return (*filter(None, (made_anew, self._signs_warning, self._deletion_warning)), *of_settings)
 
     @property
     def trouble(self) -> str | None:
@@ -178,10 +187,25 @@ class KafkaEventLog:
                 self._facts = await self._existing_topic()
             else:
                 self._facts = await self._open_for_writing()
+            self._deletion_warning = await self._deleted_beginning()
             undo.pop_all()
 
     async def close(self) -> None:
         await self._link.close()
+
+    async def flaws(self) -> Sequence[str]:
+        """See WatchedLog: the configs are read anew, and where the partitions begin."""
+        facts = await topic_facts(self._link, self._plan.name, timeout_ms=self._timeout_ms)
+        if facts is None:
+            return []  # which is `trouble`
+        found = await topic_flaws(self._link, self._plan, facts, timeout_ms=self._timeout_ms)
+        return [*filter(None, (await self._deleted_beginning(),)), *found]
+
+    async def _deleted_beginning(self) -> str | None:
+        name, timeout_ms = self._plan.name, self._timeout_ms
+        partitions = range(self._facts.partitions)
+        begins = {each: await begin_offset(self._link, name, each, timeout_ms=timeout_ms) for each in partitions}
+        return deleted_beginning(name, begins)
 
     async def raise_format_level(self) -> None:
         self._origin = origin_of(self._facts.cluster_id)

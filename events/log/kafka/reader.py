@@ -63,6 +63,11 @@ async def end_offset(link: KafkaLink, topic: str, partition: int, *, timeout_ms:
     return await retried(lambda: _offset(link, topic, partition, _LATEST), timeout_ms=timeout_ms)
 
 
+async def begin_offset(link: KafkaLink, topic: str, partition: int, *, timeout_ms: int) -> int:
+    """Return the offset at which the partition begins: 0 unless its beginning was deleted. Raises LogUnavailable."""
+    return await retried(lambda: _offset(link, topic, partition, _EARLIEST), timeout_ms=timeout_ms)
+
+
 async def end_offsets(link: KafkaLink, topic: str, partitions: Sequence[int], *, timeout_ms: int) -> Ends:
     """See FollowedLog: one request for each broker, asked once."""
     by_leader: dict[int, list[int]] = {}
@@ -220,7 +225,7 @@ async def _writers(
 async def glimpses(link: KafkaLink, topic: str, partition: int, *, timeout_ms: int) -> AsyncIterator[bytes]:
     """Yield batches as they are stored: the newest one, some before it, and the oldest. Empty partitions yield none."""
     end = await end_offset(link, topic, partition, timeout_ms=timeout_ms)
-    start = await retried(lambda: _offset(link, topic, partition, _EARLIEST), timeout_ms=timeout_ms)
+    start = await begin_offset(link, topic, partition, timeout_ms=timeout_ms)
     if start >= end:
         return
     for position in sorted({end - 1, max(start, end - _RECENT_RECORDS), start}, reverse=True):
@@ -233,7 +238,7 @@ async def glimpses(link: KafkaLink, topic: str, partition: int, *, timeout_ms: i
 
 async def _position_in_range(link: KafkaLink, topic: str, partition: int, position: int, timeout_ms: int) -> int:
     """Return the position to go on from after OFFSET_OUT_OF_RANGE: the log start offset, if that was passed."""
-    earliest = await retried(lambda: _offset(link, topic, partition, _EARLIEST), timeout_ms=timeout_ms)
+    earliest = await begin_offset(link, topic, partition, timeout_ms=timeout_ms)
     if earliest <= position:
         raise LogUnavailable(f"partition {partition} of {topic} ends before offset {position}")
     return earliest

@@ -18,6 +18,7 @@ from muster.events.log.kafka.client.settings import (
     Guarantees,
     TopicFacts,
     TopicPlan,
+    flaws,
     guarantees,
 )
 
@@ -90,10 +91,23 @@ async def check_topic(
     link: KafkaLink, plan: TopicPlan, facts: TopicFacts, *, is_ours: bool, timeout_ms: int
 ) -> Guarantees:
     """Read the configs and derive the `guarantees`. Raises LogMismatch, LogUnavailable."""
-    topic = await _configs(link, _TOPIC, plan.name, link.brokers()[0], timeout_ms)
-    brokers = [await _configs(link, _BROKER, str(node), node, timeout_ms) for node in link.brokers()]
+    topic, brokers = await _all_configs(link, plan.name, timeout_ms)
     bootstrap = link.asked_at
     return guarantees(plan, facts, topic, brokers, bootstrap=bootstrap, is_ours=is_ours, who=link.who)
+
+
+async def topic_flaws(link: KafkaLink, plan: TopicPlan, facts: TopicFacts, *, timeout_ms: int) -> list[str]:
+    """Read the configs of the topic in use again, and say what is wrong with them. Raises LogMismatch, LogUnavailable.
+
+    `facts`: how it is now.
+    """
+    topic, brokers = await _all_configs(link, plan.name, timeout_ms)
+    return flaws(plan, facts, topic, brokers, bootstrap=link.asked_at, who=link.who)
+
+
+async def _all_configs(link: KafkaLink, name: str, timeout_ms: int) -> tuple[dict[str, str], list[dict[str, str]]]:
+    topic = await _configs(link, _TOPIC, name, link.brokers()[0], timeout_ms)
+    return topic, [await _configs(link, _BROKER, str(node), node, timeout_ms) for node in link.brokers()]
 
 
 async def cleanup_policy(link: KafkaLink, name: str, *, timeout_ms: int) -> str | None:

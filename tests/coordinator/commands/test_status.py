@@ -335,3 +335,11 @@ def test_the_page_names_every_column_and_exit_code() -> None:
     assert {"Process", "Lease"} <= columns
     assert [column for column in columns if f"| {column} |" not in page] == []
     assert all(f"| {code} |" in page for code in (0, 1, 2))
+
+
+def test_what_is_wrong_with_the_event_topic_is_a_problem() -> None:
+    """With the sentence of the process, which has the command."""
+    answer = process(log_flaws=["topic t has cleanup.policy=delete: run `x`"])
+    (found,) = (each for each in findings([Asked(address="a:1", answer=answer)]) if "cleanup.policy" in each.what)
+    assert (found.severity, found.process) == (Severity.PROBLEM, "a:1")
+    assert "mustereventlogflaws" in found.way_out

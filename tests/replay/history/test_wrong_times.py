@@ -1,5 +1,6 @@
 """Times that fall, and the events that are found by a time all the same."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def glance(epoch: int, seq: int, decided_ms: int, uptime_ms: int | None) -> Grou
     return GroupGlance(incarnation=1, seq=seq, owner_epoch=epoch, group=image, why=why)
 
 
-def surveyed(*lives: list[tuple[int, int | None]]) -> Times:
+def surveyed(*lives: Sequence[tuple[int, int | None]]) -> Times:
     """The times of owners one after another, each event with its wall clock and uptime; one offset for each."""
     survey, offset = ClockSurvey(), 0
     for epoch, life in enumerate(lives):
@@ -48,7 +49,7 @@ def told(times: Times) -> list[tuple[int, int, int, bool]]:
 
 @pytest.mark.parametrize("ahead_ms", [DAY_MS, -DAY_MS])
 def test_between_two_jumps_that_cancel_out_the_clock_was_wrong(ahead_ms: int) -> None:
-    """By as much as it jumped, in either direction; also twice, and where the second time is another."""
+    """It was wrong by as much as it jumped, in either direction; also twice, and where the second time is another."""
     life = [(0, 0), (ahead_ms + 5_000, 5_000), (ahead_ms + 6_000, 6_000), (9_000, 9_000)]
     assert told(surveyed(life)) == [(2, 3, ahead_ms, True)]
     again = [*life, (3 * ahead_ms + 10_000, 10_000), (11_000, 11_000)]
@@ -88,7 +89,7 @@ def test_of_a_clock_that_jumps_all_the_time_a_bounded_part_is_kept() -> None:
 
 
 def test_the_state_at_a_time_is_that_of_the_right_clock() -> None:
-    """Of one group, and of all; with a word. In between, too."""
+    """One group, and all; with a word. In between, too."""
     for group in (["orders"], []):
         result = run("state", *group, "--at", "2026-11-28T18:00:00Z", "--format", "jsonl", log=LOG)
         state = msgspec.json.decode(result.stdout)
@@ -102,7 +103,7 @@ def test_the_state_at_a_time_is_that_of_the_right_clock() -> None:
 
 
 def test_the_groups_and_their_last_incident_have_the_right_day() -> None:
-    """What is read last begins while the clock was ahead."""
+    """The last incident is read from a place on where the clock was ahead."""
     for window in ([], ["--since", "2026-11-28T15:59:30Z"], ["--until", "2026-11-28T18:00:00Z"]):
         (line,) = msgspec.json.decode(run("groups", *window, "--format", "json", log=LOG).stdout)["groups"]
         assert (line["last_event_at"], line["last_incident"]["kind"]) == ("2026-11-28T15:59:56.229Z", "crash"), window
@@ -114,7 +115,7 @@ def test_the_groups_and_their_last_incident_have_the_right_day() -> None:
 
 
 def test_incidents_are_found_by_the_right_time() -> None:
-    """Of a window that ends after the clock was put right, all four; in between the second rebalance's."""
+    """A window that ends after the clock was put right has all four; one in between the second rebalance's."""
     window = ["--since", "2026-11-28T15:00:00Z", "--until", "2026-11-28T18:00:00Z"]
     digest = run("digest", *window, "--format", "json", log=LOG)
     assert (msgspec.json.decode(digest.stdout)["told"], SAID in digest.stderr, digest.exit_code) == (4, True, 0)

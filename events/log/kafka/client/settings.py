@@ -98,13 +98,7 @@ def guarantees(
     `is_ours`: the topic holds events, so the way out is to change its settings. An empty one may have been made for
     them, or for somebody else's records: then the way out is another topic. `who`: as whom the brokers see us.
     """
-    refusals = [
-        *_partition_refusals(plan, facts),
-        *_replica_refusals(plan, facts, topic, bootstrap),
-        *_topic_refusals(plan, topic, bootstrap, is_ours=is_ours),
-        *_expiration_refusals(brokers),
-    ]
-    if refusals:
+    if refusals := _refusals(plan, facts, topic, brokers, bootstrap=bootstrap, is_ours=is_ours):
         raise LogMismatch("; ".join(refusals))
     expirations = _known(brokers, _EXPIRATIONS)
     return Guarantees(
@@ -113,6 +107,41 @@ def guarantees(
         warnings=tuple(_warnings(plan, facts, topic, brokers, who=who)),
         deletions_kept_ms=max(map(int, kept)) if (kept := _configured(topic, _DELETIONS_KEPT)) else None,
     )
+
+
+def flaws(
+    plan: TopicPlan, facts: TopicFacts, topic: Configs, brokers: Sequence[Configs], *, bootstrap: str, who: str
+) -> list[str]:
+    """All that is wrong with the configs of a topic that is in use: what a start would refuse, or warn of."""
+    refusals = _refusals(plan, facts, topic, brokers, bootstrap=bootstrap, is_ours=True)
+    return [*refusals, *_warnings(plan, facts, topic, brokers, who=who)]
+
+
+def deleted_beginning(topic: str, begins: Mapping[int, int]) -> str | None:
+    """The flaw of a topic whose partitions begin behind offset 0; `begins`: where each does. None: nothing is missing.
+
+    Compaction leaves a partition's beginning where it is: only deletion moves it.
+    """
+    cut = {partition: begin for partition, begin in sorted(begins.items()) if begin > 0}
+    if not cut:
+        return None
+    named = ", ".join(f"partition {partition} up to offset {begin}" for partition, begin in list(cut.items())[:3])
+    more = f" and {len(cut) - 3} more partitions" if len(cut) > 3 else ""
+    return (
+        f"the beginning of topic {topic} was deleted ({named}{more}): its cleanup.policy has or had `delete`, or"
+        " somebody deleted records. What they told is lost, and groups may seem to begin later than they did"
+    )
+
+
+def _refusals(
+    plan: TopicPlan, facts: TopicFacts, topic: Configs, brokers: Sequence[Configs], *, bootstrap: str, is_ours: bool
+) -> list[str]:
+    return [
+        *_partition_refusals(plan, facts),
+        *_replica_refusals(plan, facts, topic, bootstrap),
+        *_topic_refusals(plan, topic, bootstrap, is_ours=is_ours),
+        *_expiration_refusals(brokers),
+    ]
 
 
 def _configured(topic: Configs, settings: Iterable[str]) -> list[str]:

@@ -1,13 +1,20 @@
 """The topic of the event log, on a real broker: its partitions, its settings, and the limit on a batch."""
 
 import asyncio
+import subprocess
+import sys
 
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient
+import structlog
+from aiokafka import TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
+from muster.coordinator.log_settings_watch import LogSettingsWatch
+from muster.coordinator.observability.metrics import REGISTRY
 from muster.events.log.base import AppendRefused, LogMismatch, LogUnavailable
 from muster.events.log.kafka.log import KafkaEventLog
 from muster.events.records import Record
+from tests.brokers.broker import Broker
 from tests.events.log.kafka_proxy import ApiKey, BrokerProxy
 from tests.events.log.on_broker.proxied import OpenKafkaLog, ProxiedKafkaEventLog
 from tests.events.log.on_broker.topics import DAY_MS, configs_of, create_topic, set_configs
@@ -201,3 +208,58 @@ class TestLimit:
         assert isinstance(verdict, AppendRefused)
         assert verdict.limit_bytes == 100_000
         assert log.proxy.requests.count(ApiKey.PRODUCE) == appends_before
+
+
+class TestWhileItIsServed:
+    async def test_settings_that_an_operator_changes_are_found_and_said_once(
+        self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
+    ) -> None:
+        """All that a start would refuse: each with the command that puts it right; and that it is right again."""
+        log = await open_log(partitions=2)
+        watch = LogSettingsWatch(log, log.location, log.warnings)
+        await watch.look()
+        assert list(watch.flaws) == []
+        bad = {"cleanup.policy": "delete", "unclean.leader.election.enable": "true", "max.message.bytes": "1000000"}
+        await set_configs(admin, topic, bad)
+        with structlog.testing.capture_logs() as lines:
+            await watch.look()
+            await watch.look()
+        assert len(lines) == len(watch.flaws) == 3
+        assert {line["log_level"] for line in lines} == {"warning"}
+        policy, election, batches = watch.flaws
+        assert f"topic {topic} has cleanup.policy=delete" in policy
+        assert "--add-config cleanup.policy=compact" in policy
+        assert "unclean.leader.election.enable=true" in election
+        assert "takes batches of 1000000 bytes" in batches
+        assert REGISTRY.get_sample_value("muster_event_log_flaws") == 3
+        await set_configs(admin, topic, {"max.message.bytes": str(64 * MIB)})
+        with structlog.testing.capture_logs() as lines:
+            await watch.look()
+        assert list(watch.flaws) == []
+        assert [line["log_level"] for line in lines] == ["info"]
+        assert REGISTRY.get_sample_value("muster_event_log_flaws") == 0
+
+    async def test_records_that_were_deleted_at_the_beginning_are_missed(
+        self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str, kafka_broker: Broker
+    ) -> None:
+        """Also where none is left: by the process that serves, by the next start, and by readers, with exit code 3."""
+        log = await open_log(partitions=2)
+        watch = LogSettingsWatch(log, log.location, log.warnings)
+        writer = await log.claim(1)
+        await writer.append([(Record(b"k", b"v"),)] * 5)
+        await set_configs(admin, topic, {"cleanup.policy": "delete"})
+        end = await log.end_offset(1)
+        await admin.delete_records({TopicPartition(topic, 1): RecordsToDelete(before_offset=end)})
+        await set_configs(admin, topic, {"max.message.bytes": str(64 * MIB)})
+        said = f"the beginning of topic {topic} was deleted (partition 1 up to offset {end})"
+        await watch.look()
+        assert [said in flaw for flaw in watch.flaws] == [True]
+        again = await open_log(partitions=2)
+        assert [said in warning for warning in again.warnings] == [True]
+        url = f"kafka://{kafka_broker.bootstrap}/{topic}"
+        for command in (["verify"], ["groups"], ["why", "orders"]):
+            asked = [sys.executable, "-m", "muster", "replay", *command, "--log", url]
+            ran = await asyncio.to_thread(subprocess.run, asked, capture_output=True, text=True, check=False)
+            assert (ran.returncode, said in ran.stderr) == (3, True), (command, ran)
+            assert "is empty" not in ran.stdout
+            assert "holds together" not in ran.stdout

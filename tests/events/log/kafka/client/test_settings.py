@@ -10,6 +10,8 @@ from muster.events.log.kafka.client.settings import (
     Guarantees,
     TopicFacts,
     TopicPlan,
+    deleted_beginning,
+    flaws,
     guarantees,
 )
 
@@ -159,3 +161,43 @@ def test_the_audit_window_is_a_week() -> None:
     assert week_ms == AUDIT_WINDOW_MS
     plan = msgspec.structs.replace(PLAN, audit_window_ms=week_ms)
     assert plan.configs()["min.compaction.lag.ms"] == "604800000"
+
+
+# ---- while the topic is served --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changed", "replication", "said"),
+    [
+        ({"cleanup.policy": "compact,delete"}, 3, "cleanup.policy=compact,delete"),
+        ({"min.compaction.lag.ms": "0"}, 3, "min.compaction.lag.ms=0"),
+        ({"unclean.leader.election.enable": "true"}, 3, "unclean.leader.election.enable=true"),
+        ({"min.insync.replicas": "3"}, 2, "so nothing can ever be appended"),
+        ({"min.insync.replicas": "1"}, 3, "min.insync.replicas=1"),
+        ({"max.message.bytes": "1000"}, 3, "takes batches of 1000 bytes"),
+    ],
+)
+def test_what_a_start_refuses_or_warns_of_is_a_flaw_later(changed: Configs, replication: int, said: str) -> None:
+    """Each is said; nothing is raised, since a process that serves goes on."""
+    configs = {"min.insync.replicas": "2", **PLAN.configs(), **changed}
+    facts = TopicFacts(partitions=8, replication=replication)
+    (flaw,) = flaws(PLAN, facts, configs, [BROKER], bootstrap="kafka:9092", who="us")
+    assert said in flaw
+
+
+def test_of_brokers_that_forget_fences_all_is_said() -> None:
+    """Also what is wrong with them alone, and where a partition was added."""
+    plan = msgspec.structs.replace(PLAN, partitions=8)
+    facts = TopicFacts(partitions=9, replication=3)
+    configs = {"min.insync.replicas": "2", **PLAN.configs()}
+    broker = {**BROKER, "producer.id.expiration.ms": "1000"}
+    found = flaws(plan, facts, configs, [broker], bootstrap="kafka:9092", who="us")
+    assert ["has 9 partitions" in found[0], "producer.id.expiration.ms=1000" in found[1]] == [True, True]
+
+
+def test_only_deletion_moves_the_beginning_of_a_partition() -> None:
+    """Some are named."""
+    assert deleted_beginning("events", {0: 0, 1: 0}) is None
+    said = deleted_beginning("events", {0: 5, 1: 0, 2: 9, 3: 1, 4: 2})
+    assert said is not None
+    assert "(partition 0 up to offset 5, partition 2 up to offset 9, partition 3 up to offset 1 and 1 more" in said

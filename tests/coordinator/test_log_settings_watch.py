@@ -1,0 +1,53 @@
+"""Looking at the event topic's settings while it is served; on a real broker: `events/log/on_broker/test_topic.py`."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import cast
+
+import pytest
+
+from muster.coordinator import log_settings_watch
+from muster.coordinator.assembly import watch_log_settings
+from muster.coordinator.log_settings_watch import LogSettingsWatch
+from muster.coordinator.observability.status import StatusParts
+from muster.coordinator.settings.settings import Settings
+from muster.events.log.base import EventLog, LogUnavailable
+from tests.waiting import until
+
+
+class Watched:
+    """A log that has these flaws, look by look; None: it is unavailable."""
+
+    location = "events"
+    warnings = ("an old flaw",)
+
+    def __init__(self, *looks: Sequence[str] | None) -> None:
+        self._looks = [*looks]
+
+    async def flaws(self) -> Sequence[str]:
+        found = self._looks.pop(0) if len(self._looks) > 1 else self._looks[0]
+        if found is None:
+            raise LogUnavailable("it is away")
+        return found
+
+
+async def test_a_process_looks_as_long_as_it_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its status has what it found, but for what was said at the start."""
+    monkeypatch.setattr(log_settings_watch, "LOOK_EVERY_S", 0.001)
+    failed: list[Exception] = []
+    parts = StatusParts()
+    event_log = cast("EventLog", Watched(["an old flaw"], ["an old flaw", "it is deleted"]))
+    async with AsyncExitStack() as stack:
+        watch_log_settings(Settings(), event_log, parts, stack, lost=failed.append)
+        await until(lambda: parts.log_flaws() == ("it is deleted",))
+    assert not failed
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "log-settings" and not task.cancelling()]
+
+
+async def test_while_the_log_is_away_nothing_changes() -> None:
+    """The flaws that were found stay until the next look."""
+    watch = LogSettingsWatch(Watched(["it is deleted"], None, []), "events")
+    for expected in (("it is deleted",), ("it is deleted",), ()):
+        await watch.look()
+        assert watch.flaws == expected
