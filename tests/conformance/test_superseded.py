@@ -3,9 +3,14 @@
 On Kafka 4.3.1 all fifty are, and on Muster, alone and in front of Kafka, too.
 """
 
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
+from uuid import uuid4
 
 import pytest
 
@@ -16,13 +21,14 @@ from tests.conformance.member import RANGE
 from tests.conformance.servers import NODE_ID
 from tests.conformance.wire import Connection, Pending, ms
 from tests.muster_process import running_muster
+from tests.sharing_processes import sharing_sidecar, until_shared
 from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 
 IDLE_MS: Final = 5_000
 AGAIN: Final = 50
-SERVERS: Final = ("kafka", "standalone", "sidecar")
+SERVERS: Final = ("kafka", "standalone", "sidecar", "edge")
 NO_ERROR: Final = 0
 
 
@@ -47,7 +53,21 @@ def sidecar(broker: Broker) -> Iterator[str]:
         yield f"{HOST}:{port}"
 
 
-@pytest.fixture(params=[kafka, standalone, sidecar], ids=SERVERS)
+@contextmanager
+def edge(broker: Broker) -> Iterator[str]:
+    """A sidecar that forwards to the owner of all groups."""
+    log = f"kafka://{broker.bootstrap}/superseded-{uuid4().hex[:8]}"
+    with TemporaryDirectory() as directory:
+        secret = Path(directory) / "secret"
+        secret.write_text(secrets.token_hex(32))
+        sharing = partial(sharing_sidecar, broker.bootstrap, log, secret=secret, partitions=1)
+        options = ["--role", "edge", "--connections-max-idle-ms", str(IDLE_MS)]
+        with sharing(1) as owner, sharing(2, options=options) as forwarding:
+            until_shared(owner, partitions=1)
+            yield forwarding.bootstrap
+
+
+@pytest.fixture(params=[kafka, standalone, sidecar, edge], ids=SERVERS)
 def bootstrap(request: pytest.FixtureRequest, kafka_broker: Broker) -> Iterator[str]:
     with request.param(kafka_broker) as bootstrap:
         yield bootstrap
