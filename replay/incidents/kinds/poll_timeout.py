@@ -124,7 +124,7 @@ def _late_polls(view: EpisodeView, run: Sequence[Replacement]) -> IncidentClaim:
         grade=Grade.INFERRED,
         headline=(
             f"{process_name(first.member)} {how}{again}, on the same connection: its process had not ended, but polled"
-            " too late, or unsubscribed and subscribed again"
+            f" too late{'' if left else ', stood still'}, or unsubscribed and subscribed again"
         ),
         chain=(
             *(statement for each in run if each.went is not None for statement in _parting(view, each.went)),

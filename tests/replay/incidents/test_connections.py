@@ -96,10 +96,10 @@ def test_a_process_that_comes_back_on_its_connection_had_polled_too_late(static:
         "app-2",
         "app-3",
     }
-    how = "fell silent" if static else "left"
+    how, still = ("fell silent", ", stood still") if static else ("left", "")
     headline = (
         f"'app-4' (10.0.1.4) {how}, and came back ... later, on the same connection: its process had not ended, but"
-        " polled too late, or unsubscribed and subscribed again"
+        f" polled too late{still}, or unsubscribed and subscribed again"
     )
     late = of_kind(told, "poll-timeout")
     expect(late, "poll-timeout", "inferred", headline, "app-4")
