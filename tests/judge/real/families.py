@@ -10,7 +10,9 @@ from typing import Any
 
 import confluent_kafka
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AiokafkaRange
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor as AiokafkaRoundRobin
 from kafka.coordinator.assignors.range import RangePartitionAssignor as KafkaPythonRange
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor as KafkaPythonRoundRobin
 from py4j.protocol import Py4JJavaError
 
 from tests.clients.consumers import Aiokafka, Confluent, KafkaPython, RunningConsumer
@@ -88,7 +90,7 @@ class KafkaPythonProcess(ProcessConsumer, KafkaPython):
 
     @staticmethod
     def _config(given: Given) -> dict[str, Any]:
-        return _python_config(given)
+        return _python_config(given, KafkaPythonRange, KafkaPythonRoundRobin)
 
     @property
     def member_id(self) -> str:
@@ -103,7 +105,7 @@ class AiokafkaProcess(ProcessConsumer, Aiokafka):
 
     @staticmethod
     def _config(given: Given) -> dict[str, Any]:
-        return _python_config(given)
+        return _python_config(given, AiokafkaRange, AiokafkaRoundRobin)
 
     @property
     def member_id(self) -> str:
@@ -153,10 +155,12 @@ def _slow_down(assignor: Any, duration_s: float) -> None:
     assignor.assign = assign_later
 
 
-def _python_config(given: Given) -> dict[str, Any]:
+def _python_config(given: Given, *assignors: Any) -> dict[str, Any]:
+    """The settings; `assignors`: the library's classes."""
     named = {} if given.client_id is None else {"client_id": given.client_id}
     return {
         **named,
+        "partition_assignment_strategy": tuple(each for each in assignors if each.name == given.assignor),
         "session_timeout_ms": given.session_ms,
         "heartbeat_interval_ms": given.heartbeat_ms,
         "max_poll_interval_ms": given.poll_interval_ms,

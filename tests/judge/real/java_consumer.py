@@ -20,6 +20,7 @@ from tests.brokers.java_tools import LOG_OPTIONS
 from tests.clients.consumers import BACKOFF_MAX_MS, BACKOFF_MS, POLL_MS, RunningConsumer
 
 ASSIGNORS: Final = {
+    "roundrobin": "org.apache.kafka.clients.consumer.RoundRobinAssignor",
     "range": "org.apache.kafka.clients.consumer.RangeAssignor",
     "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
 }

@@ -31,6 +31,8 @@ START_OVER_MS: Final = 121 * SECOND
 FENCED: Final = (Family.LIBRDKAFKA, Family.JAVA, Family.AIOKAFKA)
 """kafka-python 3.0.12 stops its heartbeats when it is fenced, and tells its application nothing before it rejoins."""
 
+REFUSED: Final = "join refused: it offers no protocol that all members of the group have"
+
 SHORT_POLL_MS: Final = 6 * SECOND
 
 
@@ -317,6 +319,21 @@ def change_subscription(stage: RealStage, process: RealProcess) -> Story:
         process.told(Order(subscribe=topics))
         story.act(begun_ms, stage.until_noted(process, What.ASSIGNED, times + 1).at_ms)
     return story
+
+
+@scenario(PLAIN, Wanted(may_cooperate=False))
+def refused(stage: RealStage) -> None:
+    """A consumer comes with an assignor that the group does not have; some clients try again, others end."""
+    story = stage.story("refused", culprits=None)
+    begun_ms = wall_ms()
+    visitor = stage.visitor(msgspec.structs.replace(stage.given(), assignor="roundrobin"))
+    until_so(
+        lambda: any(each["group_id"] == stage.group_id for each in stage.muster.events(REFUSED)), "nobody was refused"
+    )
+    story.act(begun_ms, wall_ms())
+    stage.wait_ms(stage.random.randint(0, 5 * SECOND))
+    visitor.kill()
+    story.act(begun_ms, wall_ms())
 
 
 @scenario(PLAIN)

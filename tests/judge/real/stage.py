@@ -210,6 +210,12 @@ class RealStage:
         story.act(begun_ms, begun_ms + 10 * SECOND)  # when it comes, it comes; a group of its own waits for it
         return process
 
+    def visitor(self, given: Given) -> RealProcess:
+        """Start a process that does not become a member."""
+        self.note(f"{given.name} starts with {given.assignor}")
+        folder = str(self._folder / f"{given.name}.visitor")
+        return RealProcess(msgspec.structs.replace(given, folder=folder), self._stack)
+
     def kill(self, process: RealProcess, story: Story) -> None:
         """kill -9."""
         self.note(f"{process.name} is killed")

@@ -29,6 +29,7 @@ CASES = (
     ("leave-and-return", Family.LIBRDKAFKA),
     ("coordinator-away", Family.LIBRDKAFKA),
     ("absorbed-restart", Family.LIBRDKAFKA),
+    ("refused", Family.LIBRDKAFKA),
     ("poll-timeout", Family.JAVA),
     ("stopped", Family.JAVA),
     ("removed-by-administrator", Family.JAVA),
