@@ -5,7 +5,7 @@ What belongs here: how each client's settings are called, and how each tells its
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import confluent_kafka
@@ -27,6 +27,7 @@ class ProcessConsumer(RunningConsumer):
         super().__init__(given.bootstrap, given.group_id, given.topic, instance=given.instance)
         self.OTHER_CONFIG: Mapping[str, Any] = self._config(given)
         self._told_assigned = assigned
+        self._more_topics = given.more_topics
 
     @staticmethod
     def _config(given: Given) -> dict[str, Any]:
@@ -38,6 +39,11 @@ class ProcessConsumer(RunningConsumer):
 
     def open(self) -> None:
         self._open()
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """Subscribe these; at its start, more of them."""
+        more, self._more_topics = self._more_topics, ()
+        super().subscribe((*topics, *more))  # type: ignore[safe-super]  # the library's, which comes behind it
 
     def poll(self) -> None:
         self._poll()

@@ -31,6 +31,8 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     bootstrap: str
     group_id: str
     topic: str
+    more_topics: tuple[str, ...] = ()
+    """What it subscribes beside that, from its start on."""
     client_id: str | None
     instance: str | None
     assignor: str

@@ -336,6 +336,22 @@ def refused(stage: RealStage) -> None:
     story.act(begun_ms, wall_ms())
 
 
+@scenario(PLAIN, Wanted(static=True, may_cooperate=False, session_ms=30 * SECOND))
+def static_restart_with_topics(stage: RealStage) -> None:
+    """A static process comes back at once with one topic more, and nobody rebalances, unless its session was over."""
+    process = stage.one()
+    restart = stage.restart_story(process, crash=False, is_optional=True)
+    before = stage.generation
+    with stage.doing(restart):
+        stage.stop(process, restart)
+        begun_ms = wall_ms()
+        given = msgspec.structs.replace(process.given, more_topics=(stage.service.payments,))
+        stage.until_noted(stage.start(given, restart), What.ASSIGNED, 1)
+    if stage.generation == before:
+        unread = stage.story("unread-topic", culprits=[process.name])
+        unread.act(begun_ms, wall_ms())
+
+
 @scenario(PLAIN)
 def partitions_added(stage: RealStage) -> None:
     """The topic gets more partitions, and the clients find out; a Muster that is alone is restarted for that.

@@ -55,6 +55,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     styles: Sequence[Style] = (Style.OWN_IDS, Style.OWN_IDS, Style.ALIKE)
     families: Sequence[Family] = tuple(Family)
     poll_interval_ms: int = POLL_INTERVAL_MS
+    session_ms: int = SESSION_MS
     may_mix: bool = True
     may_cooperate: bool = True
     """Whether the assignor may be a cooperative one. librdkafka's never rejoins then for topics that it subscribes."""
@@ -68,7 +69,7 @@ class RealStage:
     def __init__(self, random: Random, wanted: Wanted, family: Family, *, service: Service, folder: Path) -> None:
         self.random, self.service, self.muster, self.group_id = random, service, service.muster, service.group_id
         self.family = family
-        self.session_ms = SESSION_MS
+        self.session_ms = wanted.session_ms
         self._folder, self._wanted = folder, wanted
         self.size = random.randint(wanted.size_min, wanted.size_max)
         self.style = random.choice(wanted.styles)
