@@ -106,6 +106,9 @@ KAFKAS_TRIGGERS = frozenset(
 )
 """The causes that start a rebalance in Kafka's coordinator (RS14)."""
 
+REFUSED_WITHOUT_GROUP = frozenset({Cause.SESSION_TIMEOUT_REFUSED, Cause.METADATA_TOO_LARGE})
+"""The causes of refusals before the group is looked up: one that is not there is made for them, and deleted."""
+
 PLANNED_TRIGGERS = frozenset(
     {
         Cause.REGISTRATION_COMPLETE,

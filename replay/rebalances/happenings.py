@@ -5,7 +5,7 @@ That is how a team proves what static membership saved it, and sees who knocked 
 
 from collections.abc import Iterator, Sequence
 
-from muster.events.causes import TEXTS, Cause
+from muster.events.causes import REFUSED_WITHOUT_GROUP, TEXTS, Cause
 from muster.events.events import (
     AnyGroupEvent,
     AnyMemberEvent,
@@ -112,6 +112,8 @@ def gathered(joins: Sequence[MemberJoined]) -> Happening:
 
 def unserved(event: AnyGroupEvent) -> Iterator[Happening]:
     """The happening of an event outside of rebalances: a refusal, or the end of the group."""
+    if isinstance(event, GroupDeleted) and event.why.cause in REFUSED_WITHOUT_GROUP:
+        return
     if isinstance(event, GroupDeleted):
         kind, at = HappeningKind.GROUP_DELETED, instant(event.why.decided_ms)
         yield Happening(kind=kind, at=at, text=cause_text(event.why, []), seq=event.seq)

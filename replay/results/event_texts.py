@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from muster.events.causes import TEXTS, Cause
+from muster.events.causes import REFUSED_WITHOUT_GROUP, TEXTS, Cause
 from muster.events.events import (
     AnyGroupEvent,
     AnyMemberEvent,
@@ -175,6 +175,8 @@ def _group_text(event: AnyGroupEvent) -> str:
             return f"generation {event.group.generation_id} is stable: the leader sent the assignment"
         case GroupEmptied():
             return f"the group is empty, generation {event.group.generation_id}"
+        case GroupDeleted(why=why) if why.cause in REFUSED_WITHOUT_GROUP:
+            return "the group is gone: it was made for the history of the refusal alone"
         case GroupDeleted():
             return cause_text(event.why, [])
         case JoinRefused() | MemberFenced():

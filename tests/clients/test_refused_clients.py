@@ -53,6 +53,11 @@ def told(muster: MusterProcess, group_id: str) -> list[dict[str, Any]]:
     return [each for line in answer.stdout.splitlines() if "kind" in (each := msgspec.json.decode(line))]
 
 
+def history(muster: MusterProcess, group_id: str) -> str:
+    command = [sys.executable, "-m", "muster", "replay", "history", group_id, "--log", muster.log]
+    return subprocess.run(command, capture_output=True, check=True, text=True).stdout
+
+
 def refused_lines(muster: MusterProcess, group_id: str) -> list[dict[str, Any]]:
     lines = (msgspec.json.decode(line) for line in muster.output.splitlines() if '"join refused' in line)
     return [line for line in lines if line["group_id"] == group_id]
@@ -91,6 +96,7 @@ def test_a_client_with_a_session_timeout_that_is_not_allowed_has_a_history_witho
     (refused,) = told(muster, group_id)
     assert refused["kind"] == "refused"
     assert "it asked for a session timeout of 60 min, which is outside of group.min." in refused["headline"]
+    assert "was made for the history of the refusal alone" in history(muster, group_id)
     admin = AdminClient({"bootstrap.servers": muster.bootstrap})
     assert group_id not in {each.group_id for each in admin.list_consumer_groups().result().valid}
 

@@ -32,7 +32,7 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     group_id: str
     topic: str
     more_topics: tuple[str, ...] = ()
-    """What it subscribes beside that, from its start on."""
+    """The other topics that it subscribes, from its start on."""
     client_id: str | None
     instance: str | None
     assignor: str
