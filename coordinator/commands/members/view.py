@@ -4,8 +4,10 @@ What belongs here: how values are printed. What it must not know: requests, and 
 JSON the fields are those of the structs, times in ms, errors by Kafka's names.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,6 +15,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from muster.coordinator.group.configs import GROUP_CONFIGS
 
 if TYPE_CHECKING:
     from muster.coordinator.admin.group_admin import ConfigEntry, MemberResult
@@ -115,15 +119,44 @@ def _session_left(member: "ListedMember") -> str | None:
 
 
 def print_configs(configs: Sequence["ConfigEntry"], console: Console) -> None:
-    """Print a line for each config, those set for this group in bold, with the documentation where there is room."""
+    """Print a line for each config: Muster's own first, those set for this group in bold, with what it does.
+
+    The documentation is left out where there is no room. That of a broker's config is HTML.
+    """
     wide = console.width >= WIDE
     table = _table("Config", "Value", "Source", *["What it does"] * wide)
-    for each in configs:
+    own = list(GROUP_CONFIGS)
+    for each in sorted(configs, key=lambda each: own.index(each.name) if each.name in own else len(own)):
         style = "bold" if each.is_set else ""
-        does = [_cell(each.documentation, "dim")] * wide
+        does = [_cell(_without_markup(each.documentation), "dim")] * wide
         source = "this group" if each.is_set else "default"
         table.add_row(_cell(each.name, style), _cell(each.value, style), _cell(source, style), *does)
     console.print(table)
+
+
+def _without_markup(documentation: str) -> str:
+    """The text of a documentation in HTML, as Kafka's brokers have it, in one line."""
+    if not re.search(r"</?[a-z]", documentation):
+        return documentation
+    text = _Text()
+    text.feed(documentation)
+    text.close()
+    return " ".join("".join(text.parts).split())
+
+
+class _Text(HTMLParser):
+    """The text of HTML; an item of a list begins with a dash."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.parts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002 -- as the base has it
+        if tag in {"li", "p", "br", "ul", "ol"}:
+            self.parts.append(" - " if tag == "li" else " ")
+
+    def handle_data(self, data: str) -> None:
+        self.parts.append(data)
 
 
 def _table(*columns: str) -> Table:

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from muster.coordinator.admin.group_admin import ConfigEntry
 from muster.coordinator.commands.members.view import print_configs, print_members
+from muster.coordinator.group.configs import GROUP_CONFIGS
 from muster.coordinator.group.outcomes import ListedMember, Standing
 from muster.events.ids import GroupInstanceId, MemberId
 
@@ -82,3 +83,24 @@ def test_settings_are_explained_where_there_is_room(width: int, does: list[str])
     entry = ConfigEntry(name="group.max.size", value="5", is_set=True, documentation="how many members")
     print_configs([entry], shown)
     assert " ".join(printed.getvalue().splitlines()[2].split()) == " ".join(["group.max.size 5 this group", *does])
+
+
+def test_musters_own_configs_come_first_and_a_brokers_documentation_has_no_markup() -> None:
+    """Behind a sidecar the broker's configs are described, too: sorted by name, and documented in HTML."""
+    html = "The assignor.<p>The <code>range</code> one &amp; <a href='#x'>more</a>:</p><ul><li>a</li>\n<li>b &lt; c</ul>"
+    names = ("consumer.session.timeout.ms", *reversed([*GROUP_CONFIGS]), "share.auto.offset.reset")
+    configs = [ConfigEntry(name=name, value="1", is_set=False, documentation=html) for name in names]
+    shown, printed = console(200)
+    print_configs(configs, shown)
+    told = [line.split()[0] for line in printed.getvalue().splitlines() if "." in line.split(" ")[0]]
+    assert told == [*GROUP_CONFIGS, "consumer.session.timeout.ms", "share.auto.offset.reset"]
+    assert "The assignor. The range one & more: - a - b < c" in printed.getvalue()
+    assert "<p>" not in printed.getvalue()
+
+
+def test_a_documentation_that_is_no_html_stays_as_it_is() -> None:
+    """A comparison is no tag."""
+    entry = ConfigEntry(name="target.group.size", value="1", is_set=True, documentation="From 0 < n <= 9 on.")
+    shown, printed = console(200)
+    print_configs([entry], shown)
+    assert "From 0 < n <= 9 on." in printed.getvalue()
