@@ -123,7 +123,7 @@ def _signature(*others: inspect.Parameter) -> inspect.Signature:
     )
     return inspect.Signature(
         [
-            *(_parameter(name, Annotated[_given_as(field), _option(name, field)]) for name, field in fields),
+            *(_parameter(name, Annotated[_given_as(name, field), _option(name, field)]) for name, field in fields),
             _parameter("config", Annotated[list[str] | None, config]),
             _parameter("config_file", Annotated[Path | None, config_file]),
             *others,
@@ -138,12 +138,20 @@ def _parameter(name: str, annotation: Any) -> inspect.Parameter:  # noqa: ANN401
 def _option(name: str, field: FieldInfo) -> Any:  # noqa: ANN401 -- as typer's Option
     shown = shown_of(field)
     choices = "|".join(get_args(field.annotation)) if get_origin(field.annotation) is Literal else None
+    duration = "DURATION" if name.endswith("_ms") else None
     panel = None if shown.panel == GENERAL else shown.panel
-    return typer.Option(flag(name), metavar=shown.metavar or choices, help=help_of(field), rich_help_panel=panel)
+    return typer.Option(
+        flag(name),
+        metavar=shown.metavar or choices or duration,
+        help=help_of(field),
+        rich_help_panel=panel,
+    )
 
 
-def _given_as(field: FieldInfo) -> Any:  # noqa: ANN401 -- a type
+def _given_as(name: str, field: FieldInfo) -> Any:  # noqa: ANN401 -- a type
     """Return the type for typer; what typer takes as text is parsed when the settings are loaded."""
+    if name.endswith("_ms"):  # a duration, or a number
+        return str | None
     if get_origin(field.annotation) in (list, dict):
         return list[str] | None
     kinds = (field.annotation, *get_args(field.annotation))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.durations import BadDuration, read_duration, read_duration_or_ms
+from muster.durations import BadDuration, read_duration, read_duration_or_ms, written
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,8 @@ def test_settings_whose_name_ends_in_ms_take_both() -> None:
     for text in ("-1", "1.5", "1e3", "", "1x"):
         with pytest.raises(BadDuration):
             read_duration_or_ms(text)
+
+
+@pytest.mark.parametrize("text", ["7d", "36h", "90m", "45s", "1500ms", "0ms"])
+def test_a_duration_is_written_as_it_is_read(text: str) -> None:
+    assert written(read_duration(text)) == text

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from muster.durations import milliseconds
 from muster.events.log.options import DEFAULT_LOG, KafkaConfigOption, LogOption
 
 app = typer.Typer(
@@ -26,7 +27,14 @@ OwnerHasEndedOption = Annotated[
     bool, typer.Option("--owner-has-ended", help="The partition's last owner has crashed and does not run any more.")
 ]
 AuditWindowOption = Annotated[
-    int | None, typer.Option("--audit-window-ms", envvar="MUSTER_AUDIT_WINDOW_MS", help="As for muster serve.")
+    int | None,
+    typer.Option(
+        "--audit-window-ms",
+        metavar="DURATION",
+        parser=milliseconds,
+        envvar="MUSTER_AUDIT_WINDOW_MS",
+        help="As for muster serve.",
+    ),
 ]
 
 

@@ -8,21 +8,21 @@ from collections.abc import Mapping
 from pydantic_settings import BaseSettings
 
 from muster.coordinator.group.settings import INT32_MAX
-from muster.coordinator.settings.options import option
+from muster.coordinator.settings.options import Milliseconds, option
 
 INT64_MAX = 2**63 - 1
 
 
 class KafkaSettings(BaseSettings):
-    """The part of `Settings` that Kafka's brokers have as well. Times in ms, sizes in bytes."""
+    """The part of `Settings` that Kafka's brokers have as well. Times are durations or numbers of ms, sizes bytes."""
 
-    group_initial_rebalance_delay_ms: int = option(
+    group_initial_rebalance_delay_ms: Milliseconds = option(
         3_000, "How long a group that was empty waits for more members (KIP-134).", ge=0, le=INT32_MAX
     )
-    group_min_session_timeout_ms: int = option(
+    group_min_session_timeout_ms: Milliseconds = option(
         6_000, "The shortest session.timeout.ms a consumer may ask for.", ge=1, le=INT32_MAX
     )
-    group_max_session_timeout_ms: int = option(
+    group_max_session_timeout_ms: Milliseconds = option(
         1_800_000, "The longest session.timeout.ms a consumer may ask for.", ge=1, le=INT32_MAX
     )
     group_max_size: int = option(INT32_MAX, "Members of a group at most (KIP-389).", ge=1, le=INT32_MAX)
@@ -37,7 +37,7 @@ class KafkaSettings(BaseSettings):
         ge=1,
         le=INT32_MAX,
     )
-    offsets_retention_check_interval_ms: int = option(
+    offsets_retention_check_interval_ms: Milliseconds = option(
         600_000,
         "How often expired offsets are looked for, and empty groups without offsets, which go at once.",
         ge=1,

@@ -5,11 +5,13 @@
 What belongs here: the declaration of one setting. What it must not know: which settings there are, and typer.
 """
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from pydantic.fields import FieldInfo
+
+from muster.durations import BadDuration, read_duration_or_ms, written
 
 # Headings of `muster serve --help`, in this order.
 GENERAL: Final = "Options"
@@ -20,6 +22,18 @@ PEERS: Final = "Several sidecars"
 EVENT_LOG: Final = "Event log"
 WATCHING: Final = "Metrics and logs"
 PANELS: Final = (GENERAL, STANDALONE, SIDECAR, TLS, PEERS, EVENT_LOG, WATCHING)
+
+
+def _milliseconds(value: object) -> object:
+    try:
+        return read_duration_or_ms(value) if isinstance(value, str) else value
+    except BadDuration as bad:
+        raise ValueError("should be a duration, such as 30s or 5m, or a number of ms") from bad
+
+
+_IN_MS: Final = BeforeValidator(_milliseconds)
+Milliseconds = Annotated[int, _IN_MS]
+"""The type of a setting whose name ends in `_ms`: it is given as a duration, such as 5m, or as a number of ms."""
 
 
 class Shown(msgspec.Struct, frozen=True):
@@ -54,4 +68,6 @@ def help_of(field: FieldInfo) -> str:
     default = field.get_default(call_default_factory=True)
     if isinstance(default, list):
         default = ", ".join(default)
+    elif _IN_MS in field.metadata:
+        default = written(default)
     return f"{field.description}" + ("" if default in (None, "", {}, False) else f" [default: {default}]")

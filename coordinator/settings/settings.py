@@ -15,7 +15,7 @@ from muster.coordinator.group.settings import INT32_MAX, GroupSettings
 from muster.coordinator.net.limits import FRAME_BYTES_MAX, ConnectionLimits
 from muster.coordinator.settings.addresses import HostPort
 from muster.coordinator.settings.kafka_settings import KAFKA_SETTINGS, KafkaSettings
-from muster.coordinator.settings.options import EVENT_LOG, STANDALONE, WATCHING, option
+from muster.coordinator.settings.options import EVENT_LOG, STANDALONE, WATCHING, Milliseconds, option
 from muster.coordinator.settings.sidecar import EDGE, EVENT_TOPIC, Properties, SidecarSettings, split_list
 from muster.coordinator.topics import BadTopic, Topic, declare_topic
 from muster.events.kafka.security import KAFKA_CONFIG, KafkaSecurity, kafka_security
@@ -37,7 +37,7 @@ def _topics(texts: list[str]) -> list[str]:
 
 
 class Settings(SidecarSettings, KafkaSettings):
-    """Every setting of `muster serve`. Times in ms, sizes in bytes."""
+    """Every setting of `muster serve`. Times in ms, given as durations or numbers of ms; sizes in bytes."""
 
     model_config = SettingsConfigDict(env_prefix="MUSTER_", extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -60,12 +60,12 @@ class Settings(SidecarSettings, KafkaSettings):
         ge=1024,
     )
     connections_max: int = option(_LIMITS.connections_max, "Connections served at a time.", ge=1)
-    connections_max_idle_ms: int = option(
+    connections_max_idle_ms: Milliseconds = option(
         _LIMITS.connections_max_idle_ms,
         "A connection on which no request begins or ends for longer is closed, unless a join or a sync of it waits.",
         ge=1_000,
     )
-    unread_answers_max_ms: int = option(
+    unread_answers_max_ms: Milliseconds = option(
         _LIMITS.unread_answers_max_ms, "How long a client may leave answers unread.", ge=1_000
     )
     max_connections_per_ip: int = option(
@@ -119,7 +119,7 @@ class Settings(SidecarSettings, KafkaSettings):
     )
     log_partitions: int | None = option(None, "Partitions of a new event log.", panel=EVENT_LOG, ge=1, le=10_000)
     log_replication: int | None = option(None, "Replicas of a new event topic.", panel=EVENT_LOG, ge=1, le=100)
-    answer_lease_ms: int = option(
+    answer_lease_ms: Milliseconds = option(
         2_000,
         "How long an owner of a Kafka event log answers after it last proved by an append that it still is; "
         "another process that takes over changes nothing for as long. The same for all processes of a log.",
@@ -134,7 +134,7 @@ class Settings(SidecarSettings, KafkaSettings):
         "the owner of their group; sidecars forward to it. Each needs a --node-id of its own.",
         panel=EVENT_LOG,
     )
-    owner_session_timeout_ms: int = option(
+    owner_session_timeout_ms: Milliseconds = option(
         10_000,
         "With --share-partitions: how long a process may be silent before others take its partitions over; within "
         "the brokers' group.min.session.timeout.ms and group.max.session.timeout.ms.",
@@ -155,10 +155,10 @@ class Settings(SidecarSettings, KafkaSettings):
         metavar="FOLDER",
         panel=EVENT_LOG,
     )
-    snapshot_interval_ms: int = option(
+    snapshot_interval_ms: Milliseconds = option(
         60_000, "With --snapshots: how often each partition is saved.", panel=EVENT_LOG, ge=1_000, le=86_400_000
     )
-    audit_window_ms: int | None = option(
+    audit_window_ms: Milliseconds | None = option(
         None, "How long the event log keeps the whole history; 7 days in a new log.", panel=EVENT_LOG, ge=0
     )
 

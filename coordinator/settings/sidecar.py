@@ -16,7 +16,7 @@ from pydantic_settings import BaseSettings, NoDecode
 from muster.coordinator.group.settings import INT32_MAX
 from muster.coordinator.settings.addresses import Address, HostPort, Servers
 from muster.coordinator.settings.broker_ports import BrokerPorts
-from muster.coordinator.settings.options import PEERS, SIDECAR, TLS, option
+from muster.coordinator.settings.options import PEERS, SIDECAR, TLS, Milliseconds, option
 from muster.coordinator.settings.peers import PeerTls, peer_secret, refuse_peers
 from muster.coordinator.settings.setting_sources import Sources
 from muster.coordinator.upstream.security import ClientsCertificate, UpstreamSecurity
@@ -99,7 +99,7 @@ class SidecarSettings(BaseSettings):
         panel=SIDECAR,
         min_length=1,
     )
-    authorization_cache_ms: int = option(
+    authorization_cache_ms: Milliseconds = option(
         5_000, "How long a broker's permission for a client is cached.", panel=SIDECAR, ge=0, le=60_000
     )
     connections_per_principal: int | None = option(

@@ -29,6 +29,13 @@ def read_duration_or_ms(text: str) -> int:
     return int(plain) if plain.isascii() and plain.isdecimal() and len(plain) <= 19 else read_duration(text)
 
 
+def written(ms: int) -> str:
+    """The duration as it is read: '7d', '10m', '1500ms'."""
+    units = ((unit, size) for unit, size in _UNITS_MS.items() if unit != "w" and ms >= size and ms % size == 0)
+    unit, size = next(units, ("ms", 1))
+    return f"{ms // size}{unit}"
+
+
 # ---- options of commands ------------------------------------------------------------------------
 
 

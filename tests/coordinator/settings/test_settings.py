@@ -253,3 +253,22 @@ def test_who_shares_partitions_stands_by_unless_that_is_switched_off_or_it_owns_
     assert not load_settings({**sharing, "no_hot_standbys": True}, [], None).stands_by
     secret = {"upstream": "kafka:9092", "peer_listen": "127.0.0.1:9500", "peer_secret_file": __file__}
     assert not load_settings({**sharing, **secret, "role": "edge"}, [], None).stands_by
+
+
+def test_a_time_is_a_duration_or_a_number_of_ms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flag, variable, file and Kafka's name take the same; anything else is named with the way out."""
+    file = tmp_path / "muster.toml"
+    file.write_text('snapshot-interval-ms = "2m"\nsnapshots = "here"\nlog = "kafka://a:1/b"\n[config]\n'
+                    '"group.max.session.timeout.ms" = "1h"\n"group.min.session.timeout.ms" = 1000\n')  # fmt: skip
+    monkeypatch.setenv("MUSTER_ANSWER_LEASE_MS", "3s")
+    config = ["group.initial.rebalance.delay.ms=5s", "offsets.retention.check.interval.ms=60000"]
+    settings = load_settings({"audit_window_ms": "7d", "unread_answers_max_ms": "60000"}, config, file)
+    assert (settings.audit_window_ms, settings.unread_answers_max_ms) == (7 * 86_400_000, 60_000)
+    assert (settings.snapshot_interval_ms, settings.answer_lease_ms) == (120_000, 3_000)
+    assert (settings.group_max_session_timeout_ms, settings.group_min_session_timeout_ms) == (3_600_000, 1_000)
+    assert settings.group_initial_rebalance_delay_ms == 5_000
+    assert settings.offsets_retention_check_interval_ms == 60_000
+    with pytest.raises(BadSettings, match="--audit-window-ms=7x: should be a duration, such as 30s or 5m"):
+        load_settings({"audit_window_ms": "7x"}, [], None)
+    with pytest.raises(BadSettings, match="--unread-answers-max-ms=5: should be greater than or equal to 1000"):
+        load_settings({"unread_answers_max_ms": "5ms"}, [], None)

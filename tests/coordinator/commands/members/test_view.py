@@ -87,7 +87,7 @@ def test_settings_are_explained_where_there_is_room(width: int, does: list[str])
 
 def test_musters_own_configs_come_first_and_a_brokers_documentation_has_no_markup() -> None:
     """Behind a sidecar the broker's configs are described, too: sorted by name, and documented in HTML."""
-    html = "The assignor.<p>The <code>range</code> one &amp; <a href='#x'>more</a>:</p><ul><li>a</li>\n<li>b &lt; c</ul>"
+    html = "The assignor.<p>The <code>range</code> one &amp; <a href='#x'>more</a>:</p><ul><li>a</li><li>b &lt; c</ul>"
     names = ("consumer.session.timeout.ms", *reversed([*GROUP_CONFIGS]), "share.auto.offset.reset")
     configs = [ConfigEntry(name=name, value="1", is_set=False, documentation=html) for name in names]
     shown, printed = console(200)
