@@ -6,7 +6,8 @@ partition_ms           partitions times the time in which they had no consumer. 
 silent_partition_ms    of that: from the last sign of life of their member until it was removed or back, where that
                        moment is recorded. Whoever was merely cut off may have gone on; whoever has an instance id that
                        is fought for lives, and so does a member that is removed by others while its heartbeats come
-empty_partition_ms     of that: while the group was empty, until the next assignment; not after an orderly end
+empty_partition_ms     of that: while the group was empty, until the next assignment; not after an orderly end, nor
+                       while the cluster upstream had the group
 partitions_moved       partitions that went from one member to another, in one rebalance, or in the two rounds of a
                        cooperative assignor
 partitions_moved_back  those of these moves that came to nothing: in the end the partition was where it had been. Of
@@ -20,6 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from muster.events.state import Member
 from muster.replay.incidents.episode.acts import AnyAct, CameBack
+from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.incident import Cost
 from muster.replay.rebalances.moves import decode_assignment
 from muster.replay.rebalances.rebalance import MemberRef, Outcome, PartitionMove, Rebalance
@@ -64,11 +66,17 @@ def outside(from_ms: int, until_ms: int, rebalances: Iterable[Rebalance]) -> int
     return max(0, until_ms - from_ms - sum(each for each in within if each > 0))
 
 
-def empty_ms(emptied: Rebalance, later: Iterable[Rebalance]) -> int:
-    """Partitions times the time from when the group was empty until the next assignment; 0 if none is known."""
+def empty_ms(emptied: Rebalance, episode: Episode) -> int:
+    """Partitions times the time from when the group was empty until the next assignment; 0 if none is known.
+
+    While the cluster upstream has the group, it is not empty.
+    """
     lost = 0 if emptied.movement is None else emptied.movement.lost
-    stable = next((each for each in later if each.outcome is Outcome.STABLE), None)
-    return 0 if stable is None else lost * max(0, stable.ended_ms - emptied.ended_ms)
+    stable = next((each for each in episode.rebalances_after(emptied) if each.outcome is Outcome.STABLE), None)
+    if stable is None:
+        return 0
+    from_ms, until_ms = emptied.ended_ms, stable.ended_ms
+    return lost * max(0, until_ms - from_ms - episode.upstream_ms(from_ms, until_ms))
 
 
 def _sum(values: Sequence[int | None]) -> int | None:

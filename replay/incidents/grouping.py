@@ -7,6 +7,7 @@ rebalances   the one that holds it has it, else the one that claimed its trigger
 parents      an incident that began within another one that lasted longer, and that other is of many processes
 """
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -62,6 +63,8 @@ class _Draft:
         self.claim = claim
         self.number = number
         self.rebalances: list[Rebalance] = list(claim.held)
+        self.emptied: list[Rebalance] = []
+        """The rebalances after which the group was empty by it, also those that are another one's."""
 
     @property
     def seqs(self) -> list[int]:
@@ -104,6 +107,7 @@ def incidents_of(episode: Episode, group_id: GroupId, *, chained: bool = True) -
     if episode.holes:
         drafts.append(_Draft(_missed([hole.part for hole in episode.holes]), len(drafts)))
     _share_out(episode, drafts)
+    _blame_for_emptiness(episode, drafts)
     drafts.sort(key=lambda draft: (draft.begin_ms, draft.number))
     ids = _ids(drafts, episode)
     told = [_incident(draft, ids, _parent(draft, drafts), episode, group_id) for draft in drafts]
@@ -156,6 +160,21 @@ def _share_out(episode: Episode, drafts: list[_Draft]) -> None:
             drafts.append(draft)
         draft.rebalances.append(rebalance)
         previous = rebalance, draft
+
+
+def _blame_for_emptiness(episode: Episode, drafts: Sequence[_Draft]) -> None:
+    """Give each rebalance that ended in an empty group to the incident that emptied it: of those whose members went in
+    it, the last that was no orderly end, whoever began the rebalance."""
+    by_seq = {act.seq: draft for draft in drafts for act in draft.claim.acts}
+    owners = {id(each): draft for draft in drafts for each in draft.rebalances}
+    for rebalance in episode.rebalances:
+        if rebalance.outcome is not Outcome.EMPTIED:
+            continue
+        went = [act.seq for act in episode.within(rebalance) if isinstance(act, Went)]
+        theirs = [by_seq[seq] for seq in reversed(went) if seq in by_seq]
+        blamed = (draft for draft in (*theirs, owners[id(rebalance)]) if draft.name not in ORDERLY_ENDS)
+        for draft in itertools.islice(blamed, 1):
+            draft.emptied.append(rebalance)
 
 
 def _first_within(rebalance: Rebalance, by_seq: dict[int, _Draft]) -> _Draft | None:
@@ -232,12 +251,11 @@ def _incident(
 def _cost(draft: _Draft, rebalances: Sequence[Rebalance], episode: Episode) -> Cost:
     # Who takes an id from another one is no restart, and whoever has it lives.
     acts = () if draft.name == duel.KIND.name else draft.claim.acts
-    emptied = [each for each in rebalances if each.outcome is Outcome.EMPTIED and draft.name not in ORDERLY_ENDS]
     return cost_of(
         rebalances,
         acts,
         silent_partition_ms=sum(_silent_ms(act, episode) for act in acts),
-        empty_partition_ms=sum(empty_ms(each, episode.rebalances_after(each)) for each in emptied),
+        empty_partition_ms=sum(empty_ms(each, episode) for each in draft.emptied),
     )
 
 

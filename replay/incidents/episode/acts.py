@@ -208,9 +208,13 @@ class TopicsUnread(Act, frozen=True, kw_only=True):
 
 
 class AskedFor(Act, frozen=True, kw_only=True):
-    """An administrator, or a plan of theirs, asked for a rebalance or changed the group's plans."""
+    """An administrator, or a plan of theirs, asked for a rebalance or changed the group's plans.
+
+    `is_upstream`: whether the group's configs leave it to the cluster upstream from then on; None: nothing was set.
+    """
 
     cause: Cause
+    is_upstream: bool | None = None
 
 
 class Called(Act, frozen=True, kw_only=True):
@@ -318,7 +322,9 @@ def _took_over(part: MemberRoleChanged, _step: Transition) -> TookOver | None:
 
 
 def _asked_for(part: GroupConfigured, _step: Transition) -> AskedFor:
-    return AskedFor(seq=part.seq, at_ms=part.why.decided_ms, why=part.why, cause=part.why.cause)
+    is_upstream = part.config.coordinator is not None
+    why = part.why
+    return AskedFor(seq=part.seq, at_ms=why.decided_ms, why=why, cause=why.cause, is_upstream=is_upstream)
 
 
 def departure(part: MemberRemoved) -> Departure:

@@ -3,8 +3,11 @@
 import msgspec
 import pytest
 
+from muster.coordinator.group.commands import LeaveGroup, LeavingMember, ReleaseGroup
+from muster.coordinator.group.configs import COORDINATOR, MUSTER, UPSTREAM
 from muster.events.causes import Cause
 from muster.events.ids import GroupId
+from muster.replay.fleet.simulation.world.rules import GROUP_ID
 from muster.replay.incidents.cost import cost_of, partition_ms
 from muster.replay.rebalances.rebalance import Movement, Outcome
 from muster.replay.render.incident_table import cost_text
@@ -222,3 +225,95 @@ def test_each_rebalance_knows_how_many_partitions_had_an_owner() -> None:
     first, *others = rebalances(GroupId("orders"), a_night().history().items)
     assert first.partitions_before == 0
     assert all(each.partitions_before == 12 for each in others if each.movement is not None), others
+
+
+@pytest.mark.parametrize("leaver_ms", [0, 20])
+def test_who_empties_a_group_within_anothers_rebalance_has_the_cost_of_that(leaver_ms: int) -> None:
+    """One of three leaves, and begins the rebalance in which an administrator removes the other two."""
+    fleet = Fleet(3)
+    fleet[1].close("closing")
+    fleet.run(leaver_ms)
+    members = [fleet[number] for number in (2, 3)]
+    leaving = tuple(
+        LeavingMember(member_id=each.member_id, group_instance_id=None, reason="removed by an admin")
+        for each in members
+    )
+    for each in members:
+        each.go_upstream()
+        fleet.world.at(5_000, each.poll_again)
+    fleet.world.administer(
+        fleet.story, lambda caller: LeaveGroup(group_id=GROUP_ID, caller=caller, members=leaving), api_key=13
+    )
+    fleet.rest(20_000)
+    told = fleet.told()
+    left, removed = (of_kind(told, kind) for kind in ("scale-down", "removed-by-admin"))
+    (emptied,), (started,) = left.rebalances, removed.rebalances
+    assert emptied.outcome is Outcome.EMPTIED
+    assert (left.cost.empty_partition_ms, removed.cost.empty_partition_ms) == (
+        0,
+        12 * (started.ended_ms - emptied.ended_ms),
+    )
+    assert removed.cost.empty_partition_ms > 12 * 5_000
+
+
+def released(fleet: Fleet) -> None:
+    """Release the group, and have its members go on in the cluster upstream."""
+    for each in fleet.world.live:
+        each.go_upstream()
+    fleet.configure(COORDINATOR, UPSTREAM)
+
+
+def adopted(fleet: Fleet) -> None:
+    """Adopt it, and have all come back a second later."""
+    fleet.configure(COORDINATOR, MUSTER)
+    fleet.run(1_000)
+    for each in fleet.world.live:
+        each.poll_again()
+    fleet.rest(20_000)
+
+
+def test_a_group_that_the_cluster_upstream_has_is_not_empty() -> None:
+    """It is released, and adopted 50 s later: the second until its members come back is all that it costs."""
+    fleet = Fleet(3)
+    released(fleet)
+    fleet.run(50_000)
+    adopted_ms = fleet.wall_ms
+    adopted(fleet)
+    incident = fleet.only()
+    *_, started = incident.rebalances
+    assert incident.kind == "planned"
+    assert incident.cost.empty_partition_ms == 12 * (started.ended_ms - adopted_ms)
+
+
+def test_a_group_that_is_lost_to_the_cluster_upstream_is_not_empty_until_somebody_comes() -> None:
+    """Without a config: nothing says when it was the cluster's no more."""
+    fleet = Fleet(3)
+    for each in fleet.world.live:
+        each.go_upstream()
+    fleet.world.administer(fleet.story, lambda caller: ReleaseGroup(group_id=GROUP_ID, caller=caller), api_key=-1)
+    fleet.run(50_000)
+    for each in fleet.world.live:
+        each.poll_again()
+    fleet.rest(20_000)
+    incident = fleet.only()
+    started = incident.rebalances[-1]
+    assert incident.cost.empty_partition_ms == 12 * (started.ended_ms - started.started_ms)
+
+
+def test_a_group_that_was_empty_before_it_was_released_was_empty_until_then() -> None:
+    """Its only member died; who goes on in the cluster upstream consumes there."""
+    fleet = Fleet(1)
+    fleet[1].die()
+    fleet.rest(30_000)
+    fleet.configure(COORDINATOR, UPSTREAM)
+    released_ms = fleet.wall_ms
+    fleet.run(100_000)
+    fleet.configure(COORDINATOR, MUSTER)
+    adopted_ms = fleet.wall_ms
+    fleet.start(2)
+    fleet.rest(20_000)
+    told = fleet.told()
+    crash = of_kind(told, "crash")
+    started = next(each for incident in told for each in incident.rebalances if each.outcome is Outcome.STABLE)
+    empty_ms = released_ms - crash.rebalances[-1].ended_ms + started.ended_ms - adopted_ms
+    assert crash.cost.empty_partition_ms == 12 * empty_ms

@@ -9,12 +9,20 @@ from muster.coordinator.group.commands import (
     LeavingMember,
     ReleaseGroup,
 )
-from muster.coordinator.group.configs import LEARNER_TIMEOUT, REGISTERED, RETIRED, TARGET_GROUP_SIZE
+from muster.coordinator.group.configs import (
+    COORDINATOR,
+    LEARNER_TIMEOUT,
+    MUSTER,
+    REGISTERED,
+    RETIRED,
+    TARGET_GROUP_SIZE,
+    UPSTREAM,
+)
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId
 from muster.replay.fleet.simulation.scenario import ScenarioSort, scenario
 from muster.replay.fleet.simulation.scenarios.losses import crash_of, silent_ms
 from muster.replay.fleet.simulation.scenarios.replacing import shut_down
-from muster.replay.fleet.simulation.stage import QUIET_MS, SECOND, Stage, Wanted
+from muster.replay.fleet.simulation.stage import MINUTE, QUIET_MS, SECOND, Stage, Wanted
 from muster.replay.fleet.simulation.world.process import Process
 from muster.replay.fleet.simulation.world.truth import Knowable, Story
 
@@ -161,6 +169,21 @@ def planned_release(stage: Stage) -> None:
     stage.world.administer(
         story, lambda caller: ReleaseGroup(group_id=stage.world.rules.group_id, caller=caller), api_key=NO_API
     )
+    stage.rest(10 * SECOND)
+
+
+@scenario(ScenarioSort.PLAIN)
+def planned_release_and_adoption(stage: Stage) -> None:
+    """The group is released to the cluster upstream, where its members are for a while, and adopted again."""
+    story = plan(stage)
+    for each in stage.processes:
+        each.story = story
+        each.go_upstream()
+    configure(stage, story, COORDINATOR, UPSTREAM)
+    stage.run(stage.random.randint(10 * SECOND, 5 * MINUTE))
+    configure(stage, story, COORDINATOR, MUSTER)
+    for each in stage.processes:
+        stage.world.at(stage.random.randint(0, 2 * SECOND), each.poll_again)
     stage.rest(10 * SECOND)
 
 

@@ -187,6 +187,16 @@ def crash_beside_removal(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
+@scenario(ScenarioSort.COMPOUND, Wanted(static=0.0, size_min=2, size_max=8, styles=TELLING))
+def removal_right_after_leave(stage: Stage) -> None:
+    """One leaves for good, and while the others have not rejoined yet an administrator removes them all."""
+    leaver, *others = stage.processes
+    stage.stop(leaver, stage.world.story("scale-down", culprits=[leaver.name]))
+    stage.run(stage.random.randint(1, 20))
+    remove(stage, others)
+    stage.rest(silent_ms(stage))
+
+
 @scenario(ScenarioSort.COMPOUND, Wanted(size_min=3))
 def crash_after_subscription_change(stage: Stage) -> None:
     """A process subscribes other topics, and half a minute later another one dies."""

@@ -165,6 +165,11 @@ class Process:
         self.is_stalled = True
         self._forget()
 
+    def go_upstream(self) -> None:
+        """Be a member of the group in the cluster upstream, until `poll_again`."""
+        self.is_stalled = True
+        self._forget()
+
     def poll_again(self) -> None:
         self.is_stalled = False
         if self.alive:
