@@ -30,6 +30,9 @@ CRASH_LOOP_NEXT_MS: Final = 600_000
 SCALING_NEXT_MS: Final = 120_000
 """New processes that come, or processes that leave, within this time after another one are one change of size."""
 
+START_OVER_MS: Final = 15_000
+"""The first processes have started once the group has been Stable for so long: who comes then is a new process."""
+
 BLUE_GREEN_MS: Final = 600_000
 """The time in which as many processes go as have come, or come as have gone."""
 

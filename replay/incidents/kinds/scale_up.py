@@ -1,6 +1,8 @@
 """Processes that came, and replaced nobody."""
 
+import math
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from muster.events.state import GroupState
 from muster.replay.incidents.episode.acts import Came, CameBack, Went
@@ -11,6 +13,8 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.scaling import changes_of_size, span_text
+from muster.replay.incidents.windows import START_OVER_MS
+from muster.replay.rebalances.rebalance import Outcome
 from muster.replay.rebalances.wording import asked_by, cause_text
 from muster.replay.times import instant
 
@@ -19,7 +23,11 @@ UP = Kind(
     "New processes came, each within two minutes of the one before, and replaced nobody.",
     "the new processes",
 )
-START = Kind("start", "The first processes came to an empty group.", "the processes that came")
+START = Kind(
+    "start",
+    "The first processes came to an empty group, each before it had been Stable for 15 seconds.",
+    "the processes that came",
+)
 
 
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
@@ -46,17 +54,27 @@ def _is_start(view: EpisodeView, run: Sequence[Came]) -> bool:
 
 
 def _runs(view: EpisodeView) -> Iterator[list[Came]]:
-    """Yield runs of processes that came one after another. A start is over once a member went, or was replaced."""
+    """Yield runs of processes that came one after another, a start and those who came when it was over apart."""
     for run in changes_of_size(list(view.free(Came))):
         if not _is_start(view, run):
             yield run
             continue
-        others = (act.seq for act in view.episode.acts if isinstance(act, Went | CameBack) and act.seq > run[0].seq)
-        over_seq = next(others, run[-1].seq + 1)
+        over_seq = _start_is_over(view.episode, run[0])
         yield [act for act in run if act.seq < over_seq]
-        later = [act for act in run if act.seq > over_seq]
+        later = [act for act in run if act.seq >= over_seq]
         if later:
             yield later
+
+
+def _start_is_over(episode: Episode, first: Came) -> float:
+    """The event with which a start is over: a member went or was replaced, or the group rebalances after it stood."""
+    others = (act.seq for act in episode.acts if isinstance(act, Went | CameBack) and act.seq > first.seq)
+    stood = (
+        after.first_seq
+        for before, after in pairwise(each for each in episode.rebalances if each.last_seq > first.seq)
+        if before.outcome is Outcome.STABLE and after.started_ms - before.ended_ms >= START_OVER_MS
+    )
+    return min(next(others, math.inf), next(stood, math.inf))
 
 
 def _life_before(episode: Episode, first: Came) -> Iterator[Statement]:

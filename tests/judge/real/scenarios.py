@@ -25,8 +25,8 @@ OWN: Final = (Style.OWN_IDS,)
 SIGN_OF_LIFE_MS: Final = 9 * SECOND
 """An owner leaves one every 5 s, and it may take 4 s."""
 
-START_OVER_MS: Final = 121 * SECOND
-"""A process that comes sooner after those that came first is one of them."""
+START_OVER_MS: Final = 17 * SECOND
+"""A process that comes to a group that has stood for less is one of those that came first."""
 
 FENCED: Final = (Family.LIBRDKAFKA, Family.JAVA, Family.AIOKAFKA)
 """kafka-python 3.0.12 stops its heartbeats when it is fenced, and tells its application nothing before it rejoins."""

@@ -12,9 +12,10 @@ from muster.coordinator.group.commands import (
     LeavingMember,
 )
 from muster.events.causes import Cause
+from muster.events.state import GroupState
 from muster.replay.fleet.simulation.world.rules import GROUP_ID
 from tests.replay.histories import Script
-from tests.replay.incidents.fleet import BOTH, BY_ADMIN, OLDER, Fleet, expect, of_kind, said
+from tests.replay.incidents.fleet import BOTH, BY_ADMIN, OLDER, QUIET_MS, Fleet, expect, of_kind, said
 from tests.replay.whole import incidents
 
 S = 1_000
@@ -157,3 +158,23 @@ def test_processes_that_leave_are_counted_and_named() -> None:
         ("scale-down", f"2 processes left within 0 ms: {one} and {three}"),
         ("shutdown", f"3 processes left within 0 ms, the group was empty: {one}, 'app-2' (10.0.1.2) and {three}"),
     ]
+
+
+@pytest.mark.parametrize(("stood_s", "kinds"), [(14, ["start"]), (16, ["start", "scale-up"])])
+def test_who_comes_when_the_group_has_stood_is_no_part_of_its_start(stood_s: int, kinds: list[str]) -> None:
+    """Two processes form the group, and a third one comes later."""
+    fleet = Fleet(2)
+    for number in (1, 2):
+        fleet[number].close(None)
+    fleet.rest(QUIET_MS)
+    fleet.began_ms = fleet.wall_ms
+    for number in (3, 4):
+        fleet.start(number)
+    while fleet.world.state is not GroupState.STABLE:
+        fleet.run(50)
+    fleet.run(stood_s * S)
+    fleet.start(5)
+    fleet.rest(20 * S)
+    told = fleet.told()
+    assert [each.kind for each in told] == kinds
+    assert [len(each.rebalances) for each in told] == ([2] if len(kinds) == 1 else [1, 1])

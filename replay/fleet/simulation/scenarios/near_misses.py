@@ -45,6 +45,16 @@ def newcomers_too_far_apart(stage: Stage) -> None:
     stage.rest(SECOND)
 
 
+@scenario(ScenarioSort.NEAR_MISS, Wanted(size_max=10), opens=True)
+def too_late_for_start(stage: Stage) -> None:
+    """The first processes come, and when the group has stood for a second more than 15, or longer, one more comes."""
+    stage.newcomers(stage.opening, stage.size, lambda: stage.random.randint(0, 500), "app")
+    stage.rest(10 * SECOND)
+    stage.run(15 * SECOND + stage.random.randint(SECOND, 30 * SECOND))
+    newcomer(stage)
+    stage.rest(SECOND)
+
+
 @scenario(ScenarioSort.NEAR_MISS)
 def newcomers_near_enough(stage: Stage) -> None:
     """The second comes a second before two minutes are over: one incident."""

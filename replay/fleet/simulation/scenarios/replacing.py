@@ -147,12 +147,13 @@ def shutdown_and_start(stage: Stage) -> None:
     shut_down(stage)
     stage.run(QUIET_MS)
     story = stage.world.story("start")
-    longest_ms = stage.random.choice((500, 20 * SECOND))
+    longest_ms = stage.random.choice((500, 14 * SECOND))
     stage.newcomers(story, stage.random.randint(1, 8), lambda: stage.random.randint(0, longest_ms))
     stage.rest(10 * SECOND)
 
 
 @scenario(ScenarioSort.PLAIN, Wanted(size_max=10), opens=True)
 def slow_start(stage: Stage) -> None:
-    """The first processes come one after another, over minutes."""
-    stage.open(within_ms=stage.random.randint(30, 100) * SECOND)
+    """The first processes come one after another, each before the group has stood for 15 s."""
+    stage.newcomers(stage.opening, stage.size, lambda: stage.random.randint(0, 14 * SECOND), "app")
+    stage.rest(10 * SECOND)
